@@ -1,0 +1,37 @@
+# The verbs. Each one first makes .venv (and Java, where Spark is needed) ready, so that all
+# of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs clean
+
+READY := sh tools/bootstrap.sh
+SPARK := sh tools/bootstrap.sh --java
+BIN := .venv/bin
+ARGS ?=
+
+help: ## list the verbs
+	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-8s%s\n", $$1, $$2 }' Makefile
+
+demo: ## the fire alarm on Spark, live in the terminal (about a minute)
+	@$(SPARK) $(BIN)/headrace demo $(ARGS)
+
+test: check ## everything that must hold: style, types, tests
+	@echo "headrace: pytest (starts Spark once)"
+	@$(SPARK) $(BIN)/python -m pytest $(ARGS)
+
+check: ## style and types only (no Java, seconds)
+	@$(READY) echo "headrace: ruff, mypy"
+	@$(READY) $(BIN)/ruff check
+	@$(READY) $(BIN)/ruff format --check
+	@$(READY) $(BIN)/mypy
+
+bench: ## one table against hand-written PySpark, results checked equal
+	@$(SPARK) $(BIN)/python -m bench $(ARGS)
+
+docs: ## are all links in the documentation good, every page in the index?
+	@$(READY) $(BIN)/python -m pytest --quiet tests/test_docs.py $(ARGS)
+
+clean: ## remove caches and builds; keeps .venv and your data in .headrace
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf spark-warehouse metastore_db derby.log artifacts
+	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +

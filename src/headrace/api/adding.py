@@ -1,0 +1,167 @@
+"""Adding one step to a job's draft: what every fluent method ends in.
+
+An `Adding` knows where in the program and where in the user's file the step is written. It
+gives edges, not streams; a mistake is reported in the draft and leaves an unknown schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import PlanError, call_site
+from headrace.expr import Expr, Untraceable, as_expr, col
+from headrace.plan import columns as cols
+from headrace.plan.draft import UNKNOWN, Draft
+from headrace.plan.nodes import Edge, Node, PyFunction, Python, Select
+from headrace.plan.signature import check_takes, is_lambda, site_of
+
+PLAIN = "a Python function"
+
+
+class Adding:
+    def __init__(
+        self, draft: Draft, edge: Edge, name: str | None = None, was: str | None = None
+    ) -> None:
+        self.draft, self.edge, self.name, self.was = draft, edge, name, was
+        self.site = call_site()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.edge.schema
+
+    def common(self) -> dict[str, Any]:
+        """The fields that every node after this edge shares."""
+        return {
+            "name": "", "inputs": (self.edge,), "timed": self.edge.node.timed,
+            "site": self.site, "was": self.was,
+        }  # fmt: skip
+
+    def add(self, node: Node, kind: str, place: str = "") -> Edge:
+        return Edge(self.draft.add(node, given=self.name, kind=kind, place=place))
+
+    def attempt(self, schema: Callable[[], pa.Schema]) -> pa.Schema:
+        """A schema; not known when working it out shows a problem."""
+        found = UNKNOWN
+        with self.draft.attempt(self.site):
+            found = schema()
+        return found
+
+    def report(self, problem: PlanError) -> None:
+        self.draft.report(problem, self.site)
+
+    def select(
+        self, kind: str, where: Expr | None, columns: cols.Typed | None, place: str = ""
+    ) -> Edge:
+        schema = self.schema if columns is None else columns.schema
+        made = columns.columns if columns is not None else None
+        node = Select(schema=schema, where=where, columns=made, **self.common())
+        return self.add(node, kind, place)
+
+    def columns(self, kind: str, specs: Mapping[str, object]) -> Edge:
+        """A projection; what is not known before it is not known after it."""
+        if len(self.schema) == 0:
+            return self.select(kind, None, cols.Typed((), UNKNOWN))
+        if not specs:
+            self.report(
+                PlanError(
+                    f"{kind} leaves no columns", code="HR-PLAN-021", hint="Keep at least one."
+                )
+            )
+        return self.select(kind, None, cols.typed(self.draft, specs, self.schema, self.site))
+
+    def python(
+        self, kind: str, fn: Callable[..., Any], schema: pa.Schema, reason: str = PLAIN
+    ) -> Edge:
+        function = PyFunction(fn, site_of(fn), reason)
+        node = Python(schema=schema, kind=kind, function=function, **self.common())
+        return self.add(node, "map_batches" if kind == "batches" else kind)
+
+    def function(
+        self, kind: str, fn: Callable[..., Any], schema: Callable[[], pa.Schema],
+        reason: str = PLAIN,
+    ) -> Edge:  # fmt: skip
+        """A Python step whose function is checked first."""
+
+        def checked() -> pa.Schema:
+            check_takes(fn, 1, kind)
+            return schema()
+
+        known = self.attempt(checked)
+        return self.python("batches" if kind == "map_batches" else kind, fn, known, reason)
+
+    def filter(self, condition: object) -> Edge:
+        """A filter by an expression if it is one, else by a Python function."""
+        reason = PLAIN
+        if is_lambda(condition) and len(self.schema):
+            try:
+                as_expr(condition, self.schema)
+            except Untraceable as why:
+                reason = why.reason
+            except PlanError:
+                reason = ""  # an expression, with a mistake that is reported below
+            else:
+                reason = ""
+        if callable(condition) and not isinstance(condition, Expr) and reason:
+            return self.function("filter", condition, lambda: self.schema, reason)
+        return self.select("where", self.condition(condition, "where"), None)
+
+    def condition(self, spec: object, what: str) -> Expr | None:
+        """A yes-or-no expression; None when it is reported to be wrong."""
+        expr = cols.expression(self.draft, spec, self.schema, self.site)
+        if expr is not None:
+            cols.condition(self.draft, expr, self.schema, what, self.site)
+        return expr
+
+    def pick(self, names: Iterable[object]) -> dict[str, object]:
+        """Columns named by text, or by expressions that carry a name."""
+        picked: dict[str, object] = {}
+        for spec in names:
+            if isinstance(spec, str) and spec in self.schema.names:
+                picked[spec] = col(spec)
+                continue
+            expr = cols.expression(self.draft, spec, self.schema, self.site)
+            label = expr.name if expr is not None else None
+            if expr is not None and label is None:
+                self.report(
+                    PlanError(
+                        f"the column {expr.sql()!r} has no name", code="HR-PLAN-015",
+                        hint=f'Name it with a keyword: new_name="{expr.sql()}".',
+                    )
+                )  # fmt: skip
+            elif expr is not None and label is not None:
+                picked[label] = expr
+        return picked
+
+    def known(self, names: Iterable[str]) -> None:
+        """Report each of `names` that is not a column."""
+        for problem in cols.unknown(names, self.schema, self.site):
+            self.report(problem)
+
+    def unique(self, names: Sequence[str]) -> None:
+        """Report each name that would be there twice."""
+        for name in sorted({n for n in names if names.count(n) > 1}):
+            self.report(
+                PlanError(
+                    f"the column {name!r} would be there twice", code="HR-PLAN-015",
+                    hint="Give each column its own name.",
+                )
+            )  # fmt: skip
+
+    def keys(
+        self, names: Sequence[object], exprs: Mapping[str, object]
+    ) -> tuple[dict[str, object], tuple[str, ...]]:
+        """The key's columns, and their names; one that is wrong keeps its place in the names."""
+        if not names and not exprs:
+            self.report(
+                PlanError(
+                    "key_by names no column", code="HR-PLAN-013",
+                    hint='Name at least one: key_by("area").',
+                )
+            )  # fmt: skip
+        found = [(spec, self.pick([spec])) for spec in names]
+        labels = [next(iter(p), spec if isinstance(spec, str) else "?") for spec, p in found]
+        picked = {n: e for _, p in found for n, e in p.items()}
+        return {**picked, **exprs}, (*labels, *exprs)

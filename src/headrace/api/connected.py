@@ -1,0 +1,153 @@
+"""Streams that meet by key: the inputs of a process function, each under a name.
+
+The names are what the function's methods are called by: input `smoke` goes to `on_smoke`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from headrace.api import keyed, stream
+from headrace.api.adding import Adding
+from headrace.errors import PlanError, call_site
+from headrace.ops.keyed import KeyedProcess
+from headrace.plan.columns import unknown
+from headrace.plan.draft import UNKNOWN, Draft
+from headrace.plan.nodes import Edge, Process
+from headrace.plan.signature import record_schema, title
+from headrace.schema import SchemaLike
+
+AnyStream: TypeAlias = "stream.Stream | keyed.KeyedStream"
+By = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
+
+
+class ConnectedStreams:
+    """Named inputs that share a key, waiting for the function that sees them."""
+
+    def __init__(
+        self, draft: Draft, edges: tuple[Edge, ...], keys: tuple[tuple[str, ...], ...],
+        names: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self._draft, self._edges, self._keys, self._names = draft, edges, keys, names
+
+    def process(
+        self, fn: KeyedProcess, *, output: SchemaLike | None = None, unbounded: bool = False,
+        name: str | None = None, was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """Hand the rows of each key, in order of event time, to a `hr.KeyedProcess`."""
+        at = Adding(self._draft, self._edges[0], name, was)
+        self._check(at, fn)
+        said = output if output is not None else getattr(fn, "output", None)
+        schema = at.attempt(lambda: _output(fn, said))
+        state = fn.state() if isinstance(fn, KeyedProcess) else UNKNOWN
+        common = {
+            **at.common(), "inputs": self._edges, "timed": all(e.node.timed for e in self._edges)
+        }  # fmt: skip
+        node = Process(schema=schema, keys=self._keys, names=self._names, function=fn,
+                       state=state, unbounded=unbounded, **common)  # fmt: skip
+        return stream.Stream(self._draft, at.add(node, "process"))
+
+    def _check(self, at: Adding, fn: object) -> None:
+        if isinstance(fn, KeyedProcess):
+            return
+        made = isinstance(fn, type) and issubclass(fn, KeyedProcess)
+        at.report(
+            PlanError(
+                f"process needs an instance of a hr.KeyedProcess, not {title(fn)}",
+                code="HR-PLAN-017",
+                hint=f"Write {title(fn)}()." if made else "Subclass hr.KeyedProcess.",
+            )
+        )  # fmt: skip
+
+
+def connect_streams(
+    streams: Sequence[AnyStream], by: By, names: Sequence[str] | None
+) -> ConnectedStreams:
+    """Streams, the key of each and the name of each, as the inputs of a process function."""
+    if not streams:
+        raise PlanError(
+            "connect needs streams", code="HR-PLAN-018", site=call_site(),
+            hint='Name them: hr.connect(by="area", average=a, smoke=b).',
+        )  # fmt: skip
+    draft, site = streams[0]._draft, call_site()
+    labels = tuple(names) if names is not None else tuple(map(input_name, streams))
+    if not _good(labels, len(streams)):
+        draft.report(_bad_names(labels, len(streams)), site)
+        labels = tuple(f"input{i}" for i in range(len(streams)))
+    if any(s._draft is not draft for s in streams):
+        draft.report(other_job(), site)
+    inputs = [(s, n) for s, n in zip(streams, labels, strict=True) if s._draft is draft]
+    keys = tuple(_keys(s, n, by) for s, n in inputs)
+    if not all(keys) or len(set(map(len, keys))) > 1:
+        draft.report(_bad_key(), site)
+        keys = tuple(() for _ in inputs)
+    for (of, _), columns in zip(inputs, keys, strict=True):
+        for problem in unknown(columns, of.schema, site) if by is not None else ():
+            draft.report(problem)
+    edges = tuple(s._edge for s, _ in inputs)
+    return ConnectedStreams(draft, edges, keys, tuple(n for _, n in inputs))
+
+
+def connect(by: By = None, **streams: AnyStream) -> ConnectedStreams:
+    """Connect named streams by key: `hr.connect(by="area", average=a, smoke=s).process(fn)`.
+
+    `by` is a column (or columns) that all have, or a mapping from input name to its columns;
+    leave it out for streams that are keyed already.
+    """
+    return connect_streams(list(streams.values()), by, list(streams))
+
+
+def input_name(of: AnyStream) -> str:
+    """What a stream is called as an input: the name the user gave it, or its source's."""
+    draft, edge = of._draft, of._edge
+    name = draft.name_of(edge) if draft.given(edge) else draft.scope(edge).split(".")[0]
+    return re.sub(r"\W", "_", name)
+
+
+def _keys(of: AnyStream, label: str, by: By) -> tuple[str, ...]:
+    if by is None:
+        return of.keys if isinstance(of, keyed.KeyedStream) else ()
+    columns = by.get(label, ()) if isinstance(by, Mapping) else by
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def _good(labels: Sequence[str], count: int) -> bool:
+    fit = all(isinstance(n, str) and n.isidentifier() for n in labels)
+    return fit and len(set(labels)) == len(labels) == count
+
+
+def _output(fn: object, said: SchemaLike | None) -> pa.Schema:
+    if said is None:
+        raise PlanError(
+            f"process does not know what rows {title(fn)} gives", code="HR-PLAN-017",
+            hint="Declare output = SomeDataclass in the class, or pass output=.",
+        )  # fmt: skip
+    return record_schema(said)
+
+
+def other_job() -> PlanError:
+    return PlanError(
+        "streams of two jobs cannot meet", code="HR-PLAN-020",
+        hint="Read both inputs with the same job, or pass data between jobs through a topic.",
+    )  # fmt: skip
+
+
+def _bad_names(labels: Sequence[str], count: int) -> PlanError:
+    return PlanError(
+        f"{count} inputs need {count} different names that can be part of a method's name, "
+        f"not {', '.join(map(repr, labels))}", code="HR-PLAN-018",
+        hint='Name them: a.connect(b, by="area", names=("average", "smoke")), or '
+        'hr.connect(by="area", average=a, smoke=b).',
+    )  # fmt: skip
+
+
+def _bad_key() -> PlanError:
+    return PlanError(
+        "connect needs the same number of key columns for every input", code="HR-PLAN-018",
+        hint='Say by="area" when all inputs have that column, by={"a": "area", "b": "zone"} '
+        "when they differ, or key_by each stream first.",
+    )  # fmt: skip

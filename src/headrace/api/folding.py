@@ -1,0 +1,48 @@
+"""The user's own reduce and fold functions: checked, wrapped, their accumulator typed.
+
+`reduce` starts with a key's first row and keeps the columns that are not keys; `fold`
+starts with a zero, made anew for each key so that no two share a list.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.adding import PLAIN, Adding
+from headrace.errors import PlanError
+from headrace.plan.nodes import PyFunction
+from headrace.plan.signature import check_takes, site_of, value_schema
+from headrace.schema import SchemaLike
+
+
+def reduced(
+    at: Adding, fn: Callable[[Any, Any], Any], keys: tuple[str, ...]
+) -> tuple[PyFunction, pa.Schema]:
+    """A reduce function and the columns it folds."""
+    with at.draft.attempt(at.site):
+        check_takes(fn, 2, "reduce")
+        if len(at.schema) and set(at.schema.names) <= set(keys):
+            raise PlanError(
+                "reduce has nothing to fold: every column is part of the key",
+                code="HR-PLAN-021", hint='Use .agg(count=hr.count()) to count rows.',
+            )  # fmt: skip
+    value = pa.schema([f for f in at.schema if f.name not in keys])
+    return PyFunction(fn, site_of(fn), PLAIN), value
+
+
+def accumulator(
+    at: Adding, zero: Any, fn: Callable[[Any, Any], Any], schema: SchemaLike | None
+) -> tuple[PyFunction, PyFunction, pa.Schema]:
+    """A fold function, the maker of its start value, and the accumulator's columns."""
+    with at.draft.attempt(at.site):
+        check_takes(fn, 2, "fold")
+        if callable(zero):
+            check_takes(zero, 0, "the zero of fold")
+    make = zero if callable(zero) else partial(copy.deepcopy, zero)
+    value = at.attempt(lambda: value_schema(fn, zero, schema, "fold"))
+    return PyFunction(fn, site_of(fn), PLAIN), PyFunction(make, site_of(fn), PLAIN), value

@@ -1,0 +1,130 @@
+"""A job: its name, its inputs, and what happens when a row cannot be processed.
+
+Building a job touches no data; the one thing looked up outside is the schema of an input
+that brings its own (a typed topic, a Parquet file), when `schema=` is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.reading import Timing, source_schema, timing
+from headrace.api.stream import Stream
+from headrace.clock import Duration
+from headrace.errors import PlanError, Site, call_site
+from headrace.plan.check import check
+from headrace.plan.draft import DEAD, UNKNOWN, Draft, bad_name
+from headrace.plan.explain import Explanation, explain
+from headrace.plan.naming import place_name
+from headrace.plan.nodes import DEAD_SCHEMA, Dead, Edge, Read
+from headrace.plan.program import Program, build
+from headrace.schema import SchemaLike, schema_of
+
+MOST_SLOTS = 4096
+
+
+class Job:
+    """A program under a name; the name is the identity of its folder and its outputs."""
+
+    def __init__(
+        self, name: str, folder: str | None = None, *, on_error: str = "dead",
+        dead_limit: int | float | None = None, slots: int | None = None,
+    ) -> None:  # fmt: skip
+        """`on_error`: a bad row goes to `job.dead`, or stops the job ("fail"). `dead_limit`:
+        this many dead rows, or this fraction of the rows read, stop the job."""
+        self.name = name
+        self.draft = Draft(name, folder, on_error, dead_limit, slots)
+        self._dead: Stream | None = None
+        site = call_site()
+        for problem in _wrong(self.draft):
+            self.draft.report(problem, site)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name!r}>"
+
+    def read(
+        self, uri: str | Any, *, schema: SchemaLike | None = None, time: str | None = None,
+        delay: Duration | None = None, idle: Duration | None = None,
+        max_skew: Duration | None = None, in_order: bool = False, format: str | None = None,
+        name: str | None = None, was: str | None = None, **options: Any,
+    ) -> Stream:  # fmt: skip
+        """An input: "log:topic", "files:path", "socket:host:port", or a source made in Python.
+
+        `time` is the column of event time and `delay` how late a row may come after a newer
+        one; `in_order=True` instead says that rows never do. An input silent for `idle` no
+        longer holds windows back; a row further ahead of the clock than `max_skew` is dead.
+        """
+        site = call_site()
+        known = self._schema(uri, schema, format, options, site)
+        said = timing(self.draft, Timing(time, delay, idle, max_skew, in_order), known, site)
+        node = Read(
+            name="", schema=known, uri=uri, timed=time is not None, time=time, format=format,
+            options=options, site=site, was=was, **said,
+        )  # fmt: skip
+        kept = self.draft.add(node, given=name, kind="", place=place_name(uri))
+        return Stream(self.draft, Edge(kept))
+
+    @property
+    def dead(self) -> Stream:
+        """The rows that could not be processed, and why: filter it, select from it, write it."""
+        if self._dead is None:
+            node = Dead(name="", schema=DEAD_SCHEMA, site=call_site())
+            self._dead = Stream(self.draft, Edge(self.draft.add(node, given=None, kind=DEAD)))
+        return self._dead
+
+    def check(self) -> None:
+        """Raise everything that is wrong with the program, at once."""
+        if problems := check(self.draft):
+            raise PlanError.of(problems)
+
+    def program(self) -> Program:
+        """The program as the engine will run it."""
+        return build(self)
+
+    def explain(self, guarantees: Mapping[str, str] | None = None) -> Explanation:
+        """How the program will run: print it, or take its `.json`."""
+        return explain(self.program(), guarantees or {})
+
+    def _schema(
+        self, uri: object, schema: SchemaLike | None, format: str | None,
+        options: Mapping[str, Any], site: Site | None,
+    ) -> pa.Schema:  # fmt: skip
+        with self.draft.attempt(site):
+            if schema is not None:
+                return schema_of(schema)
+            return schema_of(source_schema(uri, format, options))
+        return UNKNOWN
+
+
+def _wrong(draft: Draft) -> list[PlanError]:
+    """What is wrong with the job's own settings."""
+    name = bad_name(draft.job, "a job")
+    limit, slots = draft.dead_limit, draft.slots
+    found = [name] if name else []
+    if draft.on_error not in ("dead", "fail"):
+        found.append(
+            PlanError(
+                f"on_error is {draft.on_error!r}", code="HR-PLAN-024",
+                hint='Say on_error="dead" to set bad rows aside, or "fail" to stop at the first.',
+            )
+        )  # fmt: skip
+    if limit is not None and not (
+        (type(limit) is int and limit >= 1) or (type(limit) is float and 0 < limit < 1)
+    ):
+        found.append(
+            PlanError(
+                f"dead_limit is {limit!r}", code="HR-PLAN-024",
+                hint="Give a number of rows, 1 or more, or a fraction between 0 and 1.",
+            )
+        )  # fmt: skip
+    if slots is not None and not (type(slots) is int and 1 <= slots <= MOST_SLOTS):
+        found.append(
+            PlanError(
+                f"slots is {slots!r}", code="HR-PLAN-024",
+                hint=f"Give a whole number from 1 to {MOST_SLOTS}, or leave it out.",
+            )
+        )  # fmt: skip
+    return found

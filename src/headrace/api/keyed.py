@@ -1,0 +1,124 @@
+"""Keyed streams: rows that belong together by a key, and what can be kept for each key.
+
+Steps here keep state for every key ever seen unless they work on windows, so those that do
+must be told `unbounded=True`: the plan refuses them otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.api import connected, stream, windowed
+from headrace.api.adding import Adding
+from headrace.api.folding import accumulator, reduced
+from headrace.ops.aggregates import Aggregate
+from headrace.ops.keyed import KeyedProcess
+from headrace.ops.windows import Window
+from headrace.plan.aggs import clashes, typed_aggs
+from headrace.plan.draft import UNKNOWN, Draft
+from headrace.plan.nodes import Edge, Fold, Rolling
+from headrace.schema import SchemaLike
+
+
+class KeyedStream:
+    """A stream and the columns that are its key."""
+
+    def __init__(self, draft: Draft, edge: Edge, keys: tuple[str, ...]) -> None:
+        self._draft, self._edge, self._keys = draft, edge, keys
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self._keys
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._edge.schema
+
+    @property
+    def unkeyed(self) -> stream.Stream:
+        """The same rows without the key."""
+        return stream.Stream(self._draft, self._edge)
+
+    def __repr__(self) -> str:
+        return f"<KeyedStream {self.unkeyed.name!r} by {', '.join(self._keys)}>"
+
+    def window(self, window: Window) -> windowed.WindowedStream:
+        """Cut each key's rows into windows: `window(hr.tumbling("5s"))`."""
+        return windowed.WindowedStream(self._draft, self._edge, self._keys, window)
+
+    def agg(
+        self, *, unbounded: bool = False, name: str | Aggregate | None = None,
+        was: str | Aggregate | None = None, **aggs: Aggregate,
+    ) -> stream.Stream:  # fmt: skip
+        """Running aggregates: each row, and what the aggregates of its key are after it."""
+        given, before, wanted = windowed.split_names(name, was, aggs)
+        at = Adding(self._draft, self._edge, given, before)
+        made, fields = typed_aggs(self._draft, wanted, at.schema, at.site)
+        for problem in clashes(self._keys, fields, "part of the key"):
+            at.report(problem)
+        new = {f.name: f for f in fields}
+        kept = [new.get(f.name, f) for f in at.schema]
+        added = [f for f in fields if f.name not in at.schema.names]
+        schema = pa.schema([*kept, *added]) if len(at.schema) else UNKNOWN
+        node = Rolling(schema=schema, keys=(self._keys,), aggs=made, unbounded=unbounded,
+                       **at.common())  # fmt: skip
+        return stream.Stream(self._draft, at.add(node, "agg"))
+
+    def reduce(
+        self, fn: Callable[[Any, Any], Any], *, unbounded: bool = False,
+        name: str | None = None, was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """Fold each key's rows into one row, fn(row, row) -> row; gives it after each row."""
+        at = Adding(self._draft, self._edge, name, was)
+        function, value = reduced(at, fn, self._keys)
+        node = Fold(schema=at.schema, keys=(self._keys,), function=function, value=value,
+                    unbounded=unbounded, **at.common())  # fmt: skip
+        return stream.Stream(self._draft, at.add(node, "reduce"))
+
+    def fold(
+        self, zero: Any, fn: Callable[[Any, Any], Any], *, schema: SchemaLike | None = None,
+        unbounded: bool = False, name: str | None = None, was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """Fold each key's rows into a value, fn(value, row) -> value; gives it after each row.
+
+        `zero` is a value, or a function that makes one. A value that is not a record is one
+        column, `value`.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        function, start, value = accumulator(at, zero, fn, schema)
+        for problem in clashes(self._keys, list(value), "part of the key"):
+            at.report(problem)
+        keys = [at.schema.field(k) for k in self._keys if k in at.schema.names]
+        known = len(value) and len(keys) == len(self._keys)
+        rest = [f for f in value if f.name not in self._keys]
+        node = Fold(schema=pa.schema([*keys, *rest]) if known else UNKNOWN, keys=(self._keys,),
+                    function=function, zero=start, value=value, unbounded=unbounded,
+                    **at.common())  # fmt: skip
+        return stream.Stream(self._draft, at.add(node, "fold"))
+
+    def process(
+        self, fn: KeyedProcess, *, output: SchemaLike | None = None, unbounded: bool = False,
+        name: str | None = None, was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """Hand each key's rows, in order, to a process function that may keep values."""
+        return connected.ConnectedStreams(
+            self._draft, (self._edge,), (self._keys,), (connected.input_name(self.unkeyed),)
+        ).process(fn, output=output, unbounded=unbounded, name=name, was=was)
+
+    def connect(
+        self, other: KeyedStream, *, names: tuple[str, str] | None = None
+    ) -> connected.ConnectedStreams:
+        """This stream and another, key by key, for a process function with two inputs."""
+        return connected.connect_streams((self, other), None, names)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            if hasattr(stream.Stream, method):
+                raise AttributeError(
+                    f"a keyed stream has no {method!r}: call it before key_by, or on .unkeyed"
+                )
+            raise AttributeError(f"a keyed stream has no {method!r}")

@@ -1,0 +1,193 @@
+"""Streams: immutable handles on the rows that a step gives.
+
+A method adds one step to the job's draft and gives the stream after it; no row is touched.
+Mistakes do not raise here: they are kept with the user's file and line, and reported all
+together by `job.check()`, `job.explain()` and `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import pyarrow as pa
+
+from headrace.api import connected, keyed, splitting, windowed
+from headrace.api.adding import PLAIN, Adding
+from headrace.errors import call_site
+from headrace.expr import Expr, Untraceable, col
+from headrace.ops.windows import Window
+from headrace.plan import columns as cols
+from headrace.plan.draft import Draft
+from headrace.plan.naming import place_name, points_somewhere
+from headrace.plan.nodes import LATE, Edge, Union, Write
+from headrace.plan.signature import is_lambda, row_schema, rows_schema
+from headrace.schema import SchemaLike, schema_of
+
+Condition = Expr | str | bool | Callable[[Any], Any]
+ColumnLike = Any  # an expression, SQL text, a lambda over the row, or a literal
+
+
+class Stream:
+    """Rows on their way. Streams are values: every method gives a new one."""
+
+    def __init__(self, draft: Draft, edge: Edge) -> None:
+        self._draft, self._edge = draft, edge
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows, as far as they are known."""
+        return self._edge.schema
+
+    @property
+    def name(self) -> str:
+        """The name of the step that gives these rows."""
+        return self._draft.name_of(self._edge)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{f.name}: {f.type}" for f in self.schema)
+        return f"<{type(self).__name__} {self.name!r} ({columns})>"
+
+    def named(self, name: str, *, was: str | None = None) -> Self:
+        """Name the step just written; `was` is the name it had in an earlier version."""
+        return type(self)(self._draft, self._draft.rename(self._edge, name, was, call_site()))
+
+    def filter(
+        self, condition: Condition, *, name: str | None = None, was: str | None = None
+    ) -> Stream:
+        """Keep the rows for which the condition is true."""
+        return self._after(self._adding(name, was).filter(condition))
+
+    where = filter
+
+    def select(self, *names: str | Expr, **exprs: ColumnLike) -> Stream:
+        """Only these columns; keywords make new ones: `select("area", f="celsius * 1.8 + 32")`."""
+        at = self._adding()
+        picked = at.pick(names)
+        at.unique([*picked, *exprs])
+        return self._after(at.columns("select", {**picked, **exprs}))
+
+    def with_columns(self, **exprs: ColumnLike) -> Stream:
+        """All columns, and these: new ones at the end, known ones replaced in place."""
+        kept = {n: col(n) for n in self.schema.names}
+        return self._after(self._adding().columns("with_columns", {**kept, **exprs}))
+
+    def drop(self, *names: str) -> Stream:
+        """All columns but these."""
+        at = self._adding()
+        at.known(names)
+        kept = {n: col(n) for n in self.schema.names if n not in names}
+        return self._after(at.columns("drop", kept))
+
+    def rename(self, **names: str) -> Stream:
+        """Other names for columns: `rename(new="old")`."""
+        at = self._adding()
+        at.known(names.values())
+        new = {old: fresh for fresh, old in names.items()}
+        kept = [new.get(n, n) for n in self.schema.names]
+        at.unique(kept)
+        return self._after(
+            at.columns("rename", dict(zip(kept, map(col, self.schema.names), strict=True)))
+        )
+
+    def map(
+        self, fn: Callable[[Any], Any], *, schema: SchemaLike | None = None,
+        name: str | None = None, was: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """One row for each row: a traced lambda, or a Python function whose result is known."""
+        at, reason = self._adding(name, was), PLAIN
+        if is_lambda(fn):
+            try:
+                found = cols.traced(self._draft, fn, self.schema, schema, at.site)
+                return self._after(at.select("map", None, found))
+            except Untraceable as why:
+                reason = why.reason
+        return self._after(at.function("map", fn, lambda: row_schema(fn, schema, "map"), reason))
+
+    def flat_map(
+        self, fn: Callable[[Any], Any], *, schema: SchemaLike | None = None,
+        name: str | None = None, was: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """Any number of rows for each row: a function that gives a list or yields rows."""
+        at = self._adding(name, was)
+        return self._after(at.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map")))
+
+    def map_batches(
+        self, fn: Callable[[pa.Table], pa.Table], *, schema: SchemaLike | None = None,
+        name: str | None = None, was: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """A function from Arrow table to Arrow table; without `schema`, of the same columns."""
+        at, before = self._adding(name, was), self.schema
+        return self._after(
+            at.function("map_batches", fn, lambda: schema_of(schema) if schema else before)
+        )
+
+    def tap(
+        self, fn: Callable[[Any], Any], *, name: str | None = None, was: str | None = None
+    ) -> Stream:
+        """Show each row to a function and pass it on; a stream that is tapped is used."""
+        return self._after(self._adding(name, was).function("tap", fn, lambda: self.schema))
+
+    def split(self, **conditions: Condition) -> splitting.Branches:
+        """Send each row to the first branch whose condition is true; the rest to `.other`."""
+        return splitting.Branches(self._draft, self._edge, conditions)
+
+    branch = split
+
+    def union(self, *others: Stream, name: str | None = None, was: str | None = None) -> Stream:
+        """The rows of this stream and of others that have the same columns."""
+        at = self._adding(name, was)
+        if any(o._draft is not self._draft for o in others):
+            at.report(connected.other_job())
+        inputs = (self._edge, *(o._edge for o in others if o._draft is self._draft))
+        common = {**at.common(), "inputs": inputs, "timed": all(e.node.timed for e in inputs)}
+        return self._after(at.add(Union(schema=self.schema, **common), "union"))
+
+    def key_by(
+        self, *names: str | Expr | Callable[[Any], Any], **exprs: ColumnLike
+    ) -> keyed.KeyedStream:
+        """Bring together the rows that agree on these columns, or on these expressions."""
+        at = self._adding()
+        picked, keys = at.keys(names, exprs)
+        edge = self._edge
+        if any(not cols.is_column(spec, n) for n, spec in picked.items()):
+            kept = {n: col(n) for n in self.schema.names}
+            edge = at.columns("key_by", {**kept, **picked})
+        return keyed.KeyedStream(self._draft, edge, keys)
+
+    def window(self, window: Window) -> windowed.WindowedStream:
+        """Cut all rows into windows: `window(hr.sliding("60s", every="5s"))`."""
+        return windowed.WindowedStream(self._draft, self._edge, (), window)
+
+    def connect(
+        self, other: connected.AnyStream, *, by: connected.By = None,
+        names: Sequence[str] | None = None,
+    ) -> connected.ConnectedStreams:  # fmt: skip
+        """This stream and another, key by key, for a process function with two inputs."""
+        return connected.connect_streams((self, other), by, names)
+
+    def write(
+        self, uri: str, *, format: str | None = None, name: str | None = None,
+        was: str | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        """Send the rows to "log:topic", "files:path", "console:" ...; as often as you like."""
+        at = self._adding(name, was)
+        said = {**({"format": format} if format else {}), **options}
+        place = place_name(uri) if points_somewhere(uri) else ""
+        node = Write(schema=self.schema, uri=uri, options=said, **at.common())
+        at.add(node, "write", place)
+
+    def _adding(self, name: str | None = None, was: str | None = None) -> Adding:
+        return Adding(self._draft, self._edge, name, was)
+
+    def _after(self, edge: Edge) -> Stream:
+        return Stream(self._draft, edge)
+
+
+class WindowResult(Stream):
+    """What windows computed; the rows that came too late for them are a stream as well."""
+
+    @property
+    def late(self) -> Stream:
+        """Rows, as they went into the step, that came after their windows had closed."""
+        return Stream(self._draft, Edge(self._edge.node, LATE))

@@ -1,0 +1,105 @@
+"""Durations and clocks; the only reader of wall time.
+
+Time is integer milliseconds since the epoch everywhere inside Headrace. Code that needs
+"now" takes a clock; nothing else calls `time.time`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import timedelta
+from fractions import Fraction
+from math import isfinite
+from numbers import Integral, Real
+from typing import Protocol
+
+from headrace.errors import PlanError
+
+MIN_TIME = -(2**62)  # before every timestamp: a watermark that has not started
+MAX_TIME = 2**62  # after every timestamp: a watermark whose input has ended
+
+_UNITS = {
+    "ms": 1, "millisecond": 1,
+    "s": 1_000, "sec": 1_000, "second": 1_000,
+    "m": 60_000, "min": 60_000, "minute": 60_000,
+    "h": 3_600_000, "hour": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000,
+    "w": 604_800_000, "week": 604_800_000,
+}  # fmt: skip
+_UNITS |= {f"{name}s": size for name, size in _UNITS.items() if len(name) > 2}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.ASCII)
+
+Duration = str | int | float | timedelta
+
+
+def millis(duration: Duration) -> int:
+    """A duration in milliseconds: "5s", "1h 30m", "250 ms", a timedelta, or seconds."""
+    exact = _exact(duration)
+    if exact is None:
+        raise PlanError(
+            f"{duration!r} is not a duration", code="HR-TIME-001",
+            hint='Write "5s", "1h 30m", "250ms" (units ms, s, m, h, d, w), a timedelta, '
+            "or a number of seconds.",
+        )  # fmt: skip
+    if abs(exact) > MAX_TIME:
+        raise PlanError(
+            f"{duration!r} is too long for a duration", code="HR-TIME-002",
+            hint="Leave the duration out if there is no limit.",
+        )  # fmt: skip
+    return round(exact)
+
+
+def _exact(duration: object) -> Fraction | None:
+    """Milliseconds without rounding; None for what is not a duration."""
+    if isinstance(duration, str):
+        return _parse(duration.lower())
+    if isinstance(duration, timedelta):
+        return Fraction(duration // timedelta(microseconds=1), 1_000)
+    if isinstance(duration, bool):
+        return None
+    if isinstance(duration, Integral):
+        return Fraction(int(duration)) * 1_000
+    if isinstance(duration, Real) and isfinite(duration):
+        return Fraction(float(duration)) * 1_000
+    return None
+
+
+def _parse(text: str) -> Fraction | None:
+    total, at = Fraction(0), 0
+    while part := _PART.match(text, at):
+        if part[2] not in _UNITS:
+            return None
+        total += Fraction(part[1]) * _UNITS[part[2]]
+        at = part.end()
+    return total if 0 < at == len(text) else None
+
+
+def pretty(ms: int) -> str:
+    """The shortest exact spelling of a duration: 90000 is "90s", 3600000 is "1h"."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if ms and ms % size == 0:
+            return f"{ms // size}{unit}"
+    return f"{ms}ms"
+
+
+class Clock(Protocol):
+    def now(self) -> int: ...
+
+
+class SystemClock:
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that a test moves by hand."""
+
+    def __init__(self, now: int = 0) -> None:
+        self._now = now
+
+    def now(self) -> int:
+        return self._now
+
+    def advance(self, ms: int) -> None:
+        self._now += ms

@@ -1,0 +1,180 @@
+"""The one Spark query of a job: a Python source, a level per shuffle, a Python sink.
+
+Everything here is glue: it turns Arrow batches into envelopes and calls `runtime/`. The
+source's planner and the sink's committer each live in a driver-side process of their own;
+they meet only in the job's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from headrace.clock import SystemClock
+from headrace.engine.failure import marked
+from headrace.engine.program import Cargo
+from headrace.runtime.commit import Committer
+from headrace.runtime.envelope import DDL, REPORT, Envelope, pack, unpack
+from headrace.runtime.level_task import run_level
+from headrace.runtime.planner import Pace, Planner
+from headrace.runtime.report import Report
+from headrace.runtime.source_task import run_source
+from headrace.state.faults import point
+from headrace.state.manifest import EpochLog
+
+FORMAT = "headrace"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What the query's processes must know of the run."""
+
+    cargo: Cargo
+    folder: str
+    token: int
+    pace: Pace
+    keep: int
+
+
+def data_source(binding: Binding) -> type[DataSource]:
+    """Spark's view of a job: a format that is both its source and its sink."""
+
+    class HeadraceDataSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def schema(self) -> str:
+            return DDL
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:
+            return Reader(binding)
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+            return Writer(binding)
+
+    return HeadraceDataSource
+
+
+class Reader(DataSourceStreamReader):
+    """The source: on the driver it plans epochs, in tasks it reads."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._made: Planner | None = None
+
+    @property
+    def _planner(self) -> Planner:
+        if self._made is None:
+            program, sources = self._binding.cargo.open()
+            log = EpochLog(self._binding.folder)
+            self._made = Planner(program, sources, log, SystemClock(), self._binding.pace)
+        return self._made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_binding": self._binding, "_made": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        with marked():
+            return self._planner.start()
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        with marked():
+            return self._planner.advance(start)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with marked():
+            point("offset.written")
+            return [InputPartition(task) for task in self._planner.tasks(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with marked():
+            program, sources = self._binding.cargo.open()
+            yield from _batches(run_source(program, sources, partition.value))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        with marked():
+            self._planner.committed(end)
+
+    def stop(self) -> None:
+        for source in self._binding.cargo.open()[1].values():
+            source.close()
+
+
+@dataclass(frozen=True)
+class Level:
+    """The function that Spark maps over each partition of a level."""
+
+    cargo: Cargo
+    number: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked():
+            program, _ = self.cargo.open()
+            yield from _batches(run_level(program, self.number, unpack(batches)))
+
+
+def _batches(envelopes: Iterator[Envelope]) -> Iterator[pa.RecordBatch]:
+    """A few envelopes a batch: chunks leave as they come, notes together."""
+    held: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        held.append(envelope)
+        size += len(envelope.payload)
+        if size > _BATCH_BYTES:
+            yield pack(held)
+            held, size = [], 0
+    if held:
+        yield pack(held)
+
+
+_BATCH_BYTES = 16 << 20
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    reports: list[dict[str, Any]]
+
+
+class Writer(DataSourceStreamArrowWriter):
+    """The sink: tasks hand over their reports, the driver commits the epoch."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._made: Committer | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_binding": self._binding, "_made": None}
+
+    @property
+    def _committer(self) -> Committer:
+        if self._made is None:
+            binding = self._binding
+            program, _ = binding.cargo.open()
+            log = EpochLog(binding.folder)
+            self._made = Committer(
+                program, log, binding.token, binding.pace.slots, SystemClock(), binding.keep
+            )
+        return self._made
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Message([e.note() for e in unpack(iterator) if e.op == REPORT])
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        with marked():
+            found = [m for m in messages if isinstance(m, Message)]
+            self._committer.commit([Report.from_json(r) for m in found for r in m.reports])
+            point("commit.done")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to undo: what no manifest names does not exist."""

@@ -1,0 +1,59 @@
+"""Errors across the JVM: one Python exception out of a wall of Java text.
+
+A task or driver-side process raises a `Marked` error that carries our own error as JSON
+between two marks; `recover` finds it again in whatever text Spark wraps around it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace import errors
+from headrace.errors import HeadraceError, RunError, Site
+
+_OPEN, _CLOSE = "[headrace-error[", "]headrace-error]"
+_MARK = re.compile(re.escape(_OPEN) + r"(.*?)" + re.escape(_CLOSE), re.DOTALL)
+_PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
+
+
+class Marked(RuntimeError):
+    """A HeadraceError on its way through the JVM."""
+
+
+@contextmanager
+def marked() -> Iterator[None]:
+    """Let a HeadraceError that leaves this block survive the journey."""
+    try:
+        yield
+    except HeadraceError as error:
+        raise Marked(mark(error)) from None
+
+
+def mark(error: HeadraceError) -> str:
+    site = [error.site.file, error.site.line] if error.site else None
+    fields = [type(error).__name__, error.message, error.code, error.hint, site]
+    return f"{_OPEN}{json.dumps(fields)}{_CLOSE}"
+
+
+def recover(text: str) -> HeadraceError:
+    """The error in a failed query's text."""
+    found = _MARK.search(text)
+    if found is None:
+        return RunError(
+            f"Spark stopped the job: {_summary(text)}",
+            code="HR-RUN-001",
+            hint="Run again with --debug to see Spark's own text.",
+        )
+    name, message, code, hint, site = json.loads(found[1])
+    kind = getattr(errors, name, HeadraceError)
+    return kind(message, code=code, hint=hint, site=Site(*site) if site else None)  # type: ignore[no-any-return]
+
+
+def _summary(text: str) -> str:
+    python = _PYTHON.findall(text)
+    if python:
+        return f"{python[-1][0]}: {python[-1][1]}"
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")

@@ -1,0 +1,48 @@
+"""Java: Spark needs version 17 or newer; find it, or say exactly how to get it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from headrace.errors import RunError
+
+OLDEST = 17
+
+
+def find_java() -> str:
+    """The `java` that Spark will use; sets JAVA_HOME if only another place has a good one."""
+    home = os.environ.get("JAVA_HOME")
+    named = [os.path.join(home, "bin", "java")] if home else []
+    on_path = shutil.which("java")
+    installed = sorted(map(str, Path("/usr/lib/jvm").glob("*/bin/java")), reverse=True)
+    seen: dict[str, int] = {}
+    for java in [*named, *([on_path] if on_path else []), *installed]:
+        seen[java] = _version(java)
+        if seen[java] >= OLDEST:
+            os.environ["JAVA_HOME"] = str(Path(java).resolve().parent.parent)
+            return java
+    found = ", ".join(f"{java} is version {version}" for java, version in seen.items() if version)
+    raise RunError(
+        f"Spark needs Java {OLDEST} or newer, found {found or 'none'}",
+        code="HR-RUN-002",
+        hint="Install it: `apt install openjdk-17-jre-headless` (Debian, Ubuntu), "
+        "`dnf install java-17-openjdk-headless` (Fedora), `brew install openjdk@17` (macOS).",
+    )
+
+
+def _version(java: str) -> int:
+    release = Path(java).resolve().parent.parent / "release"
+    if release.exists():  # tells at once; starting a JVM takes a moment
+        found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release.read_text())
+        if found:
+            return int(found[1])
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
+    return int(found[1]) if found else 0

@@ -1,0 +1,301 @@
+"""A run: one job on Spark, from start to stop.
+
+`run(job)` checks the program, takes the folder, starts the query and gives a `Run`. The run
+watches the manifests, which are the truth, and the query, which may fail. A graceful stop
+lets the batch in hand finish: the planner sees the stop flag and offers nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.engine.binding import FORMAT, Binding, Level, data_source
+from headrace.engine.failure import recover
+from headrace.engine.program import Cargo
+from headrace.engine.session import session
+from headrace.engine.start import Start, prepare, refuse_ended
+from headrace.errors import HeadraceError, RunError
+from headrace.plan.nodes import Process
+from headrace.plan.program import Drafted, Program, build
+from headrace.runtime.envelope import DDL
+from headrace.runtime.planner import Pace
+from headrace.runtime.progress import Progress, progress_of
+from headrace.runtime.stopping import ask_to_stop, clear_stop, stop_asked
+from headrace.settings import Settings
+from headrace.sinks import collected
+from headrace.state.manifest import Manifest
+
+_POLL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a run is doing, in a few words."""
+
+    state: str  # "running", "ended", "stopped", "failed"
+    epoch: int
+    error: HeadraceError | None = None
+
+
+def run(
+    job: Drafted,
+    *,
+    until: str | None = None,
+    master: str | None = None,
+    folder: str | None = None,
+    target_batch: str | int | None = None,
+    max_batch: int | None = None,
+    parallelism: int | None = None,
+    drop: Collection[str] = (),
+    drop_all: bool = False,
+    debug: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Run:
+    """Start `job` on Spark.
+
+    until: "end" reads what is there now, closes every window and ends by itself.
+    target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
+    drop: names of steps whose state may be dropped because the program has them no more.
+    """
+    if until not in (None, "end"):
+        raise RunError(f"until is {until!r}", code="HR-RUN-004", hint='Say until="end", or nothing.')
+    program = build(job)
+    settings = Settings.load(
+        master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
+    )
+    tasks = settings.parallelism or _cores_of(settings.master)
+    start = prepare(
+        program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
+    )
+    refuse_ended(start)
+    pace = Pace(
+        tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
+        target_ms=settings.target_batch, max_batch=settings.max_batch,
+    )  # fmt: skip
+    return Run(start, settings, pace, debug, on_progress)
+
+
+def _cores_of(master: str) -> int:
+    """The cores of a local master, without starting Spark; a cluster's are asked for later."""
+    if master == "local":
+        return 1
+    if master.startswith("local[") and master[6:].split("]")[0].split(",")[0].isdigit():
+        return int(master[6:].split("]")[0].split(",")[0])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+
+
+class Run:
+    """A job that runs. Wait for it, watch it, stop it."""
+
+    def __init__(
+        self,
+        start: Start,
+        settings: Settings,
+        pace: Pace,
+        debug: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._start, self._settings, self._pace = start, settings, pace
+        self._debug, self._on_progress = debug, on_progress
+        self._state, self._error = "running", None
+        self._latest: Manifest | None = start.log.latest()
+        self._first = self._latest.epoch if self._latest else 0
+        self._changed = threading.Condition()
+        self._scratch = tempfile.mkdtemp(prefix="headrace-")
+        clear_stop(start.log.folder)
+        self._query = self._launch()
+        self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
+        self._watcher.start()
+
+    # what it is doing
+
+    @property
+    def name(self) -> str:
+        return self._start.program.name
+
+    @property
+    def folder(self) -> str:
+        return str(self._start.log.folder)
+
+    @property
+    def comparison(self) -> Any:
+        """What was kept, new, renamed or dropped against the last run; None for a new job."""
+        return self._start.comparison
+
+    @property
+    def guarantees(self) -> Mapping[str, str]:
+        """What each output really offers."""
+        return {name: sink.guarantee for name, sink in self._start.sinks.items()}
+
+    @property
+    def status(self) -> Status:
+        epoch = self._latest.epoch if self._latest else 0
+        return Status(self._state, epoch, self._error)
+
+    @property
+    def progress(self) -> Progress | None:
+        """The last epoch in figures; None before the first."""
+        if self._latest is None:
+            return None
+        spark = self._query.lastProgress if self._state == "running" else None
+        return progress_of(self._start.program, self._latest, _phases(spark))
+
+    def output(self, name: str) -> pa.Table:
+        """All rows that a "collect:" output has been given so far."""
+        return collected(self.folder, name)
+
+    # what can be done with it
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """Block until the run is over; raises what it failed with. Ctrl-C stops gracefully."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with _graceful(self):
+            while self._state == "running":
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return self.status
+                with self._changed:
+                    self._changed.wait(0.2 if left is None else min(0.2, left))
+        if self._error is not None:
+            raise self._error
+        return self.status
+
+    def stop(self) -> Status:
+        """Finish the batch in hand, then stop; nothing is left half done."""
+        ask_to_stop(self._start.log.folder)
+        if threading.current_thread() is not self._watcher:
+            self._watcher.join()
+        return self.status
+
+    def cancel(self) -> Status:
+        """Stop at once; the batch in hand is done again at the next start."""
+        self._finish("stopped")
+        self._query.stop()
+        return self.status
+
+    # the query
+
+    def _launch(self) -> Any:
+        start, pace = self._start, self._pace
+        spark = session(self._settings.master)
+        cargo = Cargo.pack(start.program, start.sources, user_modules(start.program))
+        binding = Binding(cargo, self.folder, start.token, pace, self._settings.keep_epochs)
+        spark.dataSource.register(data_source(binding))
+        frame = spark.readStream.format(FORMAT).load()
+        for level in range(1, start.program.depth + 1):
+            shuffled = frame.repartitionById(pace.tasks, "task")
+            frame = shuffled.mapInArrow(Level(cargo, level), DDL)
+        writer = frame.writeStream.format(FORMAT).queryName(f"headrace-{start.token}")
+        return writer.option("checkpointLocation", f"file://{self._scratch}").start()
+
+    def _watch(self) -> None:
+        """Follow the manifests until the job ends, is asked to stop, or fails."""
+        try:
+            while self._state == "running":
+                self._follow()
+                error = None if self._query.isActive else self._query.exception()
+                if error is not None:
+                    self._fail(str(error))
+                elif self._latest and self._latest.body["ended"]:
+                    self._settle("ended")
+                elif stop_asked(self._start.log.folder):
+                    self._settle("stopped")
+                elif not self._query.isActive:
+                    self._finish("stopped")
+                else:
+                    time.sleep(_POLL)
+        except Exception as error:
+            if self._state == "running":
+                self._fail(str(error))
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _follow(self) -> None:
+        known = self._latest.epoch if self._latest else 0
+        for epoch in self._start.log.epochs():
+            if epoch > known:
+                self._latest = self._start.log.read(epoch)
+                if self._on_progress is not None:
+                    self._on_progress(progress_of(self._start.program, self._latest, {}))
+
+    def _settle(self, state: str) -> None:
+        """Let the batch in hand finish, then stop the query."""
+        ask_to_stop(self._start.log.folder)
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            self._fail(str(error))
+            return
+        self._query.stop()
+        self._follow()
+        clear_stop(self._start.log.folder)
+        self._finish(state)
+
+    def _fail(self, text: str) -> None:
+        self._error = recover(text)
+        if self._debug:
+            self._error.add_note(text)
+        self._finish("failed")
+
+    def _finish(self, state: str) -> None:
+        with self._changed:
+            if self._state == "running":
+                self._state = state
+            self._changed.notify_all()
+
+
+def _phases(spark: Any) -> Mapping[str, float]:
+    return dict(spark["durationMs"]) if spark else {}
+
+
+@contextmanager
+def _graceful(run: Run) -> Iterator[None]:
+    """SIGINT and SIGTERM ask for a graceful stop while we wait; a second one cancels."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            run.cancel()
+        asked = True
+        ask_to_stop(run.folder)
+
+    known = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in known.items():
+            signal.signal(number, handler)
+
+
+def user_modules(program: Program) -> tuple[ModuleType, ...]:
+    """The modules of the user's functions that are not installed packages."""
+    functions = [p.function.fn for p in program.python()]
+    functions += [n.function.fn for n in program.stateful() if hasattr(n, "zero")]
+    functions += [type(n.function) for n in program.stateful() if isinstance(n, Process)]
+    names = {getattr(f, "__module__", None) for f in functions}
+    modules = [sys.modules[n] for n in names if n and n != "__main__" and n in sys.modules]
+    return tuple(m for m in modules if _is_users(m))
+
+
+def _is_users(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None) or ""
+    installed = ("site-packages", "dist-packages", f"{sys.base_prefix}/lib")
+    return bool(file) and not any(place in file for place in installed)
+

@@ -1,0 +1,85 @@
+"""The Spark session that jobs run in: made once per process, with what streaming needs.
+
+Settings that the design depends on are set here and nowhere else. A session that is there
+already (a notebook's, a cluster's) is used as it is, after checking it can do the work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.engine.java import find_java
+from headrace.errors import RunError
+
+_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData"
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": _FILES,
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "headrace.engine.daemon",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.cleaner.referenceTracking.blocking": "false",
+}
+LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": _JVM,
+}
+
+
+def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
+    """The process's Spark session; a new one on `master` if there is none."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    find_java()
+    os.environ["PYSPARK_PYTHON"] = _python()
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["HEADRACE_PYTHON"] = sys.executable
+    _share_path()
+    settings = {**SETTINGS, **(LOCAL if master.startswith("local") else {}), **(extra or {})}
+    builder: Any = SparkSession.builder.master(master).appName("headrace")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()  # type: ignore[no-any-return]
+    except Exception as error:
+        raise RunError(
+            f"cannot start Spark on {master!r}: {str(error).splitlines()[0]}",
+            code="HR-RUN-003",
+            hint="Check the master's address and that Java runs; --debug shows Spark's own text.",
+        ) from error
+
+
+def _python() -> str:
+    """A launcher that starts this interpreter with PySpark's compiled modules, not its zip."""
+    return str(Path(__file__).with_name("python.sh"))
+
+
+def _share_path() -> None:
+    """Let workers import what this process can: the user's script folder included."""
+    extra = [p for p in sys.path if p and "site-packages" not in p and os.path.isdir(p)]
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*known, *extra])).strip(os.pathsep)
+
+
+def cores(spark: SparkSession) -> int:
+    return max(1, int(spark.sparkContext.defaultParallelism))

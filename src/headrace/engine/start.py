@@ -1,0 +1,174 @@
+"""Before a run: check everything that can be checked, and bring the folder up to date.
+
+Nothing is read or written outside the job's folder before all checks have passed. If the
+program has changed since the last manifest, a manifest of its own records the change: state
+moved to a new name, state dropped with consent. So a change is atomic, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.clock import SystemClock
+from headrace.errors import StateError
+from headrace.plan.evolution import SAME, Comparison, compare
+from headrace.plan.program import Program
+from headrace.runtime.commit import Committer, uri_of
+from headrace.runtime.epoch import ENDED
+from headrace.runtime.operators import operator_for
+from headrace.runtime.outputs import open_sinks
+from headrace.runtime.tables import table_key
+from headrace.settings import Settings
+from headrace.sinks import Sink
+from headrace.sources import Source, open_source
+from headrace.state.manifest import EpochLog
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job ready to run."""
+
+    program: Program
+    sources: Mapping[str, Source]
+    sinks: Mapping[str, Sink]
+    log: EpochLog
+    token: int
+    slots: int
+    comparison: Comparison | None
+
+
+def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
+    given = folder or program.folder
+    if given:
+        return os.path.abspath(given)
+    return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))
+
+
+def slots_for(program: Program, settings: Settings, cores: int) -> int:
+    """A small multiple of the cores: it bounds later parallelism and costs little."""
+    return program.slots or settings.slots or max(8, 4 * cores)
+
+
+def open_inputs(program: Program, folder: str, until: str | None) -> dict[str, Source]:
+    return {
+        r.name: open_source(
+            r.uri, r.declared or r.schema, r.format, r.options,
+            folder=folder, name=r.name, until=until,
+        )
+        for r in program.sources()
+    }  # fmt: skip
+
+
+def prepare(
+    program: Program,
+    settings: Settings,
+    cores: int,
+    *,
+    folder: str | None = None,
+    until: str | None = None,
+    drop: Collection[str] = (),
+    drop_all: bool = False,
+) -> Start:
+    """Open and check inputs, outputs and the folder; take the folder; adopt changes."""
+    place = folder_of(program, settings, folder)
+    log = EpochLog(place)
+    slots = log.open(program.name, slots_for(program, settings, cores))
+    comparison = compare_with(program, log)
+    if comparison is not None:
+        comparison.check(drop_all or drop)
+    sources = open_inputs(program, place, until)
+    sinks = open_sinks(program, place)
+    for end in (*sources.values(), *sinks.values()):
+        end.check()
+    token = log.take_fence()
+    start = Start(program, sources, sinks, log, token, slots, comparison)
+    Committer(program, log, token, slots, SystemClock(), settings.keep_epochs).recover()
+    if comparison is not None and any(c.verdict != SAME for c in comparison.changes):
+        adopt(start, comparison.moves())
+    return start
+
+
+def compare_with(program: Program, log: EpochLog) -> Comparison | None:
+    """What the last manifest and this program have in common; None for a new job."""
+    latest = log.latest()
+    if latest is None:
+        return None
+    body = latest.body
+    versions = {n.name: operator_for(n).version for n in program.stateful()}
+    return compare(program, body["ops"], body["reads"], body["writes"], versions)
+
+
+def adopt(start: Start, moves: Mapping[str, str]) -> None:
+    """Record the changed program as an epoch of its own, with the same offsets."""
+    latest = start.log.latest()
+    assert latest is not None
+    body = adopted(start.program, latest.body, moves)
+    start.log.commit(latest.epoch + 1, body, start.token, uuid.uuid4().hex)
+
+
+def adopted(program: Program, body: Mapping[str, Any], moves: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest as the changed program needs it: state under its new names, or gone."""
+    names = {old: new for new, old in moves.items()}
+    kept = {n.name for n in program.stateful()}
+    ops = {names.get(n, n): facts for n, facts in body["ops"].items()}
+    tables = {_renamed_table(t, names): runs for t, runs in body["state"].items()}
+    return {
+        **body,
+        "outputs": {},
+        "epoch_counts": {},
+        "ops": {n: facts for n, facts in ops.items() if n in kept},
+        "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in kept},
+        "splits": [{**s, "input": names.get(s["input"], s["input"])} for s in body["splits"]],
+        "counts": {names.get(n, n): c for n, c in body["counts"].items()},
+        "steps": {names.get(n, n): c for n, c in body["steps"].items()},
+        "rows": {names.get(n, n): c for n, c in body["rows"].items()},
+        "reads": {r.name: uri_of(r) for r in program.sources()},
+        "writes": {w.name: w.uri for w in program.outputs()},
+        "ended": False,
+    }
+
+
+def _renamed_table(table: str, names: Mapping[str, str]) -> str:
+    op, _, name = table.rpartition("/")
+    return table_key(names.get(op, op), name)
+
+
+def refuse_ended(start: Start) -> None:
+    """A job that has closed its windows at the end of its input cannot read on."""
+    latest = start.log.latest()
+    if latest is None or not latest.body["ended"]:
+        return
+    stood = {(s["input"], s["name"]): s for s in latest.body["splits"]}
+    for name, source in start.sources.items():
+        for split in source.splits():
+            known = stood.get((name, split))
+            if known is None or known["state"] != ENDED or known["at"] != source.latest(split):
+                raise StateError(
+                    f"job {start.program.name!r} has run to the end of its input and closed its "
+                    f"windows; there is more in input {name!r} now",
+                    code="HR-STATE-020",
+                    hint=f"Start afresh: give it another folder, or remove {start.log.folder}.",
+                )
+
+
+
+
+def review(program: Program, folder: str | None = None) -> Comparison | None:
+    """What a start would do with the state that is there; changes nothing."""
+    place = folder_of(program, Settings.load(), folder)
+    if not os.path.exists(os.path.join(place, "job.json")):
+        return None
+    log = EpochLog(place)
+    log.open(program.name, 1)
+    return compare_with(program, log)
+
+
+def describe_outputs(program: Program) -> dict[str, str]:
+    """What each output of the program offers when the job is killed."""
+    sinks = open_sinks(program, folder_of(program, Settings.load(), None))
+    return {name: sink.guarantee for name, sink in sinks.items()}

@@ -1,0 +1,151 @@
+"""One tree of errors: what happened, where in the user's file, what to do.
+
+    HeadraceError
+    ├── PlanError         a program that cannot run; carries every problem found
+    ├── InputError        an input that cannot be read: missing topic, bad file, port in use
+    ├── OutputError       an output that cannot be written: permission, full disk
+    ├── LogError          the stream storage: unknown topic, corrupt segment
+    ├── StateError        the job's folder: corrupt, of another job, or not fitting the program
+    │   └── FencedError   another driver has taken the folder
+    ├── StepError         the user's own function raised
+    └── RunError          the run itself: bad settings, Java missing, Spark failed
+
+A message is lower case and factual, names things as the user named them, and has no
+full stop. `hint` is a sentence that can be acted on. `code` is stable.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).parent) + os.sep
+_NAME = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in the user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+def call_site() -> Site | None:
+    """The nearest caller outside this package: where the user wrote it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return Site(frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+def _is_ours(frame: FrameType) -> bool:
+    # By module too: the `__init__` that a dataclass writes for itself has no file.
+    module = str(frame.f_globals.get("__name__", ""))
+    return frame.f_code.co_filename.startswith(_PACKAGE) or module.partition(".")[0] == _NAME
+
+
+class HeadraceError(Exception):
+    """Base of all errors; `str(error)` is what a user should read."""
+
+    code = "HR-000"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        hint: str | None = None,
+        site: Site | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).code
+        self.hint = hint
+        self.site = site
+
+    def __str__(self) -> str:
+        where = f"  ({self.site})" if self.site else ""
+        hint = "".join(f"\n  {line}" for line in (self.hint or "").splitlines())
+        return f"{self.code} {self.message}{where}{hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message), self.__dict__)
+
+
+def _rebuild(kind: type[HeadraceError], message: str) -> HeadraceError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    return error
+
+
+class PlanError(HeadraceError):
+    """A program that cannot run. `problems` holds one PlanError per problem."""
+
+    code = "HR-PLAN-000"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        hint: str | None = None,
+        site: Site | None = None,
+        problems: Sequence[PlanError] = (),
+    ) -> None:
+        super().__init__(message, code=code, hint=hint, site=site)
+        self._parts = tuple(problems)
+
+    @property
+    def problems(self) -> tuple[PlanError, ...]:
+        return self._parts or (self,)
+
+    @classmethod
+    def of(cls, problems: Sequence[PlanError]) -> PlanError:
+        """One error that reports all `problems` at once."""
+        every = [single for problem in problems for single in problem.problems]
+        if len(every) == 1:
+            return every[0]
+        return cls(f"the program has {len(every)} problems", problems=every)
+
+    def __str__(self) -> str:
+        if not self._parts:
+            return super().__str__()
+        return "\n".join([f"{self.message}:", *(str(part) for part in self._parts)])
+
+
+class InputError(HeadraceError):
+    code = "HR-INPUT-000"
+
+
+class OutputError(HeadraceError):
+    code = "HR-OUTPUT-000"
+
+
+class LogError(HeadraceError):
+    code = "HR-LOG-000"
+
+
+class StateError(HeadraceError):
+    code = "HR-STATE-000"
+
+
+class FencedError(StateError):
+    code = "HR-STATE-007"
+
+
+class StepError(HeadraceError):
+    """The user's function raised: on which record, in which step, where."""
+
+    code = "HR-STEP-001"
+
+
+class RunError(HeadraceError):
+    code = "HR-RUN-000"

@@ -1,0 +1,311 @@
+"""Expressions: one tree, built by operators, by SQL text, or by a traced lambda.
+
+    col("t") > 40        "t > 40"        lambda e: e.t > 40
+
+are equal trees. Invariant: an `Expr` is a value; no method changes it, and it knows neither
+a schema nor an engine. Types and SQL are made in `expr_lower`, tracing in `trace`, running
+in `kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from headrace import expr_parse as tree
+from headrace.expr_literal import literal
+from headrace.schema import ddl_type, type_of
+
+TypeLike = Any  # a pyarrow type, a Python type, or the name of one
+TRACING: ContextVar[pa.Schema | None] = ContextVar("tracing", default=None)
+
+
+class Untraceable(TypeError):
+    """Python asked an expression for a value; `reason` says what asked, for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Expr:
+    """A computation on the columns of a row."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: tree.Node) -> None:
+        self.node = node
+
+    # what it is
+
+    @property
+    def name(self) -> str | None:
+        """The name it gives itself: its alias, or the column or field that it is."""
+        if isinstance(self.node, exp.Alias):
+            return str(self.node.alias)
+        if isinstance(self.node, exp.Column | exp.Dot):
+            return str(self.node.name)
+        return None
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns it reads."""
+        return frozenset(c.name for c in self.node.find_all(exp.Column))
+
+    def sql(self, dialect: str = "spark") -> str:
+        """The expression as SQL text; as "spark", `as_expr` reads it back as the same tree."""
+        return tree.show(self.node) if dialect == "spark" else self.node.sql(dialect=dialect)
+
+    def __repr__(self) -> str:
+        _refuse_if_tracing("its text")
+        return f"Expr({self.sql()!r})"
+
+    def __hash__(self) -> int:
+        return hash(self.node)
+
+    def __reduce__(self) -> tuple[Callable[[str], Expr], tuple[str]]:
+        return (parsed, (self.sql(),))
+
+    # arithmetic: operators mean what they mean in Python
+
+    def __add__(self, other: Any) -> Expr:
+        return _binary(exp.Add, self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return _binary(exp.Add, other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return _binary(exp.Sub, self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return _binary(exp.Sub, other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return _binary(exp.Mul, self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return _binary(exp.Mul, other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return _binary(exp.Div, self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return _binary(exp.Div, other, self)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return call("floor_div", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return call("floor_div", other, self)
+
+    def __mod__(self, other: Any) -> Expr:
+        return call("floor_mod", self, other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return call("floor_mod", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return call("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return call("pow", other, self)
+
+    def __neg__(self) -> Expr:
+        return Expr(exp.Neg(this=_node(self)))
+
+    def __abs__(self) -> Expr:
+        return call("abs", self)
+
+    # comparison and logic
+
+    def __eq__(self, other: Any) -> Expr:  # type: ignore[override]
+        return self.is_null() if other is None else _binary(exp.EQ, self, other)
+
+    def __ne__(self, other: Any) -> Expr:  # type: ignore[override]
+        return self.is_not_null() if other is None else _binary(exp.NEQ, self, other)
+
+    def __lt__(self, other: Any) -> Expr:
+        return _binary(exp.LT, self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return _binary(exp.LTE, self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return _binary(exp.GT, self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return _binary(exp.GTE, self, other)
+
+    def __and__(self, other: Any) -> Expr:
+        return _binary(exp.And, self, other)
+
+    def __rand__(self, other: Any) -> Expr:
+        return _binary(exp.And, other, self)
+
+    def __or__(self, other: Any) -> Expr:
+        return _binary(exp.Or, self, other)
+
+    def __ror__(self, other: Any) -> Expr:
+        return _binary(exp.Or, other, self)
+
+    def __invert__(self) -> Expr:
+        return Expr(exp.Not(this=_node(self)))
+
+    def between(self, low: Any, high: Any) -> Expr:
+        return Expr(exp.Between(this=_node(self), low=_node(low), high=_node(high)))
+
+    def isin(self, *values: Any) -> Expr:
+        """Whether it is one of `values` (or of the one list that is given)."""
+        if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset):
+            values = tuple(values[0])
+        return Expr(exp.In(this=_node(self), expressions=[_node(v) for v in values]))
+
+    def is_null(self) -> Expr:
+        return Expr(exp.Is(this=_node(self), expression=exp.Null()))
+
+    def is_not_null(self) -> Expr:
+        return ~self.is_null()
+
+    def eq_null(self, other: Any) -> Expr:
+        """Equal, where null equals null."""
+        return _binary(exp.NullSafeEQ, self, other)
+
+    # shape
+
+    def __getitem__(self, key: str | int | Expr) -> Expr:
+        if isinstance(key, str):
+            return self.field(key)
+        if isinstance(key, int) and key < 0:
+            return call("element_at", self, key)
+        return Expr(exp.Bracket(this=_node(self), expressions=[_node(key)]))
+
+    def field(self, name: str) -> Expr:
+        """A field of a struct, or the value of a map under a name."""
+        return Expr(tree.field(_node(self), name))
+
+    def cast(self, to: TypeLike) -> Expr:
+        return Expr(tree.cast(_node(self), ddl_type(type_of(to))))
+
+    def try_cast(self, to: TypeLike) -> Expr:
+        """As `cast`, but null where the value does not fit."""
+        return Expr(tree.cast(_node(self), ddl_type(type_of(to)), safe=True))
+
+    def alias(self, name: str) -> Expr:
+        inner = _node(self)
+        return Expr(exp.Alias(this=inner, alias=exp.Identifier(this=name, quoted=True)))
+
+    def __getattr__(self, name: str) -> Any:
+        from headrace.expr_methods import attribute
+
+        return attribute(self, name)
+
+    # what only a value can answer
+
+    def __bool__(self) -> NoReturn:
+        raise Untraceable(
+            "it decides by a value: and, or, not, if, in and a chained comparison need one "
+            "(use &, |, ~, when, isin and between on columns)"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise Untraceable("it loops over a value")
+
+    def __len__(self) -> NoReturn:
+        raise Untraceable("it calls len() on a value (use .length() or size on columns)")
+
+    def __int__(self) -> NoReturn:
+        raise Untraceable('it calls int() on a value (use .cast("long") on columns)')
+
+    def __float__(self) -> NoReturn:
+        raise Untraceable('it makes a float of a value (use .cast("double") on columns)')
+
+    def __index__(self) -> NoReturn:
+        raise Untraceable("it uses a value as a position")
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise Untraceable("it asks whether something is in a value (use contains on columns)")
+
+    def __round__(self, digits: int | None = None) -> NoReturn:
+        raise Untraceable("round() in Python goes to the even digit (use .round() on columns)")
+
+    def __format__(self, spec: str) -> str:
+        _refuse_if_tracing("its text, as in an f-string")
+        return format(repr(self), spec)
+
+    def __str__(self) -> str:
+        _refuse_if_tracing("its text, as str() does")
+        return self.sql()
+
+
+def _refuse_if_tracing(what: str) -> None:
+    if TRACING.get() is not None:
+        raise Untraceable(f"it needs {what} (use concat and cast on columns)")
+
+
+def _node(value: Any) -> tree.Node:
+    """A node of its own for `value`: a tree never shares a branch with another."""
+    if not isinstance(value, Expr):
+        return literal(value)
+    inner = value.node.this if isinstance(value.node, exp.Alias) else value.node
+    copied: tree.Node = inner.copy()
+    return copied
+
+
+def _binary(kind: type[tree.Node], left: Any, right: Any) -> Expr:
+    return Expr(kind(this=_node(left), expression=_node(right)))
+
+
+def call(name: str, *args: Any) -> Expr:
+    """A function call by name; the name is checked when the expression meets a schema."""
+    return Expr(tree.call(name, *(_node(a) for a in args)))
+
+
+def col(name: str) -> Expr:
+    """The column `name`, spelt exactly as in the schema."""
+    return Expr(tree.column(name))
+
+
+def lit(value: Any) -> Expr:
+    """A constant: a number, text, bytes, a date, a datetime, a timedelta, a Decimal, a list."""
+    return Expr(_node(value))
+
+
+def parsed(text: str) -> Expr:
+    """The expression that a Spark SQL text describes."""
+    return Expr(tree.parse(text).copy())
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are the same tree (`a == b` builds a comparison instead)."""
+    return bool(a.node == b.node)
+
+
+def all_columns(schema: pa.Schema) -> dict[str, Expr]:
+    return {name: col(name) for name in schema.names}
+
+
+def as_expr(spec: Any, schema: pa.Schema) -> Expr:
+    """What `spec` means over `schema`: an Expr, a column's name, SQL text, a lambda or a literal.
+
+    Raises PlanError HR-EXPR-001 to -004, and Untraceable for a function that has to run as
+    Python.
+    """
+    from headrace.expr_lower import check
+    from headrace.trace import trace
+
+    if isinstance(spec, str):
+        made = col(spec) if spec in schema.names else parsed(spec)
+    elif callable(spec) and not isinstance(spec, Expr):
+        return trace(spec, schema)
+    else:
+        made = spec if isinstance(spec, Expr) else lit(spec)
+    check(made, schema)
+    return made
+
+
+def as_exprs(specs: Iterable[Any], schema: pa.Schema) -> list[Expr]:
+    return [as_expr(s, schema) for s in specs]

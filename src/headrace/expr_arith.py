@@ -1,0 +1,153 @@
+"""Lowering of arithmetic: numbers, and timestamps with intervals.
+
+Invariant: both operands are in one type, which is the type of the result; an integer that
+overflows is an error and a division by zero is null, in either engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as pt
+from sqlglot import exp
+
+from headrace.errors import PlanError
+from headrace.expr_parse import Node, show
+from headrace.expr_types import (
+    DUCKDB, Term, as_decimal, cast, int_literal, is_int, is_number, spoken, type_name,
+)  # fmt: skip
+from headrace.schema import TIMESTAMP
+
+if TYPE_CHECKING:
+    from headrace.expr_lower import Lowering
+
+
+def refused(node: Node, fact: str, hint: str) -> PlanError:
+    return PlanError(f"in {show(node).replace('`', '')!r}: {fact}", code="HR-EXPR-003", hint=hint)
+
+
+def number(spelling: str, dialect: str, node: Node) -> Term:
+    """A number literal: an integer of 32 or 64 bits, or a double."""
+    if not spelling.lstrip("-").isdigit():
+        value = float(spelling)
+        sql = f"CAST({value!r} AS DOUBLE)" if dialect == DUCKDB else f"{value!r}D"
+        return Term(sql, pa.float64(), value)
+    return _int(int(spelling), dialect, node)
+
+
+def _int(value: int, dialect: str, node: Node) -> Term:
+    for kind, limit in ((pa.int32(), 2**31), (pa.int64(), 2**63)):
+        if -limit <= value < limit:
+            return int_literal(value, kind, dialect)
+    raise refused(node, "the number needs more than 64 bits", "Write it as a double: 1e20.")
+
+
+def negate(low: Lowering, node: Node) -> Term:
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
+        return number("-" + inner.this, low.dialect, node)
+    x = _number(low.term(inner), node)
+    return Term(f"(- {x.sql})", x.type)
+
+
+def _number(term: Term, node: Node) -> Term:
+    if pt.is_null(term.type):
+        return Term("CAST(NULL AS DOUBLE)", pa.float64())
+    if not is_number(term.type):
+        raise refused(node, f"{spoken(term.type)} is not a number", "Use cast to make it one.")
+    return term
+
+
+def _numbers(low: Lowering, node: Node) -> tuple[Term, Term]:
+    a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
+    a, b = low.unified([a, b], node)
+    return a, b
+
+
+def add(low: Lowering, node: Node) -> Term:
+    if any(isinstance(n, exp.Interval) for n in (node.this, node.expression)):
+        return _shift(low, node)
+    sign = "+" if isinstance(node, exp.Add) else "-"
+    kinds = {low.term(node.this).type, low.term(node.expression).type}
+    if sign == "+" and kinds == {pa.string()}:
+        return low.term(exp.Anonymous(this="concat", expressions=[node.this, node.expression]))
+    if any(pt.is_temporal(k) for k in kinds):
+        raise refused(node, "times are added to by intervals and functions",
+                      "Use interval 5 minutes, date_add, date_diff or timestamp_diff.")  # fmt: skip
+    a, b = _numbers(low, node)
+    if not pt.is_decimal(a.type):
+        return Term(f"({a.sql} {sign} {b.sql})", a.type)
+    to = pa.decimal128(min(38, a.type.precision + 1), a.type.scale)
+    return _decimal(f"({a.sql} {sign} {b.sql})", to, low.dialect)
+
+
+def _decimal(sql: str, to: pa.DataType, dialect: str) -> Term:
+    return Term(f"CAST({sql} AS {type_name(to, dialect)})", to)
+
+
+def multiply(low: Lowering, node: Node) -> Term:
+    a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
+    if not (pt.is_decimal(a.type) or pt.is_decimal(b.type)) or pa.float64() in (a.type, b.type):
+        a, b = low.unified([a, b], node)
+        return Term(f"({a.sql} * {b.sql})", a.type)
+    kinds = [as_decimal(t.type) for t in (a, b)]
+    digits, scale = sum(k.precision for k in kinds), sum(k.scale for k in kinds)
+    if digits > 37:  # noqa: PLR2004 - beyond it Spark rounds and DuckDB refuses
+        raise refused(node, f"the product may have {digits} digits, more than a decimal holds",
+                      "Cast an operand to a smaller decimal or to double.")  # fmt: skip
+    a, b = (cast(t, k, low.dialect) for t, k in zip((a, b), kinds, strict=True))
+    return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits, scale), low.dialect)
+
+
+def divide(low: Lowering, node: Node) -> Term:
+    """`/` is always a double, and null when the divisor is zero."""
+    a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
+    a, b = cast(a, pa.float64(), low.dialect), cast(b, pa.float64(), low.dialect)
+    return Term(f"({a.sql} / {nonzero(b, low.dialect)})", pa.float64())
+
+
+def nonzero(b: Term, dialect: str) -> str:
+    if b.literal is not None and b.literal != 0:
+        return b.sql
+    return f"NULLIF({b.sql}, {cast(Term('0', pa.int32(), 0), b.type, dialect).sql})"
+
+
+def remainder(low: Lowering, node: Node) -> Term:
+    """SQL's `%`: the sign of the left side, null when the right side is zero."""
+    a, b = _numbers(low, node)
+    return Term(truncated(a, b, low.dialect), a.type)
+
+
+def truncated(a: Term, b: Term, dialect: str) -> str:
+    plain = f"({a.sql} % {nonzero(b, dialect)})"
+    if dialect != DUCKDB or not is_int(a.type) or b.literal not in (None, -1):
+        return plain
+    zero = cast(Term("0", pa.int32(), 0), a.type, dialect).sql
+    return f"(CASE WHEN {b.sql} = -1 THEN {a.sql} & {zero} ELSE {plain} END)"
+
+
+def quotient(low: Lowering, node: Node) -> Term:
+    """`div`: the whole part of a quotient of integers, as a long."""
+    a, b = _numbers(low, node)
+    if not is_int(a.type):
+        raise refused(node, "div takes integers", "Use / and floor, or cast.")
+    a, b = cast(a, pa.int64(), low.dialect), cast(b, pa.int64(), low.dialect)
+    word = "//" if low.dialect == DUCKDB else "div"
+    return Term(f"({a.sql} {word} {nonzero(b, low.dialect)})", pa.int64())
+
+
+def _shift(low: Lowering, node: Node) -> Term:
+    moment, by = node.this, node.expression
+    if isinstance(moment, exp.Interval):
+        moment, by = by, moment
+    if isinstance(moment, exp.Interval) or (isinstance(node, exp.Sub) and by is node.this):
+        raise refused(node, "an interval is added to a timestamp", "Write at + interval 1 day.")
+    at = low.term(moment)
+    if at.type == pa.date32():
+        at = cast(at, TIMESTAMP, low.dialect)
+    if at.type != TIMESTAMP:
+        raise refused(node, f"{spoken(at.type)} plus an interval", "The left side is a timestamp.")
+    amount = int(by.this.this) * (-1 if isinstance(node, exp.Sub) else 1)
+    span = f"INTERVAL '{amount}' {by.args['unit'].name}"
+    return Term(f"({at.sql} + {span})", TIMESTAMP)

@@ -1,0 +1,92 @@
+"""The catalogue of functions: name, what it takes and gives, and its SQL in each engine.
+
+Invariant: a function is here only if `tests/expr/test_agreement.py` shows that its two
+lowerings give the same values. The tables themselves are in `expr_fn_*`; this module says how
+a row of them is written and finds functions by name.
+
+A signature such as "text int int? -> text" lists kinds: `int` and `long` take any integer and
+widen it, `double` any number, `number` any number as it is, `T` and `[T]` agree with each
+other, `word` is a literal; `?` may be left out, `*` repeats. A template has {0}, {1} ... for
+the arguments; a function of the arguments makes what a template cannot.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.expr_types import Term
+
+Template = str | Callable[[Sequence[Term]], str]
+Gives = str | Callable[[Sequence[Term]], pa.DataType]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+    takes: tuple[str, ...]
+    gives: Gives
+    duckdb: Template
+    spark: Template
+    group: str
+
+    @property
+    def least(self) -> int:
+        return sum(not k.endswith(("?", "*")) for k in self.takes)
+
+    @property
+    def most(self) -> int | None:
+        return None if self.takes and self.takes[-1].endswith("*") else len(self.takes)
+
+    def kind(self, position: int) -> str:
+        return self.takes[min(position, len(self.takes) - 1)].rstrip("?*")
+
+    def sql(self, dialect: str, args: Sequence[Term]) -> str:
+        template = self.duckdb if dialect == "duckdb" else self.spark
+        return template(args) if callable(template) else template.format(*(a.sql for a in args))
+
+
+CATALOGUE: dict[str, Function] = {}
+
+
+def offer(
+    group: str, name: str, signature: str, duckdb: Template, spark: Template | None = None,
+    gives: Gives | None = None,
+) -> None:  # fmt: skip
+    """Put a function into the catalogue; without `spark` both engines share the template."""
+    takes, _, result = signature.partition("->")
+    CATALOGUE[name] = Function(
+        name=name, takes=tuple(takes.split()), gives=gives or result.strip(), duckdb=duckdb,
+        spark=duckdb if spark is None else spark, group=group,
+    )  # fmt: skip
+
+
+def find(name: str) -> Function:
+    """The function of that name; HR-EXPR-002 with the nearest names if there is none."""
+    _load()
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    near = difflib.get_close_matches(name, CATALOGUE, n=3, cutoff=0.5)
+    raise PlanError(
+        f"there is no function {name!r}", code="HR-EXPR-002",
+        hint=f"Did you mean {' or '.join(near)}? " * bool(near)
+        + "headrace.functions lists all; a Python function can do the rest.",
+    )  # fmt: skip
+
+
+def names() -> list[str]:
+    _load()
+    return sorted(CATALOGUE)
+
+
+def listed(template: str, separator: str = ", ") -> Callable[[Sequence[Term]], str]:
+    """A template whose {} is all arguments: for functions of any number of them."""
+    return lambda args: template.format(separator.join(a.sql for a in args))
+
+
+def _load() -> None:
+    from headrace import expr_fn_math, expr_fn_nested, expr_fn_text, expr_fn_time  # noqa: F401

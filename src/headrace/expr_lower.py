@@ -1,0 +1,230 @@
+"""Lowering: an expression over a schema becomes SQL of DuckDB or of Spark, with its type.
+
+One method per node; both engines go through the same typed walk and differ only in names and
+templates, so every implicit cast is written out and neither engine's own coercion decides.
+Invariant: what passes here runs; whatever does not (unknown column, unknown function, types
+that do not meet) is a PlanError in the user's words. It runs nothing itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyarrow import types as pt
+from sqlglot import exp
+
+from headrace import expr_arith as arith
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.expr_call import lower_call
+from headrace.expr_cast import explicit_cast
+from headrace.expr_parse import Node, show
+from headrace.expr_types import (
+    DUCKDB, SPARK, Term, cast, common, computed, int_literal, is_nested, quote, spoken,
+    text_literal, type_name,
+)  # fmt: skip
+from headrace.schema import type_of
+
+ColumnNames = Callable[[str], str]
+
+
+class Lowering:
+    """The walk over one schema for one engine; `column` gives the engine's name of a column."""
+
+    def __init__(self, schema: pa.Schema, dialect: str, column: ColumnNames | None = None) -> None:
+        self.schema = schema
+        self.dialect = dialect
+        self.column = column or (lambda name: quote(name, dialect))
+
+    def top(self, expr: Expr) -> Term:
+        """A whole expression; a bare column keeps the exact type it has in the schema."""
+        node = expr.node.this if isinstance(expr.node, exp.Alias) else expr.node
+        made = self._raw_column(node) if isinstance(node, exp.Column) else self.term(node)
+        if pt.is_null(made.type):
+            raise wrong(node, "it is always null, so it has no type", "Write cast(null as ...).")
+        return made
+
+    def term(self, node: Node) -> Term:
+        return _METHODS[type(node)](self, node)
+
+    def same(self, nodes: Sequence[Node], where: Node) -> list[Term]:
+        """The nodes in their common type."""
+        return self.unified([self.term(n) for n in nodes], where)
+
+    def unified(self, terms: Sequence[Term], where: Node) -> list[Term]:
+        times = [t.type for t in terms if pt.is_temporal(t.type)]
+        if times:
+            terms = [self.as_time(t, times[0], where) for t in terms]
+        together = common(t.type for t in terms)
+        if together is None:
+            kinds = " and ".join(dict.fromkeys(spoken(t.type) for t in terms))
+            raise wrong(where, f"{kinds} do not go together", "Use cast to make them one type.")
+        return [self.widened(t, together) for t in terms]
+
+    def widened(self, term: Term, to: pa.DataType) -> Term:
+        return term if pt.is_null(to) else cast(term, to, self.dialect)
+
+    def as_time(self, term: Term, to: pa.DataType, where: Node) -> Term:
+        """A text literal beside a time is that time: `at > '2024-01-01'`."""
+        if not isinstance(term.literal, str):
+            return term
+        return explicit_cast(self, term, to, where=where)
+
+    def _raw_column(self, node: Node) -> Term:
+        name = node.name
+        if name not in self.schema.names:
+            raise unknown_column(name, self.schema)
+        return Term(self.column(name), self.schema.field(name).type)
+
+    def _column(self, node: Node) -> Term:
+        raw = self._raw_column(node)
+        to = computed(raw.type)
+        try:
+            return cast(raw, to, self.dialect)
+        except TypeError:
+            raise wrong(node, f"no expression can hold {raw.type}", "Cast the input.") from None
+
+    def _literal(self, node: Node) -> Term:
+        if node.args["is_string"]:
+            return Term(text_literal(node.this, self.dialect), pa.string(), node.this)
+        return arith.number(node.this, self.dialect, node)
+
+    def _null(self, node: Node) -> Term:
+        return Term("NULL", pa.null())
+
+    def _boolean(self, node: Node) -> Term:
+        return Term("TRUE" if node.this else "FALSE", pa.bool_(), bool(node.this))
+
+    def _interval(self, node: Node) -> Term:
+        raise wrong(node, "an interval stands beside a timestamp", "Write at + interval 5 minutes.")
+
+    def truth(self, node: Node) -> Term:
+        made = self.term(node)
+        if pt.is_null(made.type):
+            return Term("CAST(NULL AS BOOLEAN)", pa.bool_())
+        if made.type != pa.bool_():
+            raise wrong(node, f"it is {spoken(made.type)}, not a condition", "Compare it.")
+        return made
+
+    def _and_or(self, node: Node) -> Term:
+        word = "AND" if isinstance(node, exp.And) else "OR"
+        a, b = self.truth(node.this), self.truth(node.expression)
+        return Term(f"({a.sql} {word} {b.sql})", pa.bool_())
+
+    def _not(self, node: Node) -> Term:
+        return Term(f"(NOT {self.truth(node.this).sql})", pa.bool_())
+
+    def _is(self, node: Node) -> Term:
+        if isinstance(node.expression, exp.Null):
+            return Term(f"({self.term(node.this).sql} IS NULL)", pa.bool_())
+        if not isinstance(node.expression, exp.Boolean):
+            raise wrong(node, "IS takes null, true or false", "Use = or <=>.")
+        word = "TRUE" if node.expression.this else "FALSE"
+        return Term(f"({self.truth(node.this).sql} IS {word})", pa.bool_())
+
+    def _compare(self, node: Node) -> Term:
+        a, b = self.same([node.this, node.expression], node)
+        self.comparable(a, node)
+        sign = _SIGNS[type(node)]
+        if sign == "<=>" and self.dialect == DUCKDB:
+            sign = "IS NOT DISTINCT FROM"
+        return Term(f"({a.sql} {sign} {b.sql})", pa.bool_())
+
+    def comparable(self, term: Term, where: Node) -> None:
+        if is_nested(term.type):
+            raise wrong(where, f"{spoken(term.type)} cannot be compared", "Compare its parts.")
+
+    def _between(self, node: Node) -> Term:
+        x, low, high = self.same([node.this, node.args["low"], node.args["high"]], node)
+        self.comparable(x, node)
+        return Term(f"({x.sql} BETWEEN {low.sql} AND {high.sql})", pa.bool_())
+
+    def _in(self, node: Node) -> Term:
+        if not node.expressions:
+            return Term("FALSE", pa.bool_())
+        x, *values = self.same([node.this, *node.expressions], node)
+        self.comparable(x, node)
+        return Term(f"({x.sql} IN ({', '.join(v.sql for v in values)}))", pa.bool_())
+
+    def _case(self, node: Node) -> Term:
+        tests = [self.truth(i.this) for i in node.args["ifs"]]
+        values = [i.args["true"] for i in node.args["ifs"]]
+        default = node.args.get("default") or exp.Null()
+        *results, last = self.same([*values, default], node)
+        arms = " ".join(f"WHEN {t.sql} THEN {r.sql}" for t, r in zip(tests, results, strict=True))
+        return Term(f"(CASE {arms} ELSE {last.sql} END)", last.type)
+
+    def _cast(self, node: Node) -> Term:
+        to = type_of(node.args["to"].sql(dialect="spark"))
+        value = self.term(node.this)
+        return explicit_cast(self, value, to, safe=isinstance(node, exp.TryCast), where=node)
+
+    def _dot(self, node: Node) -> Term:
+        of, name = self.term(node.this), node.expression.name
+        if pt.is_map(of.type) and of.type.key_type == pa.string():
+            return lower_call(self, "element_at", [of, self._text(name)], node)
+        if not pt.is_struct(of.type):
+            raise wrong(node, f"{spoken(of.type)} has no fields", "Only a struct or a map has.")
+        position = of.type.get_field_index(name)
+        if position < 0:
+            raise unknown_column(name, pa.schema(list(of.type)), "field")
+        return Term(f"({of.sql}).{quote(name, self.dialect)}", of.type.field(position).type)
+
+    def _text(self, value: str) -> Term:
+        return Term(text_literal(value, self.dialect), pa.string(), value)
+
+    def _bracket(self, node: Node) -> Term:
+        args = [self.term(node.this), self.term(node.expressions[0])]
+        name = "element_at" if pt.is_map(args[0].type) else "get"
+        return lower_call(self, name, args, node)
+
+    def _call(self, node: Node) -> Term:
+        return lower_call(self, node.this, node.expressions, node)
+
+
+def wrong(node: Node, fact: str, hint: str) -> PlanError:
+    shown = show(node).replace("`", "")
+    return PlanError(f"in {shown!r}: {fact}", code="HR-EXPR-003", hint=hint)
+
+
+def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanError:
+    near = difflib.get_close_matches(name, schema.names, n=2, cutoff=0.5)
+    near = near or [n for n in schema.names if n.lower() == name.lower()]
+    known = [n for n in schema.names if not n.startswith("__")]
+    guess = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return PlanError(
+        f"there is no {what} {name!r}", code="HR-EXPR-001",
+        hint=f"{guess}The {what}s here are {', '.join(known)}.",
+    )  # fmt: skip
+
+
+_SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
+          exp.NullSafeEQ: "<=>"}  # fmt: skip
+
+_METHODS: dict[type[Node], Callable[[Lowering, Node], Term]] = {
+    exp.Column: Lowering._column, exp.Literal: Lowering._literal, exp.Null: Lowering._null,
+    exp.Boolean: Lowering._boolean, exp.Interval: Lowering._interval,
+    exp.And: Lowering._and_or, exp.Or: Lowering._and_or, exp.Not: Lowering._not,
+    exp.Is: Lowering._is, exp.Between: Lowering._between, exp.In: Lowering._in,
+    exp.Case: Lowering._case, exp.Cast: Lowering._cast, exp.TryCast: Lowering._cast,
+    exp.Dot: Lowering._dot, exp.Bracket: Lowering._bracket, exp.Anonymous: Lowering._call,
+    **dict.fromkeys(_SIGNS, Lowering._compare),
+    exp.Add: arith.add, exp.Sub: arith.add, exp.Mul: arith.multiply, exp.Div: arith.divide,
+    exp.Mod: arith.remainder, exp.IntDiv: arith.quotient, exp.Neg: arith.negate,
+}  # fmt: skip
+
+
+def check(expr: Expr, schema: pa.Schema) -> pa.DataType:
+    """The type of `expr` over `schema`; a PlanError says what is wrong with it."""
+    return Lowering(schema, DUCKDB).top(expr).type
+
+
+def to_duckdb_sql(expr: Expr, schema: pa.Schema) -> str:
+    return Lowering(schema, DUCKDB).top(expr).sql
+
+
+def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
+    """SQL for a Spark session in its default ANSI mode, with the time zone UTC."""
+    return Lowering(schema, SPARK).top(expr).sql

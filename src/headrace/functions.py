@@ -1,0 +1,1 @@
+"""Scalar functions as Python calls."""

@@ -1,0 +1,101 @@
+"""The one door to DuckDB: a private, in-memory database per process and thread.
+
+Invariant: whatever runs here sees only the tables it is handed. No files, no network, no
+extensions, one thread, UTC, IEEE arithmetic, rows in the order they came; the same settings
+in every process. A fork gets a database of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+import duckdb
+import pyarrow as pa
+
+Error = duckdb.Error
+
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "ieee_floating_point_ops": True,
+    "integer_division": False,
+    "preserve_insertion_order": True,
+    "default_null_order": "nulls_first",
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+    "enable_external_access": False,
+}
+
+
+class Feed:
+    """A table that changes under a name that stays: what a compiled query reads."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.table: pa.Table = schema.empty_table()
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class _Local(threading.local):
+    pid = 0
+    connection: duckdb.DuckDBPyConnection | None = None
+    count = 0
+
+
+_LOCAL = _Local()
+_OPEN: list[duckdb.DuckDBPyConnection] = []
+
+
+def connection() -> duckdb.DuckDBPyConnection:
+    """This thread's connection in this process."""
+    if _LOCAL.connection is None or os.getpid() != _LOCAL.pid:
+        _LOCAL.connection = _open()
+        _LOCAL.pid = os.getpid()
+    return _LOCAL.connection
+
+
+def _open() -> duckdb.DuckDBPyConnection:
+    made = duckdb.connect(":memory:", config=_CONFIG)
+    made.execute("SET TimeZone = 'UTC'")
+    made.execute("PRAGMA disable_optimizer")  # a chain runs as it is written: no filter moves
+    made.execute("SET lock_configuration = true")
+    _OPEN.append(made)
+    return made
+
+
+@atexit.register
+def _close() -> None:
+    _LOCAL.connection = None
+    while _OPEN:
+        _OPEN.pop().close()
+
+
+class Query:
+    """One SELECT over one feed, planned in the thread and process that runs it."""
+
+    def __init__(self, sql: str, schema: pa.Schema) -> None:
+        self.owner = (os.getpid(), threading.get_ident())
+        _LOCAL.count += 1
+        name = f"feed_{_LOCAL.count}"
+        self._feed = Feed(schema)
+        connection().register(name, self._feed)
+        self._relation = connection().sql(sql.replace("$feed", name))
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        self._feed.table = table
+        try:
+            return self._relation.to_arrow_table()
+        finally:
+            self._feed.table = self._feed.schema.empty_table()
+
+
+def here() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()

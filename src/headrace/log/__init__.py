@@ -1,0 +1,19 @@
+"""Stream storage: topics of partitions, appended to and read by offset.
+
+`contract.py` says what a log is; `embedded.py` keeps one in a folder, with no server.
+"""
+
+from headrace.log.contract import APPEND_TIME, BYTES, Ack, Log, Partitioner, Records, TopicInfo
+from headrace.log.embedded import EmbeddedLog, default_root
+
+__all__ = [
+    "APPEND_TIME",
+    "BYTES",
+    "Ack",
+    "EmbeddedLog",
+    "Log",
+    "Partitioner",
+    "Records",
+    "TopicInfo",
+    "default_root",
+]

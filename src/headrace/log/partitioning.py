@@ -1,0 +1,120 @@
+"""Which partition each record goes to: by key, in turn, or as a function says.
+
+The same records with the same key, or the same producer and sequence, always go to the same
+partitions, so a retried append meets its earlier self. Order among records of a partition is
+kept. Pure: no files here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import LogError
+from headrace.hashing import hash_keys
+from headrace.log.contract import Partitioner
+from headrace.log.topic import Topic
+
+
+def route(
+    topic: Topic,
+    table: pa.Table,
+    key: str | Sequence[Any] | None,
+    partition: int | None,
+    partitioner: Partitioner | None,
+    turn: int,
+) -> dict[int, pa.Table]:
+    """The records of each partition. `turn` is where dealing them out in turn begins."""
+    if partition is not None:
+        return {check_partition(topic, partition): table}
+    if partitioner is not None:
+        return split(table, by_function(partitioner, table, topic.partitions))
+    keys = _keys(topic, table, key)
+    if topic.partitions == 1:
+        return {0: table}
+    if keys is None:
+        return split(table, in_turn(table.num_rows, turn, topic.partitions))
+    return split(table, by_key(keys, topic.partitions))
+
+
+def _keys(topic: Topic, table: pa.Table, key: str | Sequence[Any] | None) -> Any:
+    """The column of keys, or None when nothing says how to choose."""
+    if key is None and topic.schema is None:
+        keys = table["key"]
+        return None if keys.null_count == len(keys) else keys
+    name = topic.key if key is None else key
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        return _one_each(topic, table, name)
+    if name not in table.column_names:
+        raise LogError(
+            f"topic '{topic.name}' has no column '{name}' to choose the partition by",
+            code="HR-LOG-006", hint=f"Its columns: {', '.join(table.column_names)}.",
+        )  # fmt: skip
+    return table[name]
+
+
+def _one_each(topic: Topic, table: pa.Table, keys: Sequence[Any]) -> Any:
+    if len(keys) != table.num_rows:
+        raise LogError(
+            f"topic '{topic.name}' gets {table.num_rows} records with {len(keys)} keys",
+            code="HR-LOG-006", hint="Give one key for each.",
+        )  # fmt: skip
+    return table["key"] if topic.schema is None else pa.array(keys)
+
+
+def check_partition(topic: Topic, partition: int) -> int:
+    if not isinstance(partition, int) or not 0 <= partition < topic.partitions:
+        raise LogError(
+            f"topic '{topic.name}' has no partition {partition!r}", code="HR-LOG-005",
+            hint=f"It has partitions 0 to {topic.partitions - 1}.",
+        )  # fmt: skip
+    return partition
+
+
+def by_key(keys: pa.ChunkedArray | pa.Array, partitions: int) -> np.ndarray:
+    """Equal keys, wherever and whenever, go to equal partitions."""
+    hashes = hash_keys([keys])
+    return ((hashes >> np.uint64(32)) * np.uint64(partitions) >> np.uint64(32)).astype(np.int64)
+
+
+def in_turn(rows: int, first: int, partitions: int) -> np.ndarray:
+    return (np.arange(rows, dtype=np.int64) + first) % partitions
+
+
+def by_function(partitioner: Partitioner, table: pa.Table, partitions: int) -> np.ndarray:
+    """What the user's function says, checked."""
+    answer: Any = partitioner(table, partitions)
+    if isinstance(answer, pa.Array | pa.ChunkedArray):
+        answer = answer.to_numpy()
+    chosen = np.asarray(answer)
+    if chosen.shape != (table.num_rows,) or chosen.dtype.kind not in "iu":
+        raise _wrong(f"gave {chosen.dtype} of shape {chosen.shape} for {table.num_rows} records")
+    outside = chosen[(chosen < 0) | (chosen >= partitions)]
+    if len(outside):
+        raise _wrong(f"chose partition {outside[0]} of a topic with {partitions}")
+    return chosen.astype(np.int64)
+
+
+def split(table: pa.Table, chosen: np.ndarray) -> dict[int, pa.Table]:
+    """The records of each partition, in their order."""
+    counts = np.bincount(chosen)
+    used: Sequence[int] = np.flatnonzero(counts).tolist()
+    if len(used) == 1:
+        return {used[0]: table}
+    order = np.argsort(chosen, kind="stable")
+    sorted_table = table.take(pa.array(order))
+    ends = np.cumsum(counts)
+    return {p: sorted_table.slice(ends[p] - counts[p], counts[p]) for p in used}
+
+
+def _wrong(fact: str) -> LogError:
+    return LogError(
+        f"the partitioner {fact}", code="HR-LOG-012",
+        hint="It takes (table, partitions) and gives one whole number from 0 to "
+        "partitions - 1 for each record.",
+    )  # fmt: skip

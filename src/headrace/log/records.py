@@ -1,0 +1,198 @@
+"""From what users append to the columns that a topic keeps.
+
+A typed topic takes a table or rows and checks them against its schema: a missing or unknown
+column, a value of another type, a null where none may be is a LogError that names the column,
+and nothing is appended. A byte topic takes bytes, text, or dictionaries as JSON. Pure: no
+files here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.chunk import values_of
+from headrace.errors import LogError
+from headrace.log.contract import BYTES, Records
+from headrace.log.topic import Topic
+
+
+def table_for(topic: Topic, records: Records, keys: Sequence[Any] | None = None) -> pa.Table:
+    """The records as a table of exactly the topic's columns."""
+    if isinstance(records, pa.RecordBatch):
+        records = pa.Table.from_batches([records])
+    if topic.schema is None:
+        return _bytes_table(topic, records, keys)
+    if isinstance(records, pa.Table):
+        return _fitted(topic, topic.schema, _columns(records))
+    return _fitted(topic, topic.schema, _columns_of(topic, topic.schema, records))
+
+
+def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(table.column_names, table.columns, strict=True))
+
+
+def _fitted(topic: Topic, schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
+    extra = [name for name in columns if name not in schema.names]
+    if extra:
+        raise _misfit(topic, f"has no column {extra[0]!r}", f"Its columns: {_names(schema)}.")
+    arrays = [_fit(topic, field, columns.get(field.name)) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _fit(topic: Topic, field: pa.Field, column: pa.ChunkedArray | None) -> pa.ChunkedArray:
+    if column is None:
+        raise _misfit(
+            topic, f"needs the column {field.name!r} ({field.type})",
+            "Add the column to the records; fill it with nulls if there is nothing to say.",
+        )  # fmt: skip
+    try:
+        fitted = column if column.type == field.type else column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _misfit(
+            topic, f"has {field.type} in column {field.name!r}, the records have {column.type}",
+            f"Cast the column before the append ({_first_line(error)}).",
+        ) from error  # fmt: skip
+    if not field.nullable and fitted.null_count:
+        raise _misfit(
+            topic, f"allows no null in column {field.name!r}, the records have "
+            f"{fitted.null_count}", "Fill the nulls, or leave out 'not null' in the schema.",
+        )  # fmt: skip
+    return fitted
+
+
+def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[str, Any]:
+    known = set(schema.names)
+    for row in rows:
+        if isinstance(row, Mapping) and not known.issuperset(row):
+            extra = next(name for name in row if name not in known)
+            raise _misfit(topic, f"has no column {extra!r}", f"Its columns: {_names(schema)}.")
+    values = [values_of(row, schema.names) for row in rows]
+    wrong = next((v for v in values if len(v) != len(schema)), None)
+    if wrong is not None:
+        raise _misfit(
+            topic, f"has {len(schema)} columns, a record has {len(wrong)}",
+            f"Give a dictionary or a tuple of {_names(schema)}.",
+        )  # fmt: skip
+    columns = zip(*values, strict=True) if values else ([] for _ in schema)
+    return {
+        f.name: _column(topic, f, list(c)) for f, c in zip(schema, columns, strict=True)
+    }  # fmt: skip
+
+
+def _column(topic: Topic, field: pa.Field, values: list[Any]) -> pa.ChunkedArray:
+    try:
+        array = pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as e:
+        array = _parsed(field, values)
+        if array is None:
+            bad = _first_bad(field, values)
+            raise _misfit(
+                topic, f"has {field.type} in column {field.name!r}, a record has {bad!r}",
+                f"Give a value of that type, or none at all ({_first_line(e)}).",
+            ) from e  # fmt: skip
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _parsed(field: pa.Field, values: list[Any]) -> pa.Array | None:
+    """Times and decimals as JSON has them, which is text; None if that is not it."""
+    if not (pa.types.is_temporal(field.type) or pa.types.is_decimal(field.type)):
+        return None
+    try:
+        text = pa.array(values, pa.string())
+        if pa.types.is_timestamp(field.type) and field.type.tz:
+            return pa.array([v and _instant(v) for v in values], field.type)
+        return text.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError):
+        return None
+
+
+def _instant(text: str) -> dt.datetime:
+    at = dt.datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=dt.UTC)
+
+
+def _first_bad(field: pa.Field, values: list[Any]) -> Any:
+    for value in values:
+        try:
+            pa.array([value], field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            return value
+    return None
+
+
+def _bytes_table(topic: Topic, records: Any, keys: Sequence[Any] | None) -> pa.Table:
+    if isinstance(records, pa.Table):
+        columns = {n: _binary(topic, n, c) for n, c in _columns(records).items()}
+        nulls = pa.nulls(records.num_rows, pa.binary())
+        columns.setdefault("key", pa.chunked_array([nulls]))
+        table = _fitted(topic, BYTES, columns)
+    else:
+        value = _binary_array([_encoded(topic, r) for r in records])
+        table = pa.table([_binary_array([None] * len(value)), value], schema=BYTES)
+    if keys is None:
+        return table
+    if len(keys) != len(table):
+        raise _misfit(
+            topic, f"gets {len(table)} records with {len(keys)} keys", "Give one key for each."
+        )
+    return table.set_column(0, "key", _binary_array([_encoded(topic, k) for k in keys]))
+
+
+def _binary(topic: Topic, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_null(column.type):
+        return column.cast(pa.binary())
+    if name in BYTES.names and not _is_text_or_bytes(column.type):
+        raise _misfit(
+            topic, f"holds bytes, the records have {column.type} in column {name!r}",
+            "Give bytes or text, or create the topic with a schema.",
+        )  # fmt: skip
+    return column
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind)
+        or types.is_large_string(kind) or types.is_binary_view(kind) or types.is_string_view(kind)
+    )  # fmt: skip
+
+
+def _binary_array(values: Sequence[bytes | None]) -> pa.ChunkedArray:
+    array = pa.array(values, pa.binary())
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _encoded(topic: Topic, record: Any) -> bytes | None:
+    if record is None or isinstance(record, bytes):
+        return record
+    if isinstance(record, bytearray | memoryview):
+        return bytes(record)
+    if isinstance(record, str):
+        return record.encode()
+    if isinstance(record, Mapping):
+        return json.dumps(record, default=_plain, ensure_ascii=False).encode()
+    raise _misfit(
+        topic, f"holds bytes, a record is {type(record).__name__}",
+        "Give bytes, text or a dictionary (kept as JSON), or create the topic with a schema.",
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, dt.date | dt.datetime) else str(value)
+
+
+def _misfit(topic: Topic, fact: str, hint: str) -> LogError:
+    return LogError(f"topic '{topic.name}' {fact}", code="HR-LOG-006", hint=hint)
+
+
+def _names(schema: pa.Schema) -> str:
+    return ", ".join(schema.names)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".")

@@ -1,0 +1,171 @@
+"""A topic's folder: its settings in `topic.json`, its head, a folder per partition.
+
+    <log>/<topic>/topic.json            settings, checksummed, written once
+    <log>/<topic>/head                  up to where each partition is acknowledged
+    <log>/<topic>/00000/<offset>.log    segments; beside each .past and .index
+
+A topic appears and disappears by one rename, so nobody meets half of one. The random id in
+the settings is repeated in the head and in every block: a topic that was deleted and made
+again is never mistaken for its namesake.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import LogError
+from headrace.log.contract import BYTES
+from headrace.log.head import Entry, HeadFile
+from headrace.log.lock import all_locked, sync_folder, write_synced
+from headrace.log.segment import segment_path
+from headrace.schema import ddl_of
+
+FORMAT = 1
+SEGMENT_BYTES = 128 * 1024 * 1024
+_LEAST_SEGMENT = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Where a topic lies and what it was made to be."""
+
+    path: Path
+    id: int
+    partitions: int
+    schema: pa.Schema | None
+    key: str | None
+    retention_ms: int | None
+    retention_bytes: int | None
+    segment_bytes: int
+    created: int
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def columns(self) -> pa.Schema:
+        return BYTES if self.schema is None else self.schema
+
+    @property
+    def segment_ms(self) -> int | None:
+        """How long a segment is filled, so that retention by time has segments to remove."""
+        return None if self.retention_ms is None else max(1, self.retention_ms // 8)
+
+    @property
+    def head(self) -> HeadFile:
+        return HeadFile(self.path / "head", self.id, self.partitions, self.path / "topic.json")
+
+    def folder(self, partition: int) -> Path:
+        return self.path / f"{partition:05d}"
+
+    def folders(self) -> list[Path]:
+        return [self.folder(p) for p in range(self.partitions)]
+
+
+def segment_size(retention_bytes: int | None) -> int:
+    """Segments small enough that retention by size is kept to within an eighth."""
+    if retention_bytes is None:
+        return SEGMENT_BYTES
+    return min(SEGMENT_BYTES, max(_LEAST_SEGMENT, retention_bytes // 8))
+
+
+def new_id() -> int:
+    return secrets.randbits(32)
+
+
+def create(topic: Topic) -> bool:
+    """Make the folder, durable when it returns; False if there is one of that name."""
+    root = topic.path.parent
+    root.mkdir(parents=True, exist_ok=True)
+    draft = root / f".new-{topic.name}-{secrets.token_hex(8)}"
+    draft.mkdir()
+    try:
+        _fill(draft, topic)
+        os.rename(draft, topic.path)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        if topic.path.exists():
+            return False
+        raise
+    sync_folder(root)
+    return True
+
+
+def _fill(draft: Path, topic: Topic) -> None:
+    write_synced(draft / "topic.json", _dump(topic))
+    for partition in range(topic.partitions):
+        folder = draft / topic.folder(partition).name
+        folder.mkdir()
+        write_synced(segment_path(folder, 0), b"")
+        sync_folder(folder)
+    head = HeadFile(draft / "head", topic.id, topic.partitions, draft / "topic.json")
+    head.restart([Entry()] * topic.partitions)
+    sync_folder(draft)
+
+
+def remove(topic: Topic) -> None:
+    """Take the folder away once running appends are done."""
+    gone = topic.path.parent / f".gone-{topic.name}-{secrets.token_hex(8)}"
+    with all_locked(topic.folders()):
+        os.rename(topic.path, gone)
+    sync_folder(topic.path.parent)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def load(path: Path) -> Topic | None:
+    """The topic in this folder; None if there is none."""
+    try:
+        data = json.loads((path / "topic.json").read_bytes())
+        crc = data.pop("crc")
+        if crc != _crc(data):
+            raise ValueError("checksum")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, AttributeError) as error:
+        raise LogError(
+            f"the settings '{path / 'topic.json'}' are damaged", code="HR-LOG-011",
+            hint="Restore the file from a copy; it is written once and never changed.",
+        ) from error  # fmt: skip
+    return _parse(path, data)
+
+
+def _parse(path: Path, data: dict[str, Any]) -> Topic:
+    if data["format"] != FORMAT:
+        raise LogError(
+            f"topic '{path.name}' has format {data['format']}, this version reads {FORMAT}",
+            code="HR-LOG-014", hint="Use the version of headrace that wrote it, or a later one.",
+        )  # fmt: skip
+    packed = data["schema"]
+    schema = packed and pa.ipc.read_schema(pa.py_buffer(base64.b64decode(packed)))
+    return Topic(
+        path, data["id"], data["partitions"], schema, data["key"], data["retention_ms"],
+        data["retention_bytes"], data["segment_bytes"], data["created"],
+    )  # fmt: skip
+
+
+def _dump(topic: Topic) -> bytes:
+    schema = topic.schema
+    data = {
+        "format": FORMAT, "id": topic.id, "partitions": topic.partitions,
+        "columns": None if schema is None else ddl_of(schema),  # for people; `schema` is exact
+        "schema": None if schema is None else base64.b64encode(schema.serialize()).decode(),
+        "key": topic.key, "retention_ms": topic.retention_ms,
+        "retention_bytes": topic.retention_bytes, "segment_bytes": topic.segment_bytes,
+        "created": topic.created,
+    }  # fmt: skip
+    return json.dumps({**data, "crc": _crc(data)}, indent=2).encode() + b"\n"
+
+
+def _crc(data: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(data, sort_keys=True).encode())

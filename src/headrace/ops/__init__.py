@@ -1,0 +1,1 @@
+"""Meaning as pure functions over Arrow: no Spark, no files, no wall clock."""

@@ -1,0 +1,64 @@
+"""What a stateful operator is: plain functions over Arrow, the same in a test and on Spark.
+
+An operator is made anew for each task and epoch from its node. It never sees Spark, files
+or the wall clock: its state comes as keyed tables, its time as two watermarks and a clock
+reading. Within an epoch all rows are applied under the watermark `before`; then the
+watermark moves to `after`, and what is due fires. So an epoch's result does not depend on
+the order in which rows arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.clock import MAX_TIME
+from headrace.state.table import KeyedTable, TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A row on which the user's function raised; the runtime makes it a dead letter."""
+
+    row: pa.Table  # one row, hidden columns included
+    error: BaseException
+
+
+@dataclass(slots=True)
+class Step:
+    """One epoch of one operator in one task: what goes in, and what came out."""
+
+    inputs: Sequence[pa.Table | None]
+    tables: dict[str, KeyedTable]
+    before: int
+    after: int
+    clock: int
+    epoch: int
+    out: list[pa.Table] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    next: int = MAX_TIME  # the event time at which something is due even without input
+
+
+class Operator(Protocol):
+    """The seam between the runtime and the meaning of one stateful node."""
+
+    version: int
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The state it keeps."""
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        """Mask of the rows that come too late under `watermark`; None when none can."""
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        """What to send instead of `rows`: a pre-aggregate, made where the rows are."""
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        """Fold several prepared chunks of one task into one before they travel."""
+
+    def step(self, step: Step) -> None:
+        """Apply one epoch to the state and emit what is due."""

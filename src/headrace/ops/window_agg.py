@@ -1,0 +1,106 @@
+"""Windows with named aggregates, from shared panes.
+
+Where the rows are, each is put into its pane and panes are aggregated; only those partials
+travel. The state is one timed table of partials by (pane, key); a window's result is made
+from its panes when the watermark passes its end, and a pane is forgotten when no window
+that is still to fire holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.hashing import hash_keys
+from headrace.ops.aggregates import Aggregate, merge, partial
+from headrace.ops.contract import Step
+from headrace.ops.panes import fire
+from headrace.ops.windows import Window
+from headrace.state.table import KeyedTable, TableSpec
+
+PANES = "panes"
+_PANE = "__pane"
+
+
+class WindowAggOperator:
+    version = 1
+
+    def __init__(
+        self,
+        window: Window,
+        aggs: Mapping[str, Aggregate],
+        keys: Sequence[str],
+        input: pa.Schema,
+        output: pa.Schema,
+    ) -> None:
+        self._window, self._aggs, self._keys = window, dict(aggs), list(keys)
+        self._input, self._schema = input, output
+        self._partials = [f for n, a in aggs.items() for f in a.partial_fields(n, input)]
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        key = pa.schema([self._input.field(k) for k in self._keys])
+        return (TableSpec(PANES, key, pa.schema(self._partials), timed=True),)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        if watermark == MIN_TIME:
+            return None
+        return self._window.is_late(rows.column(TIME).to_numpy(), watermark)
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        panes = self._window.panes_of(rows.column(TIME).to_numpy())
+        placed = rows.append_column(_PANE, pa.array(panes))
+        return partial(placed, [_PANE, *self._keys], self._aggs)
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        merged = merge(prepared, [_PANE, *self._keys], self._aggs)
+        hashes = hash_keys([merged.column(k) for k in self._keys], merged.num_rows)
+        names = [TIME if n == _PANE else n for n in merged.column_names]
+        return merged.rename_columns(names).append_column(HASH, pa.array(hashes))
+
+    def step(self, step: Step) -> None:
+        table = step.tables[PANES]
+        if step.inputs[0] is not None and step.inputs[0].num_rows:
+            self._absorb(table, step.inputs[0])
+        if step.after > step.before:
+            self._fire(table, step)
+        table.expire(self._window.oldest_needed_pane(step.after))
+        first = table.first_time()
+        live = np.array([] if first is None else [first], dtype=np.int64)
+        due = self._window.next_end(step.after, live)
+        step.next = MAX_TIME if due is None else due
+
+    def _absorb(self, table: KeyedTable, arrived: pa.Table) -> None:
+        identity = [TIME, HASH, *self._keys]
+        fresh = merge(arrived, identity, self._aggs)
+        held, found = table.get(fresh.select(identity))
+        if found.any():
+            mask = pa.array(found)
+            known = fresh.select(identity).filter(mask)
+            for field in held.schema:
+                known = known.append_column(field, held.column(field.name).filter(mask))
+            both = pa.concat_tables([known.select(fresh.column_names), fresh])
+            fresh = merge(both, identity, self._aggs)
+        table.put(fresh)
+
+    def _fire(self, table: KeyedTable, step: Step) -> None:
+        panes = table.scan(self._window.oldest_needed_pane(step.before), step.after)
+        if not panes.num_rows:
+            return
+        fired = fire(panes, self._keys, self._window, self._aggs, step.before, step.after)
+        if fired.num_rows:
+            step.out.append(derived(fired, self._schema))
+
+
+def derived(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Window results as a chunk: their time is the last millisecond of their window."""
+    ends = rows.column("window_end").cast(pa.int64()).to_numpy() // 1_000
+    hashes = rows.column(HASH).to_numpy()
+    chunk = rows.select(schema.names).cast(schema)
+    chunk = chunk.append_column(TIME, pa.array(ends - 1))
+    chunk = chunk.append_column(SOURCE, pa.array(np.full(len(ends), -1, dtype=np.int32)))
+    return chunk.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+

@@ -1,0 +1,155 @@
+"""Time windows: which intervals a timestamp falls into, and when they end.
+
+A window is half-open, [start, end), in epoch milliseconds; windows start at
+offset + k * slide. A *pane* is the longest slice that every window holds whole or not at
+all, so windows are made of panes. Specs are values and everything here is arithmetic: no
+state, no clock, and no loop over time, whose range may be astronomically large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty
+from headrace.errors import PlanError, call_site
+
+Times = npt.NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """One window: [start, end)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Windows `size` long that open every `slide`; when equal, they tumble."""
+
+    size: int
+    slide: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size <= 0:
+            raise _refused(f"window has size {self.size} ms", 1, "Choose a size above zero.")
+        if self.slide <= 0:
+            hint = "Choose a slide above zero: it is how often a window opens."
+            raise _refused(f"window has slide {self.slide} ms", 2, hint)
+        if self.slide > self.size:
+            fact = f"window has slide {pretty(self.slide)} but size {pretty(self.size)}"
+            hint = "Choose 0 < slide <= size: a larger slide would skip records."
+            raise _refused(fact, 3, hint)
+
+    def __str__(self) -> str:
+        shift = f" offset {pretty(self.offset)}" if self.offset else ""
+        if self.tumbles:
+            return f"tumbling {pretty(self.size)}{shift}"
+        return f"sliding {pretty(self.size)} every {pretty(self.slide)}{shift}"
+
+    @property
+    def tumbles(self) -> bool:
+        return self.size == self.slide
+
+    @property
+    def pane_size(self) -> int:
+        return gcd(self.size, self.slide)
+
+    def assign(self, ts: int) -> list[Interval]:
+        """The windows that contain `ts`, earliest first."""
+        first = self._floor(ts - self.size) + self.slide
+        return [Interval(s, s + self.size) for s in range(first, ts + 1, self.slide)]
+
+    def panes_of(self, times: Times) -> Times:
+        """The start of the pane that holds each time."""
+        return _floor(times, self.pane_size, self.offset)
+
+    def is_late(self, times: Times, watermark: int, lateness: int = 0) -> npt.NDArray[np.bool_]:
+        """True where every window that contains the time ended at or before the watermark."""
+        late: npt.NDArray[np.bool_] = times < self.oldest_needed_pane(watermark, lateness)
+        return late
+
+    def oldest_needed_pane(self, watermark: int, lateness: int = 0) -> int:
+        """Panes that start before this are in no window that is still to fire."""
+        if watermark <= MIN_TIME:
+            return MIN_TIME
+        cut = self._floor(watermark - lateness - self.size) + self.slide
+        return min(max(cut, MIN_TIME), MAX_TIME)
+
+    def next_end(self, after: int, panes: Times) -> int | None:
+        """The earliest end beyond `after` of a window that holds one of the live `panes`."""
+        live = panes[panes >= self.oldest_needed_pane(after)]
+        if not len(live):
+            return None
+        bound = max(after, int(live.min()))
+        return self._floor(bound - self.size) + self.slide + self.size
+
+    def ends_between(self, before: int, after: int, panes: Times) -> Times:
+        """Ends in (before, after] of the windows that hold one of the live `panes`, sorted."""
+        first, last = self.end_range(before, after, np.unique(panes))
+        fresh = np.maximum(first, np.concatenate([first[:1], last[:-1] + 1]))
+        count = np.maximum(last - fresh + 1, 0)
+        index = np.repeat(fresh - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        return self.end_of(index)
+
+    def panes_between(self, before: int, after: int) -> tuple[int, int]:
+        """Panes [low, high) are those in a window with before < end <= after."""
+        origin = self.offset + self.size
+        high = (after - origin) // self.slide * self.slide + origin
+        return (self.oldest_needed_pane(before), high) if high > before else (high, high)
+
+    def end_range(self, before: int, after: int, panes: Times) -> tuple[Times, Times]:
+        """For each pane, the numbers of its first and last window with before < end <= after.
+
+        Window k starts at offset + k * slide. A pane without such a window has first > last;
+        neither bound falls when `panes` rise.
+        """
+        origin = self.offset + self.size
+        first = np.maximum((panes - origin) // self.slide, (before - origin) // self.slide) + 1
+        last = np.minimum((panes - self.offset) // self.slide, (after - origin) // self.slide)
+        return first, last
+
+    def end_of(self, number: Times) -> Times:
+        """The end of window `number`."""
+        return number * self.slide + (self.offset + self.size)
+
+    def _floor(self, time: int) -> int:
+        return (time - self.offset) // self.slide * self.slide + self.offset
+
+
+def tumbling(size: Duration, *, offset: Duration | None = None) -> Window:
+    """Windows one after the other: each record is in exactly one."""
+    length = millis(size)
+    return Window(length, length, _shift(offset, length))
+
+
+def sliding(size: Duration, every: Duration, *, offset: Duration | None = None) -> Window:
+    """Windows that overlap: `size` long, a new one opens `every` so often."""
+    slide = millis(every)
+    return Window(millis(size), slide, _shift(offset, slide))
+
+
+def panes_of(times: Times, window: Window) -> Times:
+    """The start of the pane that holds each time."""
+    return window.panes_of(times)
+
+
+def _shift(offset: Duration | None, slide: int) -> int:
+    shift = 0 if offset is None else millis(offset)
+    return shift % slide if slide > 0 else shift
+
+
+def _floor(times: Times, step: int, offset: int) -> Times:
+    if offset % step == 0:
+        return times // step * step
+    return (times - offset) // step * step + offset
+
+
+def _refused(fact: str, number: int, hint: str) -> PlanError:
+    return PlanError(fact, code=f"HR-WINDOW-{number:03}", hint=hint, site=call_site())

@@ -1,0 +1,1 @@
+"""Programs as values: nodes, checks, rewrites, levels, explanations. Nothing here runs one."""

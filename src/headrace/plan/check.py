@@ -1,0 +1,245 @@
+"""What can be wrong with a program as a whole: one small function for each.
+
+A check reads the graph and gives problems; it changes nothing and knows no other check.
+Mistakes inside one expression are found where it is written (`columns.py`), and are in the
+draft already. What is unknown because of such a mistake is not judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.ops.keyed import KeyedProcess
+from headrace.plan.draft import Draft, unknown_columns
+from headrace.plan.nodes import (
+    Dead,
+    Edge,
+    Fold,
+    Node,
+    Process,
+    Python,
+    Read,
+    Rolling,
+    Select,
+    Stateful,
+    Union,
+    WindowAgg,
+    WindowFold,
+    Write,
+)  # fmt: skip
+from headrace.schema import ddl_of, ddl_type
+
+Graph = Sequence[Node]
+Problems = Iterator[PlanError]
+
+
+def check(draft: Draft) -> list[PlanError]:
+    """Every problem of the program, in the order of the user's file."""
+    graph = draft.graph()
+    found = [*draft.problems, *(p for one in CHECKS for p in one(graph))]
+    unique = {(p.code, p.message, p.site): p for p in found}
+    return sorted(unique.values(), key=lambda p: (p.site.file, p.site.line) if p.site else ("", 0))
+
+
+def window_without_time(graph: Graph) -> Problems:
+    for node in graph:
+        if isinstance(node, WindowAgg | WindowFold) and not node.inputs[0].node.timed:
+            inputs = " and ".join(repr(r.name) for r in _sources(node) if not r.timed)
+            yield PlanError(
+                f"the window {node.name!r} needs event time, but {inputs or 'its input'} has none",
+                code="HR-PLAN-002", site=node.site,
+                hint='Name the time column where it is read: job.read(..., time="at", delay="2s").',
+            )  # fmt: skip
+
+
+def key_columns(graph: Graph) -> Problems:
+    for node in (n for n in graph if isinstance(n, Stateful)):
+        for edge, keys in zip(node.inputs, node.keys, strict=True):
+            for field in edge.schema:
+                if field.name in keys and pa.types.is_nested(field.type):
+                    yield PlanError(
+                        f"{node.name!r} has the key {field.name!r} of type "
+                        f"{ddl_type(field.type)}", code="HR-PLAN-013", site=node.site,
+                        hint="Key by plain columns: text, numbers, booleans, dates, timestamps.",
+                    )  # fmt: skip
+
+
+def unbounded_state(graph: Graph) -> Problems:
+    for node in (n for n in graph if isinstance(n, Rolling | Fold | Process)):
+        keeps = not isinstance(node, Process) or len(node.state)
+        if keeps and not node.unbounded:
+            by = ", ".join(node.keys[0])
+            yield PlanError(
+                f"the state of {node.name!r} grows without bound: one entry for every {by} "
+                "ever seen", code="HR-PLAN-003", site=node.site,
+                hint=f"If there are only so many values of {by}, say unbounded=True; "
+                "otherwise use .window(...), whose state is dropped as time passes.",
+            )  # fmt: skip
+
+
+def union_schemas(graph: Graph) -> Problems:
+    for node in (n for n in graph if isinstance(n, Union)):
+        first = node.inputs[0]
+        for other in node.inputs[1:]:
+            if _unsure(first.schema) or _unsure(other.schema):
+                continue
+            if not first.schema.equals(other.schema):
+                yield PlanError(
+                    f"{node.name!r} joins streams of different columns: "
+                    f"{first.node.name!r} has {ddl_of(first.schema)}; "
+                    f"{other.node.name!r} has {ddl_of(other.schema)}",
+                    code="HR-PLAN-006", site=node.site,
+                    hint="Bring them to the same columns, types and order with select(...).",
+                )  # fmt: skip
+            elif first.node.timed != other.node.timed:
+                timed, bare = (first, other) if first.node.timed else (other, first)
+                yield PlanError(
+                    f"{node.name!r} joins {timed.node.name!r}, which has event time, with "
+                    f"{bare.node.name!r}, which has none", code="HR-PLAN-006", site=node.site,
+                    hint="Name the time column of both where they are read, or of neither.",
+                )  # fmt: skip
+
+
+def connected_keys(graph: Graph) -> Problems:
+    for node in (n for n in graph if isinstance(n, Process)):
+        if not all(map(_has_keys, node.inputs, node.keys)):
+            continue
+        kinds = [
+            tuple(e.schema.field(k).type for k in keys)
+            for e, keys in zip(node.inputs, node.keys, strict=True)
+        ]
+        for name, kind in zip(node.names, kinds, strict=True):
+            if kind != kinds[0]:
+                yield PlanError(
+                    f"{node.name!r} connects {node.names[0]!r} by {_types(kinds[0])} with "
+                    f"{name!r} by {_types(kind)}", code="HR-PLAN-007", site=node.site,
+                    hint="Keys meet only when their types are equal: cast one of them before.",
+                )  # fmt: skip
+
+
+def process_methods(graph: Graph) -> Problems:
+    for node in (n for n in graph if isinstance(n, Process)):
+        if not isinstance(node.function, KeyedProcess):
+            continue
+        title, handlers = type(node.function).__name__, node.function.handlers()
+        missing = [n for n in node.names if n not in handlers and "row" not in handlers]
+        strange = [n for n in handlers if n not in node.names and n != "row"]
+        if missing or strange:
+            fact = f"no on_{missing[0]}" if missing else f"on_{strange[0]}"
+            yield PlanError(
+                f"{title} has {fact}, but the inputs of {node.name!r} are "
+                f"{', '.join(node.names)}", code="HR-PLAN-016", site=node.site,
+                hint="Write on_<input>(self, row, ctx) for each input, or on_row for all; "
+                "name the inputs with hr.connect(by=..., name=stream) or names=.",
+            )  # fmt: skip
+
+
+def dead_letters(graph: Graph) -> Problems:
+    dead = {n.name for n in graph if isinstance(n, Dead)}
+    for node in graph:
+        if not any(e.node.name in dead for e in node.inputs):
+            continue
+        if isinstance(node, Select):
+            dead.add(node.name)
+        elif not isinstance(node, Write):
+            yield PlanError(
+                f"{node.name!r} cannot follow the dead-letter stream", code="HR-PLAN-019",
+                hint="Use where and select on it, then write it; read that output in another job.",
+                site=node.site,
+            )  # fmt: skip
+
+
+def column_names(graph: Graph) -> Problems:
+    for node in graph:
+        for name in node.schema.names:
+            if name.startswith("__"):
+                yield PlanError(
+                    f"{node.name!r} gives a column {name!r}, but names beginning with '__' "
+                    "are reserved", code="HR-PLAN-010", site=node.site, hint="Rename the column.",
+                )  # fmt: skip
+
+
+def targets(graph: Graph) -> Problems:
+    reads = {n.uri: n for n in graph if isinstance(n, Read) and isinstance(n.uri, str)}
+    writes: dict[str, Write] = {}
+    for node in graph:
+        if not isinstance(node, Write) or not node.uri.partition(":")[2]:
+            continue
+        if node.uri in reads:
+            yield PlanError(
+                f"the job reads and writes {node.uri!r}", code="HR-PLAN-009", site=node.site,
+                hint="It would feed on its own output: write to another place.",
+            )  # fmt: skip
+        if node.uri in writes:
+            yield PlanError(
+                f"two outputs write to {node.uri!r}: {writes[node.uri].name!r} and {node.name!r}",
+                code="HR-PLAN-008", site=node.site,
+                hint="Write to two places, or union the streams and write once.",
+            )  # fmt: skip
+        writes.setdefault(node.uri, node)
+
+
+def nowhere(graph: Graph) -> Problems:
+    if not any(map(_ends, graph)):
+        yield PlanError(
+            "the job has no output", code="HR-PLAN-005", site=graph[0].site if graph else None,
+            hint='Write a stream somewhere: stream.write("console:").',
+        )  # fmt: skip
+        return
+    used = {e.node.name for n in graph for e in n.inputs}
+    for node in graph:
+        if node.name not in used and not _ends(node):
+            what = "the input" if isinstance(node, Read) else "the step"
+            yield PlanError(
+                f"{what} {node.name!r} leads to no output", code="HR-PLAN-004", site=node.site,
+                hint="Write it, tap it, or leave it out.",
+            )  # fmt: skip
+
+
+def earlier_names(graph: Graph) -> Problems:
+    names, claimed = {n.name for n in graph}, dict[str, str]()
+    for node in graph:
+        if node.was is None:
+            continue
+        if node.was in names:
+            yield PlanError(
+                f"{node.name!r} says it was {node.was!r}, but a step of that name is still there",
+                code="HR-PLAN-027", site=node.site, hint="Drop was=, or rename the other step.",
+            )  # fmt: skip
+        if node.was in claimed:
+            yield PlanError(
+                f"{claimed[node.was]!r} and {node.name!r} both say they were {node.was!r}",
+                code="HR-PLAN-027", site=node.site, hint="State can go to one step only.",
+            )  # fmt: skip
+        claimed[node.was] = node.name
+
+
+CHECKS: tuple[Callable[[Graph], Problems], ...] = (
+    window_without_time, key_columns, unbounded_state, union_schemas, connected_keys,
+    process_methods, dead_letters, column_names, targets, nowhere, earlier_names,
+)  # fmt: skip
+
+
+def _ends(node: Node) -> bool:
+    return isinstance(node, Write) or (isinstance(node, Python) and node.kind == "tap")
+
+
+def _sources(node: Node) -> list[Read]:
+    if isinstance(node, Read):
+        return [node]
+    return [r for e in node.inputs for r in _sources(e.node)]
+
+
+def _unsure(schema: pa.Schema) -> bool:
+    return len(schema) == 0 or bool(unknown_columns(schema))
+
+
+def _has_keys(edge: Edge, keys: Sequence[str]) -> bool:
+    return not _unsure(edge.schema) and all(k in edge.schema.names for k in keys)
+
+
+def _types(kinds: Sequence[pa.DataType]) -> str:
+    return ", ".join(map(ddl_type, kinds)) or "nothing"

@@ -1,0 +1,176 @@
+"""A program while it is being written: its steps so far, their names, its problems.
+
+Mistakes are collected, not raised: a step with a mistake still gets a node, so that the
+steps after it can be judged too and a user sees all problems at once. What could not be
+worked out is marked in the schema itself: a column of Arrow's null type is not known (its
+problem has been reported), and a schema without columns is not known at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from headrace.errors import HeadraceError, PlanError, Site
+from headrace.plan.nodes import OUT, Edge, Node, Union
+
+NodeT = TypeVar("NodeT", bound=Node)
+
+UNKNOWN = pa.schema([])
+NAME = re.compile(r"^[^\W_][\w .-]*$")
+NAME_HINT = "Begin with a letter or a digit; then letters, digits, spaces, '.', '_' or '-'."
+DEAD = "dead"
+
+
+def unknown_columns(schema: pa.Schema) -> frozenset[str]:
+    """The columns whose type could not be worked out; their problem is reported already."""
+    return frozenset(f.name for f in schema if pa.types.is_null(f.type))
+
+
+def uncertain(schema: pa.Schema, names: frozenset[str]) -> bool:
+    """Whether a judgement about `names` would only repeat an earlier problem."""
+    return len(schema) == 0 or bool(unknown_columns(schema) & names)
+
+
+def bad_name(name: object, what: str) -> PlanError | None:
+    """Why `name` cannot name a job, a step or a branch."""
+    if not isinstance(name, str) or not NAME.match(name):
+        return PlanError(f"{name!r} cannot name {what}", code="HR-PLAN-010", hint=NAME_HINT)
+    if name == DEAD:
+        return PlanError(
+            f"the name {DEAD!r} is reserved", code="HR-PLAN-010",
+            hint=f"{DEAD!r} is the dead-letter stream of every job: choose another name.",
+        )  # fmt: skip
+    return None
+
+
+@dataclass
+class Draft:
+    """The steps of one job in the order in which the user wrote them."""
+
+    job: str
+    folder: str | None = None
+    on_error: str = "dead"
+    dead_limit: int | float | None = None
+    slots: int | None = None
+    problems: list[PlanError] = field(default_factory=list)
+    _nodes: list[Node] = field(default_factory=list)
+    _scopes: dict[str, str] = field(default_factory=dict)  # step name -> where it lies
+    _given: dict[str, Site | None] = field(default_factory=dict)  # names the user chose
+    _renamed: dict[int, Node] = field(default_factory=dict)  # id of a node -> the node now
+    _before: list[Node] = field(default_factory=list)  # keeps those ids from being reused
+
+    def report(self, problem: HeadraceError, site: Site | None = None) -> None:
+        """Keep a problem, and where the user caused it, for `check`."""
+        if not isinstance(problem, PlanError):
+            problem = PlanError(problem.message, code=problem.code, hint=problem.hint)
+        for one in problem.problems:
+            one.site = one.site or site
+            self.problems.append(one)
+
+    @contextmanager
+    def attempt(self, site: Site | None) -> Iterator[None]:
+        """Collect the problem that the body raises, and go on."""
+        try:
+            yield
+        except HeadraceError as problem:
+            self.report(problem, site)
+
+    def add(self, node: NodeT, *, given: str | None, kind: str, place: str = "") -> NodeT:
+        """Take `node` into the program under its name; the node as it is kept."""
+        place = place or (self.scope(node.inputs[0]) if node.inputs else "")
+        name = self._name(given, f"{place}.{kind}" if place and kind else place or kind, node.site)
+        kept = replace(node, name=name)
+        opens = given is not None or node.stateful or isinstance(node, Union) or not node.inputs
+        opens = opens or not kind  # a branch
+        self._scopes[name] = name if opens else place
+        self._nodes.append(kept)
+        return kept
+
+    def rename(self, edge: Edge, name: str, was: str | None, site: Site | None) -> Edge:
+        """Give the step behind `edge` a name, as `name=` would have done."""
+        node = self._now(edge.node)
+        if edge.port != OUT:
+            self.report(_no_step(edge.port, node.name), site)
+            return edge
+        del self._scopes[node.name]
+        self._given.pop(node.name, None)
+        new = self._name(name, node.name, site)
+        kept = replace(node, name=new, was=was or node.was)
+        self._nodes[self._nodes.index(node)] = kept
+        self._scopes[new] = new
+        self._renamed[id(node)] = kept
+        self._before.append(node)
+        return Edge(kept, edge.port)
+
+    def scope(self, edge: Edge) -> str:
+        """The place of a step, for the names of the steps after it.
+
+        That is the nearest step upstream which the user named, or which is an input, a
+        union, a branch or keeps state: steps added between do not change it.
+        """
+        node = self._now(edge.node)
+        scope = self._scopes[node.name]
+        return scope if edge.port == OUT else f"{scope}.{edge.port}"
+
+    def name_of(self, edge: Edge) -> str:
+        """The name of the step behind `edge`, and the port if it is not the main one."""
+        node = self._now(edge.node)
+        return node.name if edge.port == OUT else f"{node.name}.{edge.port}"
+
+    def given(self, edge: Edge) -> bool:
+        """Whether the user chose the name of the step behind `edge`."""
+        return self._now(edge.node).name in self._given
+
+    def graph(self) -> tuple[Node, ...]:
+        """The steps, each after those it reads from, whatever was renamed meanwhile."""
+        done: dict[str, Node] = {}
+        for node in self._nodes:
+            inputs = tuple(Edge(done[self._now(e.node).name], e.port) for e in node.inputs)
+            moved = any(a.node is not b.node for a, b in zip(inputs, node.inputs, strict=True))
+            done[node.name] = replace(node, inputs=inputs) if moved else node
+        return tuple(done.values())
+
+    def _now(self, node: Node) -> Node:
+        while id(node) in self._renamed:
+            node = self._renamed[id(node)]
+        return node
+
+    def _name(self, given: str | None, derived: str, site: Site | None) -> str:
+        if given is None:
+            return self._free(derived)
+        wrong = bad_name(given, "a step")
+        if wrong is None and given in self._scopes:
+            wrong = self._twice(given)
+        if wrong is not None:
+            self.report(wrong, site)
+            return self._free(derived)
+        self._given[given] = site
+        return given
+
+    def _twice(self, name: str) -> PlanError:
+        first = self._given.get(name) or next(n.site for n in self._nodes if n.name == name)
+        where = f" (the other at {first})" if first else ""
+        return PlanError(
+            f"two steps are named {name!r}{where}", code="HR-PLAN-001",
+            hint="State, metrics and errors go by a step's name: give each its own.",
+        )  # fmt: skip
+
+    def _free(self, name: str) -> str:
+        taken, n = name, 1
+        while taken in self._scopes:
+            n += 1
+            taken = f"{name}-{n}"
+        return taken
+
+
+def _no_step(port: str, name: str) -> PlanError:
+    return PlanError(
+        f"the {port} rows of {name!r} are not a step that could have a name", code="HR-PLAN-010",
+        hint=f"Name the step itself, or one after it: .{port}.where(..., name=...).",
+    )  # fmt: skip

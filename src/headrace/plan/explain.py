@@ -1,0 +1,209 @@
+"""How a program will run, as text and as JSON.
+
+The logical plan is the program as written; the physical plan says which task runs each
+step, what was fused, what travels between levels, and which steps are Python and why. An
+explanation is made from the program alone; what sinks guarantee is told by who knows them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.plan.logical import detail_of, kind_of, port_name, python_of
+from headrace.plan.nodes import (
+    LATE,
+    Dead,
+    Edge,
+    Node,
+    PythonChain,
+    Read,
+    SelectChain,
+    Stateful,
+    WindowAgg,
+    Write,
+)  # fmt: skip
+from headrace.plan.program import Program
+
+INDENT = "  "
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`print` it; `.text` and `.json` are the same in two forms, `.data` is the JSON's value."""
+
+    program: Program
+    guarantees: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(_text(self.data))
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        return _data(self.program, self.guarantees)
+
+    @property
+    def json(self) -> str:
+        return json.dumps(self.data, indent=2)
+
+
+def explain(program: Program, guarantees: Mapping[str, str] | None = None) -> Explanation:
+    """How `program` will run; `guarantees` says for an output's name what its sink offers."""
+    return Explanation(program, guarantees or {})
+
+
+def _data(program: Program, guarantees: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "job": program.name,
+        "slots": program.slots,
+        "depth": program.depth,
+        "on_error": program.on_error,
+        "dead_limit": program.dead_limit,
+        "logical": [asdict(step) for step in program.logical],
+        "physical": [_level(program, level) for level in range(program.depth + 1)],
+        "outputs": [_output(program, o, guarantees) for o in program.outputs()],
+        "python": [
+            {"step": s.name, "level": _where(program, s.name), "why": s.python}
+            for s in program.logical if s.python
+        ],
+    }  # fmt: skip
+
+
+def _level(program: Program, level: int) -> dict[str, Any]:
+    nodes = [n for n in _living(program) if level in program.levels[n.name]]
+    return {
+        "level": level,
+        "task": "source" if level == 0 else "slot",
+        "steps": [_physical(n) for n in nodes if not isinstance(n, Write)],
+        "sends": [_sent(n, e, keys) for n, e, keys in _leaving(program, level)],
+    }
+
+
+def _living(program: Program) -> list[Node]:
+    """The steps but those after the dead-letter stream, which run wherever a row dies."""
+    dead: set[str] = set()
+    for node in program.nodes.values():
+        if isinstance(node, Dead) or any(e.node.name in dead for e in node.inputs):
+            dead.add(node.name)
+    return [n for n in program.nodes.values() if n.name not in dead]
+
+
+def _leaving(program: Program, level: int) -> Iterator[tuple[Stateful, Edge, tuple[str, ...]]]:
+    """What leaves the tasks of a level for operators further down."""
+    for node in program.stateful():
+        for edge, keys in zip(node.inputs, node.keys, strict=True):
+            origin = edge.node.inputs[0] if edge.port == LATE else edge
+            if level in program.levels[origin.node.name]:
+                yield node, edge, keys
+
+
+def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
+    what = "partial aggregates" if isinstance(node, WindowAgg) else "rows"
+    return {"to": node.name, "from": port_name(edge), "what": what, "by": list(keys)}
+
+
+def _physical(node: Node) -> dict[str, Any]:
+    chain = isinstance(node, SelectChain | PythonChain)
+    names = [s.name for s in node.steps] if isinstance(node, SelectChain | PythonChain) else []
+    return {
+        "name": node.name, "kind": kind_of(node), "detail": "" if chain else detail_of(node),
+        "inputs": [port_name(e) for e in node.inputs], "fused": names,
+        "columns": node.schema.names,
+        "pruned": [n for n in node.declared.names if n not in node.schema.names]
+        if isinstance(node, Read) and node.declared else [],
+        "mode": _mode(node),
+    }  # fmt: skip
+
+
+def _mode(node: Node) -> str:
+    if isinstance(node, PythonChain) or python_of(node):
+        return "python"
+    return "vectorised"
+
+
+def _output(program: Program, node: Write, guarantees: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": node.name, "uri": node.uri, "input": port_name(node.inputs[0]),
+        "level": program.level(node.name), "guarantee": guarantees.get(node.name),
+    }  # fmt: skip
+
+
+def _where(program: Program, name: str) -> int:
+    for node in program.nodes.values():
+        names = [s.name for s in node.steps] if isinstance(node, PythonChain) else [node.name]
+        if name in names:
+            return program.level(node.name)
+    return 0
+
+
+def _text(data: Mapping[str, Any]) -> Iterator[str]:
+    slots = data["slots"] or "chosen at the first start"
+    yield f"job {data['job']}"
+    yield f"{INDENT}slots: {slots}; on error: {data['on_error']}"
+    yield ""
+    yield "logical plan"
+    yield from _rows(
+        [[s["name"], s["kind"], _arrow(s["inputs"]), s["detail"]] for s in data["logical"]]
+    )
+    yield ""
+    yield "physical plan"
+    for level in data["physical"]:
+        yield from _level_text(level)
+    yield from _output_text(data["outputs"])
+    yield ""
+    yield from _python_text(data["python"])
+
+
+def _arrow(inputs: list[str]) -> str:
+    return f"<- {', '.join(inputs)}" if inputs else ""
+
+
+def _level_text(level: Mapping[str, Any]) -> Iterator[str]:
+    title = "source tasks" if level["level"] == 0 else "tasks by slot"
+    yield f"{INDENT}level {level['level']}: {title}"
+    yield from _rows([[s["name"], *_physical_words(s)] for s in level["steps"]], depth=2)
+    for sent in level["sends"]:
+        by = f"by {', '.join(sent['by'])}" if sent["by"] else "all to one slot"
+        yield f"{INDENT * 2}=> {sent['to']}: {sent['what']} of {sent['from']}, {by}"
+
+
+def _physical_words(step: Mapping[str, Any]) -> list[str]:
+    words = step["detail"]
+    if step["fused"]:
+        words = "fused: " + ", ".join(step["fused"]) if len(step["fused"]) > 1 else ""
+    if step["kind"] == "read":
+        words += f"; not read: {', '.join(step['pruned'])}" if step["pruned"] else ""
+    return [step["mode"] if step["kind"] != "read" else "read", _arrow(step["inputs"]), words]
+
+
+def _output_text(outputs: list[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"{INDENT}outputs"
+    yield from _rows(
+        [[o["name"], o["uri"], _arrow([o["input"]]), o["guarantee"] or ""] for o in outputs],
+        depth=2,
+    )
+
+
+def _python_text(steps: list[Mapping[str, Any]]) -> Iterator[str]:
+    if not steps:
+        yield "python: no step; all run vectorised"
+        return
+    yield "python"
+    yield from _rows([[s["step"], f"level {s['level']}", s["why"]] for s in steps])
+
+
+def _rows(rows: list[list[str]], depth: int = 1) -> Iterator[str]:
+    """Rows of text with their columns aligned."""
+    if not rows:
+        return
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        cells = [c.ljust(w) for c, w in zip(row, widths, strict=True) if w]
+        yield (INDENT * depth + INDENT.join(cells)).rstrip()

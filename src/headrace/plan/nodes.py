@@ -1,0 +1,182 @@
+"""The nodes of a program: frozen values that say what, never how.
+
+A node knows its name, where the user wrote it, what it reads (edges to ports of other
+nodes) and the schema it gives. Behaviour lives elsewhere: checks in `check.py`, rewrites
+in `rewrite.py`, running in `ops/` and `runtime/`. Names are identity: state, metrics,
+errors and evolution all go by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import Site
+from headrace.expr import Expr
+from headrace.ops.aggregates import Aggregate
+from headrace.ops.windows import Window
+
+OUT, LATE = "out", "late"
+
+DEAD_SCHEMA = pa.schema(
+    [
+        ("input", pa.string()), ("split", pa.string()), ("offset", pa.int64()),
+        ("step", pa.string()), ("error", pa.string()), ("traceback", pa.string()),
+        ("record", pa.binary()), ("epoch", pa.int64()),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One output port of a node."""
+
+    node: Node
+    port: str = OUT
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows on this port: late rows are as the step got them."""
+        return self.node.schema if self.port == OUT else self.node.inputs[0].schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PyFunction:
+    """A user's Python function, and why it runs as Python."""
+
+    fn: Callable[..., Any]
+    site: Site | None
+    reason: str = "a Python function"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Node:
+    name: str
+    schema: pa.Schema
+    inputs: tuple[Edge, ...] = ()
+    timed: bool = False  # rows carry an event time
+    site: Site | None = None
+    was: str | None = None  # the step's name in an earlier version of the program
+
+    @property
+    def stateful(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read(Node):
+    """An input. `schema` is what flows on; `declared` all that the input has, if it has more."""
+
+    uri: str | object  # "log:topic", "files:path", ..., or a source made in the program
+    declared: pa.Schema | None = None
+    time: str | None = None
+    delay: int = 0
+    idle: int | None = None
+    max_skew: int | None = None
+    format: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dead(Node):
+    """The job's dead letters, as a stream: only expressions and outputs may follow."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Select(Node):
+    """Filter and project by expressions; `columns` None keeps all."""
+
+    where: Expr | None = None
+    columns: tuple[tuple[str, Expr], ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Python(Node):
+    """A user's function over the rows of a chunk."""
+
+    kind: str  # "map", "flat_map", "filter", "tap", "batches"
+    function: PyFunction
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SelectChain(Node):
+    """Selects fused by `rewrite.py` into one compiled pass; the last one names it."""
+
+    steps: tuple[Select, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PythonChain(Node):
+    """Row functions (not "batches") fused by `rewrite.py` into one pass over the rows."""
+
+    steps: tuple[Python, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Union(Node):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stateful(Node):
+    """A node that keeps state per key; `keys` holds the key columns of each input."""
+
+    keys: tuple[tuple[str, ...], ...]
+    unbounded: bool = False  # the user accepts state for every key ever seen
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WindowAgg(Stateful):
+    window: Window
+    aggs: tuple[tuple[str, Aggregate], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WindowFold(Stateful):
+    """`reduce` (zero is None, rows fold into a row) or `fold` over each window."""
+
+    window: Window
+    function: PyFunction
+    zero: PyFunction | None = None  # makes a fresh start value
+    value: pa.Schema = field(default_factory=lambda: pa.schema([]))  # the accumulator's columns
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rolling(Stateful):
+    """Running aggregates: one row out for each row in, of exactly the columns of `schema`.
+
+    The input may carry further columns (the arguments that `rewrite.py` projected).
+    """
+
+    aggs: tuple[tuple[str, Aggregate], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fold(Stateful):
+    """Running `reduce` (zero is None) or `fold` per key: one row out for each row in."""
+
+    function: PyFunction
+    zero: PyFunction | None = None
+    value: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Process(Stateful):
+    """A user's keyed process function over named inputs."""
+
+    names: tuple[str, ...]  # of the inputs, as the function sees them
+    function: Any  # an instance of the user's KeyedProcess
+    state: pa.Schema  # its declared values
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Write(Node):
+    uri: str
+    options: Mapping[str, Any] = field(default_factory=dict)

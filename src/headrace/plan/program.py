@@ -1,0 +1,99 @@
+"""A program that has been checked: what the engine runs.
+
+A value: nodes by name, each after those it reads from; who consumes what; how deep each
+step runs. It holds no handle on anything outside and travels by cloudpickle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.errors import PlanError
+from headrace.plan.check import check
+from headrace.plan.draft import Draft
+from headrace.plan.levels import Levels, levels_of
+from headrace.plan.logical import Step, logical_steps
+from headrace.plan.nodes import OUT, Dead, Node, Python, PythonChain, Read, Stateful, Write
+from headrace.plan.rewrite import rewrite
+
+Port = tuple[str, str]  # name of a node, name of its port
+Entry = tuple[str, int]  # name of a node, number of its input
+
+
+class Drafted(Protocol):
+    @property
+    def draft(self) -> Draft: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    name: str
+    nodes: Mapping[str, Node]
+    consumers: Mapping[Port, tuple[Entry, ...]]
+    levels: Levels
+    logical: tuple[Step, ...] = ()  # the program as the user wrote it, for `explain`
+    folder: str | None = None
+    on_error: str = "dead"
+    dead_limit: int | float | None = None
+    slots: int | None = None
+
+    def level(self, name: str) -> int:
+        """The level of a step; the deepest one for a step that runs at several."""
+        return max(self.levels[name])
+
+    @property
+    def depth(self) -> int:
+        """The number of levels below the source."""
+        return max(map(self.level, self.nodes), default=0)
+
+    def sources(self) -> tuple[Read, ...]:
+        return tuple(n for n in self.nodes.values() if isinstance(n, Read))
+
+    def outputs(self) -> tuple[Write, ...]:
+        return tuple(n for n in self.nodes.values() if isinstance(n, Write))
+
+    def dead(self) -> Dead | None:
+        """The dead-letter stream, when the program does something with it."""
+        return next((n for n in self.nodes.values() if isinstance(n, Dead)), None)
+
+    def stateful(self) -> tuple[Stateful, ...]:
+        return tuple(n for n in self.nodes.values() if isinstance(n, Stateful))
+
+    def stateful_at(self, level: int) -> tuple[Stateful, ...]:
+        return tuple(n for n in self.stateful() if self.level(n.name) == level)
+
+    def consumers_of(self, name: str, port: str = OUT) -> tuple[Entry, ...]:
+        return self.consumers.get((name, port), ())
+
+    def python(self) -> tuple[Python, ...]:
+        """The steps that call a user's function for rows or batches, fused or not."""
+        found: list[Python] = []
+        for node in self.nodes.values():
+            found += node.steps if isinstance(node, PythonChain) else ()
+            found += [node] if isinstance(node, Python) else []
+        return tuple(found)
+
+
+def build(job: Drafted) -> Program:
+    """Check, rewrite and level a job's program; raise all its problems at once."""
+    draft = job.draft
+    if problems := check(draft):
+        raise PlanError.of(problems)
+    logical = draft.graph()
+    graph = rewrite(logical)
+    return Program(
+        name=draft.job, nodes={n.name: n for n in graph}, consumers=consumers_in(graph),
+        levels=levels_of(graph), logical=logical_steps(logical), folder=draft.folder,
+        on_error=draft.on_error, dead_limit=draft.dead_limit, slots=draft.slots,
+    )  # fmt: skip
+
+
+def consumers_in(graph: Sequence[Node]) -> dict[Port, tuple[Entry, ...]]:
+    """Who reads each port, in the order of the program."""
+    found: dict[Port, list[Entry]] = {}
+    for node in graph:
+        for index, edge in enumerate(node.inputs):
+            found.setdefault((edge.node.name, edge.port), []).append((node.name, index))
+    return {port: tuple(entries) for port, entries in found.items()}

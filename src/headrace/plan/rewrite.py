@@ -1,0 +1,198 @@
+"""From the program as written to the program as run: small pure rewrites, in one order.
+
+A rewrite takes a graph (steps, each after those it reads from) and gives another that
+means the same. Names are kept: a fused step is found by name inside its chain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headrace.expr import Expr, all_columns
+from headrace.kernel import infer
+from headrace.plan.aggs import arguments, columns_read, projected
+from headrace.plan.nodes import (
+    LATE,
+    Edge,
+    Node,
+    Python,
+    PythonChain,
+    Read,
+    Rolling,
+    Select,
+    SelectChain,
+    WindowAgg,
+)  # fmt: skip
+
+Graph = tuple[Node, ...]
+Rewrite = Callable[[Graph], Graph]
+
+
+def rewrite(graph: Graph) -> Graph:
+    for step in REWRITES:
+        graph = step(graph)
+    return graph
+
+
+def project_arguments(graph: Graph) -> Graph:
+    """Make a column of each aggregate argument that is an expression: `ops` sees columns."""
+    late = _with_late(graph)
+
+    def one(node: Node) -> tuple[Node, ...]:
+        made = arguments(node.aggs) if isinstance(node, WindowAgg | Rolling) else {}
+        if not made:
+            return (node,)
+        assert isinstance(node, WindowAgg | Rolling)
+        (edge,) = node.inputs
+        kept = _kept(node, edge.schema, whole=isinstance(node, Rolling) or node.name in late)
+        columns = {**kept, **made}
+        before = Select(
+            name=f"{node.name}:arguments", schema=infer(columns, edge.schema), inputs=(edge,),
+            timed=edge.node.timed, site=node.site, columns=tuple(columns.items()),
+        )  # fmt: skip
+        aggs = tuple((n, projected(n, a)) for n, a in node.aggs)
+        after = replace(node, inputs=(Edge(before),), aggs=aggs)
+        return (before, after) if node.name not in late else (before, after, _late(after, edge))
+
+    return _map(graph, one)
+
+
+def prune_inputs(graph: Graph) -> Graph:
+    """Read only the columns that some step needs; a Python function may look at any."""
+    late = _with_late(graph)
+    needed: dict[str, set[str]] = {n.name: set() for n in graph}
+    for node in reversed(graph):
+        for edge in node.inputs:
+            whole = node.name in late
+            needed[edge.node.name] |= _needs(node, edge, needed[node.name], whole=whole)
+
+    def one(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Read):
+            return (_pruned(node, needed[node.name]),)
+        if isinstance(node, Select) and node.columns is None:
+            return (replace(node, schema=node.inputs[0].schema),)
+        return (node,)
+
+    return _map(graph, one)
+
+
+def fuse_selects(graph: Graph) -> Graph:
+    """One compiled pass for expressions that follow each other."""
+    readers = _readers(graph)
+
+    def one(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Select):
+            return (node,)
+        (edge,) = node.inputs
+        before = edge.node
+        fused = isinstance(before, SelectChain) and readers[before.name] == 1
+        steps = before.steps if isinstance(before, SelectChain) and fused else ()
+        inputs = before.inputs if fused else (edge,)
+        return (
+            SelectChain(
+                name=node.name, schema=node.schema, inputs=inputs, timed=node.timed,
+                site=node.site, was=node.was, steps=(*steps, replace(node, inputs=())),
+            ),
+        )  # fmt: skip
+
+    return _map(graph, one)
+
+
+def fuse_python(graph: Graph) -> Graph:
+    """One pass over the rows for Python functions that follow each other."""
+    readers = _readers(graph)
+
+    def one(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Python) or node.kind == "batches":
+            return (node,)
+        (edge,) = node.inputs
+        before = edge.node
+        fused = isinstance(before, PythonChain) and readers[before.name] == 1
+        steps = before.steps if isinstance(before, PythonChain) and fused else ()
+        inputs = before.inputs if fused else (edge,)
+        return (
+            PythonChain(
+                name=node.name, schema=node.schema, inputs=inputs, timed=node.timed,
+                site=node.site, was=node.was, steps=(*steps, replace(node, inputs=())),
+            ),
+        )  # fmt: skip
+
+    return _map(graph, one)
+
+
+REWRITES: tuple[Rewrite, ...] = (project_arguments, prune_inputs, fuse_selects, fuse_python)
+
+
+def _map(graph: Graph, one: Callable[[Node], Sequence[Node]]) -> Graph:
+    """Replace each node by others, of which the one of its name takes its place.
+
+    A node named "<step>:late" takes the place of the step's late port (no user can write
+    that name). What nobody reads any longer, being fused into its reader, is left out.
+    """
+    now: dict[str, Node] = {}
+    ends = {n.name for n in graph} - {e.node.name for n in graph for e in n.inputs}
+    for node in graph:
+        inputs = tuple(_moved(e, now) for e in node.inputs)
+        for made in one(replace(node, inputs=inputs)):
+            now[made.name] = made
+    return _reachable(tuple(now.values()), ends)
+
+
+def _moved(edge: Edge, now: dict[str, Node]) -> Edge:
+    aside = now.get(f"{edge.node.name}:{LATE}") if edge.port == LATE else None
+    return Edge(now[edge.node.name], edge.port) if aside is None else Edge(aside)
+
+
+def _reachable(graph: Graph, ends: set[str]) -> Graph:
+    used = set(ends)
+    for node in reversed(graph):
+        used |= {e.node.name for e in node.inputs} if node.name in used else set()
+    return tuple(n for n in graph if n.name in used)
+
+
+def _readers(graph: Graph) -> Counter[str]:
+    return Counter(e.node.name for n in graph for e in n.inputs)
+
+
+def _kept(node: WindowAgg | Rolling, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
+    """The columns that go on beside the new ones."""
+    plain = {a for _, agg in node.aggs for a in agg.arguments if isinstance(a, str)}
+    used = {*node.keys[0], *plain}
+    return {n: e for n, e in all_columns(schema).items() if whole or n in used}
+
+
+def _late(node: Node, before: Edge) -> Select:
+    """Late rows as the user knows them: without the columns made for the aggregates."""
+    return Select(
+        name=f"{node.name}:{LATE}", schema=before.schema, inputs=(Edge(node, LATE),),
+        timed=before.node.timed, site=node.site,
+        columns=tuple(all_columns(before.schema).items()),
+    )  # fmt: skip
+
+
+def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]:
+    """The columns of `edge` that `node` cannot do without, when `needed` of its own are."""
+    if isinstance(node, Select):
+        where = node.where.columns if node.where is not None else frozenset[str]()
+        made = [e.columns for _, e in node.columns or ()]
+        return {*where, *(needed if node.columns is None else frozenset[str]().union(*made))}
+    if isinstance(node, WindowAgg) and not whole:
+        return {*node.keys[0], *columns_read(node.aggs)}
+    return set(edge.schema.names)
+
+
+def _pruned(node: Read, needed: set[str]) -> Read:
+    kept = [f for f in node.schema if f.name in needed or f.name == node.time]
+    if len(kept) == len(node.schema):
+        return node
+    fields = kept or [node.schema.field(0)]  # a chunk needs a column to have rows
+    return replace(node, schema=pa.schema(fields), declared=node.schema)
+
+
+def _with_late(graph: Graph) -> set[str]:
+    """The steps whose late rows are used."""
+    return {e.node.name for n in graph for e in n.inputs if e.port == LATE}

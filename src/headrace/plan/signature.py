@@ -1,0 +1,170 @@
+"""What a user's function takes and gives, read from its signature and hints.
+
+Nothing here calls the function. A function whose rows cannot be known this way needs
+`schema=`; that is a problem of the program, not a guess.
+"""
+
+from __future__ import annotations
+
+import collections.abc as abc
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import PlanError, Site
+from headrace.schema import SchemaLike, schema_of, type_of
+
+VALUE = "value"  # the column of a function that gives plain values instead of records
+_MANY = (
+    list, tuple, set, frozenset, abc.Iterable, abc.Iterator, abc.Generator, abc.Sequence,
+    abc.Collection,
+)  # fmt: skip
+
+
+def is_lambda(fn: object) -> bool:
+    return inspect.isfunction(fn) and fn.__name__ == "<lambda>"
+
+
+def title(fn: object) -> str:
+    """How messages and plans name a function."""
+    if is_lambda(fn):
+        return "a lambda"
+    return str(getattr(_plain(fn), "__qualname__", type(fn).__name__)).split("<locals>.")[-1]
+
+
+def site_of(fn: object) -> Site | None:
+    """Where the user wrote the function."""
+    code = getattr(_plain(fn), "__code__", None)
+    return Site(code.co_filename, code.co_firstlineno) if code else None
+
+
+def check_takes(fn: object, count: int, method: str) -> None:
+    """Refuse what cannot be called with `count` arguments."""
+    if not callable(fn):
+        raise PlanError(
+            f"{method} needs a function, not {fn!r}", code="HR-PLAN-028",
+            hint=f"Give a function of {count} argument{'s' * (count != 1)}.",
+        )  # fmt: skip
+    if isinstance(fn, type):
+        return
+    try:
+        inspect.signature(fn).bind(*[None] * count)
+    except ValueError:  # a builtin that does not tell its signature
+        return
+    except TypeError as error:
+        raise PlanError(
+            f"{method} calls its function with {count} argument{'s' * (count != 1)}, "
+            f"but {title(fn)} does not take that: {error}", code="HR-PLAN-028",
+            hint=f"Write a function of {count} argument{'s' * (count != 1)}.",
+        ) from error  # fmt: skip
+
+
+def record_schema(spec: SchemaLike) -> pa.Schema:
+    """A schema; a plain type such as `float` is one column, `value`."""
+    described = isinstance(spec, str | pa.Schema | abc.Mapping)
+    record = isinstance(spec, type) and (
+        dataclasses.is_dataclass(spec) or typing.is_typeddict(spec) or hasattr(spec, "_fields")
+    )
+    if described or record:
+        return schema_of(spec)
+    return pa.schema([(VALUE, type_of(spec))])
+
+
+def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
+    """The rows that `fn` gives, one a call."""
+    if schema is not None:
+        return record_schema(schema)
+    hint = _returns(fn, method)
+    if _optional(hint):
+        raise PlanError(
+            f"{title(fn)} may give None, but {method} gives one row for each row",
+            code="HR-PLAN-011", hint="Use flat_map to leave rows out, or filter first.",
+        )  # fmt: skip
+    return _described(hint, fn, method)
+
+
+def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
+    """The rows that `fn` gives, any number a call: `list[Row]`, `Iterator[Row]`, ..."""
+    if schema is not None:
+        return record_schema(schema)
+    hint = _returns(fn, method)
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) not in _MANY or not args:
+        raise PlanError(
+            f"{method} needs a function that gives many rows, but {title(fn)} is said to "
+            f"give {_show(hint)}", code="HR-PLAN-011",
+            hint="Annotate it with list[Row] or Iterator[Row], or pass schema=.",
+        )  # fmt: skip
+    return _described(args[0], fn, method)
+
+
+def value_schema(
+    fn: Callable[..., Any], zero: object, schema: SchemaLike | None, method: str
+) -> pa.Schema:
+    """What a fold accumulates: said, hinted by the function, or the type of its zero."""
+    if schema is not None:
+        return record_schema(schema)
+    hint = _hints(fn).get("return")
+    for kind in (hint, zero if isinstance(zero, type) else type(zero)):
+        try:
+            return record_schema(kind)
+        except PlanError:
+            continue
+    raise _missing(fn, method)
+
+
+def _described(hint: object, fn: Callable[..., Any], method: str) -> pa.Schema:
+    try:
+        return record_schema(hint)
+    except PlanError as error:
+        raise PlanError(
+            f"{method} cannot tell the columns of {_show(hint)}, which {title(fn)} gives",
+            code="HR-PLAN-011",
+            hint="Annotate the function with a dataclass, TypedDict or NamedTuple, "
+            'or pass schema="name type, ...".',
+        ) from error  # fmt: skip
+
+
+def _returns(fn: Callable[..., Any], method: str) -> object:
+    hint = fn if isinstance(fn, type) else _hints(fn).get("return")
+    if hint is None:
+        raise _missing(fn, method)
+    return hint
+
+
+def _missing(fn: object, method: str) -> PlanError:
+    return PlanError(
+        f"{method} does not know what columns {title(fn)} gives", code="HR-PLAN-011",
+        hint="Annotate the function's result (a dataclass, TypedDict, NamedTuple or plain "
+        'type), or pass schema="name type, ...".',
+    )  # fmt: skip
+
+
+def _hints(fn: object) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(_plain(fn))
+    except (TypeError, NameError):
+        return {}
+
+
+def _plain(fn: object) -> Any:
+    """The function under partials, decorators and callable objects."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    fn = inspect.unwrap(fn) if callable(fn) else fn
+    if inspect.isroutine(fn) or isinstance(fn, type) or not callable(fn):
+        return fn
+    return type(fn).__call__
+
+
+def _optional(hint: object) -> bool:
+    return type(None) in typing.get_args(hint) or hint is type(None)
+
+
+def _show(hint: object) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint)

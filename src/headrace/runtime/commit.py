@@ -1,0 +1,161 @@
+"""Committing an epoch: one manifest, then outputs made visible. Doing it twice changes nothing.
+
+The sequence, each step safe to repeat after a crash:
+
+1. add up the reports of all tasks;
+2. make the next manifest from the last one and the reports, and write it: from here on the
+   epoch is true, whatever happens;
+3. publish what the manifest names at every output;
+4. remember how far publishing has come;
+5. clear away what no manifest names any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.clock import MAX_TIME, MIN_TIME, Clock
+from headrace.errors import RunError
+from headrace.plan.evolution import describe
+from headrace.plan.nodes import Read
+from headrace.plan.program import Program
+from headrace.runtime.epoch import ENDED
+from headrace.runtime.operators import operator_for
+from headrace.runtime.outputs import open_sinks
+from headrace.runtime.published import Published
+from headrace.runtime.report import Report, Total, add_up
+from headrace.runtime.tally import FATES
+from headrace.state.faults import point
+from headrace.state.manifest import EpochLog, Manifest
+from headrace.state.slots import SlotState
+
+
+class Committer:
+    """The driver's side of the sink."""
+
+    def __init__(
+        self, program: Program, log: EpochLog, token: int, slots: int, clock: Clock, keep: int = 20
+    ) -> None:
+        self._program, self._log, self._token = program, log, token
+        self._slots, self._clock, self._keep = slots, clock, keep
+        self._sinks = open_sinks(program, str(log.folder))
+        self._published = Published(log.folder)
+
+    def commit(self, reports: Sequence[Report]) -> Manifest:
+        epoch = reports[0].epoch
+        end = next(r.end for r in reports if r.end is not None)
+        if reports[0].replay:
+            manifest = self._log.read(epoch)
+        else:
+            body = self._body(epoch, add_up(reports), end)
+            self._log.commit(epoch, body, self._token, reports[0].attempt)
+            point("commit.manifest")
+            manifest = Manifest(epoch, body, self._token, reports[0].attempt)
+        self.publish(manifest)
+        if epoch % 10 == 0:
+            self._tidy()
+        check_dead_limit(self._program, manifest.body)
+        return manifest
+
+    def recover(self) -> None:
+        """Publish what a crash left unpublished."""
+        done = self._published.epoch()
+        for epoch in self._log.epochs():
+            if epoch > done:
+                self.publish(self._log.read(epoch))
+        self._tidy()
+
+    def publish(self, manifest: Manifest) -> None:
+        for name, staged in manifest.body["outputs"].items():
+            if name in self._sinks and staged:
+                self._sinks[name].publish(manifest.epoch, staged)
+                point("sink.publish")
+        self._published.reached(manifest.epoch)
+        point("commit.published")
+
+    def _tidy(self) -> None:
+        self._log.prune(self._keep)
+
+    def _body(self, epoch: int, total: Total, end: Mapping[str, Any]) -> dict[str, Any]:
+        before = self._log.read(epoch - 1).body if epoch > 1 else {}
+        splits = [
+            {**s, "watermark": max(s["watermark"], total.splits.get(str(s["id"]), MIN_TIME))}
+            for s in end["splits"]
+        ]
+        here = {(s["input"], s["name"]) for s in splits}
+        gone = [s for s in before.get("splits", []) if (s["input"], s["name"]) not in here]
+        return {
+            "job": self._program.name,
+            "clock": end["clock"],
+            "wall": self._clock.now(),
+            "lag": end["lag"],
+            "splits": [*splits, *gone],
+            "ended": bool(splits) and all(s["state"] == ENDED for s in splits),
+            "ops": self._ops(before, total),
+            "state": self._state(before, total),
+            "outputs": {name: refs for name, refs in total.staged.items() if refs},
+            "reads": {r.name: uri_of(r) for r in self._program.sources()},
+            "writes": {w.name: w.uri for w in self._program.outputs()},
+            "epoch_counts": {name: dict(counts) for name, counts in total.inputs.items()},
+            "counts": _summed(before.get("counts", {}), total.inputs, FATES),
+            "steps": _summed(before.get("steps", {}), total.steps, ("in", "out", "late", "dead")),
+            "rows": _plus(before.get("rows", {}), total.rows),
+            "timing": {phase: round(ms, 1) for phase, ms in total.timing.items()},
+        }
+
+    def _ops(self, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
+        ops = {}
+        described = describe(self._program)
+        for node in self._program.stateful():
+            old = before.get("ops", {}).get(node.name, {})
+            facts = total.ops.get(node.name) or {
+                "watermark": old.get("watermark", MIN_TIME),
+                "next": old.get("next", MAX_TIME),
+                "held": old.get("held", 0),
+            }
+            version = operator_for(node).version
+            ops[node.name] = {**facts, **described[node.name], "version": version}
+        return ops
+
+    def _state(self, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
+        state = dict(before.get("state", {}))
+        for table, parts in total.state.items():
+            known = state.get(table)
+            whole = SlotState.from_json(known) if known else SlotState.empty(self._slots)
+            state[table] = whole.apply([SlotState.from_json(p) for p in parts]).to_json()
+        return state
+
+
+def uri_of(read: Read) -> str:
+    """What an input is called in the manifest; a source made in the program has no name."""
+    return read.uri if isinstance(read.uri, str) else ""
+
+
+def _summed(
+    before: Mapping[str, Any], now: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    return {
+        key: {n: before.get(key, {}).get(n, 0) + now.get(key, {}).get(n, 0) for n in names}
+        for key in sorted({*before, *now})
+    }
+
+
+def _plus(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    return {key: before.get(key, 0) + now.get(key, 0) for key in sorted({*before, *now})}
+
+
+def check_dead_limit(program: Program, body: Mapping[str, Any]) -> None:
+    """Stop the job when more records died than it allows."""
+    limit = program.dead_limit
+    if limit is None:
+        return
+    dead = sum(c["dead"] for c in body["counts"].values())
+    read = sum(c["read"] for c in body["counts"].values())
+    allowed = limit if isinstance(limit, int) else limit * read
+    if dead > allowed:
+        raise RunError(
+            f"{dead} of {read} records are dead letters, more than the limit {limit}",
+            code="HR-RUN-010",
+            hint="See the dead-letter output for the reasons; mend the input or raise dead_limit.",
+        )

@@ -1,0 +1,108 @@
+"""Dead letters: rows on which something failed, kept as data instead of stopping the job.
+
+A letter names the input, split and offset it came from, the step that failed, the error
+with the user's own traceback, and holds the record's bytes. With `on_error="fail"` the
+first one stops the job as a `StepError` instead.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.chunk import OFFSET, SOURCE, visible
+from headrace.errors import Site, StepError
+from headrace.plan.nodes import DEAD_SCHEMA
+from headrace.runtime.epoch import Epoch
+
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+class DeadLetters:
+    """The dead letters of one task."""
+
+    def __init__(self, epoch: Epoch, on_error: str) -> None:
+        self._epoch, self._on_error = epoch, on_error
+        self._splits = {s.id: s for s in epoch.splits}
+        self._letters: list[tuple[Any, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def add(
+        self,
+        step: str,
+        rows: pa.Table,
+        errors: Sequence[BaseException | str],
+        raw: Mapping[int, bytes] | None = None,
+    ) -> None:
+        """One letter for each of `rows`; `raw` has the original bytes by offset, if known."""
+        records = _records(rows)
+        sources = _column(rows, SOURCE)
+        offsets = _column(rows, OFFSET)
+        for record, source, offset, error in zip(records, sources, offsets, errors, strict=True):
+            payload = (raw or {}).get(offset, record)
+            self._add(step, source, offset, payload, error)
+
+    def _add(
+        self, step: str, source: int | None, offset: int | None, record: bytes, error: Any
+    ) -> None:
+        split = self._splits.get(source if source is not None else -1)
+        place = (split.input, split.name, offset) if split else (None, None, None)
+        if self._on_error == "fail":
+            raise _step_error(step, place, record, error)
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        trace = "" if isinstance(error, str) else _user_trace(error)
+        self._letters.append((*place, step, text, trace, record, self._epoch.number))
+
+    def table(self) -> pa.Table:
+        columns = zip(*self._letters, strict=True) if self._letters else ([] for _ in DEAD_SCHEMA)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, DEAD_SCHEMA, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
+
+    def places(self) -> list[tuple[str, str, int]]:
+        """Input, split and offset of the letters that are records of an input."""
+        return sorted({(i, s, o) for i, s, o, *_ in self._letters if i is not None})
+
+
+def _column(rows: pa.Table, name: str) -> list[Any]:
+    if name not in rows.column_names:
+        return [None] * rows.num_rows
+    return rows.column(name).to_pylist()  # type: ignore[no-any-return]
+
+
+def _records(rows: pa.Table) -> Iterable[bytes]:
+    seen = visible(rows)
+    return (json.dumps(row, default=str).encode() for row in seen.to_pylist())
+
+
+def _step_error(step: str, place: tuple[Any, ...], record: bytes, error: Any) -> StepError:
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    where = f"input {place[0]!r}, split {place[1]!r}, offset {place[2]}" if place[0] else "no input"
+    shown = record[:500].decode(errors="replace")
+    return StepError(
+        f"step {step!r} failed on a record: {text}; {where}; record {shown}",
+        hint='Mend the step, or let bad records go to the dead letters with on_error="dead".',
+        site=None if isinstance(error, str) else _user_site(error),
+    )
+
+
+def _user_site(error: BaseException) -> Site | None:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user(f.filename)]
+    return Site(frames[-1].filename, frames[-1].lineno or 0) if frames else None
+
+
+def _user_trace(error: BaseException) -> str:
+    """The traceback without our own frames."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user(f.filename)]
+    last = traceback.format_exception_only(error)
+    return "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), *last])
+
+
+def _is_user(file: str) -> bool:
+    return not file.startswith(_PACKAGE)

@@ -1,0 +1,180 @@
+"""How a chunk flows on inside a task: through stateless steps, to operators and outputs.
+
+A `Flow` belongs to one task of one epoch. Chunks are pushed into a port; whatever follows
+without a shuffle runs here and now. What reaches an operator is judged late or not,
+prepared (pre-aggregated), and leaves in envelopes cut by task; what reaches an output is
+staged here, so that only a reference travels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, hidden_columns, visible
+from headrace.clock import MIN_TIME
+from headrace.hashing import hash_keys, tasks_of
+from headrace.kernel import Kernel, compile_chain
+from headrace.plan.nodes import (
+    LATE,
+    OUT,
+    Node,
+    Python,
+    PythonChain,
+    Select,
+    SelectChain,
+    Stateful,
+    Union,
+    Write,
+)
+from headrace.plan.program import Program
+from headrace.runtime.dead import DeadLetters
+from headrace.runtime.envelope import Envelope, chunk
+from headrace.runtime.epoch import Epoch
+from headrace.runtime.operators import operator_for
+from headrace.runtime.outputs import Outputs
+from headrace.runtime.pythons import run_batches, run_rows
+
+_FLUSH_ROWS = 1_000_000  # rows held back for an operator before they are folded and sent
+Fate = Callable[[str, pa.Table], None]
+
+
+class Flow:
+    def __init__(
+        self, program: Program, epoch: Epoch, outputs: Outputs, dead: DeadLetters
+    ) -> None:
+        self._program, self._epoch = program, epoch
+        self._outputs, self.dead = outputs, dead
+        self._operators = {n.name: operator_for(n) for n in program.stateful()}
+        self._held: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
+        self._held_rows: Counter[tuple[str, int]] = Counter()
+        self._ready: list[Envelope] = []
+        self.steps: dict[str, Counter[str]] = defaultdict(Counter)
+        self.fate: Fate = _nobody_counts
+        self.raw: dict[int, bytes] | None = None
+
+    def push(self, name: str, port: str, rows: pa.Table) -> None:
+        """Send rows that step `name` gave at `port` to whoever consumes them."""
+        if not rows.num_rows:
+            return
+        for consumer, index in self._program.consumers_of(name, port):
+            self._enter(self._program.nodes[consumer], index, rows)
+
+    def _enter(self, node: Node, index: int, rows: pa.Table) -> None:
+        self.steps[node.name]["in"] += rows.num_rows
+        if isinstance(node, Stateful):
+            self._to_operator(node, index, rows)
+        elif isinstance(node, Write):
+            self.fate("used", rows)
+            self._outputs.add(node.name, visible(rows))
+        else:
+            given = self._transform(node, rows)
+            self.steps[node.name]["out"] += given.num_rows
+            self.push(node.name, OUT, given)
+
+    def _transform(self, node: Node, rows: pa.Table) -> pa.Table:
+        match node:
+            case Union():
+                return rows.select([*node.schema.names, *hidden_columns(rows)])
+            case Select() | SelectChain():
+                given, bad = kernel_for(node).run(rows)
+                for index, message in bad:
+                    self._fail(node.name, rows.slice(index, 1), message)
+                return given
+            case PythonChain() | Python(kind="map" | "flat_map" | "filter" | "tap"):
+                steps = node.steps if isinstance(node, PythonChain) else (node,)
+                given, failed = run_rows(steps, rows)
+                for f in failed:
+                    self._fail(f.step, rows.slice(f.index, 1), f.error)
+                return given
+            case Python():
+                return self._batches(node, rows)
+        raise TypeError(f"no way to run {type(node).__name__}")
+
+    def _batches(self, node: Python, rows: pa.Table) -> pa.Table:
+        try:
+            given = run_batches(node, rows)
+        except Exception as error:
+            self._fail(node.name, rows, error)
+            return node.schema.empty_table()
+        if OFFSET not in given.column_names:
+            self.fate("used", rows)  # its rows are new ones: here the record was used
+        return given
+
+    def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
+        self.steps[step]["dead"] += rows.num_rows
+        self.fate("dead", rows)
+        self.dead.add(step, rows, [error] * rows.num_rows, self.raw)
+
+    def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
+        operator = self._operators[node.name]
+        late = operator.late(index, rows, self._epoch.before.get(node.name, MIN_TIME))
+        if late is not None and late.any():
+            gone = rows.filter(pa.array(late))
+            rows = rows.filter(pa.array(~late))
+            self.steps[node.name]["late"] += gone.num_rows
+            self.fate("late", gone)
+            self.push(node.name, LATE, gone)
+        if rows.num_rows:
+            self.fate("used", rows)
+            self._hold(node, index, operator.prepare(index, rows))
+
+    def _hold(self, node: Stateful, index: int, prepared: pa.Table) -> None:
+        entry = (node.name, index)
+        self._held[entry].append(prepared)
+        self._held_rows[entry] += prepared.num_rows
+        if self._held_rows[entry] > _FLUSH_ROWS:
+            self._release(node, index)
+
+    def _release(self, node: Stateful, index: int) -> None:
+        entry = (node.name, index)
+        held = pa.concat_tables(self._held.pop(entry), promote_options="default")
+        del self._held_rows[entry]
+        rows = self._operators[node.name].combine(index, held)
+        if HASH not in rows.column_names:
+            keys = [rows.column(k) for k in node.keys[index]]
+            rows = rows.append_column(HASH, pa.array(hash_keys(keys, rows.num_rows)))
+        level = self._program.level(node.name)
+        for task, part in self._cut(rows):
+            self._ready.append(chunk(level, task, node.name, index, part))
+
+    def _cut(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        if self._epoch.tasks == 1:
+            yield 0, rows
+            return
+        hashes = rows.column(HASH).to_numpy()
+        tasks = tasks_of(hashes, self._epoch.slots, self._epoch.tasks)
+        for task in range(self._epoch.tasks):
+            mine = tasks == task
+            if mine.all():
+                yield task, rows
+            elif mine.any():
+                yield task, rows.filter(pa.array(mine))
+
+    def ready(self) -> list[Envelope]:
+        """Envelopes that are full enough to leave; the rest comes with `finish`."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def finish(self) -> list[Envelope]:
+        """All that is still held back."""
+        for name, index in list(self._held):
+            node = self._program.nodes[name]
+            assert isinstance(node, Stateful)
+            self._release(node, index)
+        return self.ready()
+
+
+def _nobody_counts(fate: str, rows: pa.Table) -> None:
+    pass
+
+
+@lru_cache(maxsize=512)
+def kernel_for(node: Any) -> Kernel:
+    """The compiled chain of a Select node, once per process."""
+    steps = node.steps if isinstance(node, SelectChain) else (node,)
+    return compile_chain(steps, node.inputs[0].schema)

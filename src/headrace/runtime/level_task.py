@@ -1,0 +1,118 @@
+"""A level task: all operators of one level, for the slots that this task holds.
+
+It gathers the epoch's chunks, opens the state that the manifest before names, lets each
+operator take one step over all its keys at once, writes one file of new state, and sends on
+what the operators gave. Chunks for later levels pass untouched.
+"""
+
+from __future__ import annotations
+
+import time as wall
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.clock import MIN_TIME
+from headrace.hashing import slot_range
+from headrace.ops.contract import Step
+from headrace.plan.nodes import OUT, Stateful
+from headrace.plan.program import Program
+from headrace.runtime.dead import DeadLetters
+from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
+from headrace.runtime.epoch import Epoch, Split, watermark_of
+from headrace.runtime.flow import Flow
+from headrace.runtime.lineage import upstream
+from headrace.runtime.operators import operator_for
+from headrace.runtime.outputs import Outputs, open_sinks
+from headrace.runtime.report import Report
+from headrace.runtime.source_task import finish_dead
+from headrace.runtime.tables import TaskState
+from headrace.state.faults import point
+
+
+def run_level(program: Program, level: int, arrived: Iterable[Envelope]) -> Iterator[Envelope]:
+    """Everything one task of `level` does, as the envelopes it sends."""
+    control: dict[str, Any] | None = None
+    reached: dict[str, int] = {}
+    chunks: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
+    task = 0
+    for envelope in arrived:
+        if envelope.level > level:
+            yield envelope
+        elif envelope.op == CONTROL:
+            control, task = envelope.note(), envelope.task
+        elif envelope.op == WATERMARKS:
+            for split, watermark in envelope.note().items():
+                reached[split] = max(watermark, reached.get(split, watermark))
+        else:
+            chunks[envelope.op, envelope.port].append(envelope.chunk())
+    if control is not None:  # else the epoch is a replay, and there is nothing to do
+        epoch = Epoch.from_json(control["epoch"])
+        epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))
+        yield from _Level(program, level, task, epoch, control["state"]).run(chunks)
+
+
+def _advanced(split: Split, reached: dict[str, int]) -> Split:
+    watermark = reached.get(str(split.id), MIN_TIME)
+    return replace(split, watermark=max(split.watermark, watermark))
+
+
+class _Level:
+    def __init__(
+        self, program: Program, level: int, task: int, epoch: Epoch, state: dict[str, Any]
+    ) -> None:
+        self._program, self._level, self._task, self._epoch = program, level, task, epoch
+        unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
+        self._outputs = Outputs(open_sinks(program, epoch.folder), epoch.number, unique)
+        self._flow = Flow(
+            program, epoch, self._outputs, DeadLetters(epoch, program.on_error)
+        )
+        slots = slot_range(task, epoch.tasks, epoch.slots)
+        self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
+        self._report = Report(epoch.number, epoch.attempt)
+
+    def run(self, chunks: dict[tuple[str, int], list[pa.Table]]) -> Iterator[Envelope]:
+        began = wall.perf_counter()
+        for node in self._program.stateful_at(self._level):
+            self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
+        self._report.dead = self._flow.dead.places()
+        finish_dead(self._program, self._flow, self._outputs)
+        yield from self._flow.finish()
+        self._outputs.finish()
+        self._state.close()
+        point("state.written")
+        self._report.staged = dict(self._outputs.staged)
+        self._report.rows = dict(self._outputs.rows)
+        self._report.steps = {n: dict(c) for n, c in self._flow.steps.items()}
+        self._report.timing = {f"level {self._level}": (wall.perf_counter() - began) * 1_000}
+        yield note(self._program.depth + 1, self._task, REPORT, self._report.to_json())
+
+    def _step(self, node: Stateful, chunks: list[list[pa.Table] | None]) -> None:
+        operator = operator_for(node)
+        specs = operator.tables()
+        before = self._epoch.before.get(node.name, MIN_TIME)
+        inputs = upstream(self._program, node.name)
+        reached = watermark_of(inputs, self._epoch.splits, self._epoch.clock)
+        step = Step(
+            inputs=[c and pa.concat_tables(c, promote_options="default") for c in chunks],
+            tables={s.name: self._state.open(node.name, s) for s in specs},
+            before=before,
+            after=max(before, reached),
+            clock=self._epoch.clock,
+            epoch=self._epoch.number,
+        )
+        operator.step(step)
+        for fault in step.faults:
+            self._flow.steps[node.name]["dead"] += fault.row.num_rows
+            self._flow.dead.add(node.name, fault.row, [fault.error])
+        for name, table in step.tables.items():
+            self._report.state[f"{node.name}/{name}"] = self._state.store(node.name, table)
+        held = sum(t.rows_held for t in step.tables.values())
+        self._report.ops[node.name] = {"watermark": step.after, "next": step.next, "held": held}
+        for rows in step.out:
+            self._flow.steps[node.name]["out"] += rows.num_rows
+            self._flow.push(node.name, OUT, rows)

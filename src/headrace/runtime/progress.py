@@ -1,0 +1,72 @@
+"""The last epoch of a run in figures, for status lines, pages and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.plan.program import Program
+from headrace.runtime.epoch import Split, watermark_of
+from headrace.state.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    epoch: int
+    clock: int  # when the epoch was planned
+    committed: int  # when it was committed
+    read: int  # rows of this epoch
+    lag: int  # rows that were there but not admitted
+    watermark: int | None  # event time that all inputs have reached; None before any
+    counts: Mapping[str, Mapping[str, int]]  # since the job's first start, by input
+    steps: Mapping[str, Mapping[str, int]]
+    outputs: Mapping[str, int]  # rows written since the job's first start, by output
+    held: Mapping[str, int]  # rows of state by operator
+    timing: Mapping[str, float]  # milliseconds by phase of this epoch
+    ended: bool
+
+    @property
+    def took(self) -> int:
+        """Milliseconds from planning to commit."""
+        return self.committed - self.clock
+
+    @property
+    def late(self) -> int:
+        return sum(step.get("late", 0) for step in self.steps.values())
+
+    @property
+    def dead(self) -> int:
+        return sum(counts["dead"] for counts in self.counts.values())
+
+    @property
+    def total(self) -> Mapping[str, int]:
+        """Fates of all records of all inputs since the job's first start."""
+        fates = ("read", "used", "filtered", "late", "dead")
+        return {f: sum(c.get(f, 0) for c in self.counts.values()) for f in fates}
+
+
+def progress_of(program: Program, manifest: Manifest, phases: Mapping[str, float]) -> Progress:
+    body = manifest.body
+    splits = [Split(**s) for s in body["splits"]]
+    timed = [r.name for r in program.sources() if r.time is not None]
+    watermark = watermark_of(timed, splits, body["clock"]) if timed else MIN_TIME
+    return Progress(
+        epoch=manifest.epoch,
+        clock=body["clock"],
+        committed=body["wall"],
+        read=_read(body["epoch_counts"]),
+        lag=body["lag"],
+        watermark=None if watermark in (MIN_TIME, MAX_TIME) else watermark,
+        counts=body["counts"],
+        steps=body["steps"],
+        outputs=body["rows"],
+        held={name: facts["held"] for name, facts in body["ops"].items()},
+        timing={**body["timing"], **phases},
+        ended=body["ended"],
+    )
+
+
+def _read(counts: Mapping[str, Any]) -> int:
+    return sum(c.get("read", 0) for c in counts.values())

@@ -1,0 +1,206 @@
+"""A source task: read, decode, stamp with time, and run the program as far as it goes.
+
+One task reads one or more ranges, runs every step that needs no shuffle, and sends on what
+operators need. The first task of an epoch also carries the epoch's control notes: what each
+level task must know, including the references to its state.
+"""
+
+from __future__ import annotations
+
+import time as wall
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import OFFSET, SOURCE, TIME
+from headrace.clock import MIN_TIME
+from headrace.plan.nodes import OUT, Read
+from headrace.plan.program import Program
+from headrace.runtime.dead import DeadLetters
+from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
+from headrace.runtime.epoch import Piece, SourceTask, Split
+from headrace.runtime.flow import Flow
+from headrace.runtime.outputs import DEAD, Outputs, open_sinks
+from headrace.runtime.report import Report
+from headrace.runtime.tally import Tally, needs_tracking
+from headrace.sources import Source
+from headrace.state.faults import point
+
+
+def run_source(
+    program: Program, sources: Mapping[str, Source], task: SourceTask
+) -> Iterator[Envelope]:
+    """Everything one source task does, as the envelopes it sends."""
+    epoch = task.epoch
+    report = Report(epoch.number, epoch.attempt, task.replay)
+    if task.index == 0:
+        splits = [s.to_json() for s in epoch.splits]
+        report.end = {"clock": epoch.clock, "lag": epoch.lag, "splits": splits}
+    if not task.replay:
+        yield from _controls(program, task)
+        yield from _read(program, sources, task, report)
+    yield note(program.depth + 1, 0, REPORT, report.to_json())
+
+
+def _controls(program: Program, task: SourceTask) -> Iterator[Envelope]:
+    if task.state is None:
+        return
+    content = {"epoch": task.epoch.to_json(), "state": task.state}
+    for level in range(1, program.depth + 1):
+        for index in range(task.epoch.tasks):
+            yield note(level, index, CONTROL, content)
+
+
+def _read(
+    program: Program, sources: Mapping[str, Source], task: SourceTask, report: Report
+) -> Iterator[Envelope]:
+    began = wall.perf_counter()
+    epoch = task.epoch
+    unique = f"{epoch.number}-0-{task.index}-{uuid.uuid4().hex[:8]}"
+    outputs = Outputs(open_sinks(program, epoch.folder), epoch.number, unique)
+    dead = DeadLetters(epoch, program.on_error)
+    flow = Flow(program, epoch, outputs, dead)
+    splits = {s.id: s for s in epoch.splits}
+    watermarks: dict[int, int] = {}
+    for piece in task.pieces:
+        split = splits[piece.split]
+        reader = _Reader(program, sources[split.input], split, flow, epoch.clock)
+        yield from reader.run(piece)
+        watermarks[split.id] = max(watermarks.get(split.id, MIN_TIME), reader.watermark)
+        report.inputs[split.input] = _sum(report.inputs.get(split.input), reader.counts)
+        point("source.read")
+    yield from flow.finish()
+    finish_dead(program, flow, outputs)
+    yield from flow.finish()
+    outputs.finish()
+    report.splits = {str(i): w for i, w in watermarks.items()}
+    report.staged, report.rows = dict(outputs.staged), dict(outputs.rows)
+    report.steps = {n: dict(c) for n, c in flow.steps.items()}
+    report.timing = {"source": (wall.perf_counter() - began) * 1_000}
+    for level in range(1, program.depth + 1):
+        for index in range(epoch.tasks):
+            yield note(level, index, WATERMARKS, report.splits)
+
+
+def finish_dead(program: Program, flow: Flow, outputs: Outputs) -> None:
+    """Send the task's dead letters where the program wants them, else to the job's own."""
+    if not len(flow.dead):
+        return
+    letters = flow.dead.table()
+    stream = program.dead()
+    if stream is None:
+        outputs.add(DEAD, letters)
+    else:
+        flow.push(stream.name, OUT, letters)
+
+
+def _sum(known: dict[str, int] | None, counts: Mapping[str, int]) -> dict[str, int]:
+    return {fate: n + (known or {}).get(fate, 0) for fate, n in counts.items()}
+
+
+class _Reader:
+    """Reads the ranges of one split into a flow."""
+
+    def __init__(
+        self, program: Program, source: Source, split: Split, flow: Flow, clock: int
+    ) -> None:
+        node = program.nodes[split.input]
+        assert isinstance(node, Read)
+        self._node, self._source, self._split, self._flow = node, source, split, flow
+        self._limit = None if node.max_skew is None else clock + node.max_skew
+        self._tally = Tally(needs_tracking(program, node.name))
+        self.watermark = MIN_TIME
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self._tally.counts
+
+    def run(self, piece: Piece) -> Iterator[Envelope]:
+        self._flow.fate = self._tally.mark
+        for chunk, offsets in self._source.read(piece.range):
+            self._tally.begin(offsets)
+            rows = self._stamped(chunk, offsets)
+            self._flow.steps[self._node.name]["out"] += rows.num_rows
+            self._flow.push(self._node.name, OUT, rows)
+            self._tally.end()
+            yield from self._flow.ready()
+
+    def _stamped(self, chunk: pa.Table, offsets: np.ndarray) -> pa.Table:
+        """The chunk decoded, with its hidden columns; rows that cannot be are dead."""
+        self._flow.raw = None
+        if self._source.raw:
+            chunk, offsets = self._decoded(chunk, offsets)
+        rows = chunk.select(self._node.schema.names)
+        times = self._times(chunk)
+        source = np.full(len(offsets), self._split.id, dtype=np.int32)
+        rows = rows.append_column(SOURCE, pa.array(source))
+        rows = rows.append_column(OFFSET, pa.array(offsets))
+        return rows if times is None else self._timed(rows, times)
+
+    def _decoded(self, chunk: pa.Table, offsets: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+        rows, bad, reasons = self._source.decode(chunk)
+        if not bad.any():
+            return rows, offsets
+        raw = chunk.column(0).filter(pa.array(bad)).to_pylist()
+        self._flow.raw = dict(zip(offsets[bad].tolist(), map(_bytes, raw), strict=True))
+        self._kill(pa.table({OFFSET: offsets[bad]}), reasons)
+        return rows, offsets[~bad]
+
+    def _times(self, chunk: pa.Table) -> pa.Array | None:
+        if self._node.time is None:
+            return None
+        return milliseconds(chunk.column(self._node.time))
+
+    def _timed(self, rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
+        rows = rows.append_column(TIME, times)
+        if times.null_count:
+            reason = f"the time column {self._node.time!r} is null"
+            rows = self._without(rows, pc.is_null(rows.column(TIME)), reason)
+        if self._limit is not None:
+            ahead = pc.greater(rows.column(TIME), self._limit)
+            reason = f"the time column {self._node.time!r} is too far ahead of the clock (max_skew)"
+            rows = self._without(rows, ahead, reason)
+        if rows.num_rows:
+            newest = pc.max(rows.column(TIME)).as_py()
+            self.watermark = max(self.watermark, newest - self._node.delay)
+        return rows
+
+    def _without(self, rows: pa.Table, mask: pa.ChunkedArray, reason: str) -> pa.Table:
+        if not pc.any(mask).as_py():
+            return rows
+        gone = rows.filter(mask)
+        self._kill(gone, [reason] * gone.num_rows)
+        return rows.filter(pc.invert(mask))
+
+    def _kill(self, rows: pa.Table, reasons: list[Any]) -> None:
+        if SOURCE not in rows.column_names:
+            source = np.full(rows.num_rows, self._split.id, dtype=np.int32)
+            rows = rows.append_column(SOURCE, pa.array(source))
+        self._flow.steps[self._node.name]["dead"] += rows.num_rows
+        self._tally.mark("dead", rows)
+        self._flow.dead.add(self._node.name, rows, reasons, self._flow.raw)
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value or b"")
+
+
+def milliseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Event times as int64 milliseconds: timestamps of any unit, dates, or integers."""
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("ms")).cast(pa.int64())
+    per_unit = {"s": 1_000, "ms": 1, "us": -1_000, "ns": -1_000_000}[kind.unit]
+    units = column.cast(pa.int64())
+    if per_unit > 0:
+        return units if per_unit == 1 else pc.multiply(units, per_unit)
+    if units.null_count:
+        whole = pc.floor(pc.divide(units.cast(pa.float64(), safe=False), float(-per_unit)))
+        return whole.cast(pa.int64())
+    return pa.chunked_array([pa.array(c.to_numpy() // -per_unit) for c in units.chunks])

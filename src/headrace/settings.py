@@ -1,0 +1,144 @@
+"""Settings: what holds for a run besides the program, as one frozen value.
+
+A setting comes from the first of these that gives it: the call, the environment
+(`HEADRACE_SLOTS`), `headrace.toml` in the working folder, the default. Every value is checked
+whatever its way in, and folders become absolute, so that tasks may run anywhere. This module
+reads the environment and that one file; it creates nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from headrace.clock import millis
+from headrace.errors import PlanError, RunError
+
+FILE = "headrace.toml"
+PREFIX = "HEADRACE_"
+
+
+def _folder(value: object) -> str:
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise ValueError("the path of a folder")
+    return os.path.abspath(os.path.expanduser(os.fspath(value)))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a text that is not empty")
+    return value.strip()
+
+
+def _count(value: object) -> int:
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError("a whole number above 0")
+    return number
+
+
+def _duration(value: object) -> int:
+    try:
+        duration = millis(value)  # type: ignore[arg-type]
+    except PlanError:
+        duration = 0
+    if duration < 1:
+        raise ValueError('a duration of 1 ms or more, such as "500ms" or "2s"')
+    return duration
+
+
+def _setting(check: Callable[[object], object], default: object) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where a run keeps its things, and how hard it works."""
+
+    log: str = _setting(_folder, ".headrace/log")  # the embedded log's topics
+    jobs: str = _setting(_folder, ".headrace/jobs")  # one folder per job: state, manifests
+    master: str = _setting(_text, "local[*]")
+    target_batch: int = _setting(_duration, 1_000)  # milliseconds a batch should take
+    max_batch: int | None = _setting(_count, None)  # rows; none: only the target time decides
+    slots: int | None = _setting(_count, None)  # shares of the key space, fixed at a job's birth
+    parallelism: int | None = _setting(_count, None)  # tasks per level; none: as many as cores
+    keep_epochs: int = _setting(_count, 20)  # manifests kept to go back to
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if value is not None or setting.default is not None:
+                checked = _checked(setting.name, value, setting.name)
+                object.__setattr__(self, setting.name, checked)
+
+    @classmethod
+    def load(cls, **overrides: object) -> Settings:
+        """The settings in force here and now; an override of None counts as not given."""
+        given = {name: value for name, value in overrides.items() if value is not None}
+        for name in given:
+            _refuse_unknown(name, "the call")
+        values = _from_file(Path(FILE)) | _from_environment(os.environ) | given
+        return cls(**values)  # type: ignore[arg-type]
+
+
+_CHECKS: dict[str, Callable[[object], object]] = {
+    setting.name: setting.metadata["check"] for setting in fields(Settings)
+}
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:  # a wrong byte and wrong TOML are both ValueErrors
+        raise RunError(
+            f"cannot read the settings in {FILE}: {error}", code="HR-SETTINGS-003",
+            hint='Write lines such as `parallelism = 4` or `target_batch = "2s"`.',
+        ) from error  # fmt: skip
+    for name in values:
+        _refuse_unknown(name, FILE)
+    return {n: _checked(n, v, f"{n} in {FILE}") for n, v in values.items()}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for variable in sorted(v for v in environ if v.startswith(PREFIX) and environ[v]):
+        name = variable.removeprefix(PREFIX).lower()
+        if name in _CHECKS:
+            found[name] = _checked(name, environ[variable], variable)
+        elif _near(name):  # others may have variables of their own; a slip of the pen is refused
+            _refuse_unknown(name, f"the environment, {variable}")
+    return found
+
+
+def _checked(name: str, value: object, where: str) -> object:
+    try:
+        return _CHECKS[name](value)
+    except ValueError as error:
+        raise RunError(
+            f"the setting {where} is {value!r}", code="HR-SETTINGS-002", hint=f"Give {error}."
+        ) from None
+
+
+def _near(name: str) -> list[str]:
+    return get_close_matches(name, _CHECKS, cutoff=0.75)
+
+
+def _refuse_unknown(name: str, where: str) -> None:
+    if name in _CHECKS:
+        return
+    near = get_close_matches(name, _CHECKS)
+    known = f"Did you mean {near[0]!r}? " if near else ""
+    raise RunError(
+        f"there is no setting {name!r} (from {where})", code="HR-SETTINGS-001",
+        hint=f"{known}The settings are {', '.join(_CHECKS)}.",
+    )  # fmt: skip

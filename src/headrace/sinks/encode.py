@@ -1,0 +1,124 @@
+"""Tables to files and back: Parquet, JSON lines, Arrow.
+
+A table may become several files, each about as large as asked. Joining files goes batch by
+batch, so memory does not grow with their number. Durability is `durable.py`'s business.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import OutputError
+from headrace.sinks.json_lines import json_lines, parsed
+
+STEP_ROWS = 131_072  # rows between two looks at how large the file has become
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    suffix: str
+    writer: Callable[[Any, pa.Schema], Any]  # has write_table and close
+    batches: Callable[[Path, pa.Schema], Iterator[pa.Table]]
+    schema: Callable[[Path], pa.Schema | None]  # None: the file does not say
+
+
+class _JsonWriter:
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._file = file
+
+    def write_table(self, table: pa.Table) -> None:
+        self._file.write(json_lines(table))
+
+    def close(self) -> None:
+        return None
+
+
+def _arrow_writer(file: IO[bytes], schema: pa.Schema) -> Any:
+    return pa.ipc.new_file(file, schema)
+
+
+def _parquet_writer(file: IO[bytes], schema: pa.Schema) -> Any:
+    return pq.ParquetWriter(file, schema, compression="zstd")
+
+
+def _parquet_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(STEP_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+def _arrow_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    with pa.OSFile(str(path)) as source:
+        file = pa.ipc.open_file(source)
+        for i in range(file.num_record_batches):
+            yield pa.Table.from_batches([file.get_batch(i)])
+
+
+def _arrow_schema(path: Path) -> pa.Schema:
+    with pa.OSFile(str(path)) as source:
+        return pa.ipc.open_file(source).schema
+
+
+def _json_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    lines = pa.array(path.read_bytes().splitlines(), pa.binary())
+    yield parsed(lines, schema)
+
+
+FORMATS = {
+    "parquet": Format(".parquet", _parquet_writer, _parquet_batches, pq.read_schema),
+    "json": Format(".json", _JsonWriter, _json_batches, lambda path: None),
+    "arrow": Format(".arrow", _arrow_writer, _arrow_batches, _arrow_schema),
+}
+
+
+def format_named(name: str) -> Format:
+    if name not in FORMATS:
+        raise OutputError(
+            f"unknown format {name!r}", code="HR-OUTPUT-008",
+            hint=f"Known: {', '.join(FORMATS)}.",
+        )  # fmt: skip
+    return FORMATS[name]
+
+
+def fill(file: IO[bytes], format: Format, tables: Sequence[pa.Table], limit: int) -> int:
+    """Write tables until the file has `limit` bytes; how many were written."""
+    written = 0
+    writer = format.writer(file, tables[0].schema)
+    try:
+        for table in tables:
+            writer.write_table(table)
+            written += 1
+            if file.tell() >= limit:
+                break
+    finally:
+        writer.close()
+    return written
+
+
+def steps(table: pa.Table) -> list[pa.Table]:
+    """The table in pieces that are small against a file."""
+    return [table.slice(i, STEP_ROWS) for i in range(0, table.num_rows, STEP_ROWS)]
+
+
+def join(file: IO[bytes], format: Format, paths: Sequence[Path]) -> None:
+    """Write the rows of `paths`, which all have the same columns, as one file."""
+    schema = format.schema(paths[0])
+    if schema is None:  # lines: the bytes one after the other
+        for path in paths:
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, file)
+        return
+    writer = format.writer(file, schema)
+    try:
+        for path in paths:
+            for table in format.batches(path, schema):
+                writer.write_table(table)
+    finally:
+        writer.close()

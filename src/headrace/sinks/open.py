@@ -1,0 +1,105 @@
+"""From a URI to a sink: "files:path", "log:topic", "console:", "collect:".
+
+The one list of what can be written. Opening makes nothing but the job folder's identity;
+`check` says whether the output can be written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import OutputError
+from headrace.sinks.contract import Sink
+from headrace.sinks.durable import safe
+from headrace.sinks.files import FilesSink, job_identity
+from headrace.sinks.output import read_output
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """All that is known when an output is opened."""
+
+    uri: str
+    rest: str
+    schema: pa.Schema
+    options: Mapping[str, Any]
+    folder: str
+    name: str
+
+
+def open_sink(
+    uri: str,
+    schema: pa.Schema,
+    options: Mapping[str, Any] | None,
+    folder: str,
+    name: str,
+) -> Sink:
+    """The sink that `uri` names, for output `name` of the job in `folder`."""
+    scheme, _, rest = uri.partition(":")
+    opener = _OPENERS.get(scheme)
+    if opener is None:
+        raise OutputError(
+            f"{uri!r} is not an output", code="HR-OUTPUT-001",
+            hint=f'Write "files:{uri}" for files; known are: {", ".join(_OPENERS)}.',
+        )  # fmt: skip
+    return opener(Opening(uri, rest, schema, dict(options or {}), folder, name))
+
+
+def collected(folder: str, name: str) -> pa.Table:
+    """What the collect output `name` of the job in `folder` holds so far."""
+    return read_output(_collect_folder(folder, name))
+
+
+def _files(o: Opening) -> Sink:
+    refuse_unknown(o, ("format", "target_file_mb", "merge", "mode"))
+    if not o.rest:
+        raise OutputError(
+            f"{o.uri!r} names no folder", code="HR-OUTPUT-001", hint='Write "files:folder".'
+        )
+    options = dict(o.options)
+    mode = options.pop("mode", None)
+    size = options.get("target_file_mb", 1)
+    if mode not in (None, "append"):
+        raise _bad(o, "mode", mode, 'Say mode="append", or leave it out.')
+    if options.get("format") not in (None, "parquet", "json"):
+        raise _bad(o, "format", options["format"], 'Say format="parquet" or "json".')
+    if not isinstance(size, int | float) or size <= 0:
+        raise _bad(o, "target_file_mb", size, "Give the size of a file in megabytes, above 0.")
+    target = Path(os.path.abspath(os.path.expanduser(o.rest)))
+    identity = job_identity(o.folder)
+    return FilesSink(target, o.schema, identity, o.name, append=mode is not None, **options)
+
+
+def _collect(o: Opening) -> Sink:
+    refuse_unknown(o, ())
+    target = _collect_folder(o.folder, o.rest or o.name)
+    return FilesSink(target, o.schema, job_identity(o.folder), o.name, format="arrow")
+
+
+def _collect_folder(folder: str, name: str) -> Path:
+    return Path(folder) / "collect" / safe(name)
+
+
+def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
+    for option in o.options:
+        if option not in known:
+            close = difflib.get_close_matches(option, known, 1)
+            hint = f"Did you mean {close[0]!r}? " if close else ""
+            raise OutputError(
+                f"{o.uri!r} has no option {option!r}", code="HR-OUTPUT-008",
+                hint=f"{hint}Known: {', '.join(known) or 'none'}.",
+            )  # fmt: skip
+
+
+def _bad(o: Opening, option: str, value: object, hint: str) -> OutputError:
+    return OutputError(f"{o.uri!r} has {option}={value!r}", code="HR-OUTPUT-008", hint=hint)
+
+
+_OPENERS: dict[str, Callable[[Opening], Sink]] = {"files": _files, "collect": _collect}

@@ -1,0 +1,77 @@
+"""Text to types, column by column, and the values that will not go.
+
+A whole column is cast at once; only when that fails is it halved until the bad values stand
+alone, so a clean chunk costs one cast and a bad value a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.schema import ddl_type
+
+NOT_TEXT = "not UTF-8 text"
+_ZONE = r"[T ]\d\d:?\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+
+
+def cast_text(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
+    """Binary text as `kind`: null where it will not go, and the places of those."""
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return values.cast(kind), []
+    text, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
+    if pa.types.is_string(kind):
+        return text, not_text
+    cast, bad = isolate(text, kind, lambda v: _parse(v, kind))
+    return cast, sorted({*bad, *not_text})
+
+
+def reason(name: str, value: bytes | None, kind: pa.DataType) -> str:
+    shown = (value or b"")[:80].decode("utf-8", "replace")
+    return f"column {name!r}: {shown!r} is not {ddl_type(kind)}"
+
+
+def isolate(
+    values: pa.Array, kind: pa.DataType, cast: Callable[[pa.Array], pa.Array]
+) -> tuple[pa.Array, list[int]]:
+    """`cast(values)`, with null at the places that do not go through."""
+    bad: list[int] = []
+
+    def attempt(part: pa.Array, base: int) -> pa.Array:
+        try:
+            return cast(part)
+        except (pa.ArrowException, ValueError):
+            if len(part) == 1:
+                bad.append(base)
+                return pa.nulls(1, kind)
+            half = len(part) // 2
+            return pa.concat_arrays([attempt(part[:half], base), attempt(part[half:], base + half)])
+
+    return attempt(values, 0), bad
+
+
+def gather(columns: Sequence[pa.Array], schema: pa.Schema, bad: npt.NDArray[np.bool_]) -> pa.Table:
+    """The good rows of `columns`."""
+    loose = pa.schema([f.with_nullable(True) for f in schema])
+    table = pa.Table.from_arrays(list(columns), schema=loose)
+    table = table.filter(pa.array(~bad)) if bad.any() else table
+    return pa.Table.from_arrays(table.columns, schema=schema)
+
+
+def _parse(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    text = pc.utf8_trim_whitespace(text)
+    if pa.types.is_timestamp(kind):
+        return _times(text, kind)
+    return text.cast(kind)
+
+
+def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    """ISO 8601; a time without a zone is UTC."""
+    zoned = pc.match_substring_regex(text, _ZONE)
+    with_zone = pc.if_else(zoned, text, None).cast(pa.timestamp(kind.unit, tz="UTC"))
+    without = pc.if_else(zoned, None, text).cast(pa.timestamp(kind.unit))
+    return pc.coalesce(with_zone.cast(kind), without.cast(kind))

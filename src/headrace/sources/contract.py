@@ -1,0 +1,99 @@
+"""The contract of a source: splits, offsets, and ranges that can be read again.
+
+A source is small and picklable: the driver asks it how far it goes, tasks ask it for ranges.
+Reading the same range again gives the same rows with the same offsets, for as long as the
+range has not been given to `commit`. Offsets are JSON-able; nothing here knows about Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Offset = Any  # JSON-able; an int for every source in this package
+Positions = npt.NDArray[np.int64]
+Chunk = tuple[pa.Table, Positions]  # rows, and the offset of each: strictly increasing
+Decoded = tuple[pa.Table, npt.NDArray[np.bool_], list[str]]
+
+RAW = "__raw"  # the one column of a chunk that is still to be decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one task reads: the records of `split` from `start` up to `end`."""
+
+    split: str
+    start: Offset
+    end: Offset
+    parts: tuple[Any, ...] = ()  # whatever else the source needs to read it
+
+
+class Source(Protocol):
+    schema: pa.Schema
+    bounded: bool  # it ends: see `ended`
+    raw: bool  # chunks have the one column `__raw`, for `decode`
+
+    def check(self) -> None:
+        """Raise InputError, with a hint, if the input cannot be read."""
+        return None
+
+    def splits(self) -> list[str]: ...
+
+    def start(self, split: str) -> Offset:
+        """The earliest offset there is."""
+        return 0
+
+    def latest(self, split: str) -> Offset:
+        """The offset after the last record that can be read now; cheap, durable when returned."""
+        ...
+
+    def ended(self, split: str, offset: Offset) -> bool:
+        """Whether nothing will ever come at or after `offset`; never true of unbounded input."""
+        return self.bounded and bool(offset >= self.latest(split))
+
+    def clamp(self, split: str, start: Offset, end: Offset, rows: int) -> Offset:
+        """An offset about `rows` records after `start`, in (start, end] unless they are equal."""
+        return min(end, start + max(1, rows))
+
+    def rows(self, split: str, start: Offset, end: Offset) -> int:
+        """How many records lie between: exact or estimated; for lag."""
+        return int(max(0, end - start))
+
+    def cut(self, split: str, start: Offset, end: Offset, pieces: int) -> list[Range]:
+        """The range as at most `pieces` ranges of like size, in order, without gaps."""
+        bounds = even_cuts(start, end, pieces)
+        return [Range(split, a, b) for a, b in pairwise(bounds)]
+
+    def read(self, range: Range) -> Iterator[Chunk]:
+        """Chunks of 64 thousand to a million rows, in order of offset."""
+        ...
+
+    def decode(self, chunk: pa.Table) -> Decoded:
+        """A raw chunk as typed rows: the good rows, a mask of the bad ones, why each is bad."""
+        raise TypeError(f"{type(self).__name__} gives typed chunks")
+
+    def commit(self, offsets: Mapping[str, Offset]) -> None:
+        """Everything before `offsets` is safe: the source may forget it."""
+        return None
+
+    def where(self, split: str, offset: Offset) -> str:
+        """The record's place in words, for errors and dead letters."""
+        return f"{split}@{offset}"
+
+    def close(self) -> None:
+        """Give back threads and files; a closed source may be used again."""
+        return None
+
+
+def even_cuts(start: int, end: int, pieces: int, least: int = 1) -> list[int]:
+    """Bounds of at most `pieces` ranges over [start, end), each at least `least` long."""
+    if end <= start:
+        return []
+    count = max(1, min(pieces, (end - start) // max(1, least)))
+    return [start + (end - start) * i // count for i in range(count + 1)]

@@ -1,0 +1,129 @@
+"""CSV records to typed rows.
+
+One record is one line: a line break inside quotes is not supported, and makes bad rows. An
+empty field is null; an empty quoted one is empty text. Headers are the business of whoever
+reads files; here the order of the columns is given.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from headrace.errors import InputError
+from headrace.sources.casts import NOT_TEXT, cast_text, gather, isolate, reason
+from headrace.sources.contract import Decoded
+
+
+def fields(line: str, delimiter: str) -> list[str]:
+    """The fields of one record."""
+    return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+
+
+def check_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
+    """Raise InputError if a column of the schema is missing or there twice."""
+    for name in schema.names:
+        if found.count(name) != 1:
+            fact = f"no column {name!r}" if name not in found else f"two columns {name!r}"
+            raise InputError(
+                f"{path!r} has {fact}", code="HR-INPUT-005",
+                hint=f"Its header is: {', '.join(found)}. Change the schema, or say "
+                "header=False if the first line is data.",
+            )  # fmt: skip
+
+
+def decode(
+    values: pa.Array, schema: pa.Schema, columns: Sequence[str] | None, delimiter: str
+) -> Decoded:
+    names = list(columns) if columns is not None else schema.names
+    reasons = _not_records(values, len(names))
+    whole = _others(len(values), reasons)
+    table, wrong = _split(values.take(pa.array(whole)), names, delimiter, 0)
+    reasons |= {int(whole[i]): why for i, why in wrong.items()}
+    places = _others(len(values), reasons)  # of the table's rows among the values
+    typed = []
+    for field in schema:
+        column = _array(table.column(field.name))
+        cast, failed = cast_text(column, field.type)
+        for i in failed:
+            why = reason(field.name, column[i].as_py(), field.type)
+            reasons.setdefault(int(places[i]), why)
+        typed.append(cast)
+    bad = np.zeros(len(values), np.bool_)
+    bad[list(reasons)] = True
+    return gather(typed, schema, bad[places]), bad, [reasons[i] for i in sorted(reasons)]
+
+
+def _not_records(values: pa.Array, width: int) -> dict[int, str]:
+    """What must not reach the parser: it would run on into the record after, or pass as nulls."""
+    _, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
+    breaks = np.flatnonzero(pc.match_substring(values, b"\n").fill_null(False).to_numpy(False))
+    short = pc.less(pc.binary_length(values), 1 if width > 1 else 0).fill_null(True)
+    none = np.flatnonzero(short.to_numpy(False))
+    found = {int(i): "a line break in a record" for i in breaks}
+    found |= dict.fromkeys(not_text, NOT_TEXT)
+    return found | {int(i): "an empty record" for i in none}
+
+
+def _others(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
+    keep = np.ones(count, np.bool_)
+    keep[list(places)] = False
+    return np.flatnonzero(keep)
+
+
+def _split(
+    values: pa.Array, names: list[str], delimiter: str, base: int
+) -> tuple[pa.Table, dict[int, str]]:
+    """The records' fields as binary columns; why a record has not the right fields."""
+    wrong: dict[int, str] = {}
+
+    def refuse(row: pacsv.InvalidRow) -> str:
+        wrong[base + row.number - 1] = (
+            f"{row.actual_columns} fields, expected {row.expected_columns}"
+        )
+        return "skip"
+
+    if not len(values):
+        return pa.table({n: pa.array([], pa.binary()) for n in names}), {}
+    try:
+        table = _read(values, names, delimiter, refuse)
+        if table.num_rows + len(wrong) == len(values):  # else one record ran into the next
+            return table, wrong
+        why = "a quote that does not close"
+    except (pa.ArrowException, ValueError) as cause:
+        why = str(cause)
+    if len(values) == 1:
+        return _split(values[:0], names, delimiter, base)[0], {base: why}
+    half = len(values) // 2
+    left, a = _split(values[:half], names, delimiter, base)
+    right, b = _split(values[half:], names, delimiter, base + half)
+    return pa.concat_tables([left, right]), a | b
+
+
+def _read(
+    values: pa.Array, names: list[str], delimiter: str, refuse: Callable[[Any], str]
+) -> pa.Table:
+    lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    text = pc.binary_join(lines, b"\n")[0].as_py() + b"\n"
+    return pacsv.read_csv(
+        pa.BufferReader(text),
+        pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
+        pacsv.ParseOptions(
+            delimiter=delimiter, ignore_empty_lines=False, invalid_row_handler=refuse
+        ),
+        pacsv.ConvertOptions(
+            column_types={n: pa.binary() for n in names}, null_values=[""],
+            strings_can_be_null=True, quoted_strings_can_be_null=False,
+        ),
+    )  # fmt: skip
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

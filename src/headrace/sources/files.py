@@ -1,0 +1,143 @@
+"""Files as an input: one file, a glob, or a folder that is watched.
+
+The files are laid on one tape in the order in which they were first seen (see `listing.py`);
+an offset is a position on it, so no file is lost, none is read twice, and one that grows is
+read on. Only this module scans folders; how a file is read is its layout's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from headrace.clock import Clock
+from headrace.errors import InputError
+from headrace.sources.layout import Layout, unreadable
+from headrace.sources.listing import Extent, Listing, Stretch
+from headrace.sources.place import place
+from headrace.sources.scan import Found, Pattern
+from headrace.sources.tape import TapeSource
+
+T = TypeVar("T")
+
+SPLIT = "files"
+QUIET = 0.002  # seconds: a scan that takes longer than this is not repeated at every poll
+SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for this long
+
+
+class FilesSource(TapeSource):
+    def __init__(
+        self, pattern: Pattern, layout: Layout, schema: pa.Schema, clock: Clock,
+        *, bounded: bool, folder: str | None, name: str,
+    ) -> None:  # fmt: skip
+        self.schema, self.bounded, self.raw = schema, bounded, layout.raw
+        self._pattern, self.layout, self._clock = pattern, layout, clock
+        self.root = pattern.root
+        self._folder, self._name = folder, name
+        self._tape: Listing | None = None
+        self._end: int | None = None  # of a bounded input, once it is known
+        self._stats: dict[str, tuple[int, int]] = {}  # size and mtime at the last scan
+        self._waiting: dict[str, tuple[tuple[int, int], int]] = {}  # not ready, and since when
+        self._rest_until = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {
+            "_tape": None,
+            "_end": None,
+            "_stats": {},
+            "_waiting": {},
+            "_rest_until": 0.0,
+        }
+
+    def check(self) -> None:
+        self._pattern.check()
+        found = self._pattern.scan()
+        if not found and (self.bounded or not self._pattern.watchable):
+            raise InputError(
+                f"there are no files in {self._pattern.uri!r}", code="HR-INPUT-002",
+                hint="Check the path; a folder that is still empty can be watched, "
+                "but not read to its end.",
+            )  # fmt: skip
+        for file in found[:100]:
+            self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
+
+    def splits(self) -> list[str]:
+        return [SPLIT]
+
+    def latest(self, split: str) -> int:
+        if self._end is not None:
+            return self._end
+        tape = self._listing()
+        if time.monotonic() >= self._rest_until:
+            began = time.monotonic()
+            tape.append(self._new_extents(tape))
+            took = time.monotonic() - began
+            self._rest_until = began + 10 * took if took > QUIET else 0.0
+        if self.bounded:
+            self._end = tape.end
+        return tape.end
+
+    def stretches(self, start: int, end: int) -> list[Stretch]:
+        return self._listing().stretches(start, end)
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Nothing is forgotten: a file stays on the tape so that it is not read again."""
+        return None
+
+    def _new_extents(self, tape: Listing) -> list[Extent]:
+        fresh = []
+        for file in self._pattern.scan():
+            stat = (file.size, file.mtime)
+            if self._stats.get(file.name) != stat:
+                extent = self._attempt(file, lambda f: self._extent(f, tape))
+                if extent is not None:
+                    fresh.append(extent)
+                if file.name not in self._waiting:
+                    self._stats[file.name] = stat
+        return fresh
+
+    def _extent(self, file: Found, tape: Listing) -> Extent | None:
+        """What is new in the file, if anything."""
+        before = tape.last(file.name)
+        if before is not None:
+            self.layout.verify(file.path, before)
+            start: int | None = before.end
+        else:
+            start = self._ready(file)
+        if start is None:
+            return None
+        end = self.layout.reach(file.path, start, file.size, self.bounded)
+        mark = self.layout.mark(file.path, end) if end > start else (0, 0)
+        return Extent(file.name, start, end, mark) if end > start else None
+
+    def _ready(self, file: Found) -> int | None:
+        """Where to begin; None while the file is being written, for as long as it changes."""
+        stat, now = (file.size, file.mtime), self._clock.now()
+        seen, since = self._waiting.get(file.name, (stat, now))
+        if seen != stat:
+            since = now
+        late = now - since > SETTLE and not self.raw
+        start = self.layout.begin(file.path, file.size, self.bounded or late)
+        if start is None:
+            self._waiting[file.name] = (stat, since)
+        else:
+            self._waiting.pop(file.name, None)
+        return start
+
+    def _attempt(self, file: Found, act: Callable[[Found], T]) -> T | None:
+        try:
+            return act(file)
+        except FileNotFoundError:
+            return None  # gone between the scan and now: not seen
+        except OSError as cause:
+            raise unreadable(file.path, cause) from cause
+
+    def _listing(self) -> Listing:
+        if self._tape is None:
+            folder = place(self._folder, self._name) if self._folder else None
+            self._tape = Listing(folder / "files" if folder else None)
+        return self._tape
+

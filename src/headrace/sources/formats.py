@@ -1,0 +1,124 @@
+"""Decoding: bytes to typed rows, a chunk at a time, the bad rows set aside one by one.
+
+`decode` never raises for what is in the data: a record that does not fit the schema is named
+in the mask, with a reason, and the others are decoded all the same. No files here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import table_of
+from headrace.errors import InputError
+from headrace.sources import delimited
+from headrace.sources.casts import NOT_TEXT, cast_text, gather
+from headrace.sources.contract import Decoded
+
+FORMATS = ("json", "csv", "text", "bytes", "parquet")
+EXTENSIONS = {
+    ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet",
+    ".txt": "text", ".log": "text",
+}  # fmt: skip
+
+
+def decode(
+    format: str,
+    raw: pa.Array | pa.ChunkedArray,
+    schema: pa.Schema,
+    *,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+) -> Decoded:
+    """The good rows as a table, a mask of the bad ones over `raw`, a reason for each bad one.
+
+    `columns` is the order of the columns in CSV records, if it is not the schema's.
+    """
+    values = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
+    if not len(values):
+        return schema.empty_table(), np.zeros(0, np.bool_), []
+    if format == "json":
+        return _without_nulls(_json(values, schema))
+    if format == "csv":
+        return _without_nulls(delimited.decode(values, schema, columns, delimiter))
+    if format in ("text", "bytes"):
+        return _one_column(values, schema)
+    raise unknown_format(format)
+
+
+def default_schema(format: str) -> pa.Schema | None:
+    """The schema of a format that brings its own."""
+    kinds = {"text": pa.string(), "bytes": pa.binary()}
+    return pa.schema([("value", kinds[format])]) if format in kinds else None
+
+
+def check_schema(format: str, schema: pa.Schema) -> None:
+    """Raise InputError if records of this format cannot have this schema."""
+    if format in ("text", "bytes"):
+        kind = schema.field(0).type
+        if len(schema) != 1 or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            raise InputError(
+                f"format {format!r} gives one column of text or bytes, the schema has "
+                f"{len(schema)}", code="HR-INPUT-006",
+                hint='Declare "value string", or choose format="json" or "csv".',
+            )  # fmt: skip
+    nested = [f.name for f in schema if pa.types.is_nested(f.type)]
+    if format == "csv" and nested:
+        raise InputError(
+            f"column {nested[0]!r} is {schema.field(nested[0]).type}, which CSV cannot hold",
+            code="HR-INPUT-006", hint="Declare it as string and take it apart in the program.",
+        )  # fmt: skip
+
+
+def unknown_format(format: str) -> InputError:
+    return InputError(
+        f"unknown format {format!r}", code="HR-INPUT-004", hint=f"Known: {', '.join(FORMATS)}."
+    )
+
+
+def _one_column(values: pa.Array, schema: pa.Schema) -> Decoded:
+    kind = schema.field(0).type
+    column, bad = cast_text(values, kind)
+    mask = np.zeros(len(values), np.bool_)
+    mask[list(bad)] = True
+    return gather([column], schema, mask), mask, [NOT_TEXT] * len(bad)
+
+
+def _without_nulls(decoded: Decoded) -> Decoded:
+    """Set rows aside that have no value where the schema demands one."""
+    table, bad, errors = decoded
+    required = [f.name for f in table.schema if not f.nullable and table[f.name].null_count]
+    if not required:
+        return decoded
+    reasons: dict[int, str] = {}
+    for name in required:
+        for i in np.flatnonzero(pc.is_null(table[name]).to_numpy()):
+            reasons.setdefault(int(i), f"column {name!r} has no value")
+    keep = np.ones(table.num_rows, np.bool_)
+    keep[list(reasons)] = False
+    places = np.flatnonzero(~bad)  # of the table's rows in the chunk
+    every = dict(zip(np.flatnonzero(bad).tolist(), errors, strict=True))
+    every.update({int(places[i]): reason for i, reason in reasons.items()})
+    mask = bad.copy()
+    mask[list(every)] = True
+    return table.filter(pa.array(keep)), mask, [every[i] for i in sorted(every)]
+
+
+def _json(values: pa.Array, schema: pa.Schema) -> Decoded:
+    rows, reasons = [], {}
+    for i, line in enumerate(values.to_pylist()):
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError("not a JSON object")
+            table_of([row], schema)
+            rows.append(row)
+        except (ValueError, TypeError, pa.ArrowException) as cause:
+            reasons[i] = str(cause)
+    mask = np.zeros(len(values), np.bool_)
+    mask[list(reasons)] = True
+    return table_of(rows, schema), mask, list(reasons.values())

@@ -1,0 +1,187 @@
+"""Rows made by a function of their number: for demos, load and tests.
+
+Row `i` is always `fn(i)`, so any range can be made again, in any process. How far the input
+goes is the clock's business: `rate` rows a second since the first start, which is kept in the
+job's folder. Split `s` of `n` holds the rows s, s + n, s + 2n, ...; an offset counts them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import table_of
+from headrace.clock import Clock, SystemClock
+from headrace.errors import HeadraceError, PlanError, StepError
+from headrace.schema import SchemaLike, schema_of
+from headrace.sources.contract import Chunk, Positions, Range, Source
+from headrace.sources.place import place, put
+
+CHUNK_ROWS = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateSource(Source):
+    schema: pa.Schema
+    fn: Callable[..., Any]
+    rate: float | None = None  # rows a second; None: all at once
+    total: int | None = None
+    count: int = 1  # of splits
+    vectorised: bool = False
+    seed: int | None = None
+    folder: str | None = None
+    name: str = "input"
+    clock: Clock = field(default_factory=SystemClock)
+    since: dict[str, int] = field(default_factory=dict)  # the first start, once it is known
+    raw: bool = False
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.total is not None
+
+    def placed(
+        self, folder: str | None, name: str, clock: Clock, schema: pa.Schema | None
+    ) -> GenerateSource:
+        """The same source as input `name` of the job in `folder`."""
+        schema = self.schema if schema is None else schema
+        return replace(self, folder=folder, name=name, clock=clock, schema=schema, since={})
+
+    def splits(self) -> list[str]:
+        return [str(i) for i in range(self.count)]
+
+    def latest(self, split: str) -> int:
+        return self._share(self._due(), int(split))
+
+    def ended(self, split: str, offset: int) -> bool:
+        return self.total is not None and offset >= self._share(self.total, int(split))
+
+    def read(self, range: Range) -> Iterator[Chunk]:
+        for first in np.arange(range.start, range.end, CHUNK_ROWS):
+            offsets = np.arange(first, min(first + CHUNK_ROWS, range.end), dtype=np.int64)
+            yield self._make(offsets * self.count + int(range.split)), offsets
+
+    def _share(self, rows: int, split: int) -> int:
+        return max(0, -(-(rows - split) // self.count))
+
+    def _due(self) -> int:
+        """How many rows there should be by now."""
+        if self.rate is None:
+            return self.total or 0
+        elapsed = self.clock.now() - self._first_start()
+        due = max(0, int(elapsed * self.rate / 1_000))
+        return due if self.total is None else min(due, self.total)
+
+    def _first_start(self) -> int:
+        if "ms" not in self.since:
+            self.since["ms"] = self._kept_start() if self.folder else self.clock.now()
+        return self.since["ms"]
+
+    def _kept_start(self) -> int:
+        path = place(str(self.folder), self.name) / "first-start.json"
+        if not path.exists():
+            put(path, json.dumps({"ms": self.clock.now()}).encode())
+        return int(json.loads(path.read_bytes())["ms"])
+
+    def _make(self, numbers: Positions) -> pa.Table:
+        try:
+            if self.vectorised:
+                return _columns(self.fn(numbers), len(numbers), self.schema)
+            return table_of([_row(self.fn, i, self.seed) for i in numbers.tolist()], self.schema)
+        except HeadraceError:
+            raise
+        except Exception as cause:
+            raise StepError(
+                f"input {self.name!r}: the function given to generate failed on rows "
+                f"{numbers[0]} to {numbers[-1]}: {type(cause).__name__}: {cause}",
+                hint="It is called with the number of the row and must give the schema's columns.",
+            ) from cause  # fmt: skip
+
+
+def generate(
+    rate: float | None,
+    fn: Callable[..., Any],
+    total: int | None = None,
+    *,
+    schema: SchemaLike | None = None,
+    splits: int = 1,
+    vectorised: bool = False,
+    seed: int | None = None,
+) -> GenerateSource:
+    """`rate` rows a second, `total` in all: row i is `fn(i)`.
+
+    `vectorised`: fn gets an array of numbers and returns columns. `seed`: fn gets a random
+    generator of its own for each row as a second argument. `rate` None makes all rows at once.
+    """
+    _check(rate, total, splits, vectorised, seed)
+    known = schema_of(schema) if schema is not None else _schema_of_first(fn, vectorised, seed)
+    return GenerateSource(
+        schema=known, fn=fn, rate=rate, total=total, count=splits, vectorised=vectorised, seed=seed
+    )
+
+
+def _check(
+    rate: float | None, total: int | None, splits: int, vectorised: bool, seed: int | None
+) -> None:
+    problem = (
+        "no total" if rate is None and total is None
+        else f"rate {rate}" if rate is not None and rate <= 0
+        else f"total {total}" if total is not None and total < 0
+        else f"{splits} splits" if splits < 1
+        else "both seed and vectorised" if vectorised and seed is not None
+        else None
+    )  # fmt: skip
+    if problem:
+        raise PlanError(
+            f"generate has {problem}", code="HR-INPUT-013",
+            hint="Give a rate above 0, or rate=None and a total; one split or more; "
+            "seed only without vectorised.",
+        )  # fmt: skip
+
+
+def _schema_of_first(fn: Callable[..., Any], vectorised: bool, seed: int | None) -> pa.Schema:
+    """The columns that row 0 has."""
+    try:
+        first = fn(np.zeros(1, np.int64)) if vectorised else _row(fn, 0, seed)
+    except Exception as cause:
+        raise PlanError(
+            f"the function given to generate failed on row 0: {type(cause).__name__}: {cause}",
+            code="HR-INPUT-012", hint="Mend it, or give generate(..., schema=...).",
+        ) from cause  # fmt: skip
+    if isinstance(first, pa.Table | pa.RecordBatch):
+        return schema_of(first.schema)
+    if dataclasses.is_dataclass(first):
+        return schema_of(type(first))
+    rows = {k: v if vectorised else [v] for k, v in _fields(first).items()}
+    return schema_of(pa.table(rows).schema)
+
+
+def _fields(row: Any) -> Mapping[str, Any]:
+    if isinstance(row, Mapping):
+        return row
+    if hasattr(row, "_asdict"):
+        fields: Mapping[str, Any] = row._asdict()
+        return fields
+    raise PlanError(
+        f"the function given to generate returned {type(row).__name__}", code="HR-INPUT-012",
+        hint="Return a dict, a dataclass or a named tuple, or give generate(..., schema=...).",
+    )  # fmt: skip
+
+
+def _row(fn: Callable[..., Any], number: int, seed: int | None) -> Any:
+    return fn(number) if seed is None else fn(number, random.Random(f"{seed}/{number}"))
+
+
+def _columns(made: Any, rows: int, schema: pa.Schema) -> pa.Table:
+    if isinstance(made, Mapping):
+        made = pa.table({n: pa.array(made[n], schema.field(n).type) for n in schema.names})
+    table = made if isinstance(made, pa.Table) else pa.Table.from_batches([made])
+    if table.num_rows != rows:
+        raise ValueError(f"it made {table.num_rows} rows, not {rows}")
+    return table.select(schema.names).cast(schema)

@@ -1,0 +1,86 @@
+"""How one file is measured, marked and read: the contract of `lines.py` and `parquet.py`.
+
+Units are the layout's own: bytes of text, rows of Parquet. A layout is a picklable value;
+it never writes.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.errors import InputError
+from headrace.sources.contract import Chunk, Decoded
+from headrace.sources.listing import Extent, Mark
+
+
+class Layout(Protocol):
+    @property
+    def raw(self) -> bool: ...
+
+    @property
+    def least(self) -> int:
+        """A range shorter than this is not worth a task."""
+        ...
+
+    def begin(self, path: str, size: int, whole: bool) -> int | None:
+        """Where the first record starts; None while the file is not ready to be read."""
+        ...
+
+    def reach(self, path: str, start: int, size: int, whole: bool) -> int:
+        """Where the last complete record ends; `whole` takes the end of the file as one."""
+        ...
+
+    def mark(self, path: str, end: int) -> Mark:
+        """A fingerprint that changes when what was read of the file is replaced."""
+        ...
+
+    def verify(self, path: str, extent: Extent) -> None:
+        """Raise InputError if the file no longer holds what `extent` was made from."""
+        ...
+
+    def weight(self, path: str, start: int) -> float:
+        """Units per record near `start`."""
+        ...
+
+    def align(self, path: str, position: int, start: int, end: int) -> int:
+        """A good place to cut at or after `position`, at most `end`; start < position < end."""
+        ...
+
+    def read(self, path: str, extent: Extent, at: int) -> Iterator[Chunk]:
+        """The records of the extent; the first unit has tape position `at`."""
+        ...
+
+    def decode(self, chunk: pa.Table) -> Decoded: ...
+
+
+def checksum(path: str, start: int, length: int) -> int:
+    with open(path, "rb") as file:
+        file.seek(start)
+        return zlib.crc32(file.read(length))
+
+
+def size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError as cause:
+        raise changed(path, "has disappeared before it was read to its end") from cause
+
+
+def changed(path: str, how: str) -> InputError:
+    return InputError(
+        f"the file {path!r} {how}", code="HR-INPUT-007",
+        hint="Give new data a new file name, and keep a file until the job has read it; "
+        "restore the file to go on.",
+    )  # fmt: skip
+
+
+def unreadable(path: str, cause: OSError) -> InputError:
+    return InputError(
+        f"cannot read {path!r}: {(cause.strerror or str(cause)).lower()}", code="HR-INPUT-003",
+        hint="Give the user that runs the job permission to read it.",
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""Text files as records: one line, one record; the unit is the byte.
+
+A line is complete when its newline is there, or when the input is bounded at its end, or, in
+JSON, when it is a whole object. Lines are split with NumPy; no Python per line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.sources import delimited, formats
+from headrace.sources.contract import RAW, Chunk, Decoded
+from headrace.sources.layout import changed, checksum, size_of
+from headrace.sources.listing import Extent, Mark
+
+BLOCK = 16 << 20
+HEAD = 1 << 10  # bytes of a file that its fingerprint covers
+PROBE = 1 << 16
+BOM = b"\xef\xbb\xbf"
+COLUMNS = b"columns"  # metadata of a raw chunk: the order of a CSV file's columns
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    format: str
+    schema: pa.Schema
+    header: bool = True
+    delimiter: str = ","
+    raw: bool = True
+    least: int = 1 << 18
+
+    def begin(self, path: str, size: int, whole: bool) -> int | None:
+        head = _pread(path, 0, PROBE)
+        start = len(BOM) if head.startswith(BOM) else 0
+        if self.format != "csv" or not self.header:
+            return start
+        line = _first_line(path, start, size)
+        if not line.endswith(b"\n") and not whole:
+            return None
+        delimited.check_header(path, self.columns_of(line), self.schema)
+        return start + len(line)
+
+    def columns_of(self, header: bytes) -> list[str]:
+        return delimited.fields(header.decode("utf-8", "replace"), self.delimiter)
+
+    def reach(self, path: str, start: int, size: int, whole: bool) -> int:
+        end = size if whole else _last_line_end(path, start, size)
+        if self.format == "json" and end < size and _is_object(_pread(path, end, size - end)):
+            return size
+        return end
+
+    def mark(self, path: str, end: int) -> Mark:
+        covered = min(HEAD, end)
+        return covered, checksum(path, 0, covered)
+
+    def verify(self, path: str, extent: Extent) -> None:
+        if size_of(path) < extent.end:
+            raise changed(path, "is shorter than what was read of it")
+        if checksum(path, 0, extent.mark[0]) != extent.mark[1]:
+            raise changed(path, "was replaced after it was read")
+
+    def weight(self, path: str, start: int) -> float:
+        sample = _pread(path, start, PROBE)
+        return max(1.0, len(sample) / max(1, sample.count(b"\n")))
+
+    def align(self, path: str, position: int, start: int, end: int) -> int:
+        at = position - 1  # a newline just before is an end too
+        while at < end:
+            block = _pread(path, at, min(PROBE, end - at))
+            newline = block.find(b"\n")
+            if newline >= 0:
+                return at + newline + 1
+            if not block:
+                break
+            at += len(block)
+        return end
+
+    def read(self, path: str, extent: Extent, at: int) -> Iterator[Chunk]:
+        schema = self._chunk_schema(path)
+        position, want = extent.start, BLOCK
+        while position < extent.end:
+            block = _pread(path, position, min(want, extent.end - position))
+            last = position + len(block) >= extent.end
+            if not block:
+                raise changed(path, "is shorter than what was read of it")
+            whole = len(block) if last else block.rfind(b"\n") + 1
+            if not whole:  # a line longer than the block
+                want *= 2
+                continue
+            values, starts = split_lines(block[:whole], keep_blank=self.format == "text")
+            if len(values):
+                base = at + position - extent.start
+                yield pa.Table.from_arrays([values], schema=schema), starts + base
+            position, want = position + whole, BLOCK
+
+    def decode(self, chunk: pa.Table) -> Decoded:
+        columns = (chunk.schema.metadata or {}).get(COLUMNS)
+        return formats.decode(
+            self.format, chunk.column(RAW), self.schema,
+            columns=json.loads(columns) if columns else None, delimiter=self.delimiter,
+        )  # fmt: skip
+
+    def _chunk_schema(self, path: str) -> pa.Schema:
+        schema = pa.schema([(RAW, pa.binary())])
+        if self.format != "csv" or not self.header:
+            return schema
+        start = len(BOM) if _pread(path, 0, len(BOM)) == BOM else 0
+        columns = self.columns_of(_first_line(path, start, size_of(path)))
+        return schema.with_metadata({COLUMNS: json.dumps(columns)})
+
+
+def split_lines(
+    block: bytes, keep_blank: bool = False
+) -> tuple[pa.BinaryArray, npt.NDArray[np.int64]]:
+    """The lines of `block` without their ends, and where each begins."""
+    octets = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(octets == ord("\n"))
+    if not len(ends) or ends[-1] != len(block) - 1:
+        ends = np.append(ends, len(block))
+    starts = np.empty_like(ends)
+    starts[0], starts[1:] = 0, ends[:-1] + 1
+    stops = ends - ((ends > starts) & (octets[ends - 1] == ord("\r")))
+    # Every line is one value and its line end the next, so that no byte has to be copied to
+    # take them apart; the values at even places are the lines.
+    bounds = np.empty(2 * len(ends) + 1, np.int32)
+    bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, stops, len(block)
+    both = pa.BinaryArray.from_buffers(
+        pa.binary(), 2 * len(ends), [None, pa.py_buffer(bounds), pa.py_buffer(block)]
+    )
+    keep = np.arange(len(ends)) if keep_blank else np.flatnonzero(stops > starts)
+    return both.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
+
+
+def _pread(path: str, position: int, length: int) -> bytes:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return os.pread(handle, length, position)
+    finally:
+        os.close(handle)
+
+
+def _first_line(path: str, start: int, size: int) -> bytes:
+    length = PROBE
+    while True:
+        line, newline, _ = _pread(path, start, length).partition(b"\n")
+        if newline or length >= size - start:
+            return line + newline
+        length *= 2
+
+
+def _last_line_end(path: str, start: int, size: int) -> int:
+    end = size
+    while end > start:
+        lo = max(start, end - PROBE)
+        newline = _pread(path, lo, end - lo).rfind(b"\n")
+        if newline >= 0:
+            return lo + newline + 1
+        end = lo
+    return start
+
+
+def _is_object(line: bytes) -> bool:
+    if not line.rstrip().endswith(b"}"):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

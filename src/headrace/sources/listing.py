@@ -1,0 +1,162 @@
+"""The tape: files laid end to end in the order in which they were first seen.
+
+A position on the tape is one integer that means the same for ever. The tape is a fold over
+an append-only list of extents, each a stretch of one file, one checksummed line per extent;
+a position is handed out only after the line that covers it is durable. A line counts only if
+it goes on where its file was left, so two drivers that append at once still fold the same
+tape. A torn last line was never handed out and is cut off. Knows nothing of formats.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import InputError
+from headrace.sources.place import sync_folder
+
+Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """`[start, end)` of a file, in the file's own units (bytes of text, rows of Parquet)."""
+
+    path: str
+    start: int
+    end: int
+    mark: Mark
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the tape that lies in one file: positions from `at` on."""
+
+    at: int
+    extent: Extent
+
+
+class Listing:
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known = 0  # bytes of the file that are folded already
+        self._at: list[int] = []  # where each extent begins on the tape
+        self._extents: list[Extent] = []
+        self._last: dict[str, Extent] = {}  # the newest extent of each file
+        self.end = 0
+        if path is not None and path.exists():
+            self._cut_torn_tail(path)
+            self._fold_new_lines(path)
+
+    def last(self, path: str) -> Extent | None:
+        """The newest extent of the file: where to go on reading it."""
+        return self._last.get(path)
+
+    def files(self) -> list[str]:
+        return list(self._last)
+
+    def append(self, extents: Sequence[Extent]) -> None:
+        """Lay `extents` at the end of the tape; durable when this returns."""
+        if self._path is None:
+            for extent in extents:
+                self._fold(extent)
+        elif extents:
+            _append(self._path, b"".join(map(_line, extents)))
+            self._fold_new_lines(self._path)
+
+    def stretches(self, start: int, end: int) -> list[Stretch]:
+        """The tape from `start` to `end`, file by file."""
+        if end > self.end and self._path is not None:
+            self._fold_new_lines(self._path)  # another process has read further
+        if end > self.end:
+            raise InputError(
+                f"the list of files read ends at {self.end}, before position {end}",
+                code="HR-INPUT-009",
+                hint=f"Restore {self._path or 'the job folder'}, or start with a new job folder.",
+            )
+        found: list[Stretch] = []
+        i = max(0, bisect_right(self._at, start) - 1)
+        while i < len(self._at) and self._at[i] < end:
+            found.append(_sliced(self._at[i], self._extents[i], start, end))
+            i += 1
+        return [s for s in found if s.extent.length]
+
+    def _fold(self, extent: Extent) -> None:
+        before = self._last.get(extent.path)
+        if extent.length <= 0 or (before is not None and before.end != extent.start):
+            return  # laid down already by another driver
+        self._last[extent.path] = extent
+        if self._extents and self._extents[-1].path == extent.path:
+            tail = self._extents[-1]
+            self._extents[-1] = Extent(tail.path, tail.start, extent.end, extent.mark)
+        else:
+            self._at.append(self.end)
+            self._extents.append(extent)
+        self.end += extent.length
+
+    def _fold_new_lines(self, path: Path) -> None:
+        with path.open("rb") as file:
+            file.seek(self._known)
+            fresh = file.read()
+        for line in fresh[: fresh.rfind(b"\n") + 1].splitlines(keepends=True):
+            self._fold(_parse(line, path))
+            self._known += len(line)
+
+    def _cut_torn_tail(self, path: Path) -> None:
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(path, whole)
+
+
+def _sliced(at: int, extent: Extent, start: int, end: int) -> Stretch:
+    first = max(start, at)
+    last = min(end, at + extent.length)
+    moved = Extent(extent.path, extent.start + first - at, extent.start + last - at, extent.mark)
+    return Stretch(first, moved)
+
+
+def _line(extent: Extent) -> bytes:
+    body = json.dumps([extent.path, extent.start, extent.end, *extent.mark]).encode()
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def _parse(line: bytes, path: Path) -> Extent:
+    check, _, body = line.rstrip(b"\n").partition(b" ")
+    if check != b"%08x" % zlib.crc32(body):
+        raise InputError(
+            f"the list of files read, {str(path)!r}, is damaged", code="HR-INPUT-009",
+            hint="Restore it from a backup, or start with a new job folder.",
+        )  # fmt: skip
+    name, start, end, covered, crc = json.loads(body)
+    return Extent(name, start, end, (covered, crc))
+
+
+def _append(path: Path, content: bytes) -> None:
+    fresh = not path.exists()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    before = os.fstat(handle).st_size
+    try:
+        if os.write(handle, content) != len(content):
+            raise OSError(errno.ENOSPC, "short write", str(path))
+        os.fsync(handle)
+    except OSError as cause:
+        os.ftruncate(handle, before)  # half a line would read as damage
+        raise InputError(
+            f"cannot add to the list of files read, {str(path)!r}: {cause.strerror}",
+            code="HR-INPUT-003", hint="Free some space or fix the permissions, then start again.",
+        ) from cause  # fmt: skip
+    finally:
+        os.close(handle)
+    if fresh:
+        sync_folder(path.parent)

@@ -1,0 +1,145 @@
+"""Which files an input has: the path as the user wrote it, and what is there now.
+
+Hidden names (a leading "_" or ".") are never read, so writers can prepare files under them.
+A path that exists is taken as it is, whatever characters it has; only then is it a glob.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import InputError
+from headrace.sources.formats import EXTENSIONS
+from headrace.sources.layout import unreadable
+
+PACKED = (".gz", ".bz2", ".zst", ".xz", ".zip", ".lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    name: str  # relative to the pattern's root: the file's identity
+    path: str
+    size: int
+    mtime: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    uri: str
+    root: Path
+    match: str | None = None  # a glob below the root, or one file's name
+    one: bool = False  # `match` is a name
+    suffixes: tuple[str, ...] | None = None  # which files of a folder; None is all
+    bounded: bool = False
+
+    @property
+    def watchable(self) -> bool:
+        """Files may still come."""
+        return not self.one
+
+    def check(self) -> None:
+        target = self.root / self.match if self.one and self.match else self.root
+        if not target.exists():
+            raise InputError(
+                f"{str(target)!r} does not exist", code="HR-INPUT-002",
+                hint=f"Check the path in {self.uri!r}; it is taken relative to "
+                f"{os.getcwd()!r}.",
+            )  # fmt: skip
+        mode = os.R_OK if self.one else os.R_OK | os.X_OK
+        if not os.access(target, mode):
+            raise unreadable(str(target), PermissionError(13, "Permission denied"))
+
+    def scan(self) -> list[Found]:
+        """The files there are, oldest first; of the same age, by name."""
+        try:
+            found = [f for f in map(self._look, self._names()) if f is not None]
+        except FileNotFoundError:
+            return []
+        except OSError as cause:
+            raise unreadable(str(self.root), cause) from cause
+        return sorted(found, key=lambda f: (f.mtime, f.name))
+
+    def _names(self) -> Iterator[str]:
+        if self.one and self.match:
+            yield self.match
+        elif self.match:
+            yield from glob.glob(self.match, root_dir=self.root, recursive=True)
+        else:
+            with os.scandir(self.root) as entries:
+                yield from (e.name for e in entries if e.is_file())
+
+    def _look(self, name: str) -> Found | None:
+        if not self.one and (_hidden(name) or not self._wanted(name)):
+            return None
+        path = self.root / name
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            return None
+        if not path.is_file():
+            return None
+        self._refuse(name, path)
+        return Found(name, str(path), stat.st_size, stat.st_mtime_ns)
+
+    def _wanted(self, name: str) -> bool:
+        return self.suffixes is None or name.lower().endswith(self.suffixes)
+
+    def _refuse(self, name: str, path: Path) -> None:
+        if name.lower().endswith(PACKED):
+            raise InputError(
+                f"{str(path)!r} is compressed, which cannot be read in parts",
+                code="HR-INPUT-004", hint="Unpack it first; Parquet is compressed inside.",
+            )  # fmt: skip
+        merged = path.name.startswith("merged-") and (path.parent / "_commits").is_dir()
+        if merged and not self.bounded:
+            raise InputError(
+                f"{str(path.parent)!r} is an output whose files are merged as it grows",
+                code="HR-INPUT-014",
+                hint="Write that output with merge=False, or pass it on through a log topic.",
+            )
+
+
+def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> Pattern:
+    """The pattern that `path` means: a file, a folder, or a glob."""
+    if not path:
+        raise InputError(
+            f"{uri!r} names no path", code="HR-INPUT-001", hint='Write "files:folder/*.json".'
+        )
+    full = Path(os.path.abspath(os.path.expanduser(path)))
+    if full.is_dir():
+        return Pattern(uri, full, suffixes=_suffixes(full, format), bounded=bounded)
+    if full.exists() or not glob.has_magic(path):
+        if path.endswith("/") or (not full.exists() and not full.suffix):
+            return Pattern(uri, full, bounded=bounded)  # a folder that is still to come
+        return Pattern(uri, full.parent, full.name, one=True, bounded=bounded)
+    parts = full.parts
+    plain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    root = Path(*parts[:plain])
+    return Pattern(uri, root, str(Path(*parts[plain:])), bounded=bounded)
+
+
+def format_of(pattern: Pattern) -> str | None:
+    """The format that the names of the files say; None if they do not, or not the same."""
+    names = [pattern.match] if pattern.match and "." in pattern.match else []
+    names = names if names and pattern.one else [f.name for f in pattern.scan()] or names
+    kinds = {EXTENSIONS.get(Path(n).suffix.lower()) for n in names}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _suffixes(folder: Path, format: str | None) -> tuple[str, ...] | None:
+    """With no format given, a folder is read for the one that its first known file has."""
+    if format is not None:
+        return None
+    kinds = {EXTENSIONS.get(p.suffix.lower()) for p in folder.iterdir() if not _hidden(p.name)}
+    known = kinds - {None}
+    if len(known) != 1:
+        return None
+    return tuple(ext for ext, kind in EXTENSIONS.items() if kind in known)
+
+
+def _hidden(name: str) -> bool:
+    return any(part[:1] in ("_", ".") for part in Path(name).parts)

@@ -1,0 +1,20 @@
+"""What a job knows, as files: keyed tables, runs, slot states and the log of epochs.
+
+State is data: immutable sorted runs, named by the manifest of an epoch. What no manifest
+names does not exist. No Spark here, and no pickle.
+"""
+
+from headrace.state.identity import Mask
+from headrace.state.manifest import EpochLog, Manifest
+from headrace.state.merging import plan_slot, plan_young
+from headrace.state.prune import RUNS, STAGED
+from headrace.state.runs import RunCache, RunRef, RunWriter, cache_of
+from headrace.state.slots import Segment, SlotState
+from headrace.state.store import load, open_table, store_changes
+from headrace.state.table import GONE, KeyedTable, Run, TableSpec, merge_runs
+
+__all__ = [
+    "GONE", "RUNS", "STAGED", "EpochLog", "KeyedTable", "Manifest", "Mask", "Run", "RunCache",
+    "RunRef", "RunWriter", "Segment", "SlotState", "TableSpec", "cache_of", "load", "merge_runs",
+    "open_table", "plan_slot", "plan_young", "store_changes",
+]  # fmt: skip

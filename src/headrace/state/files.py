@@ -1,0 +1,153 @@
+"""Files that are there whole or not at all: the state room's door to the file system.
+
+A sealed file is a header line with kind, format and checksum, and a line of JSON; it is
+made durable under a temporary name and then linked to its own, which must be free. So a
+reader sees all of it or none, and of two writers one wins. Every failure of the file
+system comes out as a StateError that names the path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import StateError
+from headrace.state.faults import point
+
+FORMAT = 1
+TEMPORARY = ".new-"
+
+
+@contextmanager
+def named_failures(path: Path) -> Iterator[None]:
+    """Turn what the operating system says about `path` into a StateError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing(path) from error
+    except OSError as error:
+        raise StateError(
+            f"cannot use {str(path)!r}: {error.strerror or error}", code="HR-STATE-006",
+            hint="Check the disk's free space and the folder's permissions, then start again.",
+        ) from error  # fmt: skip
+
+
+def missing(path: Path) -> StateError:
+    return StateError(
+        f"{str(path)!r} is missing", code="HR-STATE-003",
+        hint="The job's folder is incomplete: restore it from a copy, or start in a new folder.",
+    )  # fmt: skip
+
+
+def corrupt(path: Path, what: str) -> StateError:
+    return StateError(
+        f"{str(path)!r} is corrupt: {what}", code="HR-STATE-004",
+        hint="Restore this file from a copy of the job's folder, or start in a new folder.",
+    )  # fmt: skip
+
+
+def unknown_format(path: Path, found: object) -> StateError:
+    return StateError(
+        f"{str(path)!r} has format {found}, this version reads format {FORMAT}",
+        code="HR-STATE-002", hint="Run the job with the version of Headrace that wrote the folder.",
+    )  # fmt: skip
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    with named_failures(folder):
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
+
+
+def create_sealed(path: Path, kind: str, content: dict[str, Any]) -> bool:
+    """Durably create `path`; False if it is there already, also durably."""
+    with named_failures(path):
+        temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+        try:
+            _write_synced(temporary, _seal(kind, content), kind)
+            created = _link(temporary, path)
+        finally:
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+        point(f"{kind}.linked")
+        sync_folder(path.parent)
+        point(f"{kind}.durable")
+        return created
+
+
+def _write_synced(path: Path, data: bytes, kind: str) -> None:
+    with path.open("xb") as file:
+        point(f"{kind}.opened")
+        file.write(data)
+        file.flush()
+        point(f"{kind}.written")
+        os.fsync(file.fileno())
+    point(f"{kind}.synced")
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _seal(kind: str, content: dict[str, Any]) -> bytes:
+    payload = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    header = {"headrace": kind, "format": FORMAT, "bytes": len(payload)}
+    header["crc32"] = zlib.crc32(payload)
+    return json.dumps(header, separators=(",", ":")).encode() + b"\n" + payload + b"\n"
+
+
+def read_sealed(path: Path, kind: str) -> dict[str, Any]:
+    """The content of a sealed file, or a StateError that says what is wrong with it."""
+    with named_failures(path):
+        data = path.read_bytes()
+    first, _, rest = data.partition(b"\n")
+    header = _header(path, first)
+    if header.get("headrace") != kind:
+        raise corrupt(path, f"it is not a {kind} file")
+    if header.get("format") != FORMAT:
+        raise unknown_format(path, header.get("format"))
+    payload = rest[:-1]
+    if rest[-1:] != b"\n" or header.get("bytes") != len(payload):
+        raise corrupt(path, f"it is {len(data)} bytes long, its header says otherwise")
+    if header.get("crc32") != zlib.crc32(payload):
+        raise corrupt(path, "its checksum does not match")
+    content: dict[str, Any] = json.loads(payload)
+    return content
+
+
+def _header(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+    except ValueError as error:
+        raise corrupt(path, "its header cannot be read") from error
+    if not isinstance(header, dict):
+        raise corrupt(path, "its header cannot be read")
+    return header
+
+
+def numbered(folder: Path, pattern: re.Pattern[str]) -> list[int]:
+    """The numbers (group 1 of `pattern`) of the files in `folder`, ascending."""
+    with named_failures(folder):
+        found = (pattern.fullmatch(name) for name in os.listdir(folder))
+        return sorted(int(match[1]) for match in found if match)

@@ -1,0 +1,147 @@
+"""The log of epochs: one manifest per epoch, the one truth about a job.
+
+    <folder>/job.json              whose folder it is, its number of slots, its format
+    <folder>/fence/<n>.json        the n-th driver to take the folder; the newest holds it
+    <folder>/epochs/<epoch>.json   the manifest: offsets, state, outputs, counters
+
+What no manifest names does not exist. A manifest is written once and never changed; when
+`commit` returns it is durable, and before that a crash at any step leaves either the whole
+manifest or none. Removal of what is no longer needed is in `prune.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import FencedError, StateError
+from headrace.state import files
+from headrace.state.faults import point
+from headrace.state.prune import Pruner
+
+_EPOCH = re.compile(r"(\d{12})\.json")
+_FENCE = re.compile(r"(\d+)\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is true after an epoch, and which attempt of which driver made it so."""
+
+    epoch: int
+    body: Mapping[str, Any]
+    token: int = 0
+    attempt: str = ""
+
+
+class EpochLog:
+    """The folder of one job, as its driver sees it."""
+
+    def __init__(self, folder: str | Path, clock: Clock | None = None) -> None:
+        self.folder = Path(folder)
+        self._clock = clock or SystemClock()
+        self._epochs, self._fences = self.folder / "epochs", self.folder / "fence"
+        self._pruner = Pruner(self.folder)
+
+    def open(self, job: str, slots: int) -> int:
+        """Make or check the job's folder; the number of slots that is in force there."""
+        for folder in (self.folder, self._epochs, self._fences):
+            files.make_folder(folder)
+        path = self.folder / "job.json"
+        if not path.exists():
+            if self.epochs():
+                raise files.missing(path)
+            content = {"job": job, "slots": slots, "created": self._clock.now()}
+            files.create_sealed(path, "job", content)
+        return self._check_job(path, job)
+
+    def _check_job(self, path: Path, job: str) -> int:
+        content = files.read_sealed(path, "job")
+        if content["job"] != job:
+            raise StateError(
+                f"the folder {str(self.folder)!r} belongs to the job {content['job']!r}, "
+                f"not to {job!r}", code="HR-STATE-001",
+                hint="Give this job a folder of its own, or the job its old name.",
+            )  # fmt: skip
+        return int(content["slots"])
+
+    def take_fence(self) -> int:
+        """Take the folder: every driver that took it before can no longer commit."""
+        holder = {"host": socket.gethostname(), "pid": os.getpid()}
+        token = 1 + max(files.numbered(self._fences, _FENCE), default=0)
+        while not files.create_sealed(self._fence(token), "fence", holder):
+            token += 1
+        for old in files.numbered(self._fences, _FENCE):
+            if old < token:
+                self._fence(old).unlink(missing_ok=True)
+        return token
+
+    def check_fence(self, token: int) -> None:
+        """Raise FencedError unless `token` is the newest."""
+        newest = max(files.numbered(self._fences, _FENCE), default=0)
+        if newest != token:
+            raise _fenced(
+                f"another driver has taken the folder {str(self.folder)!r} "
+                f"(fence {newest}, ours is {token})"
+            )
+
+    def epochs(self) -> list[int]:
+        """The epochs whose manifests are kept, ascending."""
+        return files.numbered(self._epochs, _EPOCH)
+
+    def latest(self) -> Manifest | None:
+        """The newest manifest; a corrupt one is an error, never skipped."""
+        epochs = self.epochs()
+        return self.read(epochs[-1]) if epochs else None
+
+    def read(self, epoch: int) -> Manifest:
+        path = self._path(epoch)
+        content = files.read_sealed(path, "manifest")
+        if content["epoch"] != epoch:
+            raise files.corrupt(path, f"it is the manifest of epoch {content['epoch']}")
+        return Manifest(epoch, content["body"], content["token"], content["attempt"])
+
+    def commit(self, epoch: int, body: Mapping[str, Any], token: int, attempt: str) -> bool:
+        """Make `body` the truth of `epoch`: True if written now, False if it was before.
+
+        1. The fence must be ours.
+        2. No later epoch may be there: a driver that slept through several is out.
+        3. The manifest is made durable under a temporary name and linked to its own.
+        4. If the name was taken, it must be by this very attempt.
+        5. The fence must still be ours; if not, the driver that has it finds the manifest
+           and publishes it, and this one must not.
+        """
+        self.check_fence(token)
+        point("commit.checked")
+        if max(self.epochs(), default=epoch) > epoch:
+            raise _fenced(f"epoch {epoch} is behind the newest in {str(self.folder)!r}")
+        content = {"epoch": epoch, "token": token, "attempt": attempt, "body": body}
+        written = files.create_sealed(self._path(epoch), "manifest", content)
+        if not written and self.read(epoch).attempt != attempt:
+            raise _fenced(f"epoch {epoch} was committed by another attempt")
+        self.check_fence(token)
+        return written
+
+    def prune(self, keep: int, most: int = 256) -> list[str]:
+        """Delete manifests but the newest `keep`, then files that none left names.
+
+        At most `most` files are deleted per call. Returns their paths within the folder.
+        """
+        return self._pruner.prune(self.epochs(), max(keep, 1), most, self._path, self.read)
+
+    def _path(self, epoch: int) -> Path:
+        return self._epochs / f"{epoch:012d}.json"
+
+    def _fence(self, token: int) -> Path:
+        return self._fences / f"{token}.json"
+
+
+def _fenced(message: str) -> FencedError:
+    return FencedError(
+        message, hint="Stop one of the two drivers; the one that is left carries on by itself."
+    )

@@ -1,0 +1,88 @@
+"""Clean-up of a job's folder: deletes what no manifest names any more.
+
+A file in `runs/` or `staged/` is named if its path or its name stands anywhere in the body
+of a manifest that is kept. It is deleted only if it is also older than the oldest manifest
+kept: what a running task has just written is younger. Manifests go first, and files only
+when no manifest that is to go is left, so a manifest that is there has its files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.state.faults import point
+from headrace.state.files import TEMPORARY, named_failures
+
+if TYPE_CHECKING:
+    from headrace.state.manifest import Manifest
+
+RUNS, STAGED = "runs", "staged"
+
+
+class Pruner:
+    """Remembers the names in each manifest kept, since manifests never change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._named: dict[int, frozenset[str]] = {}
+
+    def prune(
+        self, epochs: Sequence[int], keep: int, most: int,
+        path_of: Callable[[int], Path], read: Callable[[int], Manifest],
+    ) -> list[str]:  # fmt: skip
+        old, kept = epochs[:-keep], epochs[-keep:]
+        paths = [path_of(epoch) for epoch in old[:most]]
+        removed = [self._remove(path, "prune.manifest") for path in paths]
+        if len(old) >= most or not kept:
+            return removed
+        named = self._names(kept, read)
+        before = path_of(kept[0]).stat().st_mtime_ns
+        for path in self._leftovers(named, before):
+            if len(removed) >= most:
+                break
+            removed.append(self._remove(path, "prune.file"))
+        return removed
+
+    def _names(self, kept: Sequence[int], read: Callable[[int], Manifest]) -> frozenset[str]:
+        for epoch in kept:
+            if epoch not in self._named:
+                self._named[epoch] = frozenset(_strings(read(epoch).body))
+        self._named = {epoch: self._named[epoch] for epoch in kept}
+        return frozenset().union(*self._named.values())
+
+    def _leftovers(self, named: frozenset[str], before: int) -> Iterator[Path]:
+        for folder in (self._folder / RUNS, self._folder / STAGED, self._folder / "epochs"):
+            for path in _files_in(folder):
+                manifest = path.parent.name == "epochs" and not path.name.startswith(TEMPORARY)
+                relative = str(path.relative_to(self._folder))
+                if manifest or relative in named or path.name in named:
+                    continue
+                if path.stat().st_mtime_ns < before:
+                    yield path
+
+    def _remove(self, path: Path, step: str) -> str:
+        with named_failures(path):
+            path.unlink(missing_ok=True)
+        point(step)
+        return str(path.relative_to(self._folder))
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    for where, _, names in os.walk(folder):
+        yield from (Path(where) / name for name in names)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)

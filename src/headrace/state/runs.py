@@ -1,0 +1,165 @@
+"""Files of runs: written once by one task under a name of its own, then only read.
+
+A file is a header of 64 bytes and blocks, each an Arrow IPC stream of one run, aligned to 64
+bytes so that it can be memory-mapped. A reference says where a block is, its checksum, and
+for which slots it was written; whoever opens a block gets what was written, or a StateError.
+Which references count is said elsewhere: by the slot state in a manifest.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import OrderedDict
+from dataclasses import astuple, dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.state import files
+from headrace.state.faults import point
+from headrace.state.prune import RUNS
+
+_ALIGN = 64
+_MAGIC = b"headrace run file, format "
+_HEADER = (_MAGIC + str(files.FORMAT).encode()).ljust(_ALIGN - 1) + b"\n"
+_CACHE_BYTES = 8 << 30  # of address space: pages belong to the system's cache
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """Where a run is: a block of a file, and the slots [lo, hi) it was written for."""
+
+    file: str
+    offset: int
+    length: int
+    crc: int
+    rows: int
+    max_time: int | None
+    lo: int
+    hi: int
+
+    def to_json(self) -> list[Any]:
+        return list(astuple(self))
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> RunRef:
+        return cls(*value)
+
+
+class RunWriter:
+    """The one file that a task writes: the runs of all its tables, and merged ones."""
+
+    def __init__(self, folder: str | Path, unique: str) -> None:
+        self.file = f"{unique}.run"
+        self._path = Path(folder) / RUNS / self.file
+        self._out: BinaryIO | None = None
+        self._at = 0
+        self.merged_slot = False  # whether this task has merged a slot in this epoch
+
+    def add(self, table: pa.Table, lo: int, hi: int) -> RunRef:
+        """Append a run; the reference may be used once the writer is closed."""
+        block = _block(table)
+        with files.named_failures(self._path):
+            out = self._out or self._open()
+            out.write(block)
+            out.write(bytes(-block.size % _ALIGN))
+        offset, self._at = self._at, self._at + block.size + -block.size % _ALIGN
+        point("run.added")
+        latest = table[TIME][-1].as_py() if TIME in table.column_names[:1] else None
+        return RunRef(
+            self.file, offset, block.size, zlib.crc32(block), table.num_rows, latest, lo, hi
+        )
+
+    def _open(self) -> BinaryIO:
+        files.make_folder(self._path.parent)
+        self._out = self._path.open("xb")
+        self._out.write(_HEADER)
+        self._at = len(_HEADER)
+        return self._out
+
+    def close(self) -> None:
+        """Make the file durable; without runs there is none."""
+        if self._out is None:
+            return
+        with files.named_failures(self._path), self._out as out:
+            self._out = None
+            out.flush()
+            point("run.written")
+            os.fsync(out.fileno())
+            point("run.synced")
+            files.sync_folder(self._path.parent)
+            point("run.durable")
+
+
+def _block(table: pa.Table) -> pa.Buffer:
+    """One record batch in the stream, so that every column is one piece when mapped."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table.combine_chunks())
+    return sink.getvalue()
+
+
+class RunCache:
+    """Runs of one job, opened once per process; the least used are let go."""
+
+    def __init__(self, folder: str | Path, most: int = _CACHE_BYTES) -> None:
+        self._folder = Path(folder) / RUNS
+        self._most = most
+        self._tables: OrderedDict[tuple[str, int], tuple[pa.Table, int]] = OrderedDict()
+        self._verified: set[tuple[str, int]] = set()
+        self._lock = Lock()
+
+    def open(self, ref: RunRef) -> pa.Table:
+        """The run under `ref`, memory-mapped; StateError if it is not what was written."""
+        key = (ref.file, ref.offset)
+        with self._lock:
+            if key in self._tables:
+                self._tables.move_to_end(key)
+                return self._tables[key][0]
+            table = self._map(ref, key)
+            self._tables[key] = (table, ref.length)
+            self._shrink()
+            return table
+
+    def _map(self, ref: RunRef, key: tuple[str, int]) -> pa.Table:
+        path = self._folder / ref.file
+        with files.named_failures(path):
+            mapped = pa.memory_map(str(path))
+            header, block = mapped.read_at(_ALIGN, 0), _slice(mapped, ref)
+        _check_header(path, header)
+        if len(block) != ref.length:
+            raise files.corrupt(path, f"it ends at byte {mapped.size()}")
+        if key not in self._verified and zlib.crc32(block) != ref.crc:
+            raise files.corrupt(path, f"the checksum of the block at {ref.offset} does not match")
+        self._verified.add(key)
+        return pa.ipc.open_stream(block).read_all()
+
+    def _shrink(self) -> None:
+        held = sum(size for _, size in self._tables.values())
+        while held > self._most and len(self._tables) > 1:
+            held -= self._tables.popitem(last=False)[1][1]
+
+
+def _slice(mapped: pa.MemoryMappedFile, ref: RunRef) -> pa.Buffer:
+    mapped.seek(min(ref.offset, mapped.size()))
+    return mapped.read_buffer(ref.length)
+
+
+def _check_header(path: Path, header: bytes) -> None:
+    if header == _HEADER:
+        return
+    if header.startswith(_MAGIC) and len(header) == _ALIGN:
+        found = header[len(_MAGIC) :].strip().decode(errors="replace")
+        raise files.unknown_format(path, found)
+    raise files.corrupt(path, "it is not a run file")
+
+
+@lru_cache(maxsize=16)
+def cache_of(folder: str) -> RunCache:
+    """The cache of a job's folder in this process."""
+    return RunCache(folder)

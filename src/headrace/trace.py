@@ -1,0 +1,185 @@
+"""Tracing: a lambda is called once with columns instead of values, and becomes expressions.
+
+Invariant: only what is sure to mean the same for every row is traced. A lambda that needs a
+value, or that reads something which may change between rows, raises `Untraceable` with a
+reason for people; it then runs as Python. Functions made with `def` are never traced.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import dis
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.expr import TRACING, Expr, Untraceable, all_columns, col, lit
+from headrace.expr_lower import check, unknown_column
+
+_CONSTANTS = (type(None), bool, int, float, str, bytes)
+_BUILTINS = (abs, dict, tuple, list)
+
+
+class Row:
+    """What a traced lambda sees as the row: its columns as attributes and items."""
+
+    def __init__(self, columns: Mapping[str, Expr], schema: pa.Schema) -> None:
+        object.__setattr__(self, "_columns", dict(columns))
+        object.__setattr__(self, "_schema", schema)
+
+    def __getattr__(self, name: str) -> Expr:
+        return self[name]
+
+    def __getitem__(self, name: str | int) -> Expr:
+        if isinstance(name, int):
+            return list(self._columns.values())[name]
+        if name not in self._columns:
+            raise unknown_column(name, self._schema)
+        return self._columns[name]
+
+    def keys(self) -> list[str]:
+        return list(self._columns)
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self._columns.values())
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def _replace(self, **changes: Any) -> Row:
+        for name in changes:
+            self[name]
+        made = {n: changes.get(n, e) for n, e in self._columns.items()}
+        return Row(made, self._schema)
+
+    def _asdict(self) -> dict[str, Expr]:
+        return dict(self._columns)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise Untraceable(f"it assigns to the row's {name!r}")
+
+
+def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
+    """The expression that a lambda of one row computes."""
+    made = _called(fn, schema)
+    if isinstance(made, Row | Mapping | tuple | list):
+        raise Untraceable("it returns a whole row where one value is expected")
+    expr = _as_value(made)
+    _checked(expr, schema)
+    return expr
+
+
+def trace_row(fn: Callable[..., Any], schema: pa.Schema) -> dict[str, Expr]:
+    """The columns that a lambda of one row makes: from a dict, the row itself, a dataclass, a
+    named tuple, or one value (its own name, else "value")."""
+    made = _called(fn, schema)
+    columns = {name: _as_value(value) for name, value in _fields(made).items()}
+    if not columns:
+        raise Untraceable("it returns a row without columns")
+    for expr in columns.values():
+        _checked(expr, schema)
+    return columns
+
+
+def _fields(made: Any) -> Mapping[str, Any]:
+    if isinstance(made, Row):
+        return made._asdict()
+    if isinstance(made, Mapping):
+        if all(isinstance(k, str) for k in made):
+            return made
+        raise Untraceable("it returns a dict whose keys are not all names")
+    if dataclasses.is_dataclass(made) and not isinstance(made, type):
+        return {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
+    if isinstance(made, tuple) and hasattr(made, "_fields"):
+        return dict(zip(made._fields, made, strict=True))
+    if isinstance(made, Expr):
+        return {made.name or "value": made}
+    if isinstance(made, _CONSTANTS):
+        return {"value": made}
+    raise Untraceable(f"it returns a {type(made).__name__}")
+
+
+def _as_value(made: Any) -> Expr:
+    if isinstance(made, Expr):
+        return made
+    try:
+        return lit(made)
+    except PlanError:
+        raise Untraceable(f"it returns a {type(made).__name__}") from None
+
+
+def _checked(expr: Expr, schema: pa.Schema) -> None:
+    """Types that do not meet in SQL may well meet in Python: then it runs there."""
+    try:
+        check(expr, schema)
+    except PlanError as error:
+        if error.code == "HR-EXPR-001":
+            raise
+        raise Untraceable(error.message) from None
+
+
+def _called(fn: Callable[..., Any], schema: pa.Schema) -> Any:
+    if not isinstance(fn, types.FunctionType) or fn.__name__ != "<lambda>":
+        raise Untraceable("it is a function, not a lambda")
+    if fn.__code__.co_argcount != 1 or fn.__code__.co_kwonlyargcount or fn.__code__.co_flags & 0xC:
+        raise Untraceable("it does not take exactly one row")
+    for name, value in _read(fn):
+        _constant(name, value)
+    token = TRACING.set(schema)
+    try:
+        return fn(Row({n: col(n) for n in schema.names}, schema))
+    except (Untraceable, PlanError):
+        raise
+    except Exception as error:
+        raise Untraceable(f"it raised {type(error).__name__}: {error}") from None
+    finally:
+        TRACING.reset(token)
+
+
+def _read(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """What the lambda reads from outside: (name, value) of globals and closed-over variables."""
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    for code in _codes(fn.__code__):
+        for step in dis.get_instructions(code):
+            name = str(step.argval)
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                if name in fn.__globals__:
+                    yield name, fn.__globals__[name]
+                elif hasattr(builtins, name):
+                    yield name, getattr(builtins, name)
+            elif step.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF") and name in cells:
+                yield name, cells[name].cell_contents
+            elif step.opname in ("STORE_GLOBAL", "IMPORT_NAME", "YIELD_VALUE"):
+                raise Untraceable("it has effects besides its value")
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _codes(inner)
+
+
+def _constant(name: str, value: Any) -> None:
+    """Refuse what may be another thing at the next row."""
+    if isinstance(value, _CONSTANTS) or isinstance(value, Expr) or value in _BUILTINS:
+        return
+    if isinstance(value, types.ModuleType) and value.__name__.split(".")[0] == "headrace":
+        return
+    if str(getattr(value, "__module__", "")).split(".")[0] == "headrace" or _is_plain_class(value):
+        return
+    if callable(value):
+        raise Untraceable(f"it calls {name}(), which needs values")
+    raise Untraceable(f"it reads {name!r}, which may change from row to row")
+
+
+def _is_plain_class(value: Any) -> bool:
+    if not isinstance(value, type):
+        return False
+    if dataclasses.is_dataclass(value):
+        return not hasattr(value, "__post_init__")
+    return issubclass(value, tuple) and hasattr(value, "_fields")

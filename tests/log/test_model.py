@@ -1,0 +1,212 @@
+"""The embedded log against plain lists, with crashes at every step and restarts between.
+
+The model is a list per partition. A crash before the head is published must leave no trace on
+this boot; after a restart of the machine a complete append that was not acknowledged may be
+there as a whole, and the model takes over what it finds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from headrace.clock import ManualClock
+from headrace.errors import LogError
+from headrace.log import EmbeddedLog, head
+from headrace.log.segment import segment_path
+from headrace.state import faults
+
+HOUR = 3_600_000
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a sync costs nothing there
+POINTS = ["log.block", "log.rolled", "log.cut", "log.written", "log.synced", "log.published"]
+
+Batch = dict[int, list[bytes]]  # the records of one append by partition
+batches = st.dictionaries(
+    st.sampled_from([0, 1]), st.lists(st.binary(max_size=40), min_size=1, max_size=6), min_size=1
+)
+
+
+class Crash(Exception):
+    pass
+
+
+class LogMachine(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.clock = ManualClock(1_000_000)
+        self.boot = 1
+        head.boot_id = lambda: self.boot.to_bytes(16, "little")
+        self.log = EmbeddedLog(self.folder, self.clock)
+        self.log.create("t", 2, retention="1h", segment_bytes=1_500)
+        self.model: list[list[tuple[bytes, int]]] = [[], []]
+        self.earliest = [0, 0]
+        self.last: dict[tuple[str, int], int] = {}
+        self.unacked: tuple[Batch, str, int] | None = None
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    # What a user does
+
+    @rule(batch=batches)
+    def append(self, batch: Batch) -> None:
+        self._append(batch)
+        self._note(batch)
+
+    @rule(batch=batches, producer=st.sampled_from(["p", "q"]), sequence=st.integers(0, 6))
+    def append_with_sequence(self, batch: Batch, producer: str, sequence: int) -> None:
+        self._append(batch, producer, sequence)
+        self._note(batch, producer, sequence)
+
+    @rule(ms=st.sampled_from([0, 1, HOUR // 20, HOUR // 2, HOUR + 1]))
+    def time_passes(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @rule()
+    def sweep(self) -> None:
+        self.log.sweep("t")
+        self.unacked = None  # cut on the way
+        for p, records in enumerate(self.model):
+            if records and records[-1][1] < self.clock.now() - HOUR:
+                assert self.log.earliest("t")[p] == len(records)
+
+    @rule()
+    def reopen(self) -> None:
+        self.log = EmbeddedLog(self.folder, self.clock)
+
+    @rule(p=st.sampled_from([0, 1]), ms=st.integers(1_000_000 - 1, 1_000_000 + 3 * HOUR))
+    def seek_by_time(self, p: int, ms: int) -> None:
+        kept = range(self.earliest[p], len(self.model[p]))
+        expected = next((o for o in kept if self.model[p][o][1] >= ms), len(self.model[p]))
+        assert self.log.offset_for_time("t", p, ms) == expected
+
+    @rule(p=st.sampled_from([0, 1]), data=st.data())
+    def read_a_range(self, p: int, data: Any) -> None:
+        start = data.draw(st.integers(self.earliest[p], len(self.model[p])))
+        end = data.draw(st.integers(start, len(self.model[p])))
+        assert self._read(p, start, end) == self.model[p][start:end]
+        if self.earliest[p] > 0:
+            with pytest.raises(LogError) as caught:
+                self.log.read("t", p, self.earliest[p] - 1)
+            assert caught.value.code == "HR-LOG-007"
+
+    # What fate does
+
+    @rule(batch=batches, producer=st.sampled_from(["", "p", "q"]), sequence=st.integers(0, 6),
+          at=st.sampled_from(POINTS), nth=st.integers(1, 3))  # fmt: skip
+    def crash_in_an_append(
+        self, batch: Batch, producer: str, sequence: int, at: str, nth: int
+    ) -> None:
+        passed: list[str] = []
+
+        def hook(name: str) -> None:
+            passed.append(name)
+            if passed.count(at) == nth and passed[-1] == at:
+                raise Crash
+
+        with faults.hooked(hook):
+            try:
+                self._append(batch, producer, sequence)
+            except Crash:
+                pass
+        if "log.published" in passed:
+            self._note(batch, producer, sequence)
+        else:
+            self.unacked = (batch, producer, sequence)
+        self.log = EmbeddedLog(self.folder, self.clock)
+
+    @precondition(lambda self: self.unacked)
+    @rule(p=st.sampled_from([0, 1]), share=st.floats(0, 1))
+    def tear_the_tail(self, p: int, share: float) -> None:
+        """The end of what was not acknowledged never reached the disk."""
+        entry = self._entry(p)
+        path = segment_path(self.folder / "t" / f"{p:05d}", entry.segment)
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.truncate(entry.position + round((size - entry.position) * share))
+
+    @rule()
+    def the_machine_restarts(self) -> None:
+        self.boot += 1
+        self._lose_trust()
+
+    @rule(byte=st.integers(0, 200), slot=st.sampled_from([0, 4096]))
+    def the_head_is_damaged(self, byte: int, slot: int) -> None:
+        path = self.folder / "t" / "head"
+        data = bytearray(path.read_bytes())
+        if slot + byte % 120 < len(data):
+            data[slot + byte % 120] ^= 1 << byte % 8
+            path.write_bytes(data)
+            self._lose_trust()
+
+    # What must hold
+
+    @invariant()
+    def the_log_is_the_model(self) -> None:
+        assert self.log.latest("t") == dict(enumerate(map(len, self.model)))
+        for p, earliest in self.log.earliest("t").items():
+            gone = self.model[p][self.earliest[p] : earliest]
+            assert self.earliest[p] <= earliest
+            assert all(time < self.clock.now() - HOUR for _, time in gone)
+            self.earliest[p] = earliest
+            assert self._read(p, earliest, len(self.model[p])) == self.model[p][earliest:]
+
+    # Bookkeeping
+
+    def _append(self, batch: Batch, producer: str = "", sequence: int = 0) -> None:
+        retry = {"producer": producer, "sequence": sequence} if producer else {}
+        homes = [p for p, records in batch.items() for _ in records]
+        records = [r for records in batch.values() for r in records]
+        self.log.append("t", records, partitioner=lambda *_: homes, **retry)
+
+    def _note(self, batch: Batch, producer: str = "", sequence: int = 0) -> None:
+        self.unacked = None
+        for p, records in batch.items():
+            if producer and self.last.get((producer, p), -1) >= sequence:
+                continue
+            times = [time for _, time in self.model[p]]
+            now = max(self.clock.now(), *times, 0)
+            self.model[p] += [(r, now) for r in records]
+            if producer:
+                self.last[producer, p] = sequence
+
+    def _lose_trust(self) -> None:
+        """Take over what is whole of an append that nobody acknowledged."""
+        self.log = EmbeddedLog(self.folder, self.clock)
+        if self.unacked is None:
+            return
+        batch, producer, sequence = self.unacked
+        for p, records in batch.items():
+            if self.log.latest("t")[p] == len(self.model[p]) + len(records):
+                self._note({p: records}, producer, sequence)
+        self.unacked = None
+        self.log.sweep("t")  # an appender comes by and repairs the head
+
+    def _read(self, p: int, start: int, end: int) -> list[tuple[bytes, int]]:
+        tables = [t for _, t in self.log.read("t", p, start, end, times=True)]
+        return [
+            (r["value"], r["__append_time"]) for table in tables for r in table.to_pylist()
+        ]
+
+    def _entry(self, p: int) -> head.Entry:
+        heads, _ = head.HeadFile(self.folder / "t" / "head", 0, 2, self.folder).read()
+        assert heads is not None
+        return heads.entries[p]
+
+
+@pytest.fixture(autouse=True)
+def the_real_boot_afterwards(monkeypatch):
+    monkeypatch.setattr(head, "boot_id", head.boot_id)
+
+
+TestLog = pytest.mark.usefixtures("the_real_boot_afterwards")(LogMachine.TestCase)
+TestLog.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

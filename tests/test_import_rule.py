@@ -1,0 +1,206 @@
+"""Imports point one way, each third party has one door, and no drawer is called utils.
+
+Reads every module with `ast`, so imports inside functions and under TYPE_CHECKING count too.
+To add a room or a door, change the tables; nothing here imports the package.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "headrace"
+
+BASE = (
+    "errors", "clock", "schema", "chunk", "hashing", "settings", "metrics",
+    "expr*", "functions", "trace", "kernel*",
+)  # fmt: skip
+
+# A room, and what it may import besides itself: whole rooms, or single modules of one.
+ROOMS = {
+    "base": (),
+    "state": ("base",),
+    "log": ("base",),
+    "ops": ("base", "state.table"),  # an operator holds keyed tables, never files
+    "plan": ("base", "ops"),
+    "sources": ("base", "state", "log"),
+    "sinks": ("base", "state", "log"),
+    "api": ("base", "ops", "plan", "log", "sources", "sinks"),
+    "runtime": ("base", "ops", "plan", "state", "log", "sources", "sinks"),
+    "engine": ("base", "ops", "plan", "state", "log", "sources", "sinks", "runtime"),
+    "testing": ("base", "ops", "plan", "state", "log", "sources", "sinks", "runtime", "api"),
+}
+TOP = ("__init__", "__main__", "cli*", "demo*", "server")  # these may import every room
+ANYWHERE = ("state.faults",)  # crash points: a leaf that everybody may pass
+
+DOORS = {
+    "pyspark": ("engine/*",),
+    "py4j": ("engine/*",),
+    "duckdb": ("kernel*",),
+    "sqlglot": ("expr*", "functions", "trace", "kernel*"),
+    "cloudpickle": ("engine/*", "runtime/program*"),
+    "confluent_kafka": ("log/kafka*",),
+    "starlette": ("server/*",),
+    "uvicorn": ("server/*",),
+    "typer": ("cli*",),
+    "pickle": (),
+    "marshal": (),
+    "shelve": (),
+}
+ONE_MODULE = ("matplotlib",)
+DRAWERS = re.compile(r"^(utils?|commons?|helpers?|managers?|misc)$")
+
+
+def modules() -> dict[str, str]:
+    """The source of every module by its path in the package, without the suffix."""
+    return {
+        str(path.relative_to(PACKAGE).with_suffix("")): path.read_text(encoding="utf-8")
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def imports(path: str, source: str, known: set[str]) -> Iterator[str]:
+    """Dotted names of what a module imports; `from a import b` is a.b when b is a module."""
+    for node in ast.walk(ast.parse(source, path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = absolute(path, node)
+            for alias in node.names:
+                name = f"{origin}.{alias.name}"
+                yield name if name in known else origin
+
+
+def absolute(path: str, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = ["headrace", *path.split("/")][: -node.level]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def room_of(module: str) -> str:
+    """The room of a module given as path: "log/segment" is in log, "clock" in base."""
+    first = module.split("/")[0]
+    if first in ROOMS:
+        return first
+    if any(fnmatch(module, pattern) for pattern in BASE):
+        return "base"
+    return "top" if any(fnmatch(first, pattern) for pattern in TOP) else "nowhere"
+
+
+def known_names(paths: set[str]) -> set[str]:
+    files = {"headrace." + p.replace("/", ".") for p in paths}
+    return files | {name.rpartition(".")[0] for name in files}
+
+
+def violations(path: str, source: str, paths: set[str]) -> list[str]:
+    """What is wrong with one module, as sentences."""
+    found = [f"{path}: is named as a drawer" for p in path.split("/") if DRAWERS.match(p)]
+    room = room_of(path)
+    if room == "nowhere":
+        found.append(f"{path}: is in no room; say in ROOMS, BASE or TOP where it belongs")
+    for name in sorted(set(imports(path, source, known_names(paths | {path})))):
+        top, _, inside = name.partition(".")
+        if top == "headrace":
+            found += inner(path, room, inside)
+        elif top in DOORS and not any(fnmatch(path, door) for door in DOORS[top]):
+            doors = " and ".join(DOORS[top]) or "no module"
+            found.append(f"{path}: imports {top}, which belongs to {doors}")
+    return found
+
+
+def inner(path: str, room: str, inside: str) -> list[str]:
+    target = room_of(inside.replace(".", "/")) if inside else "top"
+    if room in ("top", "nowhere") or target == room or inside in ANYWHERE:
+        return []
+    allowed = any(a == target or f"{inside}.".startswith(f"{a}.") for a in ROOMS[room])
+    name = f"headrace.{inside}" if inside else "headrace"
+    return [] if allowed else [f"{path}: {room} imports {name} ({target})"]
+
+
+def third_parties(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Who imports what from outside the standard library."""
+    users: dict[str, set[str]] = {}
+    for path, source in sources.items():
+        for name in imports(path, source, set()):
+            users.setdefault(name.partition(".")[0], set()).add(path)
+    return {n: u for n, u in users.items() if n not in sys.stdlib_module_names and n != "headrace"}
+
+
+def test_every_module_imports_only_what_its_room_may():
+    sources = modules()
+    assert sources
+    assert [v for p, s in sources.items() for v in violations(p, s, set(sources))] == []
+
+
+def test_one_module_at_most_draws_pictures():
+    users = third_parties(modules())
+    assert all(len(users.get(name, ())) <= 1 for name in ONE_MODULE)
+
+
+def test_every_third_party_is_a_declared_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["kafka"], *extras["server"], *extras["plot"]]
+    declared = {re.split(r"[^\w-]", w)[0].replace("-", "_") for w in wanted}
+    assert {n: u for n, u in third_parties(modules()).items() if n not in declared | {"py4j"}} == {}
+
+
+def test_the_rooms_have_an_order():
+    rooms = {room: {a.partition(".")[0] for a in allowed} for room, allowed in ROOMS.items()}
+    assert next(TopologicalSorter(rooms).static_order()) == "base"
+
+
+PATHS = {"errors", "expr", "kernel", "ops/panes", "state/table", "state/files", "log/segment"}
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("ops/panes", "import pyspark.sql", "imports pyspark"),
+        ("ops/panes", "def f():\n    import duckdb", "imports duckdb"),
+        ("plan/check", "from sqlglot import exp", "imports sqlglot"),
+        ("state/runs", "import pickle", "imports pickle, which belongs to no module"),
+        ("state/runs", "from cloudpickle import dumps", "imports cloudpickle"),
+        ("ops/panes", "from headrace.log.segment import cut", "ops imports headrace.log.segment"),
+        ("ops/panes", "from headrace.state import files", "ops imports headrace.state.files"),
+        ("ops/panes", "from headrace.state.table_x import f", "ops imports headrace.state.table_x"),
+        ("ops/panes", "from ..log import segment", "ops imports headrace.log.segment"),
+        ("log/segment", "import headrace.state.files", "log imports headrace.state.files"),
+        ("engine/run", "from headrace.api.job import Job", "engine imports headrace.api.job"),
+        ("clock", "from headrace import kernel, ops", "base imports headrace.ops (ops)"),
+        ("clock", "import headrace", "base imports headrace (top)"),
+        ("state/table", "import headrace.cli", "state imports headrace.cli (top)"),
+        ("ops/panes", "if TYPE_CHECKING:\n    from headrace.plan.nodes import Node", "plan.nodes"),
+        ("log/utils", "", "is named as a drawer"),
+        ("helpers/text", "", "is named as a drawer"),
+        ("flotsam", "", "is in no room"),
+    ],
+)
+def test_the_checker_catches(path, source, fault):
+    found = violations(path, source, PATHS)
+    assert any(fault in sentence for sentence in found), found
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("engine/run", "import pyspark\nimport cloudpickle\nfrom headrace.runtime import flow"),
+        ("kernel", "import duckdb\nfrom sqlglot import exp\nfrom headrace import expr, errors"),
+        ("kernel_json", "import duckdb"),
+        ("ops/panes", "from headrace.state.table import KeyedTable\nfrom . import windows"),
+        ("log/segment", "from headrace.state.faults import point"),
+        ("cli", "import typer\nfrom headrace.engine import run\nimport headrace"),
+    ],
+)
+def test_the_checker_lets_pass(path, source):
+    assert violations(path, source, PATHS) == []
