@@ -13,7 +13,7 @@ help: ## list the verbs
 	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-8s%s\n", $$1, $$2 }' Makefile
 
 demo: ## the fire alarm on Spark, live in the terminal (about a minute)
-	@$(SPARK) $(BIN)/headrace demo $(ARGS)
+	@$(SPARK) $(BIN)/python -m examples.demo $(ARGS)
 
 test: check ## everything that must hold: style, types, tests
 	@echo "headrace: pytest (starts Spark once)"

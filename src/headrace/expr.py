@@ -9,6 +9,7 @@ in `kernel`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, NoReturn
@@ -18,9 +19,11 @@ from sqlglot import exp
 
 from headrace import expr_parse as tree
 from headrace.expr_literal import literal
+from headrace.expr_methods import Methods
 from headrace.schema import ddl_type, type_of
 
 TypeLike = Any  # a pyarrow type, a Python type, or the name of one
+Column = Any  # an Expr, a column's name, or a literal that is not text
 TRACING: ContextVar[pa.Schema | None] = ContextVar("tracing", default=None)
 
 
@@ -32,7 +35,7 @@ class Untraceable(TypeError):
         self.reason = reason
 
 
-class Expr:
+class Expr(Methods):
     """A computation on the columns of a row."""
 
     __slots__ = ("node",)
@@ -198,10 +201,19 @@ class Expr:
         inner = _node(self)
         return Expr(exp.Alias(this=inner, alias=exp.Identifier(this=name, quoted=True)))
 
-    def __getattr__(self, name: str) -> Any:
-        from headrace.expr_methods import attribute
+    def __getattr__(self, name: str) -> Expr:
+        """A field of a struct, in a traced lambda; otherwise a hint at what there is."""
+        schema = TRACING.get()
+        if schema is None or name.startswith("__"):
+            raise AttributeError(_no_attribute(name))
+        from headrace.expr_lower import fields_of
 
-        return attribute(self, name)
+        if name in fields_of(self, schema):
+            return self.field(name)
+        raise Untraceable(f"it uses .{name}, which columns do not have")
+
+    def _call(self, name: str, *args: Any) -> Expr:
+        return call(name, self, *args)
 
     # what only a value can answer
 
@@ -246,6 +258,12 @@ def _refuse_if_tracing(what: str) -> None:
         raise Untraceable(f"it needs {what} (use concat and cast on columns)")
 
 
+def _no_attribute(name: str) -> str:
+    near = difflib.get_close_matches(name, [n for n in dir(Expr) if n[0] != "_"], n=2)
+    guess = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"an expression has no {name!r}{guess} (a field of a struct is col(...)[{name!r}])"
+
+
 def _node(value: Any) -> tree.Node:
     """A node of its own for `value`: a tree never shares a branch with another."""
     if not isinstance(value, Expr):
@@ -267,6 +285,11 @@ def call(name: str, *args: Any) -> Expr:
 def col(name: str) -> Expr:
     """The column `name`, spelt exactly as in the schema."""
     return Expr(tree.column(name))
+
+
+def column_of(spec: Column) -> Expr:
+    """An expression, or the column of that name; other values are literals."""
+    return col(spec) if isinstance(spec, str) else lit(spec)
 
 
 def lit(value: Any) -> Expr:

@@ -15,7 +15,15 @@ from sqlglot import exp
 from headrace.errors import PlanError
 from headrace.expr_parse import Node, show
 from headrace.expr_types import (
-    DUCKDB, Term, as_decimal, cast, int_literal, is_int, is_number, spoken, type_name,
+    DUCKDB,
+    Term,
+    as_decimal,
+    cast,
+    int_literal,
+    is_int,
+    is_number,
+    spoken,
+    type_name,
 )  # fmt: skip
 from headrace.schema import TIMESTAMP
 
@@ -48,7 +56,9 @@ def negate(low: Lowering, node: Node) -> Term:
     if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
         return number("-" + inner.this, low.dialect, node)
     x = _number(low.term(inner), node)
-    return Term(f"(- {x.sql})", x.type)
+    zero = cast(Term("0", pa.int32(), 0), x.type, low.dialect)
+    # DuckDB widens a negated integer instead of failing, so subtract
+    return Term(f"({zero.sql} - {x.sql})" if is_int(x.type) else f"(- {x.sql})", x.type)
 
 
 def _number(term: Term, node: Node) -> Term:
@@ -93,7 +103,7 @@ def multiply(low: Lowering, node: Node) -> Term:
         return Term(f"({a.sql} * {b.sql})", a.type)
     kinds = [as_decimal(t.type) for t in (a, b)]
     digits, scale = sum(k.precision for k in kinds), sum(k.scale for k in kinds)
-    if digits > 37:  # noqa: PLR2004 - beyond it Spark rounds and DuckDB refuses
+    if digits > 37:  # beyond it Spark rounds and DuckDB refuses
         raise refused(node, f"the product may have {digits} digits, more than a decimal holds",
                       "Cast an operand to a smaller decimal or to double.")  # fmt: skip
     a, b = (cast(t, k, low.dialect) for t, k in zip((a, b), kinds, strict=True))

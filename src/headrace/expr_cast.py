@@ -1,12 +1,13 @@
 """Explicit casts, made equal in both engines.
 
-Invariant: a cast either gives the same value in DuckDB and in Spark, or fails (`try_cast`:
-is null) in both, or is refused when the program is built. Text is read by one strict grammar,
-checked by the same pattern on either side; a double loses its fraction toward zero.
+Invariant: a cast gives the same value in DuckDB and in Spark, or fails (`try_cast`: is null)
+in both, or is refused when the program is built. Text is read by one strict grammar, checked
+by the same pattern on either side; a fraction is cut off toward zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,19 +15,129 @@ from pyarrow import types as pt
 
 from headrace.expr_arith import refused
 from headrace.expr_parse import Node
-from headrace.expr_types import DUCKDB, Term, is_int, is_number, spoken, type_name
+from headrace.expr_types import DUCKDB, Term, cast, is_int, spoken, text_literal, type_name
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
     from headrace.expr_lower import Lowering
 
+_DIGITS = r"[+-]?[0-9]+"
+_DECIMAL = r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)"
+_GRAMMAR = {
+    "int": _DIGITS,
+    "double": rf"{_DECIMAL}([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity",
+    "decimal": _DECIMAL,
+    "bool": "true|false|TRUE|FALSE|True|False",
+    "date": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    "timestamp": "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
+    "(Z|[+-][0-9]{2}:[0-9]{2})?)?",
+}
+_HINTS = {
+    ("int", "timestamp"): "Use timestamp_millis or timestamp_seconds.",
+    ("timestamp", "int"): "Use unix_millis or unix_seconds.",
+    ("double", "text"): "Round it and cast it to a decimal first: engines spell doubles apart.",
+}
+
 
 def explicit_cast(
     low: Lowering, term: Term, to: pa.DataType, *, where: Node, safe: bool = False
 ) -> Term:
-    """`term` as `to`; HR-EXPR-003 for a pair of types whose engines would not agree."""
+    """`term` as `to`; HR-EXPR-003 for a pair of types on which the engines do not agree."""
     if term.type == to:
         return term
-    name = type_name(to, low.dialect)
-    word = "TRY_CAST" if safe else "CAST"
-    return Term(f"{word}({term.sql} AS {name})", to)
+    if pt.is_null(term.type):
+        return cast(term, to, low.dialect)
+    pair = (kind_of(term.type), kind_of(to))
+    rule = _RULES.get(pair)
+    if rule is None or not pair[0]:
+        fact = f"{spoken(term.type)} cannot be cast to {spoken(to)}"
+        raise refused(where, fact, _HINTS.get(pair, "Cast it in steps, or use a Python function."))
+    return Term(rule(term, to, low.dialect, "TRY_CAST" if safe else "CAST"), to)
+
+
+def kind_of(t: pa.DataType) -> str:
+    if is_int(t):
+        return "int"
+    if pt.is_floating(t):
+        return "double"
+    if pt.is_decimal128(t):
+        return "decimal"
+    names = {pa.bool_(): "bool", pa.string(): "text", pa.binary(): "binary", pa.date32(): "date",
+             TIMESTAMP: "timestamp"}  # fmt: skip
+    return names.get(t, "")
+
+
+def _plain(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    return f"{word}({term.sql} AS {type_name(to, dialect)})"
+
+
+def _cut(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    """A fraction goes toward zero; 2 ** 63, which Spark would squeeze in, does not fit."""
+    if dialect == DUCKDB:
+        return f"{word}(trunc({term.sql}) AS {type_name(to, dialect)})"
+    if to != pa.int64() or not pt.is_floating(term.type):
+        return _plain(term, to, dialect, word)
+    limit, beyond = "9.223372036854775807E18D", "1.0E19D"
+    inner = f"CASE WHEN {term.sql} = {limit} THEN {beyond} ELSE {term.sql} END"
+    return f"{word}({inner} AS BIGINT)"
+
+
+def _via_text(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    """By the shortest decimal spelling of the double, as Spark rounds it."""
+    if dialect == DUCKDB:
+        return f"{word}(CAST({term.sql} AS VARCHAR) AS {type_name(to, dialect)})"
+    return _plain(term, to, dialect, word)
+
+
+def _exact(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    return cast(term, pa.float64(), dialect).sql if to == pa.float64() else _plain(
+        cast(term, pa.float64(), dialect), to, dialect, word)  # fmt: skip
+
+
+def _read(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    """Text by the grammar of `to`, with blanks around it."""
+    kind, x = kind_of(to), term.sql
+    pattern = text_literal(f"^ *({_GRAMMAR[kind]}) *$", dialect)
+    match = f"regexp_matches({x}, {pattern})" if dialect == DUCKDB else f"({x} RLIKE {pattern})"
+    value = f"{word}(trim({x}) AS {type_name(to, dialect)})"
+    if word == "TRY_CAST":
+        return f"(CASE WHEN {match} THEN {value} END)"
+    message = f"concat('''', {x}, ''' is not {spoken(to)}')" if dialect == DUCKDB else (
+        f"concat('\\'', {x}, '\\' is not {spoken(to)}')"
+    )
+    fail = f"error({message})" if dialect == DUCKDB else f"raise_error({message})"
+    fail = f"CAST({fail} AS {type_name(to, dialect)})"
+    return f"(CASE WHEN {x} IS NULL THEN NULL WHEN {match} THEN {value} ELSE {fail} END)"
+
+
+def _spell_time(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    at = f"({term.sql} AT TIME ZONE 'UTC')" if dialect == DUCKDB else term.sql
+    return f"CAST({at} AS {type_name(to, dialect)})"
+
+
+def _encode(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    return f"encode({term.sql})" if dialect == DUCKDB else f"CAST({term.sql} AS BINARY)"
+
+
+def _decode(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    if word == "TRY_CAST" and dialect == DUCKDB:
+        return f"TRY(decode({term.sql}))"
+    if word == "TRY_CAST":
+        return f"try_validate_utf8(CAST({term.sql} AS STRING))"
+    return f"decode({term.sql})" if dialect == DUCKDB else (
+        f"validate_utf8(CAST({term.sql} AS STRING))"
+    )
+
+
+_Rule = Callable[[Term, pa.DataType, str, str], str]
+_RULES: dict[tuple[str, str], _Rule] = {
+    **{("int", k): _plain for k in ("int", "double", "decimal", "text", "bool")},
+    **{("bool", k): _plain for k in ("int", "double", "text")},
+    **{("text", k): _read for k in _GRAMMAR},
+    ("double", "int"): _cut, ("double", "double"): _plain, ("double", "decimal"): _via_text,
+    ("decimal", "int"): _cut, ("decimal", "double"): _exact, ("decimal", "decimal"): _plain,
+    ("decimal", "text"): _plain,
+    ("text", "binary"): _encode, ("binary", "text"): _decode,
+    ("date", "timestamp"): _plain, ("timestamp", "date"): _plain,
+    ("date", "text"): _plain, ("timestamp", "text"): _spell_time,
+}  # fmt: skip

@@ -1,1 +1,166 @@
-"""Functions: math."""
+"""Functions of numbers, conditions and nulls.
+
+Invariant: an integer that overflows is an error in both engines; a logarithm outside its
+domain is null; NaN equals itself and is larger than every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from headrace.errors import PlanError
+from headrace.expr_arith import nonzero, truncated
+from headrace.expr_catalog import listed, offer
+from headrace.expr_types import DUCKDB, SPARK, Term, cast, is_int, type_name
+
+NUMBERS, CONDITIONS = "numbers", "conditions and nulls"
+_NAN = "CAST('NaN' AS DOUBLE)"
+
+
+def _number(name: str, signature: str, duckdb: str, spark: str | None = None) -> None:
+    offer(NUMBERS, name, signature, duckdb, spark)
+
+
+for _name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians"):
+    _number(_name, "double -> double", f"{_name}({{0}})")
+for _name in ("ln", "log10", "log2"):
+    _number(_name, "double -> double", f"(CASE WHEN {{0}} > 0 THEN {_name}({{0}}) END)",
+            f"{_name}({{0}})")  # fmt: skip
+_number("atan2", "double double -> double", "atan2({0}, {1})")
+_number("abs", "number -> 1", "abs({0})")
+_number("sign", "double -> double",
+        f"(CASE WHEN isnan({{0}}) THEN {_NAN} ELSE CAST(sign({{0}}) AS DOUBLE) END)",
+        "sign({0})")  # fmt: skip
+_number("pow", "double double -> double",
+        f"(CASE WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {_NAN} "
+        "ELSE pow({0}, {1}) END)", "pow({0}, {1})")  # fmt: skip
+_number("is_nan", "double -> bool", "coalesce(isnan({0}), FALSE)", "isnan({0})")
+_number("nanvl", "double double -> double", "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)",
+        "nanvl({0}, {1})")  # fmt: skip
+_number("hex", "long -> text", "hex({0})")
+_number("bin", "long -> text", "bin({0})")
+_number("bit_count", "long -> int", "CAST(bit_count({0}) AS INTEGER)", "bit_count({0})")
+
+
+def _integral(word: str, dialect: str) -> Callable[[Sequence[Term]], str]:
+    """`ceil` and `floor` give a long; NaN and what does not fit are errors."""
+
+    def sql(args: Sequence[Term]) -> str:
+        (x,) = args
+        if is_int(x.type):
+            return x.sql
+        if dialect == DUCKDB:
+            return f"CAST({word}({x.sql}) AS BIGINT)"
+        if pt.is_decimal(x.type):
+            return f"CAST({word}({x.sql}) AS BIGINT)"
+        odd = f"isnan({x.sql}) OR {x.sql} >= 9.223372036854775807E18D"
+        return f"(CASE WHEN {odd} THEN CAST({_NAN} AS BIGINT) ELSE {word}({x.sql}) END)"
+
+    return sql
+
+
+def _long_unless_int(args: Sequence[Term]) -> pa.DataType:
+    return args[0].type if is_int(args[0].type) else pa.int64()
+
+
+for _name in ("ceil", "floor"):
+    offer(NUMBERS, _name, "number ->", _integral(_name, DUCKDB), _integral(_name, SPARK),
+          gives=_long_unless_int)  # fmt: skip
+
+
+def _digits(args: Sequence[Term]) -> int:
+    if len(args) == 1:
+        return 0
+    digits = args[1].literal
+    if isinstance(digits, int) and -15 <= digits <= 15:  # digits of a double
+        return digits
+    raise PlanError("round takes a literal number of digits, -15 to 15", code="HR-EXPR-003",
+                    hint="Write round(x, 2).")  # fmt: skip
+
+
+def _rounded(args: Sequence[Term]) -> pa.DataType:
+    kind, digits = args[0].type, _digits(args)
+    if digits < 0 and kind != pa.float64():
+        raise PlanError("round to tens and hundreds is for doubles", code="HR-EXPR-003",
+                        hint="Cast to double first.")  # fmt: skip
+    if pt.is_decimal(kind) and digits < kind.scale:
+        return pa.decimal128(min(38, kind.precision - kind.scale + digits + 1), digits)
+    return kind
+
+
+def _round(dialect: str) -> Callable[[Sequence[Term]], str]:
+    """Half away from zero, on the binary value of a double; what has no fraction stays."""
+
+    def sql(args: Sequence[Term]) -> str:
+        x, digits = args[0], _digits(args)
+        if is_int(x.type):
+            return x.sql
+        if pt.is_decimal(x.type):
+            return f"CAST({x.sql} AS {type_name(_rounded(args), dialect)})"
+        power = cast(Term("", pa.int32(), 10 ** abs(digits)), pa.float64(), dialect).sql
+        up, down = ("*", "/") if digits >= 0 else ("/", "*")
+        limit = cast(Term("", pa.int32(), 10**15), pa.float64(), dialect).sql
+        value = f"round({x.sql} {up} {power}, 0) {down} {power}"
+        return f"(CASE WHEN abs({x.sql}) < {limit} THEN {value} ELSE {x.sql} END)"
+
+    return sql
+
+
+offer(NUMBERS, "round", "number int? ->", _round(DUCKDB), _round(SPARK), gives=_rounded)
+
+
+def _remainder(dialect: str) -> Callable[[Sequence[Term]], str]:
+    return lambda args: truncated(args[0], args[1], dialect)
+
+
+def _floor_mod(dialect: str) -> Callable[[Sequence[Term]], str]:
+    """Python's `%`: the sign of the right side."""
+
+    def sql(args: Sequence[Term]) -> str:
+        a, b = args
+        rest = truncated(a, b, dialect)
+        return f"(CASE WHEN {rest} <> 0 AND ({rest} < 0) <> ({b.sql} < 0) THEN {rest} + {b.sql} ELSE {rest} END)"
+
+    return sql
+
+
+def _floor_div(dialect: str) -> Callable[[Sequence[Term]], str]:
+    """Python's `//`: toward minus infinity."""
+
+    def sql(args: Sequence[Term]) -> str:
+        a, b = args
+        if not is_int(a.type):
+            quotient = f"({a.sql} / {nonzero(b, dialect)})"
+            return f"floor({quotient})" if dialect == DUCKDB else f"CAST(floor({quotient}) AS DOUBLE)"
+        word = "//" if dialect == DUCKDB else "div"
+        whole = f"({a.sql} {word} {nonzero(b, dialect)})"
+        rest = truncated(a, b, dialect)
+        down = f"{rest} <> 0 AND ({rest} < 0) <> ({b.sql} < 0)"
+        return f"CAST(CASE WHEN {down} THEN {whole} - 1 ELSE {whole} END AS {type_name(a.type, dialect)})"
+
+    return sql
+
+
+def _no_decimals(args: Sequence[Term]) -> pa.DataType:
+    if pt.is_decimal(args[0].type) or not (is_int(args[0].type) or args[0].type == pa.float64()):
+        raise PlanError(f"it takes integers or doubles, not {args[0].type}", code="HR-EXPR-003",
+                        hint="Cast to long or double first.")  # fmt: skip
+    return args[0].type
+
+
+offer(NUMBERS, "mod", "T T ->", _remainder(DUCKDB), _remainder(SPARK), gives=_no_decimals)
+offer(NUMBERS, "floor_mod", "T T ->", _floor_mod(DUCKDB), _floor_mod(SPARK), gives=_no_decimals)
+offer(NUMBERS, "floor_div", "T T ->", _floor_div(DUCKDB), _floor_div(SPARK), gives=_no_decimals)
+offer(NUMBERS, "greatest", "T T T* -> T", listed("greatest({})"))
+offer(NUMBERS, "least", "T T T* -> T", listed("least({})"))
+
+offer(CONDITIONS, "coalesce", "T T* -> T", listed("coalesce({})"))
+offer(CONDITIONS, "nullif", "T T -> T", "nullif({0}, {1})")
+offer(CONDITIONS, "if", "bool T T -> T", "(CASE WHEN {0} THEN {1} ELSE {2} END)")
+offer(CONDITIONS, "nvl2", "any T T -> T", "(CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END)")
+offer(CONDITIONS, "isnull", "any -> bool", "({0} IS NULL)")
+offer(CONDITIONS, "isnotnull", "any -> bool", "({0} IS NOT NULL)")
+offer(CONDITIONS, "equal_null", "T T -> bool", "({0} IS NOT DISTINCT FROM {1})", "({0} <=> {1})")

@@ -1,1 +1,153 @@
-"""Functions: nested."""
+"""Functions of arrays, structs, maps and JSON text.
+
+Invariant: a null array gives null; a position outside an array gives null; JSON that is
+malformed, or of another type than asked for, gives null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from headrace.errors import PlanError
+from headrace.expr_catalog import listed, offer
+from headrace.expr_types import DUCKDB, SPARK, Term, quote, text_literal, type_name
+
+ARRAYS, STRUCTS, JSON = "arrays and maps", "structs", "json"
+
+
+def _array(name: str, signature: str, duckdb: str, spark: str | None = None) -> None:
+    offer(ARRAYS, name, signature, duckdb, spark)
+
+
+offer(ARRAYS, "array", "T T* -> [T]", listed("[{}]"), listed("array({})"))
+_array("size", "[T] -> int", "CAST(len({0}) AS INTEGER)", "array_size({0})")
+_array("get", "[T] int -> T", "(CASE WHEN {1} >= 0 THEN {0}[{1} + 1] END)", "get({0}, {1})")
+_array("array_contains", "[T] T -> bool",
+       "(CASE WHEN list_contains({0}, {1}) THEN TRUE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+       "WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",
+       "array_contains({0}, {1})")  # fmt: skip
+_array("array_position", "[T] T -> long",
+       "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+       "ELSE CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
+       "array_position({0}, {1})")  # fmt: skip
+_array("array_min", "[T] -> T", "list_min({0})", "array_min({0})")
+_array("array_max", "[T] -> T", "list_max({0})", "array_max({0})")
+_array("array_sort", "[T] -> [T]", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})")
+_array("array_reverse", "[T] -> [T]", "list_reverse({0})", "reverse({0})")
+_array("array_append", "[T] T -> [T]",
+       "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)", "array_append({0}, {1})")  # fmt: skip
+offer(ARRAYS, "array_concat", "[T] [T]* -> [T]", listed("({})", " || "), listed("concat({})"))
+_array("slice", "[T] int int -> [T]",
+       "(CASE WHEN {1} > 0 AND {2} >= 0 THEN list_slice({0}, {1}, {1} + {2} - 1) END)",
+       "(CASE WHEN {1} > 0 AND {2} >= 0 THEN slice({0}, {1}, {2}) END)")  # fmt: skip
+
+
+def _texts(args: Sequence[Term]) -> pa.DataType:
+    if args[0].type == pa.list_(pa.string()):
+        return pa.string()
+    raise PlanError("array_join takes an array of text", code="HR-EXPR-003", hint="Use cast.")
+
+
+offer(ARRAYS, "array_join", "any text ->", "array_to_string({0}, {1})", "array_join({0}, {1})",
+      gives=_texts)  # fmt: skip
+
+
+def _element(dialect: str) -> Callable[[Sequence[Term]], str]:
+    """Of an array by position from 1 (from the end if negative), of a map by key."""
+
+    def sql(args: Sequence[Term]) -> str:
+        of, key = args
+        if pt.is_map(of.type):
+            return f"({of.sql})[{key.sql}]" if dialect == DUCKDB else f"try_element_at({of.sql}, {key.sql})"
+        if dialect == DUCKDB:
+            return f"({of.sql})[{key.sql}]"
+        return f"(CASE WHEN {key.sql} <> 0 THEN try_element_at({of.sql}, {key.sql}) END)"
+
+    return sql
+
+
+def _element_type(args: Sequence[Term]) -> pa.DataType:
+    of, key = args[0].type, args[1].type
+    if pt.is_list(of) and key in (pa.int8(), pa.int16(), pa.int32()):
+        return of.value_type
+    if pt.is_map(of) and key == of.key_type:
+        return of.item_type
+    raise PlanError("element_at takes an array and a position, or a map and a key of it",
+                    code="HR-EXPR-003", hint="Cast the position to int.")  # fmt: skip
+
+
+offer(ARRAYS, "element_at", "any any ->", _element(DUCKDB), _element(SPARK), gives=_element_type)
+offer(ARRAYS, "map_keys", "map ->", "map_keys({0})", gives=lambda a: pa.list_(a[0].type.key_type))
+offer(ARRAYS, "map_values", "map ->", "map_values({0})",
+      gives=lambda a: pa.list_(a[0].type.item_type))  # fmt: skip
+offer(ARRAYS, "map_size", "map -> int", "CAST(cardinality({0}) AS INTEGER)", "map_size({0})")
+
+
+def _pairs(args: Sequence[Term]) -> list[tuple[str, Term]]:
+    names, values = args[::2], args[1::2]
+    if len(names) == len(values) and all(isinstance(n.literal, str) for n in names):
+        return [(str(n.literal), v) for n, v in zip(names, values, strict=True)]
+    raise PlanError("named_struct takes names and values in turn", code="HR-EXPR-003",
+                    hint="Write named_struct('a', x, 'b', y).")  # fmt: skip
+
+
+def _struct_type(args: Sequence[Term]) -> pa.DataType:
+    return pa.struct([(name, value.type) for name, value in _pairs(args)])
+
+
+def _struct(args: Sequence[Term]) -> str:
+    inner = ", ".join(f"{quote(name, DUCKDB)} := {value.sql}" for name, value in _pairs(args))
+    return f"struct_pack({inner})"
+
+
+def _spark_struct(args: Sequence[Term]) -> str:
+    inner = ", ".join(f"{text_literal(name, SPARK)}, {value.sql}" for name, value in _pairs(args))
+    return f"named_struct({inner})"
+
+
+offer(STRUCTS, "named_struct", "any any any* ->", _struct, _spark_struct, gives=_struct_type)
+
+_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_]*|\[[0-9]+\])*$")
+
+
+def _path(args: Sequence[Term]) -> str:
+    path = str(args[1].literal)
+    if _PATH.match(path):
+        return path
+    raise PlanError(f"{path!r} is not a JSON path", code="HR-EXPR-003",
+                    hint="Write one such as '$.user.tags[0]'.")  # fmt: skip
+
+
+def _json(name: str, gives: str, types: str, to: pa.DataType, variant: str) -> None:
+    """A value of one JSON type under a path."""
+
+    def duckdb(args: Sequence[Term]) -> str:
+        doc, path = args[0].sql, text_literal(_path(args), DUCKDB)
+        value = f"json_extract_string({doc}, {path})"
+        made = value if to == pa.string() else f"TRY_CAST({value} AS {type_name(to, DUCKDB)})"
+        kind = f"json_type({doc}, {path})"
+        return f"(CASE WHEN NOT json_valid({doc}) THEN NULL WHEN {kind} IN ({types}) THEN {made} END)"
+
+    def spark(args: Sequence[Term]) -> str:
+        path = text_literal(_path(args), SPARK)
+        found = f"try_variant_get(try_parse_json({args[0].sql}), {path}, 'variant')"
+        value = f"try_variant_get({found}, '$', '{type_name(to, SPARK)}')"
+        return f"(CASE WHEN schema_of_variant({found}) RLIKE '{variant}' THEN {value} END)"
+
+    offer(JSON, name, f"text word -> {gives}", duckdb, spark)
+
+
+_json("json_text", "text", "'VARCHAR'", pa.string(), "STRING")
+_json("json_long", "long", "'BIGINT', 'UBIGINT'", pa.int64(), "BIGINT")
+_json("json_double", "double", "'BIGINT', 'UBIGINT', 'DOUBLE'", pa.float64(), "BIGINT|DECIMAL|DOUBLE")
+_json("json_bool", "bool", "'BOOLEAN'", pa.bool_(), "BOOLEAN")
+offer(JSON, "json_array_length", "text -> int",
+      "(CASE WHEN NOT json_valid({0}) THEN NULL WHEN json_type({0}) = 'ARRAY' "
+      "THEN CAST(json_array_length({0}) AS INTEGER) END)", "json_array_length({0})")  # fmt: skip
+offer(JSON, "json_object_keys", "text -> [text]",
+      "(CASE WHEN NOT json_valid({0}) THEN NULL WHEN json_type({0}) = 'OBJECT' "
+      "THEN json_keys({0}) END)", "json_object_keys({0})")  # fmt: skip

@@ -1,1 +1,190 @@
-"""Functions: text."""
+"""Functions of text and bytes.
+
+Invariant: a position counts characters (code points) from 1; case follows Unicode's full
+mapping (upper of "ß" is "SS"), except that a sigma at a word's end is not special.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.expr_catalog import listed, offer
+from headrace.expr_regex import both_patterns, replacement
+from headrace.expr_types import DUCKDB, SPARK, Term, text_literal
+
+TEXT, PATTERNS, BYTES = "text", "patterns", "bytes and digests"
+
+# Characters whose upper case is several: DuckDB maps one to one, Spark and Python do not.
+_LONGER = [chr(c) for c in range(0x80, 0xFFFF) if len(chr(c).upper()) > 1]
+
+
+def _upper(args: Sequence[Term]) -> str:
+    (x,) = args
+    inner = x.sql
+    for char in _LONGER:
+        inner = f"replace({inner}, '{char}', '{char.upper()}')"
+    rare = f"regexp_matches({x.sql}, '[{''.join(_LONGER)}]')"
+    return f"(CASE WHEN {rare} THEN upper({inner}) ELSE upper({x.sql}) END)"
+
+
+def _text(name: str, signature: str, duckdb: str, spark: str | None = None) -> None:
+    offer(TEXT, name, signature, duckdb, spark)
+
+
+offer(TEXT, "upper", "text -> text", _upper, "upper({0})")
+_text("lower", "text -> text", "lower(replace({0}, 'İ', 'i̇'))", "lower(replace({0}, 'Σ', 'σ'))")
+_text("length", "text -> int", "CAST(length({0}) AS INTEGER)", "length({0})")
+for _name, _spark in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
+    offer(TEXT, _name, "text text? -> text", listed(f"{_name}({{}})"),
+          lambda args, where=_spark, name=_name: (  # type: ignore[misc]
+              f"{name}({args[0].sql})" if len(args) == 1
+              else f"trim({where} {args[1].sql} FROM {args[0].sql})"
+          ))  # fmt: skip
+
+
+def _substring(args: Sequence[Term]) -> str:
+    """Spark reads position 0 as 1 and a negative length as none."""
+    text, start = args[0].sql, args[1].sql
+    first = f"(CASE WHEN {start} = 0 THEN 1 ELSE {start} END)"
+    if isinstance(args[1].literal, int) and args[1].literal != 0:
+        first = start
+    if len(args) == 2:  # without a length
+        return f"substring({text}, {first})"
+    return f"substring({text}, {first}, greatest({args[2].sql}, 0))"
+
+
+offer(TEXT, "substring", "text int int? -> text", _substring, listed("substring({})"))
+_text("left", "text int -> text", "left({0}, greatest({1}, 0))", "left({0}, {1})")
+_text("right", "text int -> text", "right({0}, greatest({1}, 0))", "right({0}, {1})")
+_text("replace", "text text text -> text", "replace({0}, {1}, {2})")
+_text("translate", "text text text -> text", "translate({0}, {1}, {2})")
+offer(TEXT, "concat", "text text*-> text", listed("({})", " || "), listed("concat({})"))
+offer(TEXT, "concat_ws", "text text text* -> text", listed("concat_ws({})"))
+_text("starts_with", "text text -> bool", "starts_with({0}, {1})", "startswith({0}, {1})")
+_text("ends_with", "text text -> bool", "ends_with({0}, {1})", "endswith({0}, {1})")
+_text("contains", "text text -> bool", "contains({0}, {1})")
+_text("instr", "text text -> int", "CAST(instr({0}, {1}) AS INTEGER)", "instr({0}, {1})")
+_text("repeat", "text int -> text", "repeat({0}, {1})")
+_text("reverse", "text -> text", "array_to_string(list_reverse(string_split({0}, '')), '')",
+      "reverse({0})")  # fmt: skip
+_text("ascii", "text -> int", "CAST(ascii({0}) AS INTEGER)", "ascii({0})")
+
+
+def _pad(name: str) -> Callable[[Sequence[Term]], str]:
+    def sql(args: Sequence[Term]) -> str:
+        text, width, by = (a.sql for a in args)
+        cut = f"left({text}, greatest({width}, 0))"
+        return f"(CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {width}, {by}) END)"
+
+    return sql
+
+
+offer(TEXT, "lpad", "text int text -> text", _pad("lpad"), "lpad({0}, {1}, {2})")
+offer(TEXT, "rpad", "text int text -> text", _pad("rpad"), "rpad({0}, {1}, {2})")
+
+
+def _separator(args: Sequence[Term]) -> str:
+    word = args[1].literal
+    if isinstance(word, str) and word:
+        return word
+    raise PlanError("the separator is a text of at least one character", code="HR-EXPR-003",
+                    hint="Write split(x, ',').")  # fmt: skip
+
+
+def _split_spark(args: Sequence[Term]) -> str:
+    quoted = "".join(f"\\{c}" if not c.isalnum() else c for c in _separator(args))
+    return f"split({args[0].sql}, {text_literal(quoted, SPARK)}, -1)"
+
+
+offer(TEXT, "split", "text word -> [text]",
+      lambda a: f"string_split({a[0].sql}, {text_literal(_separator(a), DUCKDB)})",
+      _split_spark)  # fmt: skip
+offer(TEXT, "split_part", "text word int -> text",
+      lambda a: f"split_part({a[0].sql}, {text_literal(_separator(a), DUCKDB)}, {a[2].sql})",
+      lambda a: f"(CASE WHEN {a[2].sql} = 0 THEN (CASE WHEN {a[0].sql} IS NOT NULL THEN '' END) "
+      f"ELSE split_part({a[0].sql}, {text_literal(_separator(a), SPARK)}, {a[2].sql}) END)",
+      )  # fmt: skip
+
+
+def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str]:
+    def sql(args: Sequence[Term]) -> str:
+        x, pattern = args[0], str(args[1].literal)
+        rest = pattern.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
+        if "\\" in rest:
+            raise PlanError(f"in the LIKE pattern {pattern!r} a backslash stands before %, _ or \\",
+                            code="HR-EXPR-003", hint="Double a backslash that is meant as such.")  # fmt: skip
+        text = x.sql
+        if fold:
+            pattern = pattern.replace("Σ", "σ").lower()
+            lower = "lower(replace({}, 'İ', 'i̇'))" if dialect == DUCKDB else "lower(replace({}, 'Σ', 'σ'))"
+            text = lower.format(text)
+        escape = " ESCAPE '\\'" if dialect == DUCKDB and "\\" in pattern else ""
+        return f"({text} LIKE {text_literal(pattern, dialect)}{escape})"
+
+    return sql
+
+
+offer(PATTERNS, "like", "text word -> bool", _like(DUCKDB), _like(SPARK))
+offer(PATTERNS, "ilike", "text word -> bool", _like(DUCKDB, fold=True), _like(SPARK, fold=True))
+
+
+def _pattern(args: Sequence[Term], dialect: str) -> str:
+    return text_literal(both_patterns(str(args[1].literal))[dialect], dialect)
+
+
+def _replaced(args: Sequence[Term], dialect: str) -> str:
+    return text_literal(replacement(str(args[2].literal))[dialect], dialect)
+
+
+offer(PATTERNS, "rlike", "text word -> bool",
+      lambda a: f"regexp_matches({a[0].sql}, {_pattern(a, DUCKDB)})",
+      lambda a: f"({a[0].sql} RLIKE {_pattern(a, SPARK)})")  # fmt: skip
+offer(PATTERNS, "regexp_replace", "text word word -> text",
+      lambda a: f"regexp_replace({a[0].sql}, {_pattern(a, DUCKDB)}, {_replaced(a, DUCKDB)}, 'g')",
+      lambda a: f"regexp_replace({a[0].sql}, {_pattern(a, SPARK)}, {_replaced(a, SPARK)})")  # fmt: skip
+offer(PATTERNS, "regexp_extract", "text word int -> text",
+      lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, DUCKDB)}, {_group(a)})",
+      lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, SPARK)}, {_group(a)})")  # fmt: skip
+
+
+def _group(args: Sequence[Term]) -> int:
+    group, groups = args[2].literal, both_patterns(str(args[1].literal))["groups"]
+    if isinstance(group, int) and 0 <= group <= min(9, int(groups)):
+        return group
+    raise PlanError(f"the pattern {args[1].literal!r} has {groups} groups", code="HR-EXPR-003",
+                    hint="Give the number of a group as a literal; 0 is the whole match.")  # fmt: skip
+
+
+offer(BYTES, "md5", "text -> text", "md5({0})")
+offer(BYTES, "sha1", "text -> text", "sha1({0})")
+offer(BYTES, "sha256", "text -> text", "sha256({0})", "sha2({0}, 256)")
+offer(BYTES, "base64", "binary -> text", "base64({0})", "replace(base64({0}), '\\r\\n', '')")
+
+
+def _bytes(args: Sequence[Term], template: str) -> str:
+    digits = args[0].literal
+    if isinstance(digits, str) and len(digits) % 2 == 0 and not set(digits) - set("0123456789abcdefABCDEF"):
+        return template.format(digits)
+    raise PlanError("unhex takes a literal of pairs of hexadecimal digits", code="HR-EXPR-003",
+                    hint="In Python write the bytes themselves: lit(b'...').")  # fmt: skip
+
+
+offer(BYTES, "unhex", "word -> binary", lambda a: _bytes(a, "unhex('{}')"),
+      lambda a: _bytes(a, "unhex('{}')"))  # fmt: skip
+
+
+def _octets(args: Sequence[Term]) -> str:
+    name = "strlen" if args[0].type == pa.string() else "octet_length"
+    return f"CAST({name}({args[0].sql}) AS INTEGER)"
+
+
+def _octets_type(args: Sequence[Term]) -> pa.DataType:
+    if args[0].type in (pa.string(), pa.binary()):
+        return pa.int32()
+    raise PlanError("octet_length takes text or binary", code="HR-EXPR-003", hint="Use cast.")
+
+
+offer(BYTES, "octet_length", "any ->", _octets, "octet_length({0})", gives=_octets_type)

@@ -22,8 +22,16 @@ from headrace.expr_call import lower_call
 from headrace.expr_cast import explicit_cast
 from headrace.expr_parse import Node, show
 from headrace.expr_types import (
-    DUCKDB, SPARK, Term, cast, common, computed, int_literal, is_nested, quote, spoken,
-    text_literal, type_name,
+    DUCKDB,
+    SPARK,
+    Term,
+    cast,
+    common,
+    computed,
+    is_nested,
+    quote,
+    spoken,
+    text_literal,
 )  # fmt: skip
 from headrace.schema import type_of
 
@@ -41,13 +49,16 @@ class Lowering:
     def top(self, expr: Expr) -> Term:
         """A whole expression; a bare column keeps the exact type it has in the schema."""
         node = expr.node.this if isinstance(expr.node, exp.Alias) else expr.node
-        made = self._raw_column(node) if isinstance(node, exp.Column) else self.term(node)
+        if isinstance(node, exp.Column):
+            return self._raw_column(node)
+        made = _METHODS[type(node)](self, node)
         if pt.is_null(made.type):
             raise wrong(node, "it is always null, so it has no type", "Write cast(null as ...).")
         return made
 
     def term(self, node: Node) -> Term:
-        return _METHODS[type(node)](self, node)
+        made = _METHODS[type(node)](self, node)
+        return cast(made, pa.float64(), self.dialect) if made.type == pa.float32() else made
 
     def same(self, nodes: Sequence[Node], where: Node) -> list[Term]:
         """The nodes in their common type."""
@@ -219,6 +230,12 @@ _METHODS: dict[type[Node], Callable[[Lowering, Node], Term]] = {
 def check(expr: Expr, schema: pa.Schema) -> pa.DataType:
     """The type of `expr` over `schema`; a PlanError says what is wrong with it."""
     return Lowering(schema, DUCKDB).top(expr).type
+
+
+def fields_of(expr: Expr, schema: pa.Schema) -> list[str]:
+    """The names of the fields, if it is a struct."""
+    made = check(expr, schema)
+    return [f.name for f in made] if pt.is_struct(made) else []
 
 
 def to_duckdb_sql(expr: Expr, schema: pa.Schema) -> str:

@@ -169,7 +169,14 @@ def cast(term: Term, to: pa.DataType, dialect: str) -> Term:
     if isinstance(term.literal, int) and not isinstance(term.literal, bool):
         if is_int(to) or to == pa.float64():
             return int_literal(term.literal, to, dialect)
+    if dialect == DUCKDB and to == pa.float64() and _long_decimal(term.type):
+        return Term(f"CAST(CAST({term.sql} AS VARCHAR) AS DOUBLE)", to)
     return Term(f"CAST({term.sql} AS {type_name(to, dialect)})", to)
+
+
+def _long_decimal(t: pa.DataType) -> bool:
+    """Beyond 15 digits DuckDB's own cast to double may be off by a bit."""
+    return pt.is_decimal(t) and t.precision > 15
 
 
 def int_literal(value: int, t: pa.DataType, dialect: str) -> Term:

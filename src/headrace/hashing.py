@@ -28,6 +28,7 @@ _MIX2 = np.uint64(0x94D049BB133111EB)
 _JOIN = np.uint64(0x9FB21C651E98DF25)
 _NULL = np.uint64(0x6E756C6C2E6B6579)  # "null.key": a null is a value like any other
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_BLOCK = 1 << 14  # rows of text hashed at a time, so that what is in between stays in cache
 _WORDS_BY_COLUMN = 16  # longer texts than 128 bytes are rare: their tails go another way
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": -1_000}  # negative: divide
 
@@ -64,12 +65,15 @@ def first_hash(slot: int, slots: int) -> int:
     return -(-(slot << 32) // slots) << 32
 
 
-def _mix(x: Hashes) -> Hashes:
+def _mix(values: Hashes) -> Hashes:
     """splitmix64: a bijection, so different integers never share a hash."""
-    x = x + _GOLDEN
-    x = (x ^ (x >> np.uint64(30))) * _MIX1
-    x = (x ^ (x >> np.uint64(27))) * _MIX2
-    return x ^ (x >> np.uint64(31))
+    x = values + _GOLDEN
+    x ^= x >> np.uint64(30)
+    x *= _MIX1
+    x ^= x >> np.uint64(27)
+    x *= _MIX2
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def _column(column: pa.Array | pa.ChunkedArray) -> Hashes:
@@ -91,7 +95,7 @@ def _array(array: pa.Array) -> Hashes:
 def _dictionary(array: pa.DictionaryArray) -> Hashes:
     if len(array.dictionary) == 0:
         return np.full(len(array), _NULL, np.uint64)
-    at = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    at: Ints = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return _array(array.dictionary)[at]
 
 
@@ -181,33 +185,39 @@ def _fixed(array: pa.Array) -> Hashes:
 
 
 def _bytes(buffer: pa.Buffer | None, starts: Ints, lengths: Ints) -> Hashes:
-    """Sum of the mixed 8-byte words, each seeded by its place, then mixed again.
-
-    A sum can be taken in any order: all first words, all second words, and so on, and the
-    few long tails word by word.
-    """
+    """Sum of the mixed 8-byte words, each seeded by its place, then mixed again."""
     data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.zeros(0, np.uint8)
     if len(data) < 8:
         data = np.concatenate([data, np.zeros(8, np.uint8)])
+    hashes = np.empty(len(starts), np.uint64)
+    for at in range(0, len(starts), _BLOCK):
+        rows = slice(at, at + _BLOCK)
+        hashes[rows] = _mix(_sum_of_words(data, starts[rows], lengths[rows]))
+    return hashes
+
+
+def _sum_of_words(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> Hashes:
+    """A sum can be taken in any order: all first words, all second words, and so on, and then
+    the few long tails."""
     total = lengths.view(np.uint64) * _GOLDEN
     for word in range(_WORDS_BY_COLUMN):
-        rows = np.flatnonzero(lengths > 8 * word)
-        if not len(rows):
-            break
+        longer = lengths > 8 * word
+        if not longer.any():
+            return total
+        rows = slice(None) if longer.all() else np.flatnonzero(longer)
         seed = _mix(np.full(1, word + 1, np.uint64))
         at, left = starts[rows] + 8 * word, lengths[rows] - 8 * word
         total[rows] += _mix(_load(data, at, left) ^ seed)
-    else:
-        for row in np.flatnonzero(lengths > 8 * _WORDS_BY_COLUMN):
-            total[row : row + 1] += _tail(data, int(starts[row]), int(lengths[row]))
-    return _mix(total)
+    for row in np.flatnonzero(lengths > 8 * _WORDS_BY_COLUMN):
+        total[row : row + 1] += _tail(data, int(starts[row]), int(lengths[row]))
+    return total
 
 
 def _tail(data: npt.NDArray[np.uint8], start: int, length: int) -> Hashes:
     words = np.arange(_WORDS_BY_COLUMN, -(-length // 8), dtype=np.int64)
     seeds = _mix((words + 1).view(np.uint64))
     mixed = _mix(_load(data, start + 8 * words, length - 8 * words) ^ seeds)
-    return mixed.sum(dtype=np.uint64, keepdims=True)
+    return np.add.reduce(mixed, keepdims=True)
 
 
 def _load(data: npt.NDArray[np.uint8], at: Ints, left: Ints) -> Hashes:

@@ -20,8 +20,9 @@ from headrace.expr import Expr
 from headrace.expr_lower import Lowering, check, to_duckdb_sql, to_spark_sql
 from headrace.expr_types import DUCKDB, quote
 from headrace.kernel_errors import plain
+from headrace.kernel_json import decode_json
 
-__all__ = ["Kernel", "SelectStep", "compile_chain", "infer", "to_duckdb_sql", "to_spark_sql"]
+__all__ = ["Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql", "to_spark_sql"]
 
 Bad = list[tuple[int, str]]
 

@@ -8,8 +8,10 @@ in every process. A fork gets a database of its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
+import weakref
 
 import duckdb
 import pyarrow as pa
@@ -87,6 +89,7 @@ class Query:
         name = f"feed_{_LOCAL.count}"
         self._feed = Feed(schema)
         connection().register(name, self._feed)
+        weakref.finalize(self, _forget, connection(), name)
         self._relation = connection().sql(sql.replace("$feed", name))
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -97,5 +100,21 @@ class Query:
             self._feed.table = self._feed.schema.empty_table()
 
 
+def _forget(made: duckdb.DuckDBPyConnection, name: str) -> None:
+    with contextlib.suppress(duckdb.Error):
+        made.unregister(name)
+
+
 def here() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
+
+
+def once(sql: str, table: pa.Table) -> pa.Table:
+    """One query over one table, for what is not run again and again."""
+    return Query(sql, table.schema)(table)
+
+
+def value(expression: str) -> object:
+    """One value of an expression without columns."""
+    ((made,),) = connection().sql(f"SELECT {expression}").fetchall()
+    return made

@@ -3,7 +3,7 @@
 Invariant: what a document decodes to depends on that document alone, never on its neighbours
 in the chunk; a value that does not fit its field makes the document bad, never null and never
 another value. DuckDB parses all documents in one pass; only rows with something odd about
-them (a null, a huge integer) are looked at again.
+them (a null, a huge integer) are looked at again, by `kernel_json_odd`.
 
 The reading: a missing field is null; extra fields are ignored; of a repeated key the first
 counts. An integer may be written 5, 5.0 or "5", but not 5.5; a number may be a text that
@@ -14,7 +14,7 @@ otherwise) or integer milliseconds since 1970. A string field takes any value, a
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,24 +22,171 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from headrace import kernel_door as door
+from headrace import kernel_json_odd as odd_rows
 from headrace.expr_types import DUCKDB, computed, text_literal, type_name
-from headrace.kernel_json_check import reason_of
 from headrace.schema import TIMESTAMP
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
-_EXACT = 2**53  # beyond it a double no longer holds every integer
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999, in us
+_EXACT = 2.0**53  # from here on a double no longer holds every integer
+_YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # 1 to 9999, in microseconds
 
 
 def decode_json(
     raw: pa.Array | pa.ChunkedArray, schema: pa.Schema
 ) -> tuple[pa.Table, Mask, list[str]]:
-    """(rows of `schema`, one per document; which documents are bad; why, for each bad one).
+    """(a row for each document, which documents are bad, why for each bad one in turn).
 
-    A bad document's row holds nulls; leave it out by the mask.
+    The row of a bad document holds nulls: leave it out by the mask.
     """
-    texts, broken = _texts(raw)
-    columns, odd = _parse(texts, broken, schema)
-    bad, reasons = _judge(raw, texts, odd | broken, schema)
-    table = pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
-    return table, bad, reasons
+    chunks = raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw]
+    parts = [_decode(c, schema) for c in chunks if len(c)]
+    if not parts:
+        return _nullable(schema).empty_table(), np.zeros(0, bool), []
+    tables, masks, reasons = zip(*parts, strict=True)
+    return pa.concat_tables(tables), np.concatenate(masks), [r for rs in reasons for r in rs]
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_nullable(True) for f in schema])
+
+
+def _decode(raw: pa.Array, schema: pa.Schema) -> tuple[pa.Table, Mask, list[str]]:
+    texts = _texts(raw)
+    kinds = _targets(texts, schema)
+    try:
+        parsed = _transform(texts, schema, kinds)
+    except door.Error:
+        texts = pc.if_else(_valid(texts), texts, None)
+        parsed = _transform(texts, schema, kinds)
+    columns, oddities = [], []
+    for name, field in zip(parsed.column_names[1:], schema, strict=True):
+        column, odd = _convert(parsed.column(name).combine_chunks(), field.type)
+        columns.append(column)
+        oddities.append(odd)
+    gone = _mask(parsed.column("gone"))
+    columns, bad, reasons = odd_rows.settle(raw, texts, columns, oddities, gone, schema)
+    return pa.Table.from_arrays(columns, schema=_nullable(schema)), bad, reasons
+
+
+def _texts(raw: pa.Array) -> pa.Array:
+    """The documents as text; null where they are not UTF-8."""
+    if pt.is_string(raw.type):
+        return raw
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([odd_rows.utf8(r) for r in raw.to_pylist()], pa.string())
+
+
+def _targets(texts: pa.Array, schema: pa.Schema) -> list[object]:
+    """What DuckDB is asked to make of each field; the first document says how times are spelt."""
+    first = odd_rows.parse(next((t.as_py() for t in texts[:16] if t.is_valid), ""))
+    return [
+        "DOUBLE"
+        if pt.is_timestamp(f.type) and isinstance(first.get(f.name), int | float)
+        else _target(computed(f.type))
+        for f in schema
+    ]
+
+
+def _target(kind: pa.DataType) -> object:
+    """In DuckDB's own spelling of a JSON shape. An integer is read as a double, which shows a
+    fraction where a cast would round it away; what DuckDB reads too freely stays JSON text."""
+    if pt.is_integer(kind):
+        return "DOUBLE"
+    if pt.is_binary(kind):
+        return "VARCHAR"
+    if pt.is_list(kind):
+        return [_target(kind.value_type)]
+    if pt.is_struct(kind):
+        return {f.name: _target(f.type) for f in kind}
+    return "JSON" if pt.is_boolean(kind) or pt.is_map(kind) else type_name(kind, DUCKDB)
+
+
+def _transform(texts: pa.Array, schema: pa.Schema, kinds: Sequence[object]) -> pa.Table:
+    shape = text_literal(json.dumps(dict(zip(schema.names, kinds, strict=True))), DUCKDB)
+    fields = ", ".join(f"struct_extract_at(s, {i + 1}) AS c{i}" for i in range(len(schema)))
+    sql = f"SELECT s IS NULL AS gone, {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM $feed)"
+    return door.once(sql, pa.table({"d": texts}))
+
+
+def _valid(texts: pa.Array) -> pa.Array:
+    made = door.once("SELECT json_valid(d) AS ok FROM $feed", pa.table({"d": texts}))
+    return made.column("ok").combine_chunks()
+
+
+def _mask(column: pa.Array | pa.ChunkedArray) -> Mask:
+    flags: Mask = np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+    return flags
+
+
+def _convert(column: pa.Array, to: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    """DuckDB's column as `to`, null where it does not fit; and where it is null."""
+    if pt.is_integer(to):
+        made = _integers(column, to)
+    elif pt.is_boolean(to):
+        made = pc.if_else(pc.is_in(column, pa.array(["true", "false"])), pc.equal(column, "true"), None)
+    elif pt.is_timestamp(to):
+        made = _timestamps(column).cast(to)
+    elif pt.is_nested(to):
+        made = _nested(column, to)
+    else:
+        made = column if column.type == to else column.cast(to)
+    return made, _mask(made.is_null()) if made.null_count else None
+
+
+def _nested(column: pa.Array, to: pa.DataType) -> pa.Array:
+    """All or nothing: with one inner value in doubt, every row is read again."""
+    try:
+        if not _inner_nulls(column):
+            return column.cast(to)
+    except pa.ArrowException:
+        pass
+    return pa.nulls(len(column), to)
+
+
+def _inner_nulls(column: pa.Array) -> bool:
+    if pt.is_list(column.type):
+        inner = column.flatten()
+        return bool(inner.null_count) or _inner_nulls(inner)
+    if pt.is_struct(column.type):
+        fields = column.drop_null().flatten()
+        return any(f.null_count or _inner_nulls(f) for f in fields)
+    return False
+
+
+def _whole(column: pa.Array) -> tuple[np.ndarray, Mask]:
+    """Doubles as integers, and where they are exactly that."""
+    values = column.to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+        exact = (whole == values) & (np.abs(values) < _EXACT)
+    return whole, exact
+
+
+def _integers(column: pa.Array, to: pa.DataType) -> pa.Array:
+    whole, exact = _whole(column)
+    if to != pa.int64():
+        limits = np.iinfo(to.to_pandas_dtype())
+        exact &= (whole >= limits.min) & (whole <= limits.max)
+    if exact.all():
+        return pa.array(whole).cast(to)
+    return pa.array(np.where(exact, whole, 0), mask=~exact).cast(to)
+
+
+def _timestamps(column: pa.Array) -> pa.Array:
+    if pt.is_floating(column.type):
+        micros = pc.multiply(_inside(_integers(column, pa.int64()), 1_000), 1_000)
+    else:
+        micros = _inside(column.cast(TIMESTAMP).cast(pa.int64()), 1)
+    return micros.cast(TIMESTAMP)
+
+
+def _inside(times: pa.Array, unit: int) -> pa.Array:
+    """Null for what no calendar shows: DuckDB reads 'infinity' as a time."""
+    bounds = pc.min_max(times)
+    low, high = _YEARS[0] // unit, _YEARS[1] // unit
+    if bounds["min"].is_valid and low <= bounds["min"].as_py() and bounds["max"].as_py() <= high:
+        return times
+    inside = pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high))
+    return pc.if_else(inside, times, None)

@@ -55,8 +55,12 @@ def _duration(value: object) -> int:
     return duration
 
 
-def _setting(check: Callable[[object], object], default: object) -> Any:
-    return field(default=default, metadata={"check": check})
+Check = Callable[[object], object]
+
+
+def _setting(check: Check, default: object, read: Check | None = None) -> Any:
+    """A field; `read` makes its value from what a user writes where that is another thing."""
+    return field(default=default, metadata={"check": check, "read": read or check})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ class Settings:
     log: str = _setting(_folder, ".headrace/log")  # the embedded log's topics
     jobs: str = _setting(_folder, ".headrace/jobs")  # one folder per job: state, manifests
     master: str = _setting(_text, "local[*]")
-    target_batch: int = _setting(_duration, 1_000)  # milliseconds a batch should take
+    target_batch: int = _setting(_count, 1_000, read=_duration)  # ms that a batch should take
     max_batch: int | None = _setting(_count, None)  # rows; none: only the target time decides
     slots: int | None = _setting(_count, None)  # shares of the key space, fixed at a job's birth
     parallelism: int | None = _setting(_count, None)  # tasks per level; none: as many as cores
@@ -76,22 +80,19 @@ class Settings:
         for setting in fields(self):
             value = getattr(self, setting.name)
             if value is not None or setting.default is not None:
-                checked = _checked(setting.name, value, setting.name)
+                checked = _checked(setting.metadata["check"], value, setting.name)
                 object.__setattr__(self, setting.name, checked)
 
     @classmethod
     def load(cls, **overrides: object) -> Settings:
         """The settings in force here and now; an override of None counts as not given."""
-        given = {name: value for name, value in overrides.items() if value is not None}
-        for name in given:
-            _refuse_unknown(name, "the call")
+        called = {name: value for name, value in overrides.items() if value is not None}
+        given = {name: _read(name, value, name, "the call") for name, value in called.items()}
         values = _from_file(Path(FILE)) | _from_environment(os.environ) | given
         return cls(**values)  # type: ignore[arg-type]
 
 
-_CHECKS: dict[str, Callable[[object], object]] = {
-    setting.name: setting.metadata["check"] for setting in fields(Settings)
-}
+_READ: dict[str, Check] = {setting.name: setting.metadata["read"] for setting in fields(Settings)}
 
 
 def _from_file(path: Path) -> dict[str, object]:
@@ -104,41 +105,34 @@ def _from_file(path: Path) -> dict[str, object]:
             f"cannot read the settings in {FILE}: {error}", code="HR-SETTINGS-003",
             hint='Write lines such as `parallelism = 4` or `target_batch = "2s"`.',
         ) from error  # fmt: skip
-    for name in values:
-        _refuse_unknown(name, FILE)
-    return {n: _checked(n, v, f"{n} in {FILE}") for n, v in values.items()}
+    return {n: _read(n, v, f"{n} in {FILE}", FILE) for n, v in values.items()}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     found: dict[str, object] = {}
     for variable in sorted(v for v in environ if v.startswith(PREFIX) and environ[v]):
         name = variable.removeprefix(PREFIX).lower()
-        if name in _CHECKS:
-            found[name] = _checked(name, environ[variable], variable)
-        elif _near(name):  # others may have variables of their own; a slip of the pen is refused
-            _refuse_unknown(name, f"the environment, {variable}")
+        # Others may have variables of their own; a slip of the pen is refused.
+        if name in _READ or get_close_matches(name, _READ, cutoff=0.75):
+            found[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
     return found
 
 
-def _checked(name: str, value: object, where: str) -> object:
+def _read(name: str, value: object, label: str, origin: str) -> object:
+    if name in _READ:
+        return _checked(_READ[name], value, label)
+    near = get_close_matches(name, _READ, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    raise RunError(
+        f"there is no setting {name!r} (from {origin})", code="HR-SETTINGS-001",
+        hint=f"{meant}The settings are {', '.join(_READ)}.",
+    )  # fmt: skip
+
+
+def _checked(check: Check, value: object, label: str) -> object:
     try:
-        return _CHECKS[name](value)
+        return check(value)
     except ValueError as error:
         raise RunError(
-            f"the setting {where} is {value!r}", code="HR-SETTINGS-002", hint=f"Give {error}."
+            f"the setting {label} is {value!r}", code="HR-SETTINGS-002", hint=f"Give {error}."
         ) from None
-
-
-def _near(name: str) -> list[str]:
-    return get_close_matches(name, _CHECKS, cutoff=0.75)
-
-
-def _refuse_unknown(name: str, where: str) -> None:
-    if name in _CHECKS:
-        return
-    near = get_close_matches(name, _CHECKS)
-    known = f"Did you mean {near[0]!r}? " if near else ""
-    raise RunError(
-        f"there is no setting {name!r} (from {where})", code="HR-SETTINGS-001",
-        hint=f"{known}The settings are {', '.join(_CHECKS)}.",
-    )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.expr import TRACING, Expr, Untraceable, all_columns, col, lit
+from headrace.expr import TRACING, Expr, Untraceable, col, lit
 from headrace.expr_lower import check, unknown_column
 
 _CONSTANTS = (type(None), bool, int, float, str, bytes)
@@ -30,6 +30,9 @@ class Row:
     def __init__(self, columns: Mapping[str, Expr], schema: pa.Schema) -> None:
         object.__setattr__(self, "_columns", dict(columns))
         object.__setattr__(self, "_schema", schema)
+
+    _columns: dict[str, Expr]
+    _schema: pa.Schema
 
     def __getattr__(self, name: str) -> Expr:
         return self[name]
@@ -166,7 +169,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _constant(name: str, value: Any) -> None:
     """Refuse what may be another thing at the next row."""
-    if isinstance(value, _CONSTANTS) or isinstance(value, Expr) or value in _BUILTINS:
+    if isinstance(value, _CONSTANTS) or type(value) is Expr or _is_harmless(value):
         return
     if isinstance(value, types.ModuleType) and value.__name__.split(".")[0] == "headrace":
         return
@@ -175,6 +178,10 @@ def _constant(name: str, value: Any) -> None:
     if callable(value):
         raise Untraceable(f"it calls {name}(), which needs values")
     raise Untraceable(f"it reads {name!r}, which may change from row to row")
+
+
+def _is_harmless(value: Any) -> bool:
+    return any(value is known for known in _BUILTINS)
 
 
 def _is_plain_class(value: Any) -> bool:

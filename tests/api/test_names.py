@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.api.job import Job
 from headrace.ops.aggregates import count
@@ -56,6 +58,25 @@ def test_steps_added_before_or_beside_do_not_change_a_name():
     stream.where("celsius > 0").select("area").tap(print)
     mapped = stream.where("celsius > 1").with_columns(f="celsius * 2").where("f > 1")
     assert windowed(mapped).name == before
+
+
+STEPS = {
+    "where": lambda s: s.where("celsius > 1"),
+    "columns": lambda s: s.with_columns(f="celsius * 2"),
+    "tap": lambda s: s.tap(print),
+    "python": lambda s: s.filter(lambda r: r.celsius > 1 and True),
+    "beside": lambda s: (s.select("area").tap(print), s)[1],
+    "key": lambda s: s.key_by(zone="area").unkeyed,
+}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(sorted(STEPS)), max_size=6))
+def test_no_unnamed_step_on_the_way_changes_the_name_of_a_window(steps):
+    stream = read(Job("j"))
+    for step in steps:
+        stream = STEPS[step](stream)
+    assert windowed(stream).name == "temperature.window"
 
 
 def test_a_name_that_the_user_gave_opens_a_place():

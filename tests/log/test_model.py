@@ -28,6 +28,7 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a sync costs nothi
 POINTS = ["log.block", "log.rolled", "log.cut", "log.written", "log.synced", "log.published"]
 
 Batch = dict[int, list[bytes]]  # the records of one append by partition
+Unacked = tuple[list[tuple[bytes, int]], str, int]  # records with times, producer, sequence
 batches = st.dictionaries(
     st.sampled_from([0, 1]), st.lists(st.binary(max_size=40), min_size=1, max_size=6), min_size=1
 )
@@ -42,14 +43,14 @@ class LogMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
         self.clock = ManualClock(1_000_000)
-        self.boot = 1
+        self.boot, self.crashes = 1, 0
         head.boot_id = lambda: self.boot.to_bytes(16, "little")
         self.log = EmbeddedLog(self.folder, self.clock)
         self.log.create("t", 2, retention="1h", segment_bytes=1_500)
         self.model: list[list[tuple[bytes, int]]] = [[], []]
         self.earliest = [0, 0]
         self.last: dict[tuple[str, int], int] = {}
-        self.unacked: tuple[Batch, str, int] | None = None
+        self.unacked: dict[int, list[Unacked]] = {0: [], 1: []}
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -74,7 +75,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         self.log.sweep("t")
-        self.unacked = None  # cut on the way
+        self.unacked = {0: [], 1: []}  # cut on the way
         for p, records in enumerate(self.model):
             if records and records[-1][1] < self.clock.now() - HOUR:
                 assert self.log.earliest("t")[p] == len(records)
@@ -107,6 +108,8 @@ class LogMachine(RuleBasedStateMachine):
         self, batch: Batch, producer: str, sequence: int, at: str, nth: int
     ) -> None:
         passed: list[str] = []
+        self.crashes += 1  # each leaves records of its own, to be told apart later
+        batch = {p: [b"%d:%s" % (self.crashes, r) for r in rs] for p, rs in batch.items()}
 
         def hook(name: str) -> None:
             passed.append(name)
@@ -121,10 +124,11 @@ class LogMachine(RuleBasedStateMachine):
         if "log.published" in passed:
             self._note(batch, producer, sequence)
         else:
-            self.unacked = (batch, producer, sequence)
+            for p, records in batch.items():
+                self.unacked[p].append((self._timed(p, records), producer, sequence))
         self.log = EmbeddedLog(self.folder, self.clock)
 
-    @precondition(lambda self: self.unacked)
+    @precondition(lambda self: any(self.unacked.values()))
     @rule(p=st.sampled_from([0, 1]), share=st.floats(0, 1))
     def tear_the_tail(self, p: int, share: float) -> None:
         """The end of what was not acknowledged never reached the disk."""
@@ -169,26 +173,32 @@ class LogMachine(RuleBasedStateMachine):
         self.log.append("t", records, partitioner=lambda *_: homes, **retry)
 
     def _note(self, batch: Batch, producer: str = "", sequence: int = 0) -> None:
-        self.unacked = None
         for p, records in batch.items():
-            if producer and self.last.get((producer, p), -1) >= sequence:
-                continue
-            times = [time for _, time in self.model[p]]
-            now = max(self.clock.now(), *times, 0)
-            self.model[p] += [(r, now) for r in records]
-            if producer:
-                self.last[producer, p] = sequence
+            self.unacked[p] = []
+            if not producer or self.last.get((producer, p), -1) < sequence:
+                self._extend(p, self._timed(p, records), producer, sequence)
+
+    def _timed(self, p: int, records: list[bytes]) -> list[tuple[bytes, int]]:
+        now = max(self.clock.now(), *(time for _, time in self.model[p]), 0)
+        return [(r, now) for r in records]
+
+    def _extend(
+        self, p: int, records: list[tuple[bytes, int]], producer: str, sequence: int
+    ) -> None:
+        self.model[p] += records
+        if producer:
+            self.last[producer, p] = sequence
 
     def _lose_trust(self) -> None:
         """Take over what is whole of an append that nobody acknowledged."""
         self.log = EmbeddedLog(self.folder, self.clock)
-        if self.unacked is None:
-            return
-        batch, producer, sequence = self.unacked
-        for p, records in batch.items():
-            if self.log.latest("t")[p] == len(self.model[p]) + len(records):
-                self._note({p: records}, producer, sequence)
-        self.unacked = None
+        for p, end in self.log.latest("t").items():
+            found = self._read(p, len(self.model[p]), end)
+            if found:
+                known = [u for u in self.unacked[p] if u[0] == found]
+                assert known, f"{found} were never appended"
+                self._extend(p, *known[-1])
+        self.unacked = {0: [], 1: []}
         self.log.sweep("t")  # an appender comes by and repairs the head
 
     def _read(self, p: int, start: int, end: int) -> list[tuple[bytes, int]]:
@@ -209,4 +219,4 @@ def the_real_boot_afterwards(monkeypatch):
 
 
 TestLog = pytest.mark.usefixtures("the_real_boot_afterwards")(LogMachine.TestCase)
-TestLog.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLog.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import PlanError, call_site
-from headrace.expr import Expr, Untraceable, as_expr, col
+from headrace.expr import Expr, Untraceable, as_expr
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, Node, PyFunction, Python, Select
@@ -119,20 +119,14 @@ class Adding:
         """Columns named by text, or by expressions that carry a name."""
         picked: dict[str, object] = {}
         for spec in names:
-            if isinstance(spec, str) and spec in self.schema.names:
-                picked[spec] = col(spec)
-                continue
             expr = cols.expression(self.draft, spec, self.schema, self.site)
-            label = expr.name if expr is not None else None
-            if expr is not None and label is None:
-                self.report(
-                    PlanError(
-                        f"the column {expr.sql()!r} has no name", code="HR-PLAN-015",
-                        hint=f'Name it with a keyword: new_name="{expr.sql()}".',
-                    )
-                )  # fmt: skip
-            elif expr is not None and label is not None:
-                picked[label] = expr
+            if expr is None:
+                picked[spec if isinstance(spec, str) else "?"] = cols.WRONG
+            elif expr.name is None:
+                self.report(_unnamed(expr))
+                picked[expr.sql()] = cols.WRONG
+            else:
+                picked[expr.name] = expr
         return picked
 
     def known(self, names: Iterable[str]) -> None:
@@ -161,7 +155,12 @@ class Adding:
                     hint='Name at least one: key_by("area").',
                 )
             )  # fmt: skip
-        found = [(spec, self.pick([spec])) for spec in names]
-        labels = [next(iter(p), spec if isinstance(spec, str) else "?") for spec, p in found]
-        picked = {n: e for _, p in found for n, e in p.items()}
-        return {**picked, **exprs}, (*labels, *exprs)
+        picked = {**self.pick(names), **exprs}
+        return {n: e for n, e in picked.items() if e is not cols.WRONG}, tuple(picked)
+
+
+def _unnamed(expr: Expr) -> PlanError:
+    return PlanError(
+        f"the column {expr.sql()!r} has no name", code="HR-PLAN-015",
+        hint=f'Name it with a keyword: new_name="{expr.sql()}".',
+    )  # fmt: skip

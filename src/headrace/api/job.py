@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.reading import Timing, source_schema, timing
+from headrace.api.reading import Timing, check_place, source_schema, timing
 from headrace.api.stream import Stream
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
@@ -93,6 +93,7 @@ class Job:
         options: Mapping[str, Any], site: Site | None,
     ) -> pa.Schema:  # fmt: skip
         with self.draft.attempt(site):
+            check_place(uri, "read")
             if schema is not None:
                 return schema_of(schema)
             return schema_of(source_schema(uri, format, options))

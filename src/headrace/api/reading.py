@@ -26,6 +26,16 @@ def source_schema(uri: Any, format: str | None, options: Mapping[str, Any]) -> p
     return open_source(uri, None, format, options).schema
 
 
+def check_place(uri: object, method: str) -> None:
+    """Refuse what is neither the text of a place nor (to be read) a source."""
+    if isinstance(uri, str) or (method == "read" and hasattr(uri, "splits")):
+        return
+    known = f'"files:{uri}"' if hasattr(uri, "__fspath__") else '"log:topic" or "files:path"'
+    raise PlanError(
+        f"{method} needs a place, not {uri!r}", code="HR-PLAN-025", hint=f"Write {known}."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """What the user said about time."""
@@ -93,9 +103,9 @@ def _column(name: str, schema: pa.Schema) -> PlanError | None:
     if name not in schema.names:
         return unknown_column(name, schema)
     kind = schema.field(name).type
-    if pa.types.is_timestamp(kind) or pa.types.is_int64(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
         return None
     return PlanError(
         f"the time column {name!r} is of type {ddl_type(kind)}", code="HR-TIME-006",
-        hint="Read it as a timestamp, or as a bigint of milliseconds since 1970.",
+        hint="Read it as a timestamp, a date, or a bigint of milliseconds since 1970.",
     )  # fmt: skip

@@ -7,12 +7,14 @@ operator of its own; a condition that is null is not true.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from headrace.api import stream
 from headrace.api.adding import Adding
 from headrace.errors import PlanError
-from headrace.expr import Expr, call
+from headrace.expr import Expr
 from headrace.plan.draft import Draft, bad_name
 from headrace.plan.nodes import Edge
 
@@ -36,13 +38,10 @@ class Branches:
 
     def _branch(self, name: str, condition: Expr | None) -> stream.Stream:
         """A filter: this condition, and none of the earlier ones."""
-        where = condition
-        for earlier in self._tried:
-            missed = ~call("coalesce", earlier, False)
-            where = missed if where is None else missed & where
-        if condition is not None:
-            self._tried.append(condition)
-        at = self._at
+        at, mine = self._at, [] if condition is None else [condition]
+        parts = [*(~earlier.eq_null(True) for earlier in self._tried), *mine]
+        where = reduce(and_, parts) if parts else None
+        self._tried += mine
         place = f"{at.draft.scope(at.edge)}.{name}"
         return stream.Stream(at.draft, at.select("", where, None, place))
 

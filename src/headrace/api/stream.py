@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.api import connected, keyed, splitting, windowed
 from headrace.api.adding import PLAIN, Adding
+from headrace.api.reading import check_place
 from headrace.errors import call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.ops.windows import Window
@@ -172,9 +173,11 @@ class Stream:
     ) -> None:  # fmt: skip
         """Send the rows to "log:topic", "files:path", "console:" ...; as often as you like."""
         at = self._adding(name, was)
+        with self._draft.attempt(at.site):
+            check_place(uri, "write")
         said = {**({"format": format} if format else {}), **options}
-        place = place_name(uri) if points_somewhere(uri) else ""
-        node = Write(schema=self.schema, uri=uri, options=said, **at.common())
+        place = place_name(uri) if points_somewhere(str(uri)) else ""
+        node = Write(schema=self.schema, uri=str(uri), options=said, **at.common())
         at.add(node, "write", place)
 
     def _adding(self, name: str | None = None, was: str | None = None) -> Adding:

@@ -67,7 +67,7 @@ def explain(
 
     Example: [bold]headrace explain examples/fire_alarm.py[/bold]
     """
-    from headrace.engine.start import describe_outputs  # noqa: PLC0415
+    from headrace.runtime.start import describe_outputs  # noqa: PLC0415
 
     program = load_job(file, job)
     explanation = program.explain(describe_outputs(program.program()))
@@ -79,7 +79,7 @@ def plan(file: File, job: Name = None, folder: Folder = None) -> None:
 
     Nothing is changed. Exit code 1 if a start would be refused.
     """
-    from headrace.engine.start import review  # noqa: PLC0415
+    from headrace.runtime.start import review  # noqa: PLC0415
 
     program = load_job(file, job).program()
     comparison: Any = review(program, folder)

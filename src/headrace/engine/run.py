@@ -26,14 +26,14 @@ from headrace.engine.binding import FORMAT, Binding, Level, data_source
 from headrace.engine.failure import recover
 from headrace.engine.program import Cargo
 from headrace.engine.session import session
-from headrace.engine.start import Start, prepare, refuse_ended
+from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.nodes import Process
 from headrace.plan.program import Drafted, Program, build
 from headrace.runtime.envelope import DDL
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
-from headrace.runtime.stopping import ask_to_stop, clear_stop, stop_asked
+from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.state.manifest import Manifest
@@ -115,7 +115,7 @@ class Run:
         self._first = self._latest.epoch if self._latest else 0
         self._changed = threading.Condition()
         self._scratch = tempfile.mkdtemp(prefix="headrace-")
-        clear_stop(start.log.folder)
+        clear_wishes(start.log.folder)
         self._query = self._launch()
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
         self._watcher.start()
@@ -180,6 +180,10 @@ class Run:
             self._watcher.join()
         return self.status
 
+    def drain(self) -> None:
+        """Read what is there now, close every window, then end: as if begun with until="end"."""
+        ask_to_drain(self._start.log.folder)
+
     def cancel(self) -> Status:
         """Stop at once; the batch in hand is done again at the next start."""
         self._finish("stopped")
@@ -241,7 +245,7 @@ class Run:
             return
         self._query.stop()
         self._follow()
-        clear_stop(self._start.log.folder)
+        clear_wishes(self._start.log.folder)
         self._finish(state)
 
     def _fail(self, text: str) -> None:

@@ -1,7 +1,7 @@
-"""The Spark session that jobs run in: made once per process, with what streaming needs.
+"""The Spark session that jobs run in: with what streaming needs, and no more.
 
-Settings that the design depends on are set here and nowhere else. A session that is there
-already (a notebook's, a cluster's) is used as it is, after checking it can do the work.
+Settings that the design depends on are set here and nowhere else. Where Spark runs already
+(a notebook, a cluster), it is used, with a session of the run's own.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ _FILES = (
 )
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData"
 
-SETTINGS = {
+CORE = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.python.daemon.module": "headrace.engine.daemon",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+}
+QUERY = {  # of a run's own session: other users of the Spark context keep theirs
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.checkpointFileManagerClass": _FILES,
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "headrace.engine.daemon",
-    "spark.shuffle.compress": "false",
-    "spark.shuffle.spill.compress": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.cleaner.referenceTracking.blocking": "false",
 }
 LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -46,16 +48,23 @@ LOCAL = {
 
 
 def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
-    """The process's Spark session; a new one on `master` if there is none."""
+    """A session for one run, in the Spark that this process has or, if none, starts."""
     running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
+    if running is None:
+        running = _started(master, extra or {})
+    own = running.newSession()
+    for name, value in QUERY.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _started(master: str, extra: dict[str, str]) -> SparkSession:
     find_java()
     os.environ["PYSPARK_PYTHON"] = _python()
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["HEADRACE_PYTHON"] = sys.executable
     _share_path()
-    settings = {**SETTINGS, **(LOCAL if master.startswith("local") else {}), **(extra or {})}
+    settings = {**CORE, **(LOCAL if master.startswith("local") else {}), **extra}
     builder: Any = SparkSession.builder.master(master).appName("headrace")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -79,7 +88,3 @@ def _share_path() -> None:
     extra = [p for p in sys.path if p and "site-packages" not in p and os.path.isdir(p)]
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*known, *extra])).strip(os.pathsep)
-
-
-def cores(spark: SparkSession) -> int:
-    return max(1, int(spark.sparkContext.defaultParallelism))

@@ -125,8 +125,10 @@ class TopicWriter:
 
     def _tidy(self, writers: Sequence[PartitionWriter]) -> int:
         forgets = any(writer.forgets for writer in writers)
+        if forgets:
+            self._head.publish({})  # in the other slot too: neither may name a file that goes
         if forgets or time.monotonic() - self._head_synced > _HEAD_SYNC:
-            self._head.sync()  # before files go: no head on disk may name them
+            self._head.sync()
             self._head_synced = time.monotonic()
         return sum(writer.settle() for writer in writers)
 

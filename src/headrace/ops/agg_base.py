@@ -12,9 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from headrace.ops.agg_groups import Column, Finish, Grouping, Index, flat, take
+from headrace.ops.agg_groups import Column, Finish, Grouping, Index, take
 from headrace.ops.agg_span import Running, Span
 
 
@@ -39,8 +40,9 @@ class Order:
 class Rows:
     """An aggregate's arguments for the rows of one table."""
 
+    name: str  # of the aggregate
+    label: str  # of its values: the same for all aggregates of one column
     count: int
-    label: str
     values: Column | None
     by: Column | None
     order: Order
@@ -103,5 +105,5 @@ class Exploding(Synopsis):
     def _band(self, columns: Sequence[Column], rows: Index, stretch: Index) -> list[Column]:
         grouping = Grouping(pa.table({"stretch": stretch}))
         finish = self.merge("", take(columns, rows), grouping)
-        grouping.run()
-        return [flat(c) for c in finish()]
+        order = np.argsort(grouping.run()["stretch"].to_numpy())
+        return take(finish(), order)

@@ -1,8 +1,9 @@
 """Grouping: the rows of a table by group, in one Arrow pass.
 
 Aggregates first *ask* (a column and an Arrow function), then `run` answers all of them
-with a single `group_by`, then each takes its *answer*. Groups come in the order of their
-first row, so every answer is aligned with `keys`. Nothing here knows what an aggregate is.
+with a single `group_by`, then each takes its *answer*. Answers are aligned with the keys
+that `run` gives; groups come in no order to rely on (Arrow's hash table permutes new ones),
+rows within a group in the order of the table. Nothing here knows what an aggregate is.
 """
 
 from __future__ import annotations

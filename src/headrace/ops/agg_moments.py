@@ -97,9 +97,8 @@ class Variance(Synopsis):
 
     def result(self, columns: Sequence[Column]) -> Column:
         n, _, m2 = _arrays(columns)
-        with np.errstate(invalid="ignore"):
-            value = m2 / np.maximum(n - 1, 1)
-            return array(np.sqrt(value) if self.root else value, pa.float64(), n > 1)
+        value = m2 / np.maximum(n - 1, 1)
+        return array(np.sqrt(value) if self.root else value, pa.float64(), n > 1)
 
 
 def _arrays(columns: Sequence[Column]) -> list[Numbers]:

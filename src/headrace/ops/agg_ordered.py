@@ -19,13 +19,23 @@ from headrace.ops.agg_groups import (
     Finish,
     Grouping,
     Index,
+    Mask,
     array,
     flat,
     integers,
     take,
     valid,
 )
-from headrace.ops.agg_order import best_rows, codes, group_numbers, is_sortable, packed, rises, sorted_by
+from headrace.ops.agg_order import (
+    best_rows,
+    codes,
+    distinct,
+    group_numbers,
+    is_sortable,
+    order_keys,
+    packed,
+    sorted_by,
+)
 from headrace.ops.agg_span import ADD, Numbers, Running, Span, Ufunc
 
 _ORDER = {"t": pa.int64(), "s": pa.int32(), "o": pa.int64()}
@@ -49,19 +59,19 @@ class Pick(Synopsis):
         return {"v": kind, **({"by": by} if self.by else {}), **_ORDER}
 
     def partial(self, rows: Rows, grouping: Grouping) -> Finish:
-        return self._pick(self.single(rows), grouping)
+        return self._pick(rows.name, self.single(rows), grouping)
 
     def single(self, rows: Rows) -> list[Column]:
         return [rows.column, *([rows.by_column] if self.by else []), *rows.order.columns]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
-        return self._pick(columns, grouping)
+        return self._pick(label, columns, grouping)
 
-    def _pick(self, columns: Sequence[Column], grouping: Grouping) -> Finish:
+    def _pick(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
         keys, judged = self._keys(columns), valid(self._judged(columns))
         if len(keys) > 1:
             return self._search(columns, keys, judged, grouping)
-        best = grouping.ask(self._label(columns), array(keys[0], pa.int64(), judged), "min")
+        best = grouping.ask(f"{label}:pick", array(keys[0], pa.int64(), judged), "min")
 
         def finish() -> list[Column]:
             key = grouping.answer(best)
@@ -84,18 +94,14 @@ class Pick(Synopsis):
 
         return finish
 
-    def _label(self, columns: Sequence[Column]) -> str:
-        return f"pick{id(columns[0])}"
-
     def _judged(self, columns: Sequence[Column]) -> Column:
         return columns[1] if self.by else columns[0]
 
     def _keys(self, columns: Sequence[Column]) -> list[Index]:
         """What the best row has the least of, in as few columns as can be."""
-        order = [integers(c) for c in columns[-3:]]
-        kept = order[:1] if rises(order[1:]) else order  # else the row's number says the same
         late = self.largest and not self.by
-        keys = [~k if late else k for k in (*kept, np.arange(len(order[0])))]
+        order = (*order_keys(columns[-3:]), np.arange(len(columns[0])))
+        keys = [~k if late else k for k in order]
         if self.by:
             by = codes(columns[1]).codes
             keys.insert(0, ~by if self.largest else by)
@@ -147,7 +153,7 @@ class Collect(Exploding):
 
         def finish() -> list[Column]:
             group = _group_of(*grouping.rows_of(ticket))[owner]
-            order = sorted_by([group, *(integers(c) for c in parts[1:])])
+            order = sorted_by([group, *order_keys(parts[1:])])
             order = order[valid(parts[0])[order]]
             sizes = np.bincount(group[order], minlength=grouping.count)
             return [_lists(values, sizes) for values in take(parts, order)]
@@ -184,10 +190,10 @@ class Distinct(Exploding):
 
         def finish() -> list[Column]:
             group = _group_of(*grouping.rows_of(ticket))[owner]
-            pairs, distinct = _pairs(group, values)
-            group, code = np.divmod(np.unique(pairs[pairs >= 0]), max(len(distinct), 1))
+            pairs, known = _pairs(group, values)
+            group, code = np.divmod(distinct(pairs[pairs >= 0]), max(len(known), 1))
             sizes = np.bincount(group, minlength=grouping.count)
-            return [_lists(distinct.take(pa.array(code)), sizes)]
+            return [_lists(known.take(pa.array(code)), sizes)]
 
         return finish
 

@@ -31,12 +31,15 @@ from headrace.ops.agg_span import ADD, Numbers, Span, Ufunc
 from headrace.ops.agg_sums import (
     ask_sum,
     cannot_overflow,
+    fits,
     from_limbs,
     halves,
     joined,
     limbs,
     sum_type,
+    whole_numbers,
 )
+
 
 def numeric(kind: pa.DataType) -> None:
     """Refuse what cannot be added up."""
@@ -87,6 +90,8 @@ class Sum(Synopsis):
         return lambda: [total()]
 
     def single(self, rows: Rows) -> list[Column]:
+        if pa.types.is_integer(rows.column.type):
+            return [whole_numbers(rows.column)]
         return [rows.column.cast(sum_type(rows.column.type))]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
@@ -126,7 +131,7 @@ def _present(column: Column, span: Span) -> Numbers | None:
 
 
 class Mean(Synopsis):
-    """Kept as (sum, n); the sum of integers is added up exactly within a chunk."""
+    """Kept as (sum, n); within a chunk integers add up exactly, unless they are huge."""
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         numeric(kind)
@@ -136,12 +141,11 @@ class Mean(Synopsis):
         return {"sum": pa.float64(), "n": pa.int64()}
 
     def partial(self, rows: Rows, grouping: Grouping) -> Finish:
-        values = rows.column
-        small = pa.types.is_integer(values.type) and values.type.bit_width <= 32
-        exact = small or pa.types.is_floating(values.type)
-        label = rows.label if exact else f"{rows.label}:float"
-        total = ask_sum(grouping, label, values if exact else values.cast(pa.float64(), safe=False))
-        n = grouping.ask(rows.label, values, "count")
+        values, label = rows.column, rows.label
+        if not (pa.types.is_floating(values.type) or _short(values)):
+            values, label = values.cast(pa.float64(), safe=False), f"{label}:float"
+        total = ask_sum(grouping, label, values)
+        n = grouping.ask(rows.label, rows.column, "count")
         return lambda: [total().cast(pa.float64(), safe=False), grouping.answer(n)]
 
     def single(self, rows: Rows) -> list[Column]:
@@ -160,8 +164,11 @@ class Mean(Synopsis):
 
     def result(self, columns: Sequence[Column]) -> Column:
         n = integers(columns[1])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return array(floats(columns[0]) / n, pa.float64(), n > 0)
+        return array(floats(columns[0]) / n, pa.float64(), n > 0)
+
+
+def _short(values: Column) -> bool:
+    return pa.types.is_integer(values.type) and fits(values)
 
 
 class Extreme(Synopsis):
@@ -224,4 +231,3 @@ def _has_nan(values: Column) -> bool:
 
 def _with_nan(best: Column, nan: Column) -> pa.Array:
     return pc.if_else(flat(nan), pa.scalar(np.nan, best.type), flat(best))
-

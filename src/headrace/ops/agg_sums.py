@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import RunError
 from headrace.ops.agg_groups import Column, Grouping, Index, array, flat, integers, valid
 
 _LIMIT = 2**63
@@ -21,6 +20,10 @@ _HALF = 2**32
 _DIGITS = 38
 
 Summed = Callable[[], Column]
+
+
+class Overflow(ArithmeticError):
+    """A sum that is larger than its type; the text says what it does not fit in."""
 
 
 def ask_sum(grouping: Grouping, label: str, values: Column) -> Summed:
@@ -34,10 +37,10 @@ def ask_sum(grouping: Grouping, label: str, values: Column) -> Summed:
 
 
 def _ask_integers(grouping: Grouping, label: str, values: Column) -> Summed:
-    if _fits(values):
+    if fits(values):
         ticket = grouping.ask(label, values, "sum")
         return lambda: grouping.answer(ticket).cast(pa.int64())
-    whole = values.cast(pa.int64())
+    whole = whole_numbers(values)
     high = grouping.ask(f"{label}:high", pc.shift_right(whole, 32), "sum")
     low = grouping.ask(f"{label}:low", pc.bit_wise_and(whole, _HALF - 1), "sum")
     return lambda: joined(grouping.answer(high), grouping.answer(low))
@@ -57,7 +60,7 @@ def _narrowed(sums: Column, kind: pa.DataType) -> Column:
     try:
         return sums.cast(kind)
     except pa.ArrowInvalid as error:
-        raise _overflow(f"{_DIGITS} digits") from error
+        raise Overflow(f"{_DIGITS} digits") from error
 
 
 def joined(high: Column, low: Column) -> pa.Array:
@@ -65,7 +68,7 @@ def joined(high: Column, low: Column) -> pa.Array:
     top, rest = integers(high), integers(low)
     top = top + (rest >> 32)
     if len(top) and (top.min() < -(_HALF // 2) or top.max() >= _HALF // 2):
-        raise _overflow("64 bits")
+        raise Overflow("64 bits")
     return array((top << 32) + (rest & (_HALF - 1)), pa.int64(), valid(high))
 
 
@@ -93,9 +96,9 @@ def from_limbs(parts: list[Index], kind: pa.DataType, present: object) -> pa.Arr
     try:
         sums.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise _overflow(f"{_DIGITS} digits") from error
+        raise Overflow(f"{_DIGITS} digits") from error
     if (carry != -negative.astype(np.int64)).any():
-        raise _overflow(f"{_DIGITS} digits")
+        raise Overflow(f"{_DIGITS} digits")
     return sums if present is None else pc.if_else(pa.array(present), sums, None)
 
 
@@ -117,7 +120,16 @@ def cannot_overflow(values: Index, terms: int) -> bool:
     return max(-int(values.min()), int(values.max())) * terms < _LIMIT
 
 
-def _fits(values: Column) -> bool:
+def whole_numbers(values: Column) -> Column:
+    """Integers of any width as int64."""
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise Overflow("64 bits") from error
+
+
+def fits(values: Column) -> bool:
+    """Whether no sum of these integers can go beyond int64."""
     if values.type.bit_width < 64 and len(values) < _HALF // 2:
         return True
     if pa.types.is_uint64(values.type):
@@ -132,11 +144,3 @@ def _raw(chunk: pa.Array) -> Index:
         return np.empty(0, np.int64)
     whole = np.frombuffer(chunk.buffers()[1], np.int64)
     return whole[chunk.offset : chunk.offset + len(chunk)]
-
-
-def _overflow(size: str) -> RunError:
-    return RunError(
-        f"a sum does not fit in {size}", code="HR-AGG-009",
-        hint="Sum a double, or a decimal for integers this large: cast the column first.",
-    )  # fmt: skip
-

@@ -4,106 +4,37 @@
 
 A partial has one row per group: the group's columns and, for each aggregate, columns named
 "<name>__<part>". Partials merge in any order and any grouping to the same result (floats:
-up to rounding). Each kind is a synopsis in a module named agg_*; this one only deals out.
+up to rounding). What each kind does is in the modules named agg_*; this one deals out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
-from headrace.errors import PlanError, call_site
-from headrace.ops.agg_base import Order, Rows, Synopsis, Unfit
-from headrace.ops.agg_groups import Column, Grouping
-from headrace.ops.agg_moments import Variance
-from headrace.ops.agg_ordered import Collect, Distinct, Pick
-from headrace.ops.agg_plain import Count, Extreme, Mean, Sum
+from headrace.errors import PlanError, RunError, call_site
+from headrace.ops.agg_base import Order, Rows
+from headrace.ops.agg_groups import Column, Finish, Grouping
+from headrace.ops.agg_kinds import Aggregate
+from headrace.ops.agg_sums import Overflow
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
 
-KINDS: dict[str, Synopsis] = {
-    "count": Count(), "sum": Sum(), "mean": Mean(),
-    "min": Extreme(largest=False), "max": Extreme(largest=True),
-    "min_by": Pick(by=True, largest=False), "max_by": Pick(by=True, largest=True),
-    "stddev": Variance(root=True), "variance": Variance(root=False),
-    "first": Pick(by=False, largest=False), "last": Pick(by=False, largest=True),
-    "collect": Collect(), "count_distinct": Distinct(),
-}  # fmt: skip
+__all__ = [
+    "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean",
+    "merge", "min", "min_by", "partial", "result", "stddev", "sum", "variance",
+]  # fmt: skip
+
+_QUIET = np.errstate(all="ignore")  # inf and NaN are values here, not accidents
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """What to compute: a kind and its arguments, columns or (until planned) expressions."""
-
-    kind: str
-    column: str | Expr | None = None
-    by: str | Expr | None = None
-
-    def __str__(self) -> str:
-        arguments = [str(a) for a in (self.column, self.by) if a is not None]
-        return f"{self.kind}({', '.join(arguments)})"
-
-    @property
-    def synopsis(self) -> Synopsis:
-        return KINDS[self.kind]
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the order of rows matters, so that they need their time, split and offset."""
-        return self.synopsis.ordered
-
-    @property
-    def arguments(self) -> tuple[str | Expr, ...]:
-        return tuple(a for a in (self.column, self.by) if a is not None)
-
-    def on(self, column: str | None, by: str | None = None) -> Aggregate:
-        """The same aggregate of these columns."""
-        return replace(self, column=column, by=by)
-
-    def result_type(self, schema: pa.Schema) -> pa.DataType:
-        """The result's type over rows of `schema`; refuses a type that does not suit."""
-        try:
-            return self.synopsis.result_type(*self._types(schema))
-        except Unfit as wanted:
-            raise self._unfit(schema, str(wanted)) from None
-
-    def partial_fields(self, name: str, schema: pa.Schema) -> list[pa.Field]:
-        """The columns of the partial of aggregate `name` over rows of `schema`."""
-        self.result_type(schema)
-        parts = self.synopsis.fields(*self._types(schema))
-        return [pa.field(f"{name}__{part}", kind) for part, kind in parts.items()]
-
-    def _types(self, schema: pa.Schema) -> tuple[pa.DataType, pa.DataType]:
-        return _type(schema, self.column), _type(schema, self.by)
-
-    def _unfit(self, schema: pa.Schema, wanted: str) -> PlanError:
-        kinds = " and ".join(str(_type(schema, a)) for a in self.arguments)
-        return PlanError(
-            f"{self} cannot be computed: its argument is {kinds}",
-            code="HR-AGG-001", hint=f"{self.kind} needs {wanted}; cast the column first.",
-        )  # fmt: skip
-
-
-def _type(schema: pa.Schema, column: str | Expr | None) -> pa.DataType:
-    if column is None:
-        return pa.null()
-    if not isinstance(column, str):
-        raise TypeError(f"the plan must project {column} into a column first")
-    if column not in schema.names:
-        raise PlanError(
-            f"column {column!r} does not exist", code="HR-AGG-002",
-            hint=f"The columns are: {', '.join(n for n in schema.names if n[:2] != '__')}.",
-        )  # fmt: skip
-    kind = schema.field(column).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
+@_QUIET
 def partial(table: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate]) -> pa.Table:
     """One row per group of `table`: the group's columns and the partials, in `aggs`' order.
 
@@ -114,24 +45,24 @@ def partial(table: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate]
         return _empty(table.schema, group, aggs)
     grouping = Grouping(table.select(list(group)))
     order = _order(table)
-    finish = {n: a.synopsis.partial(_rows(table, a, order), grouping) for n, a in aggs.items()}
-    keys = grouping.run()
-    return _assemble(keys, {n: f() for n, f in finish.items()}, _part_names(table.schema, aggs))
+    finish = {}
+    for name, agg in aggs.items():
+        with naming(name, agg):
+            finish[name] = agg.synopsis.partial(_rows(table, name, agg, order), grouping)
+    return _finished(grouping, finish, aggs)
 
 
+@_QUIET
 def merge(partials: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate]) -> pa.Table:
     """One row per group from any number of partials of it, laid end to end."""
-    names = {n: part_names(n, a) for n, a in aggs.items()}
     if not partials.num_rows:
-        return partials.select([*group, *(c for parts in names.values() for c in parts)])
+        return partials.select([*group, *(c for n, a in aggs.items() for c in part_names(n, a))])
     grouping = Grouping(partials.select(list(group)))
-    finish = {
-        n: a.synopsis.merge(n, columns_of(partials, n, a), grouping) for n, a in aggs.items()
-    }
-    keys = grouping.run()
-    return _assemble(keys, {n: f() for n, f in finish.items()}, names)
+    finish = {n: a.synopsis.merge(n, columns_of(partials, n, a), grouping) for n, a in aggs.items()}
+    return _finished(grouping, finish, aggs)
 
 
+@_QUIET
 def result(partials: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
     """The results by name, after the columns of `partials` that are not partials."""
     parts = {c for n, a in aggs.items() for c in part_names(n, a)}
@@ -140,11 +71,26 @@ def result(partials: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
     return pa.table(kept | made)
 
 
+@_QUIET
 def singles(table: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
     """Each row as a partial of its own, without any other column."""
-    order, names = _order(table), _part_names(table.schema, aggs)
-    made = {n: a.synopsis.single(_rows(table, a, order)) for n, a in aggs.items()}
-    return _assemble(table.select([]), made, names)
+    order, made = _order(table), {}
+    for name, agg in aggs.items():
+        with naming(name, agg):
+            made[name] = agg.synopsis.single(_rows(table, name, agg, order))
+    return _assemble(table.select([]), made, aggs)
+
+
+@contextmanager
+def naming(name: str, agg: Aggregate) -> Iterator[None]:
+    """Say which aggregate it was that did not fit."""
+    try:
+        yield
+    except Overflow as size:
+        raise RunError(
+            f"{name} = {agg} does not fit in {size}", code="HR-AGG-009",
+            hint="Cast the column to double before it is summed, or integers to decimal.",
+        ) from None  # fmt: skip
 
 
 def part_names(name: str, agg: Aggregate) -> list[str]:
@@ -157,16 +103,22 @@ def columns_of(partials: pa.Table, name: str, agg: Aggregate) -> list[Column]:
     return [partials[c] for c in part_names(name, agg)]
 
 
-def _part_names(schema: pa.Schema, aggs: Mapping[str, Aggregate]) -> dict[str, list[str]]:
-    return {n: [f.name for f in a.partial_fields(n, schema)] for n, a in aggs.items()}
+def _finished(
+    grouping: Grouping, finish: Mapping[str, Finish], aggs: Mapping[str, Aggregate]
+) -> pa.Table:
+    keys, made = grouping.run(), {}
+    for name, agg in aggs.items():
+        with naming(name, agg):
+            made[name] = finish[name]()
+    return _assemble(keys, made, aggs)
 
 
 def _assemble(
-    keys: pa.Table, made: Mapping[str, Sequence[Column]], names: Mapping[str, Sequence[str]]
+    keys: pa.Table, made: Mapping[str, Sequence[Column]], aggs: Mapping[str, Aggregate]
 ) -> pa.Table:
     columns = {c: keys[c] for c in keys.column_names}
-    for name, parts in made.items():
-        columns.update(zip(names[name], parts, strict=True))
+    for name, agg in aggs.items():
+        columns.update(zip(part_names(name, agg), made[name], strict=True))
     return pa.table(columns)
 
 
@@ -176,9 +128,9 @@ def _empty(schema: pa.Schema, group: Sequence[str], aggs: Mapping[str, Aggregate
     return pa.schema([*fields, *parts]).empty_table()
 
 
-def _rows(table: pa.Table, agg: Aggregate, order: Order) -> Rows:
+def _rows(table: pa.Table, name: str, agg: Aggregate, order: Order) -> Rows:
     values, by = (None if c is None else _column(table, str(c)) for c in (agg.column, agg.by))
-    return Rows(table.num_rows, str(agg.column), values, by, order)
+    return Rows(name, f"of {agg.column}", table.num_rows, values, by, order)
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:

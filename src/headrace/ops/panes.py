@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.ops.agg_groups import Column, Index, array, integers, take
 from headrace.ops.agg_keys import key_numbers
-from headrace.ops.aggregates import Aggregate, columns_of
+from headrace.ops.aggregates import Aggregate, columns_of, naming
 from headrace.ops.window_layout import Layout
 from headrace.ops.windows import Times, Window
 from headrace.schema import TIMESTAMP
@@ -24,6 +24,7 @@ from headrace.schema import TIMESTAMP
 _BAND = 1 << 18  # panes taken at a time, or four windows' worth: bounds memory
 
 
+@np.errstate(all="ignore")  # inf and NaN are values here, not accidents
 def fire(
     panes: pa.Table,
     keys: Sequence[str],
@@ -77,10 +78,11 @@ class _Firing:
         first, last = self.window.end_range(before, after, starts)
         layout = Layout(self.window, key, len(first_row), starts, count, first, last)
         span, number, key = layout.made()
-        results = {
-            n: a.synopsis.result(a.synopsis.combine(columns_of(panes, n, a), span))
-            for n, a in self.aggs.items()
-        }
+        results = {}
+        for name, agg in self.aggs.items():
+            with naming(name, agg):
+                merged = agg.synopsis.combine(columns_of(panes, name, agg), span)
+                results[name] = agg.synopsis.result(merged)
         keys = pa.table(take(identity.columns, first_row[key]), identity.column_names)
         return self._table(keys, self.window.end_of(number), results)
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from headrace.ops.agg_groups import Column, Index, flat, take
 from headrace.ops.agg_span import Running
-from headrace.ops.aggregates import Aggregate, columns_of, part_names, singles
+from headrace.ops.aggregates import Aggregate, columns_of, naming, part_names, singles
 
 
+@np.errstate(all="ignore")  # inf and NaN are values here, not accidents
 def rolling(
     rows: pa.Table,
     starts: Index,
@@ -36,7 +37,8 @@ def rolling(
     results: dict[str, Column] = {}
     after: dict[str, Column] = {}
     for name, agg in aggs.items():
-        running, final = agg.synopsis.running(columns_of(laid, name, agg), span)
+        with naming(name, agg):
+            running, final = agg.synopsis.running(columns_of(laid, name, agg), span)
         results[name] = running if at is None else take([running], at)[0]
         after.update(zip(part_names(name, agg), final, strict=True))
     return pa.table(results), pa.table(after)
@@ -59,7 +61,7 @@ def _laid(
     extra = np.cumsum(mask)
     group = np.repeat(np.arange(len(starts)), np.diff(starts, append=alone.num_rows))
     at = np.arange(alone.num_rows) + extra[group]
-    begins = starts + extra - mask
+    begins: Index = starts + extra - mask
     source = np.empty(alone.num_rows + before.num_rows, np.int64)
     source[begins[mask]] = np.arange(before.num_rows)
     source[at] = before.num_rows + np.arange(alone.num_rows)

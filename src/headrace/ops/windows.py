@@ -92,7 +92,7 @@ class Window:
 
     def ends_between(self, before: int, after: int, panes: Times) -> Times:
         """Ends in (before, after] of the windows that hold one of the live `panes`, sorted."""
-        first, last = self.end_range(before, after, np.unique(panes))
+        first, last = self.end_range(before, after, _distinct(panes))
         fresh = np.maximum(first, np.concatenate([first[:1], last[:-1] + 1]))
         count = np.maximum(last - fresh + 1, 0)
         index = np.repeat(fresh - (np.cumsum(count) - count), count) + np.arange(count.sum())
@@ -138,6 +138,11 @@ def sliding(size: Duration, every: Duration, *, offset: Duration | None = None) 
 def panes_of(times: Times, window: Window) -> Times:
     """The start of the pane that holds each time."""
     return window.panes_of(times)
+
+
+def _distinct(times: Times) -> Times:
+    ordered = np.sort(times)
+    return ordered[np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]))]
 
 
 def _shift(offset: Duration | None, slide: int) -> int:

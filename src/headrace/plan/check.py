@@ -154,8 +154,9 @@ def dead_letters(graph: Graph) -> Problems:
 
 def column_names(graph: Graph) -> Problems:
     for node in graph:
+        before = {name for edge in node.inputs for name in edge.schema.names}
         for name in node.schema.names:
-            if name.startswith("__"):
+            if name.startswith("__") and name not in before:
                 yield PlanError(
                     f"{node.name!r} gives a column {name!r}, but names beginning with '__' "
                     "are reserved", code="HR-PLAN-010", site=node.site, hint="Rename the column.",

@@ -22,6 +22,7 @@ from headrace.schema import SchemaLike
 from headrace.trace import trace_row
 
 Columns = tuple[tuple[str, Expr], ...]
+WRONG = object()  # stands for an expression that is reported to be wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def typed(draft: Draft, specs: Mapping[str, object], schema: pa.Schema, site: Si
 
 def expression(draft: Draft, spec: object, schema: pa.Schema, site: Site | None) -> Expr | None:
     """The expression that `spec` stands for; None if it is wrong, or about unknown columns."""
-    if len(schema) == 0:
+    if len(schema) == 0 or spec is WRONG:
         return None
     try:
         if isinstance(spec, Expr | str):

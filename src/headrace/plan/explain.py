@@ -7,7 +7,6 @@ explanation is made from the program alone; what sinks guarantee is told by who 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -33,7 +32,7 @@ INDENT = "  "
 
 @dataclass(frozen=True)
 class Explanation:
-    """`print` it; `.text` and `.json` are the same in two forms, `.data` is the JSON's value."""
+    """`print` it; `.text` and `.json` (plain values, ready to dump) say the same."""
 
     program: Program
     guarantees: Mapping[str, str]
@@ -43,15 +42,11 @@ class Explanation:
 
     @cached_property
     def text(self) -> str:
-        return "\n".join(_text(self.data))
+        return "\n".join(_text(self.json))
 
     @cached_property
-    def data(self) -> dict[str, Any]:
+    def json(self) -> dict[str, Any]:
         return _data(self.program, self.guarantees)
-
-    @property
-    def json(self) -> str:
-        return json.dumps(self.data, indent=2)
 
 
 def explain(program: Program, guarantees: Mapping[str, str] | None = None) -> Explanation:
@@ -66,7 +61,7 @@ def _data(program: Program, guarantees: Mapping[str, str]) -> dict[str, Any]:
         "depth": program.depth,
         "on_error": program.on_error,
         "dead_limit": program.dead_limit,
-        "logical": [asdict(step) for step in program.logical],
+        "logical": [{**asdict(s), "inputs": list(s.inputs)} for s in program.logical],
         "physical": [_level(program, level) for level in range(program.depth + 1)],
         "outputs": [_output(program, o, guarantees) for o in program.outputs()],
         "python": [

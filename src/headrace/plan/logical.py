@@ -103,7 +103,8 @@ def detail_of(node: Node) -> str:
 @detail_of.register
 def _(node: Read) -> str:
     uri = node.uri if isinstance(node.uri, str) else type(node.uri).__name__
-    said = [f"time {node.time}", f"delay {pretty(node.delay)}"] if node.time else []
+    delay = f"delay {pretty(node.delay)}" if node.delay else "in order"
+    said = [f"time {node.time}", delay] if node.time else []
     said += [f"idle {pretty(node.idle)}"] if node.idle is not None else []
     said += [f"max_skew {pretty(node.max_skew)}"] if node.max_skew is not None else []
     return ", ".join([uri, *said])

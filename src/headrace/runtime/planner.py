@@ -19,11 +19,12 @@ from headrace.plan.program import Program
 from headrace.runtime.admission import Admission
 from headrace.runtime.epoch import ENDED, IDLE, LIVE, Epoch, Piece, SourceTask, Split, watermark_of
 from headrace.runtime.lineage import upstream
-from headrace.runtime.stopping import stop_asked
+from headrace.runtime.stopping import drain_asked, stop_asked
 from headrace.sources import Source
 from headrace.state.manifest import EpochLog
 
 Offset = dict[str, Any]
+IDLE_AFTER = 10_000  # ms of silence after which a split no longer holds the others back
 _ROWS_PER_TASK = 20_000  # fewer are not worth a second task
 
 
@@ -51,6 +52,7 @@ class Planner:
         self._clock, self._pace = clock, pace
         self._admission = Admission(pace.target_ms, pace.max_batch)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
+        self._ending = pace.until_end
         self._targets: dict[tuple[str, str], Any] = {}
         self._known: tuple[int, Mapping[str, Any]] = (-1, {})
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
@@ -82,6 +84,7 @@ class Planner:
         """The next epoch's offset; `start` itself when there is nothing to do."""
         if stop_asked(self._log.folder):
             return start
+        self._ending = self._ending or drain_asked(self._log.folder)
         body = self._body(start["epoch"])
         now = max(self._clock.now(), start["clock"])
         self._learn(now)
@@ -124,7 +127,7 @@ class Planner:
 
     def _latest(self, split: Split) -> Any:
         source = self._sources[split.input]
-        if not self._pace.until_end:
+        if not self._ending:
             return source.latest(split.name)
         place = (split.input, split.name)
         if place not in self._targets:
@@ -151,8 +154,9 @@ class Planner:
         source, read = self._sources[split.input], self._program.nodes[split.input]
         assert isinstance(read, Read)
         moved = at != split.at
-        ended = at == latest and (self._pace.until_end or source.ended(split.name, at))
-        quiet = not moved and read.idle is not None and now - split.seen >= read.idle
+        ended = at == latest and (self._ending or source.ended(split.name, at))
+        idle = IDLE_AFTER if read.idle is None else read.idle
+        quiet = not moved and now - split.seen >= idle
         state = ENDED if ended else IDLE if quiet else LIVE
         return replace(split, at=at, seen=now if moved else split.seen, state=state)
 

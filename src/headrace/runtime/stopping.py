@@ -1,19 +1,32 @@
-"""The stop flag: a file in the job's folder that asks for a graceful stop."""
+"""Wishes to a running job: files in its folder that its planner looks for.
+
+`stop` asks it to start no further batch; `drain` asks it to read what is there now, close
+every window and end.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_FLAG = "stop"
+_STOP, _DRAIN = "stop", "drain"
 
 
 def ask_to_stop(folder: str | Path) -> None:
-    (Path(folder) / _FLAG).touch()
+    (Path(folder) / _STOP).touch()
 
 
-def clear_stop(folder: str | Path) -> None:
-    (Path(folder) / _FLAG).unlink(missing_ok=True)
+def ask_to_drain(folder: str | Path) -> None:
+    (Path(folder) / _DRAIN).touch()
+
+
+def clear_wishes(folder: str | Path) -> None:
+    for flag in (_STOP, _DRAIN):
+        (Path(folder) / flag).unlink(missing_ok=True)
 
 
 def stop_asked(folder: str | Path) -> bool:
-    return (Path(folder) / _FLAG).exists()
+    return (Path(folder) / _STOP).exists()
+
+
+def drain_asked(folder: str | Path) -> bool:
+    return (Path(folder) / _DRAIN).exists()

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.errors import StateError
 from headrace.sinks.durable import folder_for, named
 from headrace.sinks.staging import safe_name
 from headrace.state.files import create_sealed, read_sealed
@@ -20,6 +21,10 @@ from headrace.state.files import create_sealed, read_sealed
 FOLDER = "_commits"
 KIND = "output-commit"
 _NAME = re.compile(r"(\d{12,})\.([0-9a-f]+)\.(all\.)?json")
+
+
+class Replaced(Exception):
+    """A record, or a file, is gone because a newer snapshot has taken its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,17 @@ class Commits:
         mine = [n for n in names if chain in (None, n.chain)]
         return sorted(mine, key=lambda n: (n.epoch, n.whole, n.chain))
 
+    def settled(self) -> list[Name]:
+        """The records there are, in a list that was not made while they changed.
+
+        A folder is not listed in one moment: a snapshot could be missed and the records it
+        replaces be gone. Two equal lists in a row cannot both have missed it.
+        """
+        last, names = None, self.names()
+        while names != last:
+            last, names = names, self.names()
+        return names
+
     def chains(self) -> list[str]:
         return sorted({n.chain for n in self.names()})
 
@@ -73,7 +89,7 @@ class Commits:
     def read(self, name: Name) -> Record:
         path = self._folder / name.file
         with named(path):
-            body = read_sealed(path, KIND)
+            body = _sealed(path)
         parts = tuple(Part(**p) for p in body.pop("parts"))
         for part in parts:
             safe_name(part.file)
@@ -94,6 +110,15 @@ class Commits:
     def _list(self) -> list[str]:
         with named(self._folder):
             return [p.name for p in self._folder.iterdir()] if self._folder.is_dir() else []
+
+
+def _sealed(path: Path) -> dict[str, Any]:
+    try:
+        return read_sealed(path, KIND)
+    except StateError as cause:
+        if path.exists():
+            raise
+        raise Replaced(path.name) from cause
 
 
 def in_force(names: list[Name]) -> list[Name]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -90,15 +91,12 @@ def format_named(name: str) -> Format:
 def fill(file: IO[bytes], format: Format, tables: Sequence[pa.Table], limit: int) -> int:
     """Write tables until the file has `limit` bytes; how many were written."""
     written = 0
-    writer = format.writer(file, tables[0].schema)
-    try:
+    with closing(format.writer(file, tables[0].schema)) as writer:
         for table in tables:
             writer.write_table(table)
             written += 1
             if file.tell() >= limit:
                 break
-    finally:
-        writer.close()
     return written
 
 
@@ -115,10 +113,18 @@ def join(file: IO[bytes], format: Format, paths: Sequence[Path]) -> None:
             with path.open("rb") as source:
                 shutil.copyfileobj(source, file)
         return
-    writer = format.writer(file, schema)
-    try:
-        for path in paths:
-            for table in format.batches(path, schema):
-                writer.write_table(table)
-    finally:
-        writer.close()
+    with closing(format.writer(file, schema)) as writer:
+        for table in _gathered(t for path in paths for t in format.batches(path, schema)):
+            writer.write_table(table)
+
+
+def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables that are worth a row group each."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(t.num_rows for t in held) >= STEP_ROWS:
+            yield pa.concat_tables(held).combine_chunks()
+            held = []
+    if held:
+        yield pa.concat_tables(held).combine_chunks()

@@ -44,11 +44,10 @@ class FilesSink(Sink):
         self.schema, self._target, self._format = schema, target, format
         self._job, self._name, self._append = job, name, append
         self._chain = hashlib.sha256(f"{job}/{name}".encode()).hexdigest()[:12]
-        limit = max(1, int(target_file_mb * (1 << 20)))
-        hidden = target / "_staging" / self._chain
-        self._staging = Staging(hidden, format, limit)
+        self._limit = max(1, int(target_file_mb * (1 << 20)))
+        self._merge = merge
         self._commits = Commits(target)
-        self._merging = Merging(target, hidden, format, self._commits, limit, merge)
+        self._mergings: dict[str, Merging] = {}
 
     def check(self) -> None:
         if self._target.exists() and not self._target.is_dir():
@@ -58,8 +57,8 @@ class FilesSink(Sink):
             )  # fmt: skip
         self._check_schema()
         self._check_owner()
-        folder_for(self._staging.folder)
-        probe = self._staging.folder / f".probe-{uuid.uuid4().hex}"
+        hidden = folder_for(self._staging(self._chain).folder)
+        probe = hidden / f".probe-{uuid.uuid4().hex}"
         with named(self._target):
             probe.touch()
             probe.unlink()
@@ -67,54 +66,59 @@ class FilesSink(Sink):
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         rows = table.select(self.schema.names)
-        return self._staging.add(rows, epoch, f"{self._chain}-{unique}")
+        references = self._staging(self._chain).add(rows, epoch, f"{self._chain}-{unique}")
+        return [{**r, "chain": self._chain} for r in references]
 
     def publish(self, epoch: int, staged: list[Reference]) -> None:
-        self._merging.recover(self._chain)
         if not staged:
             return
-        if not self._published(epoch):
+        chain = staged[0]["chain"]  # of the output as it was named when it staged them
+        self._merging(chain).recover()
+        if not self._published(chain, epoch):
             for reference in staged:
-                self._show(reference)
+                self._show(chain, reference)
             with named(self._target):
                 sync_folder(self._target)
             point("sink.publish.renamed")
             self._keep_schema()
-            self._commits.write(self._record(epoch, staged))
+            self._commits.write(self._record(chain, epoch, staged))
             point("sink.publish.recorded")
-        self._merging.advance(self._chain, self._job, self._name)
+        self._merging(chain).advance(self._job, self._name)
         point("sink.publish")
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
-        self._staging.sweep(live, upto)
+        self._staging(self._chain).sweep(live, upto)
 
-    def _published(self, epoch: int) -> bool:
-        names = self._commits.names(self._chain)
+    def _staging(self, chain: str) -> Staging:
+        return Staging(self._target / "_staging" / chain, self._format, self._limit)
+
+    def _merging(self, chain: str) -> Merging:
+        if chain not in self._mergings:
+            hidden = self._staging(chain).folder
+            self._mergings[chain] = Merging(
+                chain, self._target, hidden, self._format, self._limit, self._merge
+            )
+        return self._mergings[chain]
+
+    def _published(self, chain: str, epoch: int) -> bool:
+        names = self._commits.names(chain)
         return any(n.epoch == epoch or (n.whole and n.epoch >= epoch) for n in names)
 
-    def _show(self, reference: Reference) -> None:
+    def _show(self, chain: str, reference: Reference) -> None:
         """Rename a staged file into view, unless that was done before."""
         name = safe_name(reference["file"])
-        hidden, shown = self._staging.folder / name, self._target / name
+        hidden, shown = self._staging(chain).folder / name, self._target / name
         with named(shown):
             try:
                 hidden.rename(shown)
             except FileNotFoundError as cause:
-                if not shown.exists() and not self._elsewhere(name, shown):
+                if not shown.exists():
                     raise lost(hidden) from cause
         point("sink.publish.file")
 
-    def _elsewhere(self, name: str, shown: Path) -> bool:
-        """Whether the output had another name when it staged the file, and where it went."""
-        for hidden in self._target.glob(f"_staging/*/{name}"):
-            hidden.rename(shown)
-            return True
-        records = [r for chain in self._commits.chains() for r in self._commits.current(chain)]
-        return any(name in r.gone or any(p.file == name for p in r.parts) for r in records)
-
-    def _record(self, epoch: int, staged: list[Reference]) -> Record:
+    def _record(self, chain: str, epoch: int, staged: list[Reference]) -> Record:
         parts = tuple(Part(r["file"], r["rows"], r["bytes"], epoch) for r in staged)
-        return Record(epoch, self._chain, False, parts, (), self._job, self._name)
+        return Record(epoch, chain, False, parts, (), self._job, self._name)
 
     def _check_owner(self) -> None:
         """Files of another job, or of an earlier life of this one, would be mixed with ours."""

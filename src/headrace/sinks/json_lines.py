@@ -24,13 +24,24 @@ def json_lines(table: pa.Table) -> bytes:
     """One line of JSON for each row."""
     if not table.num_rows:
         return b""
+    lines = _documents(table, "}\n")
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
+    return bytes(pc.binary_join(whole, _text(""))[0].as_buffer())
+
+
+def json_values(table: pa.Table) -> pa.Array:
+    """One JSON document for each row, as bytes."""
+    if not table.num_rows:
+        return pa.array([], pa.binary())
+    return _documents(table, "}").cast(pa.string()).cast(pa.binary())
+
+
+def _documents(table: pa.Table, end: str) -> pa.Array:
     parts: list[pa.Array | pa.Scalar] = []
     for i, name in enumerate(table.column_names):
         parts.append(_text(f"{',' if i else '{'}{json.dumps(name, ensure_ascii=False)}:"))
         parts.append(_encoded(table.column(i)))
-    lines = pc.binary_join_element_wise(*parts, _text("}\n"), _text(""))
-    whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
-    return bytes(pc.binary_join(whole, _text(""))[0].as_buffer())
+    return pc.binary_join_element_wise(*parts, _text(end), _text(""))
 
 
 def _text(text: str) -> pa.Scalar:

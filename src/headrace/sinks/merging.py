@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-import pyarrow as pa
-
 from headrace.sinks.commits import Commits, Part, Record, in_force, parts_of
 from headrace.sinks.durable import named, write
 from headrace.sinks.encode import format_named, join
@@ -35,33 +33,38 @@ MANY = 256  # files that are joined at once
 
 @dataclass(slots=True)
 class Merging:
+    chain: str
     target: Path
     hidden: Path
     format: str
-    commits: Commits
     limit: int  # bytes of a full file
     enabled: bool
     recovered: bool = False
 
-    def advance(self, chain: str, job: str, output: str) -> None:
+    @property
+    def commits(self) -> Commits:
+        return Commits(self.target)
+
+    def advance(self, job: str, output: str) -> None:
         """Write a snapshot if enough records have gathered."""
-        names = in_force(self.commits.names(chain))
+        names = in_force(self.commits.names(self.chain))
         if sum(not n.whole for n in names) < EVERY:
             return
         records = [self.commits.read(n) for n in names]
         epoch = records[-1].epoch
-        kept, gone = self._merge(list(parts_of(records)), chain, epoch)
+        kept, gone = self._merge(list(parts_of(records)), epoch)
         point("sink.merge.written")
-        self.commits.write(Record(epoch, chain, True, tuple(kept), tuple(gone), job, output))
+        snapshot = Record(epoch, self.chain, True, tuple(kept), tuple(gone), job, output)
+        self.commits.write(snapshot)
         point("sink.merge.recorded")
         self.recovered = False
-        self.recover(chain)
+        self.recover()
 
-    def recover(self, chain: str) -> None:
+    def recover(self) -> None:
         """Finish what the newest snapshot began; nothing to do if that was done."""
         if self.recovered:
             return
-        names = self.commits.names(chain)
+        names = self.commits.names(self.chain)
         newest = max((i for i, n in enumerate(names) if n.whole), default=None)
         if newest is not None:
             snapshot = self.commits.read(names[newest])
@@ -85,14 +88,14 @@ class Merging:
         with named(self.target):
             sync_folder(self.target)
 
-    def _merge(self, parts: list[Part], chain: str, epoch: int) -> tuple[list[Part], list[str]]:
+    def _merge(self, parts: list[Part], epoch: int) -> tuple[list[Part], list[str]]:
         """The parts after merging, and the files that are no longer needed."""
         kept, gone = parts, list[str]()
         by_level = sorted(self._small(parts), key=lambda p: p.level)
         for level, group in groupby(by_level, key=lambda p: p.level):
             chosen = self._choose(list(group))
             if len(chosen) >= FEW:
-                merged = self._join(chosen, chain, epoch, level + 1)
+                merged = self._join(chosen, epoch, level + 1)
                 names = {p.file for p in chosen}
                 kept = [*(p for p in kept if p.file not in names), merged]
                 gone += sorted(names)
@@ -102,24 +105,26 @@ class Merging:
         return [p for p in parts if p.bytes < self.limit // 2] if self.enabled else []
 
     def _choose(self, parts: list[Part]) -> list[Part]:
-        """The oldest files that fit into one, of the same columns as the first."""
+        """The oldest files that fit into one, of those with the most common columns."""
+        alike: dict[bytes, list[Part]] = {}
+        for part in sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]:
+            alike.setdefault(self._columns(part), []).append(part)
         chosen, size = list[Part](), 0
-        oldest = sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]
-        for part in oldest:
+        for part in max(alike.values(), key=len):
             size += part.bytes
             if size > self.limit:
                 break
-            if self._schema(part) == self._schema(oldest[0]):
-                chosen.append(part)
+            chosen.append(part)
         return chosen
 
-    def _schema(self, part: Part) -> pa.Schema | None:
+    def _columns(self, part: Part) -> bytes:
         with named(self.target / part.file):
-            return format_named(self.format).schema(self.target / part.file)
+            schema = format_named(self.format).schema(self.target / part.file)
+        return b"" if schema is None else bytes(schema.serialize())
 
-    def _join(self, parts: list[Part], chain: str, epoch: int, level: int) -> Part:
+    def _join(self, parts: list[Part], epoch: int, level: int) -> Part:
         format = format_named(self.format)
-        name = f"merged-{epoch:012d}-{chain}-{level}{format.suffix}"
+        name = f"merged-{epoch:012d}-{self.chain}-{level}{format.suffix}"
         paths = [self.target / p.file for p in parts]
         (self.hidden / name).unlink(missing_ok=True)  # of a try that was cut short
         size, _ = write(self.hidden / name, lambda file: join(file, format, paths))

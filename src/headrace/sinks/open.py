@@ -15,10 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import OutputError
+from headrace.errors import LogError, OutputError
+from headrace.log import EmbeddedLog
+from headrace.log.contract import check_name
+from headrace.settings import Settings
+from headrace.sinks.console import ConsoleSink
 from headrace.sinks.contract import Sink
 from headrace.sinks.durable import safe
 from headrace.sinks.files import FilesSink, job_identity
+from headrace.sinks.log import LogSink
 from headrace.sinks.output import read_output
 
 
@@ -52,6 +57,13 @@ def open_sink(
     return opener(Opening(uri, rest, schema, dict(options or {}), folder, name))
 
 
+def absolute(uri: str) -> str:
+    """The same output however the working folder changes, as it may between tasks."""
+    scheme, _, rest = uri.partition(":")
+    known = scheme == "files" and rest
+    return f"files:{os.path.abspath(os.path.expanduser(rest))}" if known else uri
+
+
 def collected(folder: str, name: str) -> pa.Table:
     """What the collect output `name` of the job in `folder` holds so far."""
     return read_output(_collect_folder(folder, name))
@@ -83,6 +95,29 @@ def _collect(o: Opening) -> Sink:
     return FilesSink(target, o.schema, job_identity(o.folder), o.name, format="arrow")
 
 
+def _log(o: Opening) -> Sink:
+    refuse_unknown(o, ("log", "key", "partitions"))
+    options = dict(o.options)
+    try:
+        topic = check_name(o.rest)
+    except LogError as cause:
+        raise OutputError(cause.message, code="HR-OUTPUT-001", hint=cause.hint) from cause
+    log = EmbeddedLog(Settings.load(log=options.pop("log", None)).log)
+    identity = job_identity(o.folder)
+    return LogSink(log, topic, o.schema, _staged(o), identity, o.name, **options)
+
+
+def _console(o: Opening) -> Sink:
+    refuse_unknown(o, ("format", "rows", "stream"))
+    if o.options.get("format") not in (None, "table", "lines", "json"):
+        raise _bad(o, "format", o.options["format"], 'Say format="table", "lines" or "json".')
+    return ConsoleSink(o.schema, _staged(o), o.name, **o.options)
+
+
+def _staged(o: Opening) -> Path:
+    return Path(o.folder) / "staged" / safe(o.name)
+
+
 def _collect_folder(folder: str, name: str) -> Path:
     return Path(folder) / "collect" / safe(name)
 
@@ -102,4 +137,6 @@ def _bad(o: Opening, option: str, value: object, hint: str) -> OutputError:
     return OutputError(f"{o.uri!r} has {option}={value!r}", code="HR-OUTPUT-008", hint=hint)
 
 
-_OPENERS: dict[str, Callable[[Opening], Sink]] = {"files": _files, "collect": _collect}
+_OPENERS: dict[str, Callable[[Opening], Sink]] = {
+    "files": _files, "log": _log, "console": _console, "collect": _collect,
+}  # fmt: skip

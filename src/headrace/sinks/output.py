@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.errors import OutputError
-from headrace.sinks.commits import FOLDER, Commits, parts_of
+from headrace.sinks.commits import FOLDER, Commits, Name, Replaced, in_force, parts_of
 from headrace.sinks.durable import named
 from headrace.sinks.encode import FORMATS
 
@@ -24,8 +24,8 @@ def read_output(path: str | Path) -> pa.Table:
     for _ in range(TRIES):
         try:
             return _read(target)
-        except FileNotFoundError:
-            continue  # merged away while we looked: the records say where to
+        except (Replaced, FileNotFoundError):
+            continue  # merged away while we looked: newer records say where to
     raise OutputError(
         f"files of {str(path)!r} that its records name are gone", code="HR-OUTPUT-005",
         hint="Restore them from a backup; only the job itself may remove output files.",
@@ -36,7 +36,10 @@ def output_files(path: str | Path) -> list[Path]:
     """The files that hold the output now."""
     target = Path(path)
     commits = Commits(target)
-    records = [r for chain in commits.chains() for r in commits.current(chain)]
+    chains: dict[str, list[Name]] = {}
+    for name in commits.settled():
+        chains.setdefault(name.chain, []).append(name)
+    records = [commits.read(n) for names in chains.values() for n in in_force(names)]
     return [_find(target, part.file) for part in parts_of(records)]
 
 
@@ -69,5 +72,5 @@ def _find(target: Path, name: str) -> Path:
     places = [target / name, *target.glob(f"_staging/*/{name}"), target / name]
     found = next((p for p in places if p.exists()), None)
     if found is None:
-        raise FileNotFoundError(name)
+        raise Replaced(name)
     return found

@@ -2,7 +2,8 @@
 
 from headrace.sources.contract import RAW, Offset, Range, Source
 from headrace.sources.formats import decode
-from headrace.sources.memory import MemorySource, rows
+from headrace.sources.generate import generate
+from headrace.sources.memory import rows
 from headrace.sources.open import open_source
 
-__all__ = ["RAW", "MemorySource", "Offset", "Range", "Source", "decode", "open_source", "rows"]
+__all__ = ["RAW", "Offset", "Range", "Source", "decode", "generate", "open_source", "rows"]

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.errors import InputError
+
 Offset = Any  # JSON-able; an int for every source in this package
 Positions = npt.NDArray[np.int64]
 Chunk = tuple[pa.Table, Positions]  # rows, and the offset of each: strictly increasing
@@ -62,8 +64,12 @@ class Source(Protocol):
         return min(end, start + max(1, rows))
 
     def rows(self, split: str, start: Offset, end: Offset) -> int:
-        """How many records lie between: exact or estimated; for lag."""
-        return int(max(0, end - start))
+        """How many records lie between: exact or estimated; for lag.
+
+        An input that has become shorter than what was read of it is an InputError.
+        """
+        refuse_shorter(split, start, end)
+        return int(end - start)
 
     def cut(self, split: str, start: Offset, end: Offset, pieces: int) -> list[Range]:
         """The range as at most `pieces` ranges of like size, in order, without gaps."""
@@ -97,3 +103,14 @@ def even_cuts(start: int, end: int, pieces: int, least: int = 1) -> list[int]:
         return []
     count = max(1, min(pieces, (end - start) // max(1, least)))
     return [start + (end - start) * i // count for i in range(count + 1)]
+
+
+def refuse_shorter(split: str, start: int, end: int) -> None:
+    """Raise InputError if the input ends before the place it was read up to."""
+    if end < start:
+        raise InputError(
+            f"split {split!r} ends at {end}, but was read up to {start} before",
+            code="HR-INPUT-007",
+            hint="The input, or what the job's folder knows of it, was replaced: restore it, "
+            "or start with a new job folder.",
+        )

@@ -24,7 +24,7 @@ from headrace.sources.tape import TapeSource
 T = TypeVar("T")
 
 SPLIT = "files"
-QUIET = 0.002  # seconds: a scan that takes longer than this is not repeated at every poll
+MANY = 500  # files: scanning more takes time, and is done for a tenth of the time at most
 SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for this long
 
 
@@ -73,9 +73,10 @@ class FilesSource(TapeSource):
         tape = self._listing()
         if time.monotonic() >= self._rest_until:
             began = time.monotonic()
-            tape.append(self._new_extents(tape))
-            took = time.monotonic() - began
-            self._rest_until = began + 10 * took if took > QUIET else 0.0
+            fresh = self._new_extents(tape)
+            if len(self._stats) > MANY:
+                self._rest_until = time.monotonic() + 9 * (time.monotonic() - began)
+            tape.append(fresh)
         if self.bounded:
             self._end = tape.end
         return tape.end
@@ -140,4 +141,3 @@ class FilesSource(TapeSource):
             folder = place(self._folder, self._name) if self._folder else None
             self._tape = Listing(folder / "files" if folder else None)
         return self._tape
-

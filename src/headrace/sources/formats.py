@@ -6,15 +6,14 @@ in the mask, with a reason, and the others are decoded all the same. No files he
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.chunk import table_of
 from headrace.errors import InputError
+from headrace.kernel_json import decode_json
 from headrace.sources import delimited
 from headrace.sources.casts import NOT_TEXT, cast_text, gather
 from headrace.sources.contract import Decoded
@@ -42,7 +41,7 @@ def decode(
     if not len(values):
         return schema.empty_table(), np.zeros(0, np.bool_), []
     if format == "json":
-        return _without_nulls(_json(values, schema))
+        return _json(values, schema)
     if format == "csv":
         return _without_nulls(delimited.decode(values, schema, columns, delimiter))
     if format in ("text", "bytes"):
@@ -109,16 +108,5 @@ def _without_nulls(decoded: Decoded) -> Decoded:
 
 
 def _json(values: pa.Array, schema: pa.Schema) -> Decoded:
-    rows, reasons = [], {}
-    for i, line in enumerate(values.to_pylist()):
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError("not a JSON object")
-            table_of([row], schema)
-            rows.append(row)
-        except (ValueError, TypeError, pa.ArrowException) as cause:
-            reasons[i] = str(cause)
-    mask = np.zeros(len(values), np.bool_)
-    mask[list(reasons)] = True
-    return table_of(rows, schema), mask, list(reasons.values())
+    table, bad, reasons = decode_json(values, schema)
+    return gather(table.columns, schema, bad), bad, reasons

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
-from headrace.sources.place import sync_folder
+from headrace.state.files import sync_folder
 
 Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
 
@@ -54,8 +54,8 @@ class Listing:
         self._extents: list[Extent] = []
         self._last: dict[str, Extent] = {}  # the newest extent of each file
         self.end = 0
-        if path is not None and path.exists():
-            self._cut_torn_tail(path)
+        if path is not None:
+            _cut_torn_tail(path)
             self._fold_new_lines(path)
 
     def last(self, path: str) -> Extent | None:
@@ -105,6 +105,8 @@ class Listing:
         self.end += extent.length
 
     def _fold_new_lines(self, path: Path) -> None:
+        if not path.exists():
+            return
         with path.open("rb") as file:
             file.seek(self._known)
             fresh = file.read()
@@ -112,11 +114,12 @@ class Listing:
             self._fold(_parse(line, path))
             self._known += len(line)
 
-    def _cut_torn_tail(self, path: Path) -> None:
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(path, whole)
+
+def _cut_torn_tail(path: Path) -> None:
+    content = path.read_bytes() if path.exists() else b""
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(path, whole)
 
 
 def _sliced(at: int, extent: Extent, start: int, end: int) -> Stretch:

@@ -14,15 +14,20 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import InputError
+from headrace.errors import InputError, LogError
+from headrace.log import EmbeddedLog, Log
+from headrace.settings import Settings
 from headrace.sources import formats
 from headrace.sources.contract import Source
 from headrace.sources.files import FilesSource
+from headrace.sources.generate import GenerateSource
 from headrace.sources.layout import Layout
 from headrace.sources.lines import Lines
+from headrace.sources.log import LogSource
 from headrace.sources.memory import MemorySource
 from headrace.sources.parquet import Parquet
 from headrace.sources.scan import format_of, pattern_of
+from headrace.sources.sockets import SocketSource, address_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def open_source(
     `until="end"` reads what is there at the start and ends."""
     clock = clock or SystemClock()
     if not isinstance(uri, str):
-        return _made(uri, schema, folder, name, clock)
+        return _made(uri, schema, folder, name, clock, until)
     scheme, colon, rest = uri.partition(":")
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
@@ -71,10 +76,23 @@ def open_source(
 
 
 def _made(
-    source: Source, schema: pa.Schema | None, folder: str | None, name: str, clock: Clock
+    source: Source,
+    schema: pa.Schema | None,
+    folder: str | None,
+    name: str,
+    clock: Clock,
+    until: str | None,
 ) -> Source:
+    """A source that the program made, as an input of this job."""
+    if until == "end" and not source.bounded:
+        raise InputError(
+            f"input {name!r} has no end to run to", code="HR-INPUT-013",
+            hint='Give it a total, or run without until="end".',
+        )  # fmt: skip
     if isinstance(source, MemorySource):
         return source.placed(folder, name)
+    if isinstance(source, GenerateSource):
+        return source.placed(folder, name, clock, schema)
     return source
 
 
@@ -95,6 +113,55 @@ def _files(o: Opening) -> Source:
     return FilesSource(
         pattern, layout, schema, o.clock, bounded=o.bounded, folder=o.folder, name=o.name
     )
+
+
+def _log(o: Opening) -> Source:
+    refuse_unknown(o, ("log", "start"))
+    where = o.options.get("start", "earliest")
+    if where not in ("earliest", "latest"):
+        raise InputError(
+            f"{o.uri!r} has start={where!r}", code="HR-INPUT-013",
+            hint='Say start="earliest" or "latest".',
+        )  # fmt: skip
+    log = EmbeddedLog(Settings.load(log=o.options.get("log")).log, o.clock)
+    schema, format = _topic_schema(o, log)
+    return LogSource(
+        log, o.rest, schema, format=format, bounded=o.bounded, from_latest=where == "latest"
+    )
+
+
+def _topic_schema(o: Opening, log: Log) -> tuple[pa.Schema, str | None]:
+    """The schema of what a topic gives, and the format if its records are bytes."""
+    try:
+        known = log.describe(o.rest).schema
+    except LogError as cause:
+        raise InputError(cause.message, code="HR-INPUT-010", hint=cause.hint) from cause
+    if known is not None:
+        return (known if o.schema is None else o.schema), None
+    format = o.format or ("bytes" if o.schema is None else "json")
+    if format == "parquet":
+        raise formats.unknown_format(format)
+    return needed_schema(o, format), format
+
+
+def _socket(o: Opening) -> Source:
+    refuse_unknown(o, ("delimiter",))
+    host, port = address_of(o.rest, o.uri)
+    format = o.format or ("text" if o.schema is None else "json")
+    if format not in ("json", "csv", "text"):
+        raise InputError(
+            f"{o.uri!r} cannot have format {format!r}", code="HR-INPUT-004",
+            hint='Lines are "text", "json" or "csv".',
+        )  # fmt: skip
+    if o.folder is None:
+        raise InputError(
+            f"{o.uri!r} needs a job folder to keep what it receives", code="HR-INPUT-013",
+            hint="Open it through a job.",
+        )  # fmt: skip
+    schema = needed_schema(o, format)
+    formats.check_schema(format, schema)
+    layout = Lines(format, schema, header=False, **o.options)
+    return SocketSource(host, port, layout, schema, bounded=o.bounded, folder=o.folder, name=o.name)
 
 
 def needed_schema(o: Opening, format: str) -> pa.Schema:
@@ -118,4 +185,6 @@ def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
             )  # fmt: skip
 
 
-_OPENERS: dict[str, Callable[[Opening], Source]] = {"files": _files}
+_OPENERS: dict[str, Callable[[Opening], Source]] = {
+    "files": _files, "log": _log, "socket": _socket,
+}  # fmt: skip

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import InputError
+from headrace.sources.columns import conform, fit
 from headrace.sources.contract import Chunk, Decoded
 from headrace.sources.layout import changed, checksum, size_of
 from headrace.sources.listing import Extent, Mark
@@ -68,91 +69,26 @@ class Parquet:
             groups = _bounds(file)
             first = int(np.searchsorted(groups, extent.start, side="right")) - 1
             last = int(np.searchsorted(groups, extent.end))
-            row = int(groups[first])
-            for batch in file.iter_batches(
-                CHUNK_ROWS, row_groups=list(range(first, last)), columns=self.schema.names
-            ):
+            row, shift = int(groups[first]), at - extent.start
+            for batch in self._batches(path, file, list(range(first, last))):
                 lo, hi = max(row, extent.start), min(row + batch.num_rows, extent.end)
                 if lo < hi:
                     table = pa.Table.from_batches([batch.slice(lo - row, hi - lo)])
-                    shift = at - extent.start
                     yield conform(path, table, self.schema), np.arange(lo + shift, hi + shift)
                 row += batch.num_rows
 
+    def _batches(
+        self, path: str, file: pq.ParquetFile, groups: list[int]
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from file.iter_batches(
+                CHUNK_ROWS, row_groups=groups, columns=self.schema.names, use_threads=False
+            )
+        except (pa.ArrowException, OSError) as cause:
+            raise _damaged(path, str(cause)) from cause
+
     def decode(self, chunk: pa.Table) -> Decoded:
         raise TypeError("Parquet gives typed chunks")
-
-
-def fit(path: str, found: pa.Schema, wanted: pa.Schema) -> None:
-    """Raise InputError unless `found` has every wanted column in a type that can be cast."""
-    for field in wanted:
-        if found.get_field_index(field.name) < 0:
-            raise missing_column(path, field.name, found.names)
-        kind = found.field(field.name).type
-        if not _castable(kind, field.type):
-            raise wrong_type(path, field, kind, "")
-
-
-def conform(path: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The schema's columns in its order and types; nothing lost in a cast, or InputError."""
-    columns = []
-    for field in schema:
-        column = table.column(field.name)
-        if column.type != field.type:
-            column = _cast(path, column, field)
-        columns.append(column)
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _cast(path: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    times = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
-    try:
-        return column.cast(field.type, safe=not times)  # time finer than a microsecond is cut
-    except (pa.ArrowException, ValueError) as cause:
-        raise wrong_type(path, field, column.type, f": {cause}") from cause
-
-
-def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    if kind == wanted or pa.types.is_null(kind):
-        return True
-    if _family(kind) != _family(wanted):
-        return False
-    try:
-        pa.array([], kind).cast(wanted)
-    except (pa.ArrowException, ValueError):
-        return False
-    return True
-
-
-def _family(kind: pa.DataType) -> str:
-    if pa.types.is_dictionary(kind):
-        return _family(kind.value_type)
-    families = {
-        "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-        "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-        "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
-        "time": (pa.types.is_timestamp, pa.types.is_date),
-        "list": (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
-    }
-    for name, tests in families.items():
-        if any(test(kind) for test in tests):
-            return name
-    return str(kind.id)
-
-
-def missing_column(path: str, name: str, found: list[str]) -> InputError:
-    return InputError(
-        f"{path!r} has no column {name!r}", code="HR-INPUT-005",
-        hint=f"It has: {', '.join(found)}. Change the schema, or keep this file out of the input.",
-    )  # fmt: skip
-
-
-def wrong_type(path: str, field: pa.Field, kind: pa.DataType, why: str) -> InputError:
-    return InputError(
-        f"column {field.name!r} of {path!r} is {kind}, which is not {field.type}{why}",
-        code="HR-INPUT-006",
-        hint="Declare the type that the file has and cast in the program.",
-    )
 
 
 def _bounds(file: pq.ParquetFile) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -11,6 +11,8 @@ import uuid
 from pathlib import Path
 from urllib.parse import quote
 
+from headrace.state.files import sync_folder
+
 
 def safe(name: str) -> str:
     """`name` as a file name that stays in its folder; different names stay different."""
@@ -39,12 +41,3 @@ def put(path: Path, content: bytes) -> None:
     finally:
         fresh.unlink(missing_ok=True)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names made, moved or removed in `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -43,7 +43,7 @@ class Pattern:
 
     def check(self) -> None:
         target = self.root / self.match if self.one and self.match else self.root
-        if not target.exists():
+        if not _exists(target):
             raise InputError(
                 f"{str(target)!r} does not exist", code="HR-INPUT-002",
                 hint=f"Check the path in {self.uri!r}; it is taken relative to "
@@ -73,27 +73,33 @@ class Pattern:
                 yield from (e.name for e in entries if e.is_file())
 
     def _look(self, name: str) -> Found | None:
-        if not self.one and (_hidden(name) or not self._wanted(name)):
+        if not self.one and _hidden(name):
             return None
         path = self.root / name
+        self._refuse_packed(name, path)
+        if not self._wanted(name):
+            return None
         try:
             stat = path.stat()
         except FileNotFoundError:
             return None
         if not path.is_file():
             return None
-        self._refuse(name, path)
+        self._refuse_merged(path)
         return Found(name, str(path), stat.st_size, stat.st_mtime_ns)
 
     def _wanted(self, name: str) -> bool:
         return self.suffixes is None or name.lower().endswith(self.suffixes)
 
-    def _refuse(self, name: str, path: Path) -> None:
-        if name.lower().endswith(PACKED):
+    def _refuse_packed(self, name: str, path: Path) -> None:
+        inner, packing = os.path.splitext(name.lower())
+        if packing in PACKED and self._wanted(inner):
             raise InputError(
                 f"{str(path)!r} is compressed, which cannot be read in parts",
                 code="HR-INPUT-004", hint="Unpack it first; Parquet is compressed inside.",
             )  # fmt: skip
+
+    def _refuse_merged(self, path: Path) -> None:
         merged = path.name.startswith("merged-") and (path.parent / "_commits").is_dir()
         if merged and not self.bounded:
             raise InputError(
@@ -139,6 +145,13 @@ def _suffixes(folder: Path, format: str | None) -> tuple[str, ...] | None:
     if len(known) != 1:
         return None
     return tuple(ext for ext, kind in EXTENSIONS.items() if kind in known)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as cause:
+        raise unreadable(str(path), cause) from cause
 
 
 def _hidden(name: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from headrace.sources.contract import Chunk, Decoded, Range, Source, even_cuts
+from headrace.sources.contract import Chunk, Decoded, Range, Source, even_cuts, refuse_shorter
 from headrace.sources.layout import Layout, unreadable
 from headrace.sources.listing import Stretch
 
@@ -35,7 +35,8 @@ class TapeSource(Source):
         return self._aligned(start, start + wanted, end)
 
     def rows(self, split: str, start: int, end: int) -> int:
-        if start >= end:
+        refuse_shorter(split, start, end)
+        if start == end:
             return 0
         return max(1, round((end - start) / self._weight(start, end)))
 
@@ -52,8 +53,10 @@ class TapeSource(Source):
         return self.layout.decode(chunk)
 
     def where(self, split: str, offset: int) -> str:
-        extent = self.stretches(offset, offset + 1)[0].extent
-        return f"{extent.path} {'byte' if self.raw else 'row'} {extent.start}"
+        for stretch in self.stretches(offset, offset + 1):
+            extent = stretch.extent
+            return f"{extent.path} {'byte' if self.raw else 'row'} {extent.start}"
+        return super().where(split, offset)
 
     def path(self, stretch: Stretch) -> str:
         return str(self.root / stretch.extent.path)

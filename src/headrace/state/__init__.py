@@ -10,8 +10,10 @@ from headrace.state.merging import plan_slot, plan_young
 from headrace.state.prune import RUNS, STAGED
 from headrace.state.runs import RunCache, RunRef, RunWriter, cache_of
 from headrace.state.slots import Segment, SlotState
+from headrace.state.sorted_run import Run, merge_runs
+from headrace.state.spec import GONE, TableSpec
 from headrace.state.store import load, open_table, store_changes
-from headrace.state.table import GONE, KeyedTable, Run, TableSpec, merge_runs
+from headrace.state.table import KeyedTable
 
 __all__ = [
     "GONE", "RUNS", "STAGED", "EpochLog", "KeyedTable", "Manifest", "Mask", "Run", "RunCache",

@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from headrace.hashing import Hashes, Ints
+from headrace.state.search import seek
 
 Mask = npt.NDArray[np.bool_]
-
-_FEW_TIMES = 64  # up to here one search per time beats one bisection of all
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +52,12 @@ def take(columns: Sequence[pa.Array], at: Ints) -> list[pa.Array]:
     return [c.take(where) for c in columns]
 
 
-def sort_order(times: Ints | None, hashes: Hashes) -> Ints | None:
-    """The stable order by ([time,] hash); None if the rows are in order already."""
+def sort_order(times: Ints | None, hashes: Hashes, stable: bool = True) -> Ints | None:
+    """The order by ([time,] hash); None if the rows are in order already."""
     if len(hashes) < 2 or _is_sorted(times, hashes):
         return None
     if times is None:
-        return np.argsort(hashes, kind="stable")
+        return np.argsort(hashes, kind="stable" if stable else None)
     return np.lexsort((hashes, times))
 
 
@@ -86,56 +85,47 @@ def _equal(a: pa.Array, b: pa.Array) -> Mask:
     return equal
 
 
-def seek(run: Identities, times: Ints | None, hashes: Hashes) -> Ints:
-    """For each row wanted, given in order, the first row of `run` that is not before it."""
-    if run.times is None or times is None:
-        return np.searchsorted(run.hashes, hashes)
-    starts = np.flatnonzero(np.r_[True, times[1:] != times[:-1]][: len(times)])
-    distinct, stops = times[starts], np.r_[starts[1:], len(times)]
-    lo = np.searchsorted(run.times, distinct, "left")
-    hi = np.searchsorted(run.times, distinct, "right")
-    if len(distinct) > _FEW_TIMES:
-        counts = stops - starts
-        return _bisect(run.hashes, hashes, np.repeat(lo, counts), np.repeat(hi, counts))
-    found = np.empty(len(hashes), np.int64)
-    for a, b, first, last in zip(starts, stops, lo, hi, strict=True):
-        found[a:b] = first + np.searchsorted(run.hashes[first:last], hashes[a:b])
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Rows still looked for, in order: the rows `which` of the identities asked for."""
+
+    times: Ints | None
+    hashes: Hashes
+    which: Ints
+    keys: Sequence[pa.Array]  # of all asked for
+
+    @classmethod
+    def all_of(cls, asked: Identities) -> Wanted:
+        return cls(asked.times, asked.hashes, np.arange(len(asked)), asked.keys)
+
+    def only(self, part: Mask | slice) -> Wanted:
+        times = None if self.times is None else self.times[part]
+        return Wanted(times, self.hashes[part], self.which[part], self.keys)
+
+
+def find(run: Identities, wanted: Wanted) -> Ints:
+    """The row of `run` for each row wanted; -1 where there is none."""
+    found = np.full(len(wanted.which), -1, np.int64)
+    at = seek(run.times, run.hashes, wanted.times, wanted.hashes)
+    left = np.flatnonzero(_alike(run, at, wanted.times, wanted.hashes))
+    while len(left):
+        here = at[left]
+        same = same_keys(take(run.keys, here), take(wanted.keys, wanted.which[left]), len(left))
+        found[left[same]] = here[same]
+        left = left[~same]  # another key of the same hash: look at the next row
+        at[left] += 1
+        times = None if wanted.times is None else wanted.times[left]
+        left = left[_alike(run, at[left], times, wanted.hashes[left])]
     return found
 
 
-def _bisect(run_hashes: Hashes, hashes: Hashes, lo: Ints, hi: Ints) -> Ints:
-    """All binary searches at once, each within its own [lo, hi)."""
-    while (searching := lo < hi).any():
-        middle = (lo + hi) >> 1
-        less = searching & (run_hashes[np.minimum(middle, len(run_hashes) - 1)] < hashes)
-        lo, hi = np.where(less, middle + 1, lo), np.where(searching & ~less, middle, hi)
-    return lo
-
-
-def find(run: Identities, wanted: Identities, which: Ints) -> Ints:
-    """The row of `run` for each of `which` of those wanted (in order); -1 where there is none."""
-    found = np.full(len(which), -1, np.int64)
-    hashes = wanted.hashes[which]
-    times = None if wanted.times is None else wanted.times[which]
-    at = seek(run, times, hashes)
-    open_ = np.arange(len(which))
-    while len(open_ := open_[_alike(run, at[open_], times, hashes, open_)]):
-        same = same_keys(take(run.keys, at[open_]), take(wanted.keys, which[open_]), len(open_))
-        found[open_[same]] = at[open_[same]]
-        open_ = open_[~same]  # another key of the same hash: look at the next row
-        at[open_] += 1
-    return found
-
-
-def _alike(run: Identities, at: Ints, times: Ints | None, hashes: Hashes, which: Ints) -> Mask:
-    """Whether the rows `at` have the hash (and time) of those wanted."""
-    inside: Mask = at < len(run)
-    if not inside.any():
-        return inside
-    at = np.where(inside, at, 0)
-    alike: Mask = inside & (run.hashes[at] == hashes[which])
+def _alike(run: Identities, at: Ints, times: Ints | None, hashes: Hashes) -> Mask:
+    """Whether the rows `at` of the run have these hashes (and times)."""
+    if not len(run):
+        return np.zeros(len(at), np.bool_)
+    alike: Mask = (np.take(run.hashes, at, mode="clip") == hashes) & (at < len(run))
     if run.times is not None and times is not None:
-        alike &= run.times[at] == times[which]
+        alike &= np.take(run.times, at, mode="clip") == times
     return alike
 
 
@@ -154,6 +144,14 @@ def newest(rows: Identities) -> Ints | None:
     if same.all():
         return order[~again]
     return _newest_of_colliding(rows.keys, order, again)
+
+
+def distinct(rows: Identities) -> Ints | None:
+    """As `newest`, but quicker when no identity is there twice."""
+    order = sort_order(rows.times, rows.hashes, stable=False)
+    if not _repeats(rows.times, rows.hashes, order).any():
+        return order
+    return newest(rows)
 
 
 def _repeats(times: Ints | None, hashes: Hashes, order: Ints | None) -> Mask:

@@ -127,7 +127,7 @@ class EpochLog:
         self.check_fence(token)
         return written
 
-    def prune(self, keep: int, most: int = 256) -> list[str]:
+    def prune(self, keep: int, most: int = 2_048) -> list[str]:
         """Delete manifests but the newest `keep`, then files that none left names.
 
         At most `most` files are deleted per call. Returns their paths within the folder.

@@ -3,8 +3,7 @@
 Runs of about one size are merged when there are a few of them, so a row is rewritten a
 logarithmic number of times and a slot has a bounded number of runs. Young runs, those still
 small, are merged for all slots of a task at once; old ones slot by slot, one per task and
-epoch (more only while that is less work than the epoch itself). Sizes only: no run is
-opened here.
+epoch, or several if all of them together are little work. Sizes only: no run is opened here.
 """
 
 from __future__ import annotations

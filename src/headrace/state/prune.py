@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +55,22 @@ class Pruner:
         return frozenset().union(*self._named.values())
 
     def _leftovers(self, named: frozenset[str], before: int) -> Iterator[Path]:
-        for folder in (self._folder / RUNS, self._folder / STAGED, self._folder / "epochs"):
-            for path in _files_in(folder):
-                manifest = path.parent.name == "epochs" and not path.name.startswith(TEMPORARY)
-                relative = str(path.relative_to(self._folder))
-                if manifest or relative in named or path.name in named:
-                    continue
+        for path in (*self._unnamed(named), *self._temporary()):
+            with suppress(FileNotFoundError):  # somebody else was quicker
                 if path.stat().st_mtime_ns < before:
                     yield path
+
+    def _unnamed(self, named: frozenset[str]) -> Iterator[Path]:
+        for folder in (self._folder / RUNS, self._folder / STAGED):
+            for path in _files_in(folder):
+                relative = path.relative_to(self._folder).as_posix()
+                if relative not in named and path.name not in named:
+                    yield path
+
+    def _temporary(self) -> Iterator[Path]:
+        """What a crash left of a sealed file that was not finished."""
+        for folder in (self._folder, self._folder / "epochs", self._folder / "fence"):
+            yield from folder.glob(f"{TEMPORARY}*")
 
     def _remove(self, path: Path, step: str) -> str:
         with named_failures(path):

@@ -19,15 +19,19 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from headrace.chunk import TIME
+from headrace.chunk import HASH, TIME
+from headrace.errors import StateError
 from headrace.state import files
 from headrace.state.faults import point
 from headrace.state.prune import RUNS
+from headrace.state.sorted_run import Run
+from headrace.state.spec import GONE, TableSpec
 
 _ALIGN = 64
 _MAGIC = b"headrace run file, format "
 _HEADER = (_MAGIC + str(files.FORMAT).encode()).ljust(_ALIGN - 1) + b"\n"
-_CACHE_BYTES = 8 << 30  # of address space: pages belong to the system's cache
+_CACHE_BYTES = 64 << 30  # of address space: pages belong to the system's cache
+_IDLE_ROUNDS = 16  # a run is idle if the cache was asked so many times per run it holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +108,59 @@ def _block(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
+@dataclass(slots=True)
+class _Held:
+    run: Run
+    bytes: int
+    used: int  # at which call of the cache
+
+
 class RunCache:
-    """Runs of one job, opened once per process; the least used are let go."""
+    """Runs of one job, opened and verified once per process.
+
+    They are mapped, not read, so they cost address space only; but a mapped file keeps its
+    place on the disk after its deletion, so runs that nobody asks for are let go.
+    """
 
     def __init__(self, folder: str | Path, most: int = _CACHE_BYTES) -> None:
         self._folder = Path(folder) / RUNS
         self._most = most
-        self._tables: OrderedDict[tuple[str, int], tuple[pa.Table, int]] = OrderedDict()
-        self._verified: set[tuple[str, int]] = set()
+        self._held: OrderedDict[tuple[str, int], _Held] = OrderedDict()
+        self._calls = 0
+        self._bytes = 0
         self._lock = Lock()
 
-    def open(self, ref: RunRef) -> pa.Table:
-        """The run under `ref`, memory-mapped; StateError if it is not what was written."""
+    def open(self, ref: RunRef, spec: TableSpec) -> Run:
+        """The run under `ref`; StateError if it is not what was written, or does not fit."""
         key = (ref.file, ref.offset)
         with self._lock:
-            if key in self._tables:
-                self._tables.move_to_end(key)
-                return self._tables[key][0]
-            table = self._map(ref, key)
-            self._tables[key] = (table, ref.length)
-            self._shrink()
-            return table
+            self._calls += 1
+            held = self._held.get(key)
+            if held is None:
+                held = self._held[key] = _Held(self._run(ref, spec), ref.length, 0)
+                self._bytes += ref.length
+                self._let_go()
+            held.used = self._calls
+            self._held.move_to_end(key)
+        _check_columns(spec, ref, held.run.table.schema)
+        return held.run
 
-    def _map(self, ref: RunRef, key: tuple[str, int]) -> pa.Table:
+    def _let_go(self) -> None:
+        """Of all runs but the newest, those not used for long, or too much for the cache."""
+        idle = self._calls - _IDLE_ROUNDS * len(self._held)
+        while len(self._held) > 1:
+            key, oldest = next(iter(self._held.items()))
+            if self._bytes <= self._most and oldest.used >= idle:
+                break
+            self._bytes -= oldest.bytes
+            del self._held[key]
+
+    def _run(self, ref: RunRef, spec: TableSpec) -> Run:
+        table = pa.ipc.open_stream(self._block(ref)).read_all()
+        _check_columns(spec, ref, table.schema)
+        return Run.of(spec, table)
+
+    def _block(self, ref: RunRef) -> pa.Buffer:
         path = self._folder / ref.file
         with files.named_failures(path):
             mapped = pa.memory_map(str(path))
@@ -134,15 +168,9 @@ class RunCache:
         _check_header(path, header)
         if len(block) != ref.length:
             raise files.corrupt(path, f"it ends at byte {mapped.size()}")
-        if key not in self._verified and zlib.crc32(block) != ref.crc:
+        if zlib.crc32(block) != ref.crc:
             raise files.corrupt(path, f"the checksum of the block at {ref.offset} does not match")
-        self._verified.add(key)
-        return pa.ipc.open_stream(block).read_all()
-
-    def _shrink(self) -> None:
-        held = sum(size for _, size in self._tables.values())
-        while held > self._most and len(self._tables) > 1:
-            held -= self._tables.popitem(last=False)[1][1]
+        return block
 
 
 def _slice(mapped: pa.MemoryMappedFile, ref: RunRef) -> pa.Buffer:
@@ -157,6 +185,19 @@ def _check_header(path: Path, header: bytes) -> None:
         found = header[len(_MAGIC) :].strip().decode(errors="replace")
         raise files.unknown_format(path, found)
     raise files.corrupt(path, "it is not a run file")
+
+
+def _check_columns(spec: TableSpec, ref: RunRef, found: pa.Schema) -> None:
+    if not found.equals(spec.run):
+        raise StateError(
+            f"table {spec.name!r} has the columns {_columns(spec.run)}, but its state in "
+            f"{ref.file!r} has {_columns(found)}", code="HR-STATE-005",
+            hint="Give the changed step a new name, or drop its old state.",
+        )  # fmt: skip
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema if f.name not in (HASH, GONE))
 
 
 @lru_cache(maxsize=16)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from headrace.clock import MIN_TIME
@@ -52,7 +53,7 @@ class SlotState:
     def apply(self, parts: Iterable[SlotState]) -> SlotState:
         """This state with the slots of `parts` replaced by what they say."""
         new = sorted((s for p in parts for s in p.segments), key=lambda s: s.lo)
-        for before, after in zip(new, new[1:], strict=False):
+        for before, after in pairwise(new):
             if after.lo < before.hi:
                 raise StateError(
                     f"two tasks both hold slot {after.lo}", code="HR-STATE-009",

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-import pyarrow as pa
-
-from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME
-from headrace.errors import StateError
-from headrace.hashing import Hashes, first_hash
-from headrace.state.identity import numbers
-from headrace.state.merging import TOO_MANY, Merge, plan_slot, plan_young, replaced
+from headrace.hashing import first_hash
+from headrace.state.merging import AT_ONCE, TOO_MANY, Merge, plan_slot, plan_young, replaced
 from headrace.state.runs import RunCache, RunRef, RunWriter
 from headrace.state.slots import Segment, SlotState
-from headrace.state.table import GONE, KeyedTable, Run, TableSpec, merge_runs
+from headrace.state.sorted_run import ALL_HASHES, Run, merge_runs
+from headrace.state.spec import TableSpec
+from headrace.state.table import KeyedTable
 
 
 def open_table(
@@ -73,16 +69,17 @@ class _Merging:
         merge = plan_young(part, fresh)
         part = self._do(part, merge) if merge else part
         merged = 0
-        while (merge := plan_slot(part, fresh)) and self._allowed(part, merged, fresh):
+        while (merge := plan_slot(part, fresh)) and self._allowed(merge, part, merged, fresh):
             part = self._do(part, merge)
             merged += merge.what.rows()
             self.writer.merged_slot = True
         return part
 
-    def _allowed(self, part: SlotState, merged: int, fresh: int) -> bool:
-        """One slot per task and epoch; more if a table has waited long, or has much to write."""
-        waited = part.most_runs() > 2 * TOO_MANY and merged == 0
-        return not self.writer.merged_slot or waited or 0 < merged < fresh
+    def _allowed(self, merge: Merge, part: SlotState, merged: int, fresh: int) -> bool:
+        """One slot per task and epoch; more if they are small, or a table has waited long."""
+        if merged == 0:
+            return not self.writer.merged_slot or part.most_runs() > 2 * TOO_MANY
+        return merged + merge.what.rows() <= max(AT_ONCE, fresh)
 
     def _do(self, part: SlotState, merge: Merge) -> SlotState:
         runs = load(self.spec, merge.what, merge.lo, merge.hi, self.slots, self.cache)
@@ -91,7 +88,7 @@ class _Merging:
         return replaced(part, merge, ref)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Piece:
     """A run, as far as it counts: in slots [lo, hi), from the time `floor` on."""
 
@@ -104,57 +101,27 @@ class _Piece:
 def _pieces(part: SlotState) -> list[_Piece]:
     """Each run once for all neighbouring slots that have it, newest first in every slot."""
     pieces: list[_Piece] = []
+    ending: dict[tuple[RunRef, int, int], _Piece] = {}  # by run, last slot and floor
     for segment in part.segments:
-        at = 0
+        at, open_ = 0, ending
+        ending = {}
         for ref in segment.refs:
-            same = _extendable(pieces, at, ref, segment)
-            if same is None:
-                pieces.insert(at, _Piece(ref, segment.lo, segment.hi, segment.floor))
-                at += 1
+            piece = open_.get((ref, segment.lo, segment.floor))
+            if piece is not None and piece in pieces[at:]:
+                at = pieces.index(piece, at)
+                piece.hi = segment.hi
             else:
-                pieces[same] = replace(pieces[same], hi=segment.hi)
-                at = same + 1
+                piece = _Piece(ref, segment.lo, segment.hi, segment.floor)
+                pieces.insert(at, piece)
+            ending[ref, segment.hi, segment.floor] = piece
+            at += 1
     return pieces
-
-
-def _extendable(pieces: list[_Piece], at: int, ref: RunRef, segment: Segment) -> int | None:
-    """Where, from `at` on, the piece is that `segment` continues."""
-    wanted = (ref, segment.lo, segment.floor)
-    found = (i for i in range(at, len(pieces)) if _end(pieces[i]) == wanted)
-    return next(found, None)
-
-
-def _end(piece: _Piece) -> tuple[RunRef, int, int]:
-    return piece.ref, piece.hi, piece.floor
 
 
 def _cut(spec: TableSpec, piece: _Piece, slots: int, cache: RunCache) -> Run:
     """The run without the rows that do not count; nothing is copied."""
-    table = cache.open(piece.ref)
-    _check_columns(spec, piece.ref, table)
-    lo, hi = first_hash(piece.lo, slots), first_hash(piece.hi, slots)
-    if spec.timed:
-        start = int(np.searchsorted(numbers(table[TIME]), piece.floor))
-        whole = piece.lo <= piece.ref.lo and piece.ref.hi <= piece.hi
-        return Run(spec, table.slice(start), *(() if whole else (lo, hi)))
-    hashes = numbers(table[HASH])
-    start, stop = (int(np.searchsorted(hashes, np.uint64(lo))), _before(hashes, hi))
-    return Run(spec, table.slice(start, stop - start))
-
-
-def _before(hashes: Hashes, hi: int) -> int:
-    """How many of the sorted `hashes` are less than `hi`, which may be 2**64."""
-    return int(np.searchsorted(hashes, np.uint64(hi - 1), "right")) if hi else 0
-
-
-def _check_columns(spec: TableSpec, ref: RunRef, table: pa.Table) -> None:
-    if not table.schema.equals(spec.run):
-        raise StateError(
-            f"table {spec.name!r} has the columns {_columns(spec.run)}, but its state in "
-            f"{ref.file!r} has {_columns(table.schema)}", code="HR-STATE-005",
-            hint="Give the changed step a new name, or drop its old state.",
-        )  # fmt: skip
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{f.name} {f.type}" for f in schema if f.name not in (HASH, GONE))
+    run, ref = cache.open(piece.ref, spec), piece.ref
+    if piece.lo <= ref.lo and ref.hi <= piece.hi:
+        return run.part(0, ALL_HASHES, piece.floor)
+    share = (piece.hi - piece.lo) / (ref.hi - ref.lo)
+    return run.part(first_hash(piece.lo, slots), first_hash(piece.hi, slots), piece.floor, share)

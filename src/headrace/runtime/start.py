@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.clock import SystemClock
+from headrace.clock import Clock, SystemClock
 from headrace.errors import StateError
 from headrace.plan.evolution import SAME, Comparison, compare
 from headrace.plan.program import Program
@@ -54,11 +54,13 @@ def slots_for(program: Program, settings: Settings, cores: int) -> int:
     return program.slots or settings.slots or max(8, 4 * cores)
 
 
-def open_inputs(program: Program, folder: str, until: str | None) -> dict[str, Source]:
+def open_inputs(
+    program: Program, folder: str, until: str | None, clock: Clock
+) -> dict[str, Source]:
     return {
         r.name: open_source(
             r.uri, r.declared or r.schema, r.format, r.options,
-            folder=folder, name=r.name, until=until,
+            folder=folder, name=r.name, until=until, clock=clock,
         )
         for r in program.sources()
     }  # fmt: skip
@@ -73,6 +75,7 @@ def prepare(
     until: str | None = None,
     drop: Collection[str] = (),
     drop_all: bool = False,
+    clock: Clock | None = None,
 ) -> Start:
     """Open and check inputs, outputs and the folder; take the folder; adopt changes."""
     place = folder_of(program, settings, folder)
@@ -81,13 +84,14 @@ def prepare(
     comparison = compare_with(program, log)
     if comparison is not None:
         comparison.check(drop_all or drop)
-    sources = open_inputs(program, place, until)
+    clock = clock or SystemClock()
+    sources = open_inputs(program, place, until, clock)
     sinks = open_sinks(program, place)
     for end in (*sources.values(), *sinks.values()):
         end.check()
     token = log.take_fence()
     start = Start(program, sources, sinks, log, token, slots, comparison)
-    Committer(program, log, token, slots, SystemClock(), settings.keep_epochs).recover()
+    Committer(program, log, token, slots, clock, settings.keep_epochs).recover()
     if comparison is not None and any(c.verdict != SAME for c in comparison.changes):
         adopt(start, comparison.moves())
     return start

@@ -1,0 +1,153 @@
+"""Input files for the benchmarks: made once, the same bytes on every machine.
+
+A dataset is a folder of files named in the order in which they are to be read, under
+`.headrace/bench/data`; its `dataset.json` is written last, so half a dataset is made again.
+Event time advances with the row number and each row lags behind by up to `disorder`, so no
+row is ever late under a watermark of that delay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".headrace" / "bench"
+BASE = 1_700_000_000_000  # ms: event time of the first row
+DISORDER = 2_000  # ms
+
+Maker = Callable[["Shape", int, Path], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a dataset holds: `files` of `rows` each, `rate` rows per second of event time."""
+
+    kind: str
+    files: int
+    rows: int
+    keys: int = 10_000
+    rate: int = 12_500
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.files}x{self.rows}-k{self.keys}-r{self.rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    folder: str
+    rows: int
+    newest: int  # ms: the newest event time
+
+
+def dataset(shape: Shape) -> Dataset:
+    """The dataset of this shape, from the cache or made now."""
+    folder = CACHE / "data" / shape.name
+    about = folder / "dataset.json"
+    if not about.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "in").mkdir(parents=True)
+        newest = max(_make(shape, number, folder / "in") for number in range(shape.files))
+        made = Dataset(str(folder / "in"), shape.files * shape.rows, newest)
+        about.write_text(json.dumps(asdict(made)))
+    return Dataset(**json.loads(about.read_text()))
+
+
+def _make(shape: Shape, number: int, folder: Path) -> int:
+    """One file; the newest event time in it. Spark reads by time of change: keep the order."""
+    path = folder / f"part-{number:05d}.{'json' if shape.kind == 'json' else 'parquet'}"
+    newest = _MAKERS[shape.kind](shape, number, path)
+    os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number))
+    return newest
+
+
+def _times(shape: Shape, number: int, rng: np.random.Generator) -> np.ndarray:
+    rows = np.arange(number * shape.rows, (number + 1) * shape.rows, dtype=np.int64)
+    return BASE + rows * 1_000 // shape.rate - rng.integers(0, DISORDER, shape.rows)
+
+
+def _values(shape: Shape, rng: np.random.Generator) -> np.ndarray:
+    """Temperatures in eighths of a degree: their sums are exact, in whatever order."""
+    return rng.integers(-80, 800, shape.rows) / 8
+
+
+def _names(shape: Shape) -> pa.Array:
+    return pa.array([f"sensor-{i:07d}" for i in range(shape.keys)])
+
+
+def _readings(shape: Shape, number: int, path: Path) -> int:
+    """Sensor, time and temperature, every sensor in every file."""
+    rng = np.random.default_rng([7, number])
+    keys = rng.integers(0, shape.keys, shape.rows)
+    return _write(shape, path, keys, _times(shape, number, rng), _values(shape, rng))
+
+
+def _by_key(shape: Shape, number: int, path: Path) -> int:
+    """The same in order of time; of two neighbouring files, each has half of the sensors."""
+    rng = np.random.default_rng([11, number])
+    keys = rng.integers(0, shape.keys // 2, shape.rows) * 2 + number % 2
+    times = np.sort(_times(shape, number // 2, rng))
+    return _write(shape, path, keys, times, _values(shape, rng))
+
+
+def _once(shape: Shape, number: int, path: Path) -> int:
+    """Every key once in all files together, in an order without order; all in one second."""
+    order = np.random.default_rng(13).permutation(shape.keys)
+    keys = order[number * shape.rows : (number + 1) * shape.rows]
+    rng = np.random.default_rng([13, number])
+    return _write(shape, path, keys, np.full(len(keys), BASE), _values(shape, rng))
+
+
+def _touch(shape: Shape, number: int, path: Path) -> int:
+    """Files of different keys each, drawn from all keys; all in one second."""
+    rng = np.random.default_rng([17, number])
+    keys = rng.choice(shape.keys, shape.rows, replace=False)
+    return _write(shape, path, keys, np.full(shape.rows, BASE + 1), _values(shape, rng))
+
+
+def _write(
+    shape: Shape, path: Path, keys: np.ndarray, times: np.ndarray, values: np.ndarray
+) -> int:
+    stamps = pa.array(times * 1_000).cast(pa.timestamp("us", tz="UTC"))
+    sensors = _names(shape).take(pa.array(keys))
+    pq.write_table(pa.table({"sensor": sensors, "at": stamps, "celsius": values}), path)
+    return int(times.max())
+
+
+def _json(shape: Shape, number: int, path: Path) -> int:
+    """Lines of about 100 bytes."""
+    rng = np.random.default_rng([19, number])
+    times = _times(shape, number, rng)
+    columns = zip(
+        range(number * shape.rows, (number + 1) * shape.rows),
+        rng.integers(0, shape.keys, shape.rows).tolist(),
+        _values(shape, rng).tolist(),
+        rng.integers(0, 2, shape.rows).tolist(),
+        times.tolist(),
+        strict=True,
+    )
+    with path.open("w") as file:
+        file.writelines(
+            f'{{"id":{i},"sensor":"sensor-{k:07d}","celsius":{v},'
+            f'"smoke":{"true" if s else "false"},"at":{t}}}\n'
+            for i, k, v, s, t in columns
+        )
+    return int(times.max())
+
+
+_MAKERS: dict[str, Maker] = {
+    "readings": _readings,
+    "by-key": _by_key,
+    "once": _once,
+    "touch": _touch,
+    "json": _json,
+}

@@ -1,0 +1,1 @@
+"""`make demo`: the fire alarm, fed by simulated sensors and shown live."""

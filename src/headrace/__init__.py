@@ -1,0 +1,71 @@
+"""Stream processing for Python on Apache Spark: the public names, nothing else.
+
+`run` and `Run` are looked up when they are first used, so that writing, checking and
+explaining a program needs no Spark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace import functions
+from headrace.api.connected import connect
+from headrace.api.job import Job
+from headrace.api.keyed import KeyedStream
+from headrace.api.process import Context, KeyedProcess, value
+from headrace.api.stream import Stream, WindowResult
+from headrace.errors import (
+    FencedError,
+    HeadraceError,
+    InputError,
+    LogError,
+    OutputError,
+    PlanError,
+    RunError,
+    StateError,
+    StepError,
+)
+from headrace.expr import Expr, col, lit
+from headrace.functions import *  # noqa: F403
+from headrace.log import EmbeddedLog
+from headrace.ops.aggregates import (
+    collect,
+    count,
+    count_distinct,
+    first,
+    last,
+    max,
+    max_by,
+    mean,
+    min,
+    min_by,
+    stddev,
+    sum,
+    variance,
+)
+from headrace.ops.windows import sliding, tumbling
+from headrace.sinks import collected, read_output
+from headrace.sources import generate, rows
+
+if TYPE_CHECKING:
+    from headrace.engine.run import Run, run
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Context", "EmbeddedLog", "Expr", "FencedError", "HeadraceError", "InputError", "Job",
+    "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError", "Run", "RunError",
+    "StateError", "StepError", "Stream", "WindowResult", "__version__", "col", "collect",
+    "collected", "connect", "count", "count_distinct", "first", "generate", "last", "lit", "max",
+    "max_by", "mean", "min", "min_by", "read_output", "rows", "run", "sliding", "stddev", "sum",
+    "tumbling", "value", "variance",
+]  # fmt: skip
+__all__ += functions.__all__
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Run", "run"):
+        from headrace.engine import run as engine
+
+        return getattr(engine, name)
+    raise AttributeError(f"headrace has no {name!r}")

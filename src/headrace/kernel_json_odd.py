@@ -1,0 +1,215 @@
+"""The odd rows of a decoded chunk: nulls, huge integers, nested values, bad documents.
+
+Invariant: the same document gets the same values here as on the fast path, or a reason why
+it is bad. Nothing here is fast; it sees only the rows that the fast path could not vouch for.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as pt
+
+from headrace import kernel_door as door
+from headrace.expr_types import DUCKDB, computed, spoken, text_literal, type_name
+
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
+_LONGEST = 20  # digits; no integer column holds more
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class Unfit(ValueError):
+    """A value that is not what its field says."""
+
+
+def utf8(document: bytes | None) -> str | None:
+    try:
+        return None if document is None else document.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The document as Python sees it; empty if it is not an object."""
+    try:
+        made = json.loads(text, object_pairs_hook=_first_wins)
+    except ValueError:
+        return {}
+    return made if isinstance(made, dict) else {}
+
+
+def settle(
+    raw: pa.Array,
+    texts: pa.Array,
+    columns: list[pa.Array],
+    oddities: Sequence[Mask | None],
+    gone: Mask,
+    schema: pa.Schema,
+) -> tuple[list[pa.Array], Mask, list[str]]:
+    """The columns with every odd value settled, which rows are bad, and why."""
+    suspects = _suspects(texts, oddities, gone, schema)
+    bad = np.zeros(len(texts), bool)
+    if not suspects.any():
+        return columns, bad, []
+    reasons, patches = [], {}
+    for row in np.flatnonzero(suspects):
+        odd = [o is not None and bool(o[row]) for o in oddities]
+        try:
+            patches[int(row)] = _read(raw[int(row)].as_py(), texts[int(row)].as_py(), odd, schema)
+        except Unfit as why:
+            bad[row] = True
+            reasons.append(str(why))
+            patches[int(row)] = {i: None for i in range(len(schema))}
+    return [_patched(c, i, patches) for i, c in enumerate(columns)], bad, reasons
+
+
+def _suspects(
+    texts: pa.Array, oddities: Sequence[Mask | None], gone: Mask, schema: pa.Schema
+) -> Mask:
+    """Rows that need a second look: not those whose nulls are plain and allowed."""
+    suspects = gone.copy()
+    for odd, field in zip(oddities, schema, strict=True):
+        if odd is None:
+            continue
+        if not field.nullable:
+            suspects |= odd
+        elif not pt.is_string(field.type):  # any value fits a text: only null is null
+            rows = np.flatnonzero(odd & ~suspects)
+            suspects[rows[_present(texts.take(pa.array(rows)), field.name)]] = True
+    return suspects
+
+
+def _present(texts: pa.Array, name: str) -> Mask:
+    """Where the document holds something other than null under that name."""
+    if not len(texts):
+        return np.zeros(0, bool)
+    path = text_literal("/" + name.replace("~", "~0").replace("/", "~1"), DUCKDB)
+    sql = f"SELECT coalesce(json_type(d, {path}) <> 'NULL', false) AS there FROM $feed"
+    flags = door.once(sql, pa.table({"d": texts})).column("there")
+    return np.asarray(flags.to_numpy(), dtype=bool)
+
+
+def _patched(column: pa.Array, index: int, patches: dict[int, dict[int, Any]]) -> pa.Array:
+    rows = [row for row, values in patches.items() if index in values]
+    if not rows:
+        return column
+    made = pa.array([patches[row][index] for row in rows], column.type)
+    order = np.arange(len(column))
+    order[rows] = len(column) + np.arange(len(rows))
+    return pa.concat_arrays([column, made]).take(pa.array(order))
+
+
+def _read(
+    raw: bytes | str | None, text: str | None, odd: Sequence[bool], schema: pa.Schema
+) -> dict[int, Any]:
+    """The values of one document's odd fields by position; Unfit says why it has none."""
+    document = _document(raw, text)
+    values = {}
+    for i, field in enumerate(schema):
+        value = document.get(field.name)
+        if value is None and not field.nullable:
+            fact = "is null" if field.name in document else "is missing"
+            raise Unfit(f"field {field.name!r} {fact}, but it is declared not null")
+        if odd[i]:
+            try:
+                values[i] = _value(value, field.type)
+            except Unfit as why:
+                raise Unfit(f"field {field.name!r}: {why}") from None
+    return values
+
+
+def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
+    if raw is None:
+        raise Unfit("the document is null")
+    if text is None and isinstance(raw, bytes) and utf8(raw) is None:
+        raise Unfit("the document is not UTF-8 text")
+    try:
+        made = json.loads(raw, object_pairs_hook=_first_wins)
+    except ValueError as error:
+        raise Unfit(f"malformed JSON: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    if text is None:
+        raise Unfit("malformed JSON")
+    if not isinstance(made, dict):
+        raise Unfit(f"the document is {_shown(made)}, not an object")
+    return made
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else text[:37] + "..."  # fits a line
+
+
+def _value(value: Any, to: pa.DataType) -> Any:
+    """A JSON value as `to`."""
+    if value is None:
+        return None
+    if pt.is_list(to):
+        return [_value(v, to.value_type) for v in _of(value, list, to)]
+    if pt.is_map(to):
+        return [(k, _value(v, to.item_type)) for k, v in _of(value, dict, to).items()]
+    if pt.is_struct(to):
+        fields = _of(value, dict, to)
+        return {f.name: _value(fields.get(f.name), f.type) for f in to}
+    if pt.is_boolean(to):
+        return _of(value, bool, to)
+    if pt.is_string(to):
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _scalar(value, to)
+
+
+def _of(value: Any, kind: type, to: pa.DataType) -> Any:
+    if not isinstance(value, kind):
+        raise Unfit(f"{_shown(value)} is not {spoken(to)}")
+    return value
+
+
+def _scalar(value: Any, to: pa.DataType) -> Any:
+    if pt.is_integer(to):
+        made = _integer(value, to)
+    elif pt.is_timestamp(to):
+        made = _timestamp(value)
+    else:
+        made = _cast(value, to)
+    if made is None:
+        raise Unfit(f"{_shown(value)} is not {spoken(to)}")
+    return made
+
+
+def _integer(value: Any, to: pa.DataType) -> int | None:
+    text = str(int(value) if isinstance(value, bool) else value).strip()
+    if not _NUMBER.match(text):
+        return None
+    number = decimal.Decimal(text)
+    limits = np.iinfo(to.to_pandas_dtype())
+    whole = number == number.to_integral_value() if number.adjusted() < _LONGEST else False
+    return int(number) if whole and limits.min <= number <= limits.max else None
+
+
+def _timestamp(value: Any) -> dt.datetime | None:
+    millis = _integer(value, pa.int64())
+    text = str(value) if millis is None else f"{_EPOCH + dt.timedelta(milliseconds=millis)}"
+    made = door.value(f"TRY_CAST({text_literal(text, DUCKDB)} AS TIMESTAMPTZ)")
+    return made if isinstance(made, dt.datetime) else None
+
+
+def _cast(value: Any, to: pa.DataType) -> Any:
+    """By DuckDB's own cast of the text, as on the fast path."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    if pt.is_binary(to) or pt.is_large_binary(to):
+        return text.encode()
+    name = type_name(computed(to), DUCKDB)
+    return door.value(f"TRY_CAST({text_literal(text, DUCKDB)} AS {name})")

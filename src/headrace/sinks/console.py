@@ -1,0 +1,93 @@
+"""The terminal as an output: a table for people, lines for pipes.
+
+At least once: an epoch that was printed just before a crash is printed again after it.
+Rows are staged in the job's folder like those of any output, so nothing is printed that is
+not in a manifest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Set
+from pathlib import Path
+from typing import TextIO
+
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headrace.sinks.contract import AT_LEAST_ONCE, Reference, Sink
+from headrace.sinks.json_lines import json_lines
+from headrace.sinks.staging import Staging
+from headrace.state.faults import point
+
+SHOWN = 20
+
+
+class ConsoleSink(Sink):
+    guarantee = AT_LEAST_ONCE
+
+    def __init__(
+        self, schema: pa.Schema, staged: Path, name: str,
+        *, format: str | None = None, rows: int | None = None, stream: TextIO | None = None,
+    ) -> None:  # fmt: skip
+        self.schema, self._name, self._staging = schema, name, Staging(staged)
+        self._format, self._rows = format, rows
+        self._stream = stream  # none: whatever standard output is when it is time to print
+        self._printed = -1
+
+    def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
+        return self._staging.add(table.select(self.schema.names), epoch, unique)
+
+    def publish(self, epoch: int, staged: list[Reference]) -> None:
+        if epoch > self._printed and staged:
+            rows = pa.concat_tables([self._staging.read(r) for r in staged])
+            self._print(epoch, rows)
+            self._printed = epoch
+        point("sink.publish")
+
+    def discard(self, live: Set[str], upto: int | None = None) -> None:
+        self._staging.sweep(live, upto)
+
+    def _print(self, epoch: int, rows: pa.Table) -> None:
+        stream = self._stream or sys.stdout
+        if self._format == "json":
+            stream.write(json_lines(rows.slice(0, self._rows)).decode())
+        elif self._format == "table" or (self._format is None and stream.isatty()):
+            self._print_table(stream, epoch, rows)
+        else:
+            stream.writelines(f"{self._name}: {line}\n" for line in _lines(rows, self._rows))
+        stream.flush()
+
+    def _print_table(self, stream: TextIO, epoch: int, rows: pa.Table) -> None:
+        limit = SHOWN if self._rows is None else self._rows
+        table = Table(title=escape(f"{self._name} · epoch {epoch}"), title_justify="left")
+        for field in rows.schema:
+            number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+            table.add_column(escape(field.name), justify="right" if number else "left")
+        for row in _texts(rows.slice(0, limit)):
+            table.add_row(*map(escape, row))
+        if rows.num_rows > limit:
+            table.caption = f"and {rows.num_rows - limit} more"
+        Console(file=stream).print(table)
+
+
+def _lines(rows: pa.Table, limit: int | None) -> list[str]:
+    shown = rows.slice(0, limit)
+    names = rows.column_names
+    return [" ".join(f"{n}={v}" for n, v in zip(names, row, strict=True)) for row in _texts(shown)]
+
+
+def _texts(rows: pa.Table) -> list[tuple[str, ...]]:
+    columns = [[_text(v) for v in column.to_pylist()] for column in rows.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value).replace("+00:00", "Z")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,117 @@
+"""A topic as an input: its partitions are the splits, its offsets the offsets.
+
+A typed topic gives typed columns; a byte topic gives raw records for `decode`. Records that
+retention has removed before they were read are an error, never a silent gap. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import InputError, LogError
+from headrace.log import Log
+from headrace.sources import formats
+from headrace.sources.columns import conform, fit
+from headrace.sources.contract import RAW, Chunk, Decoded, Range, Source, even_cuts, refuse_shorter
+
+LEAST = 16_384  # rows: fewer are not worth a task of their own
+_RAW = pa.schema([(RAW, pa.binary())])
+_GONE = "HR-LOG-007"
+
+
+class LogSource(Source):
+    def __init__(
+        self, log: Log, topic: str, schema: pa.Schema, *,
+        format: str | None, bounded: bool, from_latest: bool = False,
+    ) -> None:  # fmt: skip
+        self.schema, self.bounded, self.raw = schema, bounded, format is not None
+        self._log, self._topic, self._format = log, topic, format
+        self._from_latest = from_latest
+        self._ends: dict[str, int] = {}  # of a bounded input, once they are known
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_ends": {}}
+
+    def check(self) -> None:
+        info = self._asked(lambda: self._log.describe(self._topic))
+        if info.schema is not None:
+            fit(f"topic {self._topic!r}", info.schema, self.schema)
+        elif self._format is not None:
+            formats.check_schema(self._format, self.schema)
+
+    def splits(self) -> list[str]:
+        return [str(p) for p in sorted(self._asked(lambda: self._log.latest(self._topic)))]
+
+    def start(self, split: str) -> int:
+        ask = self._log.latest if self._from_latest else self._log.earliest
+        return int(self._asked(lambda: ask(self._topic))[int(split)])
+
+    def latest(self, split: str) -> int:
+        if split in self._ends:
+            return self._ends[split]
+        end = int(self._asked(lambda: self._log.latest(self._topic))[int(split)])
+        if self.bounded:
+            self._ends[split] = end
+        return end
+
+    def clamp(self, split: str, start: int, end: int, rows: int) -> int:
+        self._still_there(split, start, end)
+        return min(end, start + max(1, rows))
+
+    def rows(self, split: str, start: int, end: int) -> int:
+        self._still_there(split, start, end)
+        return end - start
+
+    def cut(self, split: str, start: int, end: int, pieces: int) -> list[Range]:
+        self._still_there(split, start, end)
+        bounds = even_cuts(start, end, pieces, LEAST)
+        return [Range(split, a, b) for a, b in pairwise(bounds)]
+
+    def read(self, range: Range) -> Iterator[Chunk]:
+        split = int(range.split)
+        try:
+            for first, table in self._log.read(self._topic, split, range.start, range.end):
+                offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
+                yield self._shaped(table), offsets
+        except LogError as cause:
+            raise self._as_input(cause) from cause
+
+    def decode(self, chunk: pa.Table) -> Decoded:
+        return formats.decode(str(self._format), chunk.column(RAW), self.schema)
+
+    def where(self, split: str, offset: int) -> str:
+        return f"topic {self._topic} partition {split} offset {offset}"
+
+    def _shaped(self, table: pa.Table) -> pa.Table:
+        if self.raw:
+            return pa.Table.from_arrays([table.column("value")], schema=_RAW)
+        return conform(f"topic {self._topic!r}", table, self.schema)
+
+    def _still_there(self, split: str, start: int, end: int) -> None:
+        refuse_shorter(split, start, end)
+        earliest = self._asked(lambda: self._log.earliest(self._topic))[int(split)]
+        if start < earliest and start < end:
+            raise self._overtaken(split, start, earliest)
+
+    def _overtaken(self, split: str, start: int, earliest: int) -> InputError:
+        return InputError(
+            f"records {start} to {earliest - 1} of partition {split} of topic {self._topic!r} "
+            "were removed by retention before they were read", code="HR-INPUT-011",
+            hint="Keep records for longer than the job may be behind; to go on without them, "
+            "start with a new job folder.",
+        )  # fmt: skip
+
+    def _asked(self, ask: Any) -> Any:
+        try:
+            return ask()
+        except LogError as cause:
+            raise self._as_input(cause) from cause
+
+    def _as_input(self, cause: LogError) -> InputError:
+        code = "HR-INPUT-011" if cause.code == _GONE else "HR-INPUT-010"
+        return InputError(cause.message, code=code, hint=cause.hint)

@@ -1,0 +1,194 @@
+"""Lines from a TCP server as an input: "socket:host:port".
+
+A socket cannot be read twice, so a thread on the driver writes what it receives to a spool
+in the job's folder, and only what is durable there is offered. From the spool on nothing is
+lost and nothing comes twice. Between the server and the spool the promise is the socket's:
+what was sent while the job was down, or was on its way when it was killed, is not seen.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import InputError
+from headrace.sources.layout import Layout
+from headrace.sources.listing import Stretch
+from headrace.sources.place import place
+from headrace.sources.spool import Spool, SpoolWriter
+from headrace.sources.tape import TapeSource
+
+SPLIT = "lines"
+PATIENCE = 5.0  # seconds to connect
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds between two attempts
+PIECE = 1 << 20
+
+
+class SocketSource(TapeSource):
+    raw = True
+
+    def __init__(
+        self, host: str, port: int, layout: Layout, schema: pa.Schema, *,
+        bounded: bool, folder: str, name: str,
+    ) -> None:  # fmt: skip
+        self.schema, self.bounded, self.layout = schema, bounded, layout
+        self.address = (host, port)
+        self.root = place(folder, name) / "spool"
+        self._receiver: Receiver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_receiver": None}
+
+    def check(self) -> None:
+        try:
+            socket.create_connection(self.address, PATIENCE).close()
+        except OSError as cause:
+            raise unreachable(self.address, cause) from cause
+
+    def splits(self) -> list[str]:
+        return [SPLIT]
+
+    def start(self, split: str) -> int:
+        return Spool(self.root).start
+
+    def latest(self, split: str) -> int:
+        return self._receiving().end()
+
+    def ended(self, split: str, offset: int) -> bool:
+        spool = Spool(self.root)
+        return self.bounded and spool.ended and offset >= spool.end
+
+    def stretches(self, start: int, end: int) -> list[Stretch]:
+        return Spool(self.root).stretches(start, end)
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        if SPLIT in offsets:
+            Spool(self.root).forget(offsets[SPLIT])
+
+    def close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.stop()
+            self._receiver = None
+
+    def _receiving(self) -> Receiver:
+        if self._receiver is None:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._receiver = Receiver(self.address, Spool(self.root), once=self.bounded)
+        return self._receiver
+
+
+class Receiver:
+    """The thread that receives lines and spools them; connects again when it must."""
+
+    def __init__(self, address: tuple[str, int], spool: Spool, *, once: bool) -> None:
+        self._address, self._spool, self._once = address, spool, once
+        self._failed: OSError | None = None
+        self._stop = threading.Event()
+        self._writer = self._open()
+        self._thread = threading.Thread(target=self._run, name="headrace-socket", daemon=True)
+        self._thread.start()
+
+    def end(self) -> int:
+        """Where the durable lines end."""
+        if self._failed is not None:
+            raise InputError(
+                f"cannot keep what {_named(self._address)} sends in {str(self._spool.folder)!r}: "
+                f"{(self._failed.strerror or str(self._failed)).lower()}", code="HR-INPUT-003",
+                hint="Free some space or fix the permissions, then start the job again.",
+            ) from self._failed  # fmt: skip
+        writer = self._writer
+        return self._spool.end if writer is None else writer.end
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _open(self) -> SpoolWriter | None:
+        """The spool, unless another process still writes it."""
+        try:
+            return SpoolWriter(self._spool.folder)
+        except BlockingIOError:
+            return None
+
+    def _run(self) -> None:
+        while self._writer is None and not self._stop.wait(0.05):
+            self._writer = self._open()
+        if self._writer is None:
+            return
+        try:
+            if not (self._once and self._spool.ended):
+                self._receive_until_stopped(self._writer)
+        except OSError as cause:
+            self._failed = cause
+        finally:
+            self._writer.close()
+
+    def _receive_until_stopped(self, writer: SpoolWriter) -> None:
+        pause = SHORTEST_PAUSE
+        while not self._stop.is_set():
+            connection = self._connected()
+            if connection is not None:
+                pause = SHORTEST_PAUSE
+                with connection:
+                    whole = self._receive(connection, writer)
+                if self._once and whole:
+                    writer.finish()
+                    return
+            self._stop.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _connected(self) -> socket.socket | None:
+        try:
+            connection = socket.create_connection(self._address, PATIENCE)
+        except OSError:
+            return None
+        connection.settimeout(0.1)  # so that `stop` is heard
+        return connection
+
+    def _receive(self, connection: socket.socket, writer: SpoolWriter) -> bool:
+        """Spool lines until the server closes; False if the connection broke or we stopped."""
+        rest = b""
+        try:
+            while not self._stop.is_set():
+                try:
+                    piece = connection.recv(PIECE)
+                except TimeoutError:
+                    continue
+                except OSError:
+                    return False
+                if not piece:
+                    return True
+                lines, newline, rest = (rest + piece).rpartition(b"\n")
+                if newline:
+                    writer.add(lines + newline)
+            return False
+        finally:
+            if rest:  # a last line without its end: better a bad record than none
+                writer.add(rest + b"\n")
+
+
+def address_of(rest: str, uri: str) -> tuple[str, int]:
+    """Host and port of "host:port"; the host may be an IPv6 address in brackets."""
+    host, _, port = rest.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise InputError(
+            f"{uri!r} is not an address", code="HR-INPUT-001", hint='Write "socket:host:port".'
+        )
+    return host.strip("[]"), int(port)
+
+
+def unreachable(address: tuple[str, int], cause: OSError) -> InputError:
+    why = (cause.strerror or str(cause) or type(cause).__name__).lower()
+    return InputError(
+        f"cannot connect to {_named(address)}: {why}",
+        code="HR-INPUT-015",
+        hint="Start the server first; for a try-out: nc -lk " + str(address[1]),
+    )
+
+
+def _named(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"

@@ -1,0 +1,142 @@
+"""Sorted runs in memory or mapped: looked up, cut and merged.
+
+A run is an Arrow table of a spec's `run` columns, sorted by ([__t,] __h), one row per
+identity; a row marked `__gone` is a tombstone. A `Run` is a view of one: of a share of
+the hashes, from a floor in time on. Runs are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.hashing import Hashes, Ints
+from headrace.state.identity import Identities, Mask, Wanted, distinct, find, newest, numbers
+from headrace.state.spec import GONE, TableSpec
+
+ALL_HASHES = 2**64
+
+
+class Run:
+    """Rows of a sorted run with `lo` <= hash < `hi` and, if timed, `floor` <= time.
+
+    `share` is about how much of the table these hashes are.
+    """
+
+    __slots__ = ("floor", "hi", "lo", "rows", "share", "table")
+
+    def __init__(
+        self, table: pa.Table, rows: Identities,
+        lo: int = 0, hi: int = ALL_HASHES, floor: int = MIN_TIME, share: float = 1.0,
+    ) -> None:  # fmt: skip
+        self.table, self.rows = table, rows
+        self.lo, self.hi, self.floor, self.share = lo, hi, floor, share
+
+    @classmethod
+    def of(cls, spec: TableSpec, table: pa.Table) -> Run:
+        return cls(table, identities(spec, table))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def count(self) -> int:
+        """About how many rows, tombstones included."""
+        times = self.rows.times
+        dead = 0 if times is None else int(np.searchsorted(times, self.floor))
+        return round((len(self) - dead) * self.share)
+
+    def part(self, lo: int, hi: int, floor: int = MIN_TIME, share: float = 1.0) -> Run:
+        """The rows with lo <= hash < hi and floor <= time; nothing is copied."""
+        if self.rows.times is not None:  # sorted by time first: foreign rows are passed over
+            return Run(self.table, self.rows, lo, hi, floor, share)
+        hashes = self.rows.hashes
+        first = int(np.searchsorted(hashes, np.uint64(lo)))
+        last = int(np.searchsorted(hashes, np.uint64(hi - 1), "right"))
+        keys = [k.slice(first, last - first) for k in self.rows.keys]
+        return Run(
+            self.table.slice(first, last - first), Identities(None, hashes[first:last], keys)
+        )
+
+    def find(self, wanted: Wanted) -> Ints:
+        """The row here of each row wanted; -1 where there is none."""
+        ask = self._worth_asking(wanted)
+        at = np.full(len(wanted.hashes), -1, np.int64)
+        at[ask] = find(self.rows, wanted.only(ask))
+        return at
+
+    def _worth_asking(self, wanted: Wanted) -> Mask | slice:
+        if wanted.times is not None:
+            return self._within(wanted.hashes) & (wanted.times >= self.floor)
+        if not len(self):
+            return slice(0)
+        first, last = self.rows.hashes[0], self.rows.hashes[-1]  # both sides are sorted by hash
+        a = np.searchsorted(wanted.hashes, first, "left")
+        b = np.searchsorted(wanted.hashes, last, "right")
+        return slice(int(a), int(b))
+
+    def _within(self, hashes: Hashes) -> Mask:
+        if self.lo == 0 and self.hi == ALL_HASHES:
+            return np.ones(len(hashes), np.bool_)
+        return (hashes >= np.uint64(self.lo)) & (hashes <= np.uint64(self.hi - 1))
+
+    def first_time(self, floor: int) -> int | None:
+        """The first time not before `floor`, tombstones included; None if not timed."""
+        times = self.rows.times
+        at = 0 if times is None else int(np.searchsorted(times, max(floor, self.floor)))
+        return None if times is None or at == len(times) else int(times[at])
+
+    def slice(self, lo: int = MIN_TIME, hi: int = MAX_TIME) -> pa.Table:
+        """The rows with lo <= time < hi; all rows if not timed."""
+        table, hashes = self.table, self.rows.hashes
+        if self.rows.times is not None:
+            first, last = np.searchsorted(self.rows.times, [max(lo, self.floor), hi])
+            table, hashes = table.slice(first, max(last - first, 0)), hashes[first:last]
+        within = self._within(hashes)
+        return table if within.all() else table.filter(pa.array(within))
+
+
+def identities(spec: TableSpec, table: pa.Table) -> Identities:
+    """The identity columns of `table`, without a copy if each is in one piece."""
+    times = numbers(table[TIME]) if spec.timed else None
+    return Identities(times, numbers(table[HASH]), [_whole(table[n]) for n in spec.key.names])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def merge_runs(
+    spec: TableSpec, runs: Sequence[Run | pa.Table], floor: int = MIN_TIME, bottom: bool = False
+) -> pa.Table:
+    """One run for several, newest first; `bottom`: nothing lies below, so tombstones go."""
+    parts = [as_run(spec, run).slice(floor) for run in runs]
+    parts = [part for part in parts if part.num_rows]
+    table = pa.concat_tables(parts or [spec.run.empty_table()]).combine_chunks()
+    keep = newest(identities(spec, table)) if len(parts) > 1 else None
+    if bottom and table.num_rows:
+        keep = _living(table, keep)
+    return table if keep is None else table.take(pa.array(keep))
+
+
+def _living(table: pa.Table, keep: Ints | None) -> Ints | None:
+    gone: Mask = numbers(table[GONE])
+    if not gone.any():
+        return keep
+    return np.flatnonzero(~gone) if keep is None else keep[~gone[keep]]
+
+
+def as_run(spec: TableSpec, run: Run | pa.Table) -> Run:
+    return run if isinstance(run, Run) else Run.of(spec, run)
+
+
+def sorted_run(spec: TableSpec, rows: pa.Table) -> Run:
+    """Rows in any order as a run; of rows with one identity the last counts."""
+    order = distinct(identities(spec, rows))
+    if order is not None and len(order) < rows.num_rows:
+        rows = rows.take(pa.array(np.arange(rows.num_rows)[::-1]))
+        order = newest(identities(spec, rows))
+    return Run.of(spec, rows if order is None else rows.take(pa.array(order)))

@@ -1,0 +1,63 @@
+"""What an operator declares of a table: its key, its values, and whether it is timed.
+
+A spec is a value; it knows the columns of what is asked for, put and stored, and brings
+tables to them. No data is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.errors import StateError
+
+GONE = "__gone"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What an operator declares: identity is ([time,] key), the rest is value.
+
+    identity: [__t], __h, key          what is asked for
+    rows:     [__t], __h, key, value   what is put and scanned
+    run:      those and __gone         what is stored
+    """
+
+    name: str
+    key: pa.Schema
+    value: pa.Schema
+    timed: bool = False
+    identity: pa.Schema = field(init=False, repr=False, compare=False)
+    rows: pa.Schema = field(init=False, repr=False, compare=False)
+    run: pa.Schema = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        time = [pa.field(TIME, pa.int64())] if self.timed else []
+        identity = [*time, pa.field(HASH, pa.uint64()), *self.key]
+        rows = [*identity, *self.value]
+        object.__setattr__(self, "identity", _plain(identity))
+        object.__setattr__(self, "rows", _plain(rows))
+        object.__setattr__(self, "run", _plain([*rows, pa.field(GONE, pa.bool_())]))
+        self._check(self.run.names)
+
+    def _check(self, names: Sequence[str]) -> None:
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise StateError(
+                f"table {self.name!r} has two columns named {', '.join(map(repr, twice))}",
+                code="HR-STATE-008", hint="Rename a key or value column of the table.",
+            )  # fmt: skip
+
+
+def _plain(fields: Sequence[pa.Field]) -> pa.Schema:
+    """Nullable and without metadata: a tombstone has no values."""
+    return pa.schema([pa.field(f.name, f.type) for f in fields])
+
+
+def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema`, in its order and types, each in one piece."""
+    rows = rows.select(schema.names)
+    return (rows if rows.schema.equals(schema) else rows.cast(schema)).combine_chunks()

@@ -1,0 +1,88 @@
+"""A job driven in this process: the real plan, operators, state and outputs, no Spark.
+
+Only what Spark does is replaced: tasks run one after the other and the shuffle is a
+dictionary. Everything else, the job's folder included, is what a run on Spark has, so the
+two can take turns on one folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.clock import Clock, SystemClock
+from headrace.runtime.start import prepare, refuse_ended
+from headrace.plan.program import Drafted, build
+from headrace.runtime.commit import Committer
+from headrace.runtime.local import LocalRunner
+from headrace.runtime.planner import Pace, Planner
+from headrace.runtime.progress import Progress, progress_of
+from headrace.settings import Settings
+from headrace.sinks import collected
+from headrace.state.manifest import Manifest
+
+
+class Driver:
+    """One start of a job in this process."""
+
+    def __init__(
+        self,
+        job: Drafted,
+        folder: str | Path,
+        *,
+        until: str | None = "end",
+        tasks: int = 2,
+        max_batch: int | None = None,
+        clock: Clock | None = None,
+        drop: Any = (),
+    ) -> None:
+        self.program = build(job)
+        self.clock = clock or SystemClock()
+        settings = Settings.load(max_batch=max_batch)
+        start = prepare(
+            self.program, settings, tasks, folder=str(folder), until=until, drop=drop,
+            clock=self.clock,
+        )  # fmt: skip
+        refuse_ended(start)
+        self.start = start
+        pace = Pace(min(tasks, start.slots), start.slots, until == "end", max_batch=max_batch)
+        planner = Planner(self.program, start.sources, start.log, self.clock, pace)
+        committer = Committer(self.program, start.log, start.token, start.slots, self.clock)
+        self._runner = LocalRunner(self.program, start.sources, planner, committer)
+        self.manifest: Manifest | None = start.log.latest()
+
+    def epoch(self) -> Progress | None:
+        """Run one epoch; None when there is nothing to do."""
+        manifest = self._runner.epoch()
+        if manifest is None:
+            return None
+        self.manifest = manifest
+        return progress_of(self.program, manifest, {})
+
+    def drain(self, most: int = 10_000) -> Progress | None:
+        """Run epochs until there is nothing to do; the last one's figures."""
+        last = None
+        for _ in range(most):
+            progress = self.epoch()
+            if progress is None:
+                break
+            last = progress
+        return last
+
+    def output(self, name: str) -> pa.Table:
+        """What the "collect:" output `name` holds."""
+        return collected(str(self.start.log.folder), name)
+
+    def close(self) -> None:
+        for source in self.start.sources.values():
+            source.close()
+
+
+def drive(job: Drafted, folder: str | Path, **options: Any) -> Driver:
+    """Run `job` over what its inputs hold now, to the end."""
+    driver = Driver(job, folder, **options)
+    driver.drain()
+    driver.close()
+    return driver

@@ -1,0 +1,314 @@
+"""Damage: torn tails, flipped bits, missing pieces. A named error or the right answer, never else.
+
+A tail is torn when an append that nobody acknowledged was cut short. Anything wrong with what
+was acknowledged is an error that names the file, and nothing is thrown away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import LogError
+from headrace.log import EmbeddedLog, head, index, topic
+from headrace.log.segment import segment_path
+from headrace.state import faults
+
+
+class Crash(Exception):
+    pass
+
+
+def crash_at(name):
+    def hook(passed):
+        if passed == name:
+            raise Crash
+
+    return faults.hooked(hook)
+
+
+def crash_in_append(log, records, at="log.written", **options):
+    with crash_at(at), pytest.raises(Crash):
+        log.append("t", records, **options)
+
+
+def segment(log, base=0, partition=0) -> Path:
+    return segment_path(log.root / "t" / f"{partition:05d}", base)
+
+
+def values(log, start=0, end=None):
+    return [v for _, t in log.read("t", 0, start, end) for v in t["value"].to_pylist()]
+
+
+def flip(path: Path, byte: int, bit: int = 0) -> None:
+    with path.open("r+b", buffering=0) as file:
+        file.seek(byte)
+        [old] = file.read(1)
+        file.seek(byte)
+        file.write(bytes([old ^ 1 << bit]))
+
+
+@pytest.fixture
+def log(embedded) -> EmbeddedLog:
+    embedded.create("t")
+    return embedded
+
+
+@pytest.fixture
+def restart(monkeypatch):
+    """Make heads written so far those of an earlier boot."""
+    boots = iter(range(1, 1_000_000))
+
+    def restart() -> None:
+        boot = next(boots).to_bytes(16, "little")
+        monkeypatch.setattr(head, "boot_id", lambda: boot)
+
+    return restart
+
+
+def torn(log, cut: int) -> EmbeddedLog:
+    """The same log with only `cut` bytes of the last, unacknowledged append on disk."""
+    copy = log.root.parent / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(log.root, copy)
+    os.truncate(segment_path(copy / "t" / "00000", 0), cut)
+    return EmbeddedLog(copy, log._clock)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_tail_torn_at_any_byte_is_ignored_and_then_cut(log, restart, restarted):
+    log.append("t", [b"one", b"two"])
+    acknowledged = segment(log).stat().st_size
+    crash_in_append(log, [b"three", b"four"], producer="p", sequence=1)
+    whole = segment(log).stat().st_size
+    assert whole > acknowledged + 200
+    if restarted:
+        restart()
+    for cut in reversed(range(acknowledged, whole)):
+        os.truncate(segment(log), cut)
+        assert log.latest("t") == {0: 2}
+        assert values(log) == [b"one", b"two"]
+        if cut % 32 == 0:
+            copy = torn(log, cut)
+            assert copy.append("t", [b"5"], producer="p", sequence=1) == {0: (2, 3)}
+            assert values(copy) == [b"one", b"two", b"5"]
+
+
+def test_a_whole_append_that_was_not_acknowledged_is_invisible_on_this_boot(log):
+    log.append("t", [b"one"])
+    crash_in_append(log, [b"two"], at="log.synced")
+    assert log.latest("t") == {0: 1}
+    log.append("t", [b"three"])
+    assert values(log) == [b"one", b"three"]
+
+
+def test_a_whole_append_found_after_a_restart_is_kept_with_its_producer(log, restart):
+    log.append("t", [b"one"])
+    crash_in_append(log, [b"two"], at="log.synced", producer="p", sequence=9)
+    restart()
+    assert values(log) == [b"one", b"two"]
+    assert log.append("t", [b"two"], producer="p", sequence=9) == {0: (1, 2)}
+    assert values(log) == [b"one", b"two"]
+
+
+def test_an_append_of_several_blocks_is_kept_whole_or_not_at_all(embedded, restart):
+    embedded.create("t", 1, "n bigint")
+    table = pa.table({"n": range(600_000)})
+    crash_in_append(embedded, table)
+    blocks = segment(embedded).stat().st_size
+    restart()
+    copy = torn(embedded, blocks - 1)
+    assert copy.latest("t") == {0: 0}
+    assert copy.append("t", [(7,)]) == {0: (0, 1)}
+    assert embedded.latest("t") == {0: 600_000}
+
+
+def test_an_append_to_several_partitions_appears_in_all_or_none(embedded):
+    embedded.create("t", 4)
+    for point in ("log.block", "log.written", "log.synced"):
+        crash_in_append(embedded, [b"x"] * 8, at=point)
+        assert set(embedded.latest("t").values()) == {0}
+    embedded.append("t", [b"x"] * 8)
+    assert embedded.latest("t") == dict.fromkeys(range(4), 2)
+
+
+def test_every_flipped_bit_of_acknowledged_bytes_is_an_error_that_names_file_and_byte(log):
+    for i in range(3):
+        log.append("t", [b"%d" % i] * 3, producer="p", sequence=i)
+    path = segment(log)
+    third = path.stat().st_size // 3
+    for byte in range(third, 2 * third):
+        flip(path, byte, byte % 8)
+        with pytest.raises(LogError) as caught:
+            values(log)
+        assert caught.value.code == "HR-LOG-008"
+        assert str(path) in caught.value.message
+        assert str(third) in caught.value.message
+        assert values(log, 0, 3) == [b"0"] * 3
+        flip(path, byte, byte % 8)
+    assert len(values(log)) == 9
+
+
+def test_a_flipped_bit_is_not_taken_for_a_torn_tail_after_a_restart(log, restart):
+    log.append("t", [b"one"])
+    second = segment(log).stat().st_size
+    log.append("t", [b"two"])
+    log.append("t", [b"three"])
+    os.remove(log.root / "t" / "head")
+    for byte in (0, 5, second, second + 70):
+        flip(segment(log), byte)
+        restart()
+        for call in (lambda: log.latest("t"), lambda: log.append("t", [b"x"])):
+            with pytest.raises(LogError) as caught:
+                call()
+            assert caught.value.code == "HR-LOG-008"
+        flip(segment(log), byte)
+    assert values(log) == [b"one", b"two", b"three"]
+
+
+def test_acknowledged_bytes_that_are_missing_are_an_error_for_all(log, restart):
+    log.append("t", [b"one"])
+    first = segment(log).stat().st_size
+    log.append("t", [b"two"])
+    sound = segment(log).read_bytes()
+    for size in range(0, len(sound), 64):
+        os.truncate(segment(log), size)
+        for call in (lambda: values(log, 1), lambda: log.append("t", [b"x"])):
+            with pytest.raises(LogError) as caught:
+                call()
+            assert caught.value.code == "HR-LOG-009"
+        segment(log).write_bytes(sound)
+    os.truncate(segment(log), first)
+    os.remove(log.root / "t" / "head")  # as the hint says, to give up what is missing
+    assert log.append("t", [b"2"]) == {0: (1, 2)}
+    assert values(log) == [b"one", b"2"]
+
+
+def test_a_missing_segment_is_an_error(embedded, restart):
+    embedded.create("t", segment_bytes=1)
+    for i in range(4):
+        embedded.append("t", [b"%d" % i])
+    os.remove(segment(embedded, 1))
+    with pytest.raises(LogError) as caught:
+        values(embedded)
+    assert caught.value.code == "HR-LOG-009"
+    assert values(embedded, 2) == [b"2", b"3"]
+
+    os.remove(segment(embedded, 3))
+    for again in (lambda: None, restart):
+        again()
+        for call in (lambda: values(embedded, 3), lambda: embedded.append("t", [b"x"])):
+            with pytest.raises(LogError) as caught:
+                call()
+            assert caught.value.code == "HR-LOG-009"
+
+
+@pytest.mark.parametrize("harm", ["flip", "truncate", "remove", "garbage"])
+def test_a_damaged_index_costs_time_only(embedded, clock, harm):
+    embedded.create("t")
+    for i in range(30):
+        embedded.append("t", [b"%d" % i * 10_000])
+        clock.advance(1_000)
+    path = index.index_path(embedded.root / "t" / "00000", 0)
+    sound = path.read_bytes()
+    assert len(sound) >= 24 * 4
+    expected = values(embedded)
+    for byte in range(0, len(sound), 9):
+        if harm == "flip":
+            flip(path, byte, byte % 8)
+        elif harm == "truncate":
+            path.write_bytes(sound[:byte])
+        elif harm == "garbage":
+            path.write_bytes(os.urandom(100))
+        else:
+            path.unlink(missing_ok=True)
+        for offset in (0, 11, 12, 29):
+            assert values(embedded, offset, offset + 1) == expected[offset : offset + 1]
+            assert embedded.offset_for_time("t", 0, 1_000_000 + 1_000 * offset) == offset
+        path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("file", ["topic.json", "00000/00000000000000000001.past"])
+def test_the_logs_own_files_are_checked(embedded, file):
+    embedded.create("t", segment_bytes=1)
+    for i in range(2):
+        embedded.append("t", [b"x"], producer="p", sequence=i)
+    path = embedded.root / "t" / file
+    for harm in (lambda: flip(path, 30), lambda: os.truncate(path, 20)):
+        harm()
+        again = EmbeddedLog(embedded.root)
+        with pytest.raises(LogError) as caught:
+            again.append("t", [b"x"], producer="p", sequence=1)
+        assert caught.value.code == "HR-LOG-011"
+        assert path.name in caught.value.message
+
+
+def test_a_format_of_a_later_version_is_refused(log):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topic, "FORMAT", 2)
+        log.create("later")
+    with pytest.raises(LogError) as caught:
+        EmbeddedLog(log.root).latest("later")
+    assert caught.value.code == "HR-LOG-014"
+
+
+def test_a_segment_in_the_wrong_partition_is_seen(embedded):
+    embedded.create("t", 2)
+    embedded.append("t", [b"a", b"b"])
+    shutil.copy(segment(embedded, partition=0), segment(embedded, partition=1))
+    with pytest.raises(LogError) as caught:
+        list(embedded.read("t", 1, 0))
+    assert caught.value.code == "HR-LOG-008"
+
+
+def test_a_full_disk_is_an_error_and_nothing_is_appended(log, monkeypatch):
+    log.append("t", [b"one"])
+    size = segment(log).stat().st_size
+    write = os.writev
+
+    def full(fd, buffers):
+        write(fd, [bytes(buffers[0])[:100]])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(LogError) as caught:
+        log.append("t", [b"two"])
+    assert caught.value.code == "HR-LOG-010"
+    assert "No space left" in caught.value.message
+    assert segment(log).stat().st_size == size
+    monkeypatch.undo()
+    assert log.append("t", [b"two"]) == {0: (1, 2)}
+    assert values(log) == [b"one", b"two"]
+
+
+def test_a_short_write_is_continued(log, monkeypatch):
+    write = os.writev
+    monkeypatch.setattr(os, "writev", lambda fd, b: write(fd, [memoryview(b[0])[:7]]))
+    log.append("t", [b"x" * 1_000, b"y"])
+    assert values(log) == [b"x" * 1_000, b"y"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(LogError) as caught:
+        EmbeddedLog(file / "log").create("t")
+    assert caught.value.code == "HR-LOG-010"
+
+
+def test_an_append_that_cannot_be_synced_is_not_acknowledged(log, monkeypatch):
+    def fails(fd):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fails)
+    with pytest.raises(LogError) as caught:
+        log.append("t", [b"x"])
+    assert caught.value.code == "HR-LOG-010"
+    monkeypatch.undo()
+    assert log.latest("t") == {0: 0}
+    assert log.append("t", [b"y"]) == {0: (0, 1)}

@@ -1,0 +1,114 @@
+"""Aggregates in plain Python, a row at a time: what the vectorised ones must agree with."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from headrace.ops import aggregates as agg
+
+NUMBERS = st.none() | st.integers(-5, 5) | st.integers(-(10**12), 10**12)
+FLOATS = st.none() | st.sampled_from(
+    [0.0, -0.0, 1.5, -2.25, 1e9, 1e-9, math.nan, math.inf, -math.inf]
+)
+TEXTS = st.none() | st.sampled_from(["", "a", "b", "ä", "日本", "zz", "é"])
+
+SCHEMA = pa.schema([
+    ("k", pa.int64()), ("x", pa.int64()), ("f", pa.float64()), ("s", pa.string()),
+    ("__t", pa.int64()), ("__s", pa.int32()), ("__o", pa.int64()),
+])  # fmt: skip
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 3), NUMBERS, FLOATS, TEXTS, st.integers(-20, 20)), max_size=40
+)
+
+AGGS = {
+    "rows": agg.count(), "n": agg.count("x"), "total": agg.sum("x"), "ftotal": agg.sum("f"),
+    "avg": agg.mean("x"), "favg": agg.mean("f"), "low": agg.min("f"), "high": agg.max("f"),
+    "least": agg.min("s"), "most": agg.max("x"), "dev": agg.stddev("x"), "var": agg.variance("f"),
+    "head": agg.first("s"), "tail": agg.last("f"), "cheap": agg.min_by("s", "f"),
+    "dear": agg.max_by("x", "s"), "oldest": agg.min_by("f", "x"), "all": agg.collect("s"),
+    "kinds": agg.count_distinct("f"), "names": agg.count_distinct("s"),
+}  # fmt: skip
+
+
+def table_of(rows: list[tuple[Any, ...]], split: int = 2) -> pa.Table:
+    """Rows with a unique (time, split, offset); the split goes round."""
+    full = [(*row, i % split, i * 7 % 101) for i, row in enumerate(rows)]
+    columns = list(zip(*full, strict=True)) or [[] for _ in SCHEMA]
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def expected(rows: list[dict[str, Any]], aggregate: agg.Aggregate) -> Any:
+    """The aggregate of the rows, as SQL would have it with NaN the largest number."""
+    kind, column, by = aggregate.kind, aggregate.column, aggregate.by
+    rows = sorted(rows, key=lambda r: (r["__t"], r["__s"], r["__o"]))
+    if kind == "count" and column is None:
+        return len(rows)
+    if by is not None:
+        known = [r for r in rows if r[by] is not None]
+        if not known:
+            return None
+        best = (min if kind == "min_by" else max)(known, key=lambda r: _place(r[by]))
+        return best[column]
+    return _of([r[column] for r in rows if r[column] is not None], kind)
+
+
+def _of(values: list[Any], kind: str) -> Any:
+    if kind in ("count", "count_distinct", "collect"):
+        return {
+            "count": len(values), "collect": values,
+            "count_distinct": len({_place(v) for v in values}),
+        }[kind]  # fmt: skip
+    if not values:
+        return None
+    if kind in ("first", "last"):
+        return values[0 if kind == "first" else -1]
+    if kind in ("min", "max"):
+        return (min if kind == "min" else max)(values, key=_place)
+    if kind in ("variance", "stddev"):
+        return _spread(values, kind)
+    with np.errstate(all="ignore"):
+        exact = isinstance(values[0], int)
+        total = sum(values) if exact else float(np.sum(np.array(values)))
+        return total if kind == "sum" else total / len(values)
+
+
+def _spread(values: list[Any], kind: str) -> float | None:
+    if len(values) < 2:
+        return None
+    if not all(math.isfinite(v) for v in values):
+        return math.nan
+    variance = float(statistics.variance([float(v) for v in values]))
+    return variance if kind == "variance" else math.sqrt(variance)
+
+
+def _place(value: Any) -> Any:
+    """A key by which NaN is the largest float, and -0.0 equals 0.0."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
+    return value.encode() if isinstance(value, str) else value
+
+
+def same(got: Any, want: Any) -> bool:
+    """Equal, floats up to rounding."""
+    if isinstance(got, list) and isinstance(want, list):
+        return len(got) == len(want) and all(map(same, got, want))
+    if isinstance(got, float) and isinstance(want, float | int):
+        if math.isnan(got) or math.isnan(want):
+            return math.isnan(got) and math.isnan(want)
+        return math.isclose(got, want, rel_tol=1e-9, abs_tol=1e-6)
+    return type(got) is type(want) and got == want
+
+
+def check(got: dict[str, Any], rows: list[dict[str, Any]], aggs: dict[str, agg.Aggregate]) -> None:
+    for name, aggregate in aggs.items():
+        want = expected(rows, aggregate)
+        assert same(got[name], want), f"{name} = {aggregate}: {got[name]!r}, expected {want!r}"

@@ -1,0 +1,217 @@
+"""A changed program beside the state of the one before."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.api.job import Job
+from headrace.api.process import KeyedProcess, value
+from headrace.errors import StateError
+from headrace.ops.aggregates import count, mean, sum
+from headrace.ops.windows import sliding, tumbling
+from headrace.plan.evolution import Comparison, compare, describe, fingerprint
+
+SCHEMA = "area string, zone string, celsius double, sensor bigint, at timestamp"
+
+
+def read(job, uri="log:temperature", **said):
+    return job.read(uri, schema=SCHEMA, time="at", delay="2s", **said)
+
+
+def program(build, **said):
+    """The program in which `build` makes the one step after a read."""
+    job = Job("j")
+    build(read(job, **said)).write("log:out")
+    return job.program()
+
+
+FIVE = tumbling("5s")
+
+
+def base(stream, window=FIVE, key="area", **names):
+    return stream.key_by(key).window(window).agg(c=mean("celsius"), n=count(), **names)
+
+
+def verdicts(comparison: Comparison, role="operator"):
+    return {c.name: c.verdict for c in comparison.changes if c.role == role}
+
+
+def versus(build, before=base, shapes=True):
+    old = describe(program(before))
+    if not shapes:
+        old = {n: {k: v for k, v in d.items() if k != "shape"} for n, d in old.items()}
+    return compare(program(build), old)
+
+
+def test_the_same_program_is_the_same():
+    assert verdicts(versus(base)) == {"temperature.window": "same"}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: base(s.where("celsius > 0").with_columns(f="celsius")),
+        lambda s: s.key_by("area").window(tumbling("5s")).agg(c=mean("celsius * 2"), n=count()),
+        lambda s: base(s).where("c > 1"),
+    ],
+)
+def test_state_does_not_mind_steps_around_it_or_other_arguments_of_the_same_type(build):
+    assert verdicts(versus(build)) == {"temperature.window": "same"}
+
+
+REFUSED = {
+    "size": (lambda s: base(s, tumbling("10s")), "windows of 5s and they are 10s now"),
+    "slide": (lambda s: base(s, sliding("5s", every="1s")), "5s every 1s now"),
+    "offset": (lambda s: base(s, tumbling("5s", offset="1s")), "5s offset 1s now"),
+    "key": (lambda s: base(s, key="zone"), "its key was area string and is zone string"),
+    "key type": (lambda s: base(s, key="sensor"), "is sensor bigint"),
+    "new aggregate": (
+        lambda s: s.key_by("area").window(tumbling("5s")).agg(
+            c=mean("celsius"), n=count(), s=sum("sensor")
+        ),
+        "the aggregate 's' is new",
+    ),
+    "aggregate gone": (
+        lambda s: s.key_by("area").window(tumbling("5s")).agg(n=count()),
+        "the aggregate 'c' is gone",
+    ),
+    "another aggregate": (
+        lambda s: s.key_by("area").window(tumbling("5s")).agg(c=sum("celsius"), n=count()),
+        "the aggregate 'c' was mean",
+    ),
+    "another kind": (
+        lambda s: s.key_by("area").window(tumbling("5s")).fold(0, lambda a, b: a),
+        "it was a WindowAgg and is a WindowFold",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_state_of_another_shape_is_refused_because(change):
+    build, because = REFUSED[change]
+    comparison = versus(build)
+    (refused,) = comparison.of("refused")
+    assert because in refused.because
+    with pytest.raises(StateError, match="HR-EVOLVE-001"):
+        comparison.check()
+
+
+def test_a_manifest_without_shapes_is_compared_by_fingerprint():
+    (refused,) = versus(REFUSED["size"][0], shapes=False).of("refused")
+    assert "the key, window or columns of this WindowAgg changed" in refused.because
+    assert verdicts(versus(base, shapes=False)) == {"temperature.window": "same"}
+
+
+def test_another_format_of_state_is_refused():
+    old = {n: {**d, "version": 1} for n, d in describe(program(base)).items()}
+    assert compare(program(base), old, versions={"temperature.window": 1}).of("refused") == ()
+    (refused,) = compare(program(base), old, versions={"temperature.window": 2}).of("refused")
+    assert "format 1" in refused.because
+
+
+def test_a_renamed_step_keeps_its_state():
+    comparison = versus(lambda s: base(s, name="average", was="temperature.window"))
+    assert verdicts(comparison) == {"average": "renamed"}
+    assert comparison.moves() == {"average": "temperature.window"}
+    comparison.check()
+
+
+def test_a_step_that_was_renamed_long_ago_goes_by_its_name_now():
+    old = describe(program(lambda s: base(s, name="average")))
+    renamed = program(lambda s: base(s, name="average", was="temperature.window"))
+    assert verdicts(compare(renamed, old)) == {"average": "same"}
+
+
+def test_a_rename_of_another_shape_is_refused():
+    build = lambda s: base(s, tumbling("1s"), name="a", was="temperature.window")  # noqa: E731
+    assert verdicts(versus(build)) == {"a": "refused"}
+
+
+def test_a_new_step_starts_empty_and_a_dropped_one_needs_consent():
+    comparison = versus(lambda s: base(s, tumbling("9s"), name="average"))
+    assert verdicts(comparison) == {"average": "new", "temperature.window": "dropped"}
+    with pytest.raises(StateError, match="HR-EVOLVE-002"):
+        comparison.check()
+    with pytest.raises(StateError, match="HR-EVOLVE-002"):
+        comparison.check(drop={"average"})
+    comparison.check(drop={"temperature.window"})
+    comparison.check(drop=True)
+
+
+def test_a_rename_that_was_not_said_is_suspected():
+    comparison = versus(lambda s: base(s, name="average"))
+    (dropped,) = comparison.of("dropped")
+    assert "was='temperature.window'" in dropped.hint
+
+
+def test_python_code_may_change_under_its_state():
+    one = program(lambda s: s.key_by("area").fold(0, lambda a, r: a + 1, unbounded=True))
+    two = program(lambda s: s.key_by("area").fold(9, lambda a, r: a - 1, unbounded=True))
+    assert verdicts(compare(two, describe(one))) == {"temperature.fold": "same"}
+
+
+def test_reduce_and_fold_keep_different_state():
+    one = program(lambda s: s.key_by("area").reduce(lambda a, b: a, unbounded=True, name="x"))
+    two = program(lambda s: s.key_by("area").fold(0, lambda a, b: a, unbounded=True, name="x"))
+    (refused,) = compare(two, describe(one)).of("refused")
+    assert "it was a reduce and is a fold" in refused.because
+
+
+def process(**declared):
+    kind = type("P", (KeyedProcess,), {"output": "area string", "on_row": print, **declared})
+    return lambda s: s.key_by("area").process(kind(), unbounded=True)
+
+
+def test_declared_values_shape_the_state_of_a_process():
+    one = describe(program(process(hot=value(bool), n=value(int))))
+    assert verdicts(compare(program(process(hot=value(bool), n=value(int, default=5))), one)) == {
+        "temperature.process": "same"
+    }
+    (refused,) = compare(program(process(hot=value(float), m=value(int))), one).of("refused")
+    assert refused.because == (
+        "the value 'm' is new; the value 'n' is gone; "
+        "the value 'hot' was boolean and is double"
+    )  # fmt: skip
+
+
+def test_inputs_and_outputs_are_compared_by_name_and_place():
+    now = program(base)
+    comparison = compare(
+        now, describe(now), {"temperature": "log:temperature", "gone": "log:gone"}, ["old.write"]
+    )
+    assert verdicts(comparison, "input") == {"temperature": "same", "gone": "dropped"}
+    assert verdicts(comparison, "output") == {"out.write": "new", "old.write": "dropped"}
+    comparison.check()
+
+
+def test_an_input_renamed_keeps_its_offsets():
+    now = program(base, name="t", was="temperature")
+    comparison = compare(now, {}, {"temperature": "log:temperature"})
+    assert verdicts(comparison, "input") == {"t": "renamed"}
+    assert comparison.moves()["t"] == "temperature"
+
+
+def test_offsets_of_another_topic_are_refused():
+    now = program(base, name="t")
+    comparison = compare(now, {}, {"t": "log:other"})
+    (refused,) = comparison.of("refused", "input")
+    assert refused.because == "its offsets are of log:other and it reads log:temperature"
+    with pytest.raises(StateError, match="HR-EVOLVE-001"):
+        comparison.check()
+
+
+def test_a_comparison_can_be_read():
+    comparison = versus(lambda s: base(s, tumbling("10s")))
+    assert str(comparison) == (
+        "operator  temperature.window: refused, because its state is cut for windows of 5s and "
+        "they are 10s now\n"
+        "    Undo the change, or give the step another name to start it afresh: "
+        "'temperature.window' is then dropped, which needs your consent.\n"
+        "input     temperature: new\n"
+        "output    out.write: new"
+    )
+
+
+def test_a_fingerprint_never_changes():
+    """It is in the manifests of jobs that run: a changed value here loses their state."""
+    assert fingerprint(program(base).nodes["temperature.window"])[:16] == "5c36459069a742e2"

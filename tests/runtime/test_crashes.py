@@ -1,0 +1,152 @@
+"""A crash at every durable step of a job, and every epoch replayed: nothing lost or doubled.
+
+The job writes to every kind of output at once. In process a crash is an exception raised at
+a named point; what is on disk then is what a power cut would leave. The same points are
+killed for real, on Spark, in tests/engine/test_kill.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.runtime.local import run_tasks
+from headrace.state import faults
+from headrace.testing import Driver
+
+ROWS = [
+    {"k": f"k{i % 5}", "v": i, "at": i * 200, "bad": i % 17 == 0} for i in range(120)
+]
+SCHEMA = "k string, v bigint, at bigint, bad boolean"
+
+
+class Crash(Exception):
+    pass
+
+
+def _half(row: Any) -> dict[str, Any]:
+    if row.bad:
+        raise ValueError("half of this cannot be had")
+    return {"k": row.k, "v": row.v // 2}
+
+
+def build(place: Path) -> hr.Job:
+    job = hr.Job("crashing")
+    rows = job.read(hr.rows(ROWS, SCHEMA), time="at", delay="1s", name="rows")
+    counts = rows.key_by("k").window(hr.tumbling("2s")).agg(n=hr.count(), total=hr.sum("v"))
+    counts.write(f"files:{place}/parquet", name="parquet")
+    counts.write(f"files:{place}/json", format="json", name="json")
+    counts.write("log:counts", log=str(place / "log"), name="log")
+    counts.write("collect:", name="collected")
+    halves = rows.map(_half, schema="k string, v bigint")
+    halves.write("collect:", name="halves")
+    running = rows.key_by("k").agg(total=hr.sum("v"), unbounded=True)
+    running.select("k", "v", "total").write("collect:", name="running")
+    return job
+
+
+def contents(place: Path) -> dict[str, Counter[Any]]:
+    folder = str(place / "job")
+    log = hr.EmbeddedLog(str(place / "log"))
+    partitions = range(len(log.latest("counts")))
+    found = {
+        "parquet": hr.read_output(place / "parquet"),
+        "json": hr.read_output(place / "json"),
+        "dead": hr.read_output(f"{folder}/dead").drop_columns(["epoch", "traceback"]),
+        **{name: hr.collected(folder, name) for name in ("collected", "halves", "running")},
+    }
+    rows = {name: Counter(map(repr, table.to_pylist())) for name, table in found.items()}
+    rows["log"] = Counter(
+        repr(r) for p in partitions for _, t in log.read("counts", p, 0) for r in t.to_pylist()
+    )
+    return rows
+
+
+def run(place: Path, max_batch: int = 30) -> Driver:
+    driver = Driver(build(place), place / "job", max_batch=max_batch)
+    driver.drain()
+    return driver
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Counter[Any]], Any]:
+    place = tmp_path_factory.mktemp("undisturbed")
+    passed: Counter[str] = Counter()
+    with faults.hooked(lambda name: passed.update([name])):
+        driver = run(place)
+    assert driver.manifest is not None and driver.manifest.body["counts"]["rows"]["dead"] == 8
+    return contents(place), passed
+
+
+def test_the_durable_steps_of_a_batch_are_all_named(undisturbed: Any) -> None:
+    _, passed = undisturbed
+    expected = {
+        "source.read", "sink.stage", "run.added", "run.written", "run.synced", "state.written",
+        "commit.checked", "commit.manifest", "sink.publish", "commit.published",
+    }  # fmt: skip
+    assert expected <= set(passed)
+
+
+# A crash leaves files open, and the interpreter says so when it collects them.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_crash_at_any_step_loses_and_doubles_nothing(undisturbed: Any, tmp_path: Path) -> None:
+    wanted, passed = undisturbed
+    for name, times in sorted(passed.items()):
+        for nth in sorted({1, times}):
+            place = tmp_path / f"{name}-{nth}"
+            _crash_at(place, name, nth)
+            driver = run(place)
+            assert contents(place) == wanted, f"after a crash at {name}, passing {nth}"
+            assert driver.manifest is not None
+            for counts in driver.manifest.body["counts"].values():
+                assert counts["read"] == len(ROWS) == sum(
+                    counts[f] for f in ("used", "filtered", "late", "dead")
+                )
+
+
+def _crash_at(place: Path, point: str, nth: int) -> None:
+    passed: Counter[str] = Counter()
+
+    def hook(name: str) -> None:
+        passed.update([name])
+        if name == point and passed[name] == nth:
+            raise Crash(name)
+
+    with faults.hooked(hook), pytest.raises(Crash):
+        run(place)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_two_crashes_in_a_row_during_recovery_are_survived(
+    undisturbed: Any, tmp_path: Path
+) -> None:
+    wanted, _ = undisturbed
+    _crash_at(tmp_path, "commit.manifest", 2)
+    _crash_at(tmp_path, "sink.publish", 1)
+    _crash_at(tmp_path, "sink.publish", 2)
+    run(tmp_path)
+    assert contents(tmp_path) == wanted
+
+
+def test_replaying_each_committed_epoch_changes_nothing(tmp_path: Path, undisturbed: Any) -> None:
+    """What Spark does when its own commit mark is missing: the same epoch once more."""
+    driver = Driver(build(tmp_path), tmp_path / "job", max_batch=5)
+    runner = driver._runner
+    replayed = 0
+    while True:
+        start = runner._offset
+        if runner.epoch() is None:
+            break
+        end, planner = runner._offset, runner._planner
+        planner._planned = (-1, [])
+        tasks = planner._plan(start, end)
+        assert [t.replay for t in tasks] == [True]
+        runner._committer.commit(run_tasks(driver.program, driver.start.sources, tasks))
+        replayed += 1
+    assert replayed >= 20
+    wanted = {n: rows for n, rows in undisturbed[0].items() if n != "dead"}
+    assert {n: rows for n, rows in contents(tmp_path).items() if n != "dead"} == wanted

@@ -1,0 +1,127 @@
+"""What every sink promises: staged unseen, published once, published twice without harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.sinks.writing import expected, stage, table
+
+from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE
+
+
+def test_what_is_staged_is_not_seen_until_it_is_published(output):
+    sink = output.open()
+    sink.check()
+    staged = stage(sink, 0)
+    assert output.rows() == []
+
+    output.open().publish(0, staged)
+
+    assert output.rows() == expected(1)
+
+
+def test_epochs_add_up(output):
+    for epoch in range(5):
+        sink = output.open()
+        sink.check()
+        sink.publish(epoch, stage(sink, epoch))
+
+    assert output.rows() == expected(5)
+
+
+def test_an_epoch_without_rows_is_nothing(output):
+    sink = output.open()
+    sink.check()
+    assert sink.stage(table(0), 0, "a") == []
+    sink.publish(0, [])
+    sink.publish(1, stage(sink, 1))
+    sink.publish(2, [])
+
+    assert output.rows() == [r for r in expected(2) if r[0] == 1]
+
+
+def test_publishing_again_changes_nothing(exact):
+    assert exact.open().guarantee == EXACTLY_ONCE
+    exact.open().check()
+    for epoch in range(4):
+        staged = stage(exact.open(), epoch)
+        for sink in (exact.open(), exact.open()):
+            sink.publish(epoch, staged)
+            sink.publish(epoch, staged)
+
+    assert exact.rows() == expected(4)
+
+
+def test_the_console_may_say_a_thing_twice_but_not_in_one_run(tmp_path):
+    from tests.sinks.writing import console
+
+    output = console(tmp_path)
+    sink = output.open()
+    staged = stage(sink, 0)
+    sink.publish(0, staged)
+    sink.publish(0, staged)
+    assert (sink.guarantee, output.rows()) == (AT_LEAST_ONCE, expected(1))
+    output.open().publish(0, staged)
+    assert len(output.rows()) == 2 * len(expected(1))
+
+
+def test_two_attempts_at_an_epoch_do_not_meet_and_one_is_published(output):
+    sink = output.open()
+    sink.check()
+    stage(sink, 0, attempt="lost")
+    staged = stage(sink, 0, attempt="kept")
+    sink.publish(0, staged)
+
+    assert output.rows() == expected(1)
+
+
+def test_discard_removes_what_no_manifest_names_and_nothing_else(output, tmp_path):
+    sink = output.open()
+    sink.check()
+    published = stage(sink, 0)
+    sink.publish(0, published)
+    stage(sink, 1, attempt="lost")
+    waiting = stage(sink, 1, attempt="kept")
+    running = stage(sink, 2)
+    live = {r["file"] for r in [*published, *waiting]}
+
+    sink.discard(live, upto=1)
+    assert staged_files(tmp_path) >= {r["file"] for r in [*waiting, *running]}
+    assert not any("lost" in name for name in staged_files(tmp_path))
+
+    sink.discard(live)
+    assert not staged_files(tmp_path) & {r["file"] for r in running}
+    sink.publish(1, waiting)
+    assert output.rows() == expected(2)
+
+
+def staged_files(tmp_path: Path) -> set[str]:
+    return {p.name for p in tmp_path.rglob("part-*")}
+
+
+def test_hidden_columns_are_not_written(output):
+    sink = output.open()
+    sink.check()
+    rows = table(0, 1).append_column("__t", [[5]])
+
+    sink.publish(0, sink.stage(rows, 0, "a"))
+
+    assert output.rows() == [(0, 1, 'é "1"')]
+
+
+def test_an_output_that_was_renamed_publishes_what_it_staged_before_once(exact):
+    sink = exact.open()
+    sink.check()
+    staged = stage(sink, 0)
+    sink.publish(0, staged)
+    waiting = stage(sink, 1)
+    renamed = exact.open()
+    for name in ("_name", "_chain", "_producer"):
+        if hasattr(renamed, name):
+            setattr(renamed, name, "0123456789ab")
+
+    renamed.publish(0, staged)
+    renamed.publish(1, waiting)
+    renamed.publish(2, stage(renamed, 2))
+
+    assert exact.rows() == expected(3)

@@ -1,0 +1,120 @@
+"""A topic as an output: made when missing, refused when it does not fit, keyed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from tests.sinks.writing import SCHEMA, expected, log, refusal, stage, table
+
+from headrace.log import EmbeddedLog
+from headrace.schema import schema_of
+from headrace.sinks import open_sink
+
+
+@pytest.fixture
+def topics(tmp_path) -> EmbeddedLog:
+    return EmbeddedLog(tmp_path / "log")
+
+
+def opened(tmp_path, topic="t", **options):
+    options |= {"log": str(tmp_path / "log")}
+    return open_sink(f"log:{topic}", SCHEMA, options, str(tmp_path / "job"), "o")
+
+
+def test_a_missing_topic_is_made_with_the_outputs_columns(tmp_path, topics):
+    opened(tmp_path, partitions=4, key="n").check()
+
+    info = topics.describe("t")
+    assert (info.schema, info.partitions, info.key) == (SCHEMA, 4, "n")
+
+
+def test_rows_of_one_key_stay_in_one_partition_in_order(tmp_path, topics):
+    sink = opened(tmp_path, partitions=4, key="n")
+    sink.check()
+    for epoch in range(4):
+        sink.publish(epoch, sink.stage(table(epoch, *range(12)), epoch, "a"))
+
+    for n in range(12):
+        found = [
+            (p, e)
+            for p in range(4)
+            for _, t in topics.read("t", p, 0)
+            for e, m in zip(t["epoch"].to_pylist(), t["n"].to_pylist(), strict=True)
+            if m == n
+        ]
+        assert [e for _, e in found] == [0, 1, 2, 3] and len({p for p, _ in found}) == 1
+
+
+def test_a_topic_of_bytes_gets_json_and_keys(tmp_path, topics):
+    topics.create("t")
+    sink = opened(tmp_path, key="n")
+    sink.check()
+    sink.publish(0, sink.stage(table(0, 7), 0, "a"))
+
+    ((_, records),) = topics.read("t", 0, 0)
+    assert records["key"].to_pylist() == [b"7"]
+    assert json.loads(records["value"][0].as_py()) == {"epoch": 0, "n": 7, "text": 'é "7"'}
+
+
+def test_columns_may_come_in_another_order_and_width(tmp_path, topics):
+    topics.create("t", schema=schema_of("text string, n int, epoch bigint"))
+    sink = opened(tmp_path)
+    sink.check()
+    sink.publish(0, sink.stage(table(0, 7), 0, "a"))
+
+    ((_, records),) = topics.read("t", 0, 0)
+    assert records.to_pylist() == [{"text": 'é "7"', "n": 7, "epoch": 0}]
+
+
+@pytest.mark.parametrize(
+    "schema", ["n bigint", "epoch bigint, n bigint, text string, more int", "epoch bigint, n "
+               "array<int>, text string"],
+)  # fmt: skip
+def test_a_topic_that_does_not_fit_is_refused(tmp_path, topics, schema):
+    topics.create("t", schema=schema)
+
+    error = refusal(opened(tmp_path).check)
+
+    assert error.code == "HR-OUTPUT-006" and "'t'" in error.message
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "it's", 'a"', "a;b", ""])
+def test_a_name_that_is_no_topic_is_refused(tmp_path, name):
+    assert refusal(opened, tmp_path, name).code == "HR-OUTPUT-001"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_is_no_column_is_refused(tmp_path):
+    assert refusal(opened(tmp_path, key="area").check).code == "HR-OUTPUT-008"
+    assert refusal(opened, tmp_path, keys="n").code == "HR-OUTPUT-008"
+
+
+def test_a_job_that_begins_anew_is_not_taken_for_its_old_self(tmp_path):
+    output = log(tmp_path)
+    for _ in range(2):
+        sink = output.open()
+        sink.check()
+        sink.publish(0, stage(sink, 0))
+        shutil.rmtree(tmp_path / "job")
+
+    assert len(output.rows()) == 2 * len(expected(1))
+
+
+def test_a_topic_that_was_deleted_meanwhile_is_named(tmp_path, topics):
+    sink = opened(tmp_path)
+    sink.check()
+    staged = stage(sink, 0)
+    topics.delete("t")
+
+    assert refusal(sink.publish, 0, staged).code == "HR-OUTPUT-010"
+
+
+def test_a_staged_file_that_is_gone_is_named(tmp_path):
+    sink = opened(tmp_path)
+    sink.check()
+    staged = stage(sink, 0)
+    shutil.rmtree(tmp_path / "job" / "staged")
+
+    assert refusal(sink.publish, 0, staged).code == "HR-OUTPUT-005"

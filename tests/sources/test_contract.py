@@ -1,0 +1,228 @@
+"""What every source promises, whatever it reads."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.sources.reading import again, chunks, read_split, refusal
+
+from headrace.clock import ManualClock
+from headrace.log import EmbeddedLog
+from headrace.schema import schema_of
+from headrace.sources import Source, generate, open_source, rows
+
+SCHEMA = schema_of("n bigint, name string")
+COUNT = 2_500
+ROWS = [{"n": i, "name": f"row {i} é"} for i in range(COUNT)]
+
+
+@dataclass
+class Case:
+    """A source that can be opened again and again, as by a job that is restarted."""
+
+    open: Callable[[], Source]
+
+
+def put_json(folder: Path) -> None:
+    for k in range(5):
+        lines = [json.dumps(r) + "\n" for r in ROWS[k * 500 : (k + 1) * 500]]
+        (folder / f"{k}.json").write_text("".join(lines))
+
+
+def put_csv(folder: Path) -> None:
+    (folder / "a.csv").write_text("name,n\r\n" + "".join(f"{r['name']},{r['n']}\r\n" for r in ROWS))
+
+
+def put_parquet(folder: Path) -> None:
+    table = pa.Table.from_pylist(ROWS).append_column("more", pa.array([0.5] * COUNT))
+    pq.write_table(table.slice(0, 2_000), folder / "a.parquet", row_group_size=300)
+    pq.write_table(table.slice(2_000), folder / "b.parquet")
+
+
+def files(put: Callable[[Path], None]) -> Callable[[Path], Iterator[Case]]:
+    def make(tmp: Path) -> Iterator[Case]:
+        (tmp / "in").mkdir()
+        put(tmp / "in")
+        job = str(tmp / "job")
+        yield Case(lambda: open_source(f"files:{tmp}/in", SCHEMA, folder=job, until="end"))
+
+    return make
+
+
+def log(typed: bool) -> Callable[[Path], Iterator[Case]]:
+    def make(tmp: Path) -> Iterator[Case]:
+        root = str(tmp / "log")
+        topic = EmbeddedLog(root)
+        topic.create("t", schema=SCHEMA if typed else None)
+        for i in range(0, COUNT, 1_000):
+            part: Any = ROWS[i : i + 1_000]
+            topic.append("t", part if typed else [json.dumps(r).encode() for r in part])
+        schema = None if typed else SCHEMA
+        yield Case(lambda: open_source("log:t", schema, options={"log": root}, until="end"))
+
+    return make
+
+
+def made(source: Source) -> Callable[[Path], Iterator[Case]]:
+    def make(tmp: Path) -> Iterator[Case]:
+        clock = ManualClock(5)
+        opened = [open_source(source, folder=str(tmp / "job"), name="in", clock=clock)]
+        opened[0].latest(opened[0].splits()[0])
+        clock.advance(10**9)
+        yield Case(lambda: open_source(source, folder=str(tmp / "job"), name="in", clock=clock))
+
+    return make
+
+
+def lines(tmp: Path) -> Iterator[Case]:
+    """A server that sends all lines to the first who does more than look in."""
+    server = socket.create_server(("127.0.0.1", 0))
+    text = "".join(json.dumps(r) + "\n" for r in ROWS).encode()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(text)
+            except OSError:
+                return
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    uri, job = f"socket:127.0.0.1:{server.getsockname()[1]}", str(tmp / "job")
+    opened: list[Source] = []
+
+    def open_one() -> Source:
+        for source in opened:
+            source.close()
+        opened.append(open_source(uri, SCHEMA, folder=job, name="in", until="end"))
+        source = opened[-1]
+        source.latest("lines")
+        receiver = source._receiver  # type: ignore[attr-defined]
+        receiver._thread.join()  # it ends with the connection: all is spooled
+        return source
+
+    yield Case(open_one)
+    for source in opened:
+        source.close()
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+
+
+CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
+    "memory": made(rows(ROWS, SCHEMA)),
+    "memory in a file": made(rows([r | {"name": r["name"] * 80} for r in ROWS], SCHEMA)),
+    "generate": made(generate(10, lambda i: ROWS[i], COUNT, schema=SCHEMA)),
+    "json": files(put_json),
+    "csv": files(put_csv),
+    "parquet": files(put_parquet),
+    "typed topic": log(typed=True),
+    "byte topic": log(typed=False),
+    "socket": lines,
+}
+
+
+@pytest.fixture(params=sorted(CASES))
+def case(request, tmp_path) -> Iterator[Case]:
+    yield from CASES[request.param](tmp_path)
+
+
+def expected(source: Source) -> list[dict[str, Any]]:
+    (split,) = source.splits()
+    first = read_split(source, split)[0]
+    long = len(first[0]["name"]) > 100
+    return [r | {"name": r["name"] * 80} for r in ROWS] if long else ROWS
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(1, 1), (130, 2), (999, 7), (10**6, 3)])
+def test_every_row_is_read_once_in_order_however_it_is_cut(case, size, pieces):
+    source = case.open()
+    (split,) = source.splits()
+    begin = source.start(split)
+    if size == 1:  # one at a time takes long: the first fifty will do
+        end = source.clamp(split, begin, source.latest(split), 50)
+        steps = list(_small_steps(source, split, begin, end))
+        assert steps[-1] == end and steps == sorted(set(steps))
+        return
+
+    assert read_split(source, split, None, size, pieces)[0] == expected(source)
+
+
+def _small_steps(source: Source, split: str, start: Any, end: Any) -> Iterator[Any]:
+    while start != end:
+        start = source.clamp(split, start, end, 1)
+        yield start
+
+
+def test_a_range_can_be_read_again_by_another_process_with_the_same_offsets(case):
+    source = case.open()
+    (split,) = source.splits()
+    a = source.clamp(split, source.start(split), source.latest(split), 700)
+    b = source.clamp(split, a, source.latest(split), 700)
+
+    first, second = chunks(source, split, a, b, 2), chunks(again(case.open()), split, a, b, 5)
+
+    assert pa.concat_tables(t for t, _ in first) == pa.concat_tables(t for t, _ in second)
+    assert [o for _, p in first for o in p] == [o for _, p in second for o in p]
+    assert all(a <= o < b for _, p in first for o in p)
+
+
+def test_a_restarted_source_goes_on_where_the_manifest_says(case):
+    source = case.open()
+    (split,) = source.splits()
+    at = source.clamp(split, source.start(split), source.latest(split), 900)
+    before = sum(t.num_rows for t, _ in chunks(source, split, source.start(split), at))
+    source.commit({split: at})
+
+    rest, offsets = read_split(case.open(), split, json.loads(json.dumps(at)))
+
+    assert rest == expected(case.open())[before:]
+    assert offsets[0] >= at
+
+
+def test_a_bounded_input_has_ended_exactly_at_its_end(case):
+    source = case.open()
+    (split,) = source.splits()
+    end = source.latest(split)
+
+    assert source.bounded
+    assert source.ended(split, end)
+    assert not source.ended(split, source.clamp(split, source.start(split), end, 10))
+
+
+def test_the_number_of_rows_is_about_right(case):
+    source = case.open()
+    (split,) = source.splits()
+    start, end = source.start(split), source.latest(split)
+
+    assert COUNT * 0.8 <= source.rows(split, start, end) <= COUNT * 1.2
+    assert source.rows(split, end, end) == 0
+    assert source.cut(split, end, end, 4) == []
+    assert source.clamp(split, end, end, 4) == end
+
+
+def test_a_place_can_be_named(case):
+    source = case.open()
+    (split,) = source.splits()
+    source.latest(split)
+
+    assert source.where(split, source.start(split))
+
+
+def test_an_input_that_has_become_shorter_is_refused(case):
+    source = case.open()
+    (split,) = source.splits()
+    end = source.latest(split)
+
+    assert refusal(source.rows, split, end + 1, end).code == "HR-INPUT-007"

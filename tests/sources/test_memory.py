@@ -1,0 +1,85 @@
+"""Rows of the program as an input."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.sources.reading import again, read_all, read_split, refusal
+
+from headrace.schema import schema_of
+from headrace.sources import open_source, rows
+
+Pair = namedtuple("Pair", "n name")
+
+
+@dataclass
+class Reading:
+    n: int
+    name: str | None = None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{"n": 1, "name": "a"}, {"n": 2, "name": None}],
+        [Reading(1, "a"), Reading(2)],
+        [Pair(1, "a"), Pair(2, None)],
+        pa.table({"n": [1, 2], "name": ["a", None]}),
+    ],
+)
+def test_rows_may_be_given_in_any_shape(values):
+    source = rows(values)
+
+    assert source.schema == schema_of("n bigint, name string")
+    assert read_all(source) == [{"n": 1, "name": "a"}, {"n": 2, "name": None}]
+
+
+def test_rows_may_be_dealt_to_several_splits():
+    source = rows([{"n": i} for i in range(10)], splits=3)
+
+    parts = [[r["n"] for r in read_split(source, s)[0]] for s in source.splits()]
+
+    assert parts == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
+
+
+def test_no_rows_are_an_input_that_has_ended():
+    source = rows([], "n bigint")
+
+    assert read_all(source) == [] and source.ended("0", 0)
+
+
+def test_a_large_table_travels_as_a_file_of_the_job(tmp_path):
+    table = pa.table({"n": range(300_000)})
+    source = open_source(rows(table), folder=str(tmp_path), name="../big")
+
+    assert again(source)._table == source._table
+    assert Path(source._table).is_relative_to(tmp_path / "inputs")
+    assert read_all(source, rows=200_000)[-1] == {"n": 299_999}
+
+
+def test_a_schema_casts_and_selects():
+    source = rows(pa.table({"x": ["drop"], "n": pa.array([7], pa.int8())}), "n bigint")
+
+    assert source.schema == schema_of("n bigint")
+
+
+@pytest.mark.parametrize(
+    ("values", "schema", "code"),
+    [
+        ([], None, "HR-INPUT-006"),
+        ([{"n": "x"}], "n bigint", "HR-INPUT-006"),
+        ([{"n": 1}, {"n": "x"}], None, "HR-INPUT-006"),
+        (pa.table({"n": [1]}), "m bigint", "HR-INPUT-005"),
+        (pa.table({"n": [2**40]}), "n int", "HR-INPUT-006"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(values, schema, code):
+    assert refusal(rows, values, schema).code == code
+
+
+def test_no_splits_are_refused():
+    assert refusal(rows, [{"n": 1}], splits=0).code == "HR-INPUT-013"

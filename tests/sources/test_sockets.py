@@ -1,0 +1,244 @@
+"""Lines from a socket: spooled before they are offered, so that a crash replays them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.sources.reading import read_split, refusal
+
+from headrace.schema import schema_of
+from headrace.sources import open_source, spool
+from headrace.sources.spool import Spool, SpoolWriter
+
+
+class Server:
+    """Sends what a test says to whoever connects."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.settimeout(20)
+        self.port = self._listening.getsockname()[1]
+        self._connection: socket.socket | None = None
+
+    def accept(self) -> None:
+        self.hang_up()
+        self._connection, _ = self._listening.accept()
+
+    def send(self, data: bytes) -> None:
+        assert self._connection is not None
+        self._connection.sendall(data)
+
+    def hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        self.hang_up()
+        self._listening.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def opened(server, tmp_path):
+    """Opens the input of the job, as often as it is started."""
+    sources = []
+
+    def open_one(schema=None, **more):
+        uri = f"socket:127.0.0.1:{server.port}"
+        sources.append(open_source(uri, schema, folder=str(tmp_path), name="in", **more))
+        return sources[-1]
+
+    yield open_one
+    for source in sources:
+        source.close()
+
+
+def wait_for(source, end: int) -> None:
+    """Until the lines up to `end` are durable; the receiver says so by its own progress."""
+    step = threading.Event()
+    for _ in range(2_000):
+        if source.latest("lines") >= end:
+            return
+        step.wait(0.01)
+    raise AssertionError(f"only {source.latest('lines')} of {end} bytes came")
+
+
+def texts(source, start=0):
+    return [r["value"] for r in read_split(source, "lines", start)[0]]
+
+
+def test_lines_are_offered_when_they_are_durable(server, opened, tmp_path):
+    source = opened()
+    assert source.latest("lines") == 0
+    server.accept()
+    server.send(b"one\ntwo\nthr")
+    wait_for(source, 8)
+
+    assert texts(source) == ["one", "two"]
+    assert b"".join(p.read_bytes() for _, p in Spool(source.root).segments()) == b"one\ntwo\n"
+    server.send(b"ee\n")
+    wait_for(source, 14)
+    assert texts(source, 8) == ["three"]
+
+
+def test_a_restart_replays_what_was_spooled_and_receives_on(server, opened):
+    first = opened()
+    first.latest("lines")
+    server.accept()
+    server.send(b"one\n")
+    wait_for(first, 4)
+    first.close()
+    server.hang_up()
+
+    second = opened()
+    assert second.latest("lines") == 4
+    assert texts(second) == ["one"]
+    server.accept()
+    server.send(b"two\n")
+    wait_for(second, 8)
+    assert texts(second) == ["one", "two"]
+
+
+def test_a_lost_connection_is_made_again(server, opened):
+    source = opened()
+    source.latest("lines")
+    server.accept()
+    server.send(b"one\nhal")
+    server.hang_up()
+    server.accept()
+    server.send(b"two\n")
+    wait_for(source, 12)
+
+    assert texts(source) == ["one", "hal", "two"]  # a bad record rather than none
+    assert not source.bounded and not source.ended("lines", 12)
+
+
+def test_only_one_process_receives_and_the_next_waits_its_turn(server, opened):
+    first, second = opened(), opened()
+    first.latest("lines")
+    server.accept()
+    server.send(b"one\n")
+    wait_for(first, 4)
+
+    assert second.latest("lines") == 4  # what the other has spooled so far
+    first.close()
+    server.accept()
+    server.send(b"two\n")
+    wait_for(second, 8)
+    assert texts(second) == ["one", "two"]
+
+
+def test_until_the_end_means_until_the_server_hangs_up(server, opened):
+    source = opened(schema_of("a bigint"), until="end")
+    source.latest("lines")
+    server.accept()
+    server.send(b'{"a": 1}\n')
+    wait_for(source, 9)
+    assert not source.ended("lines", 9)
+    server.hang_up()
+    source._receiver._thread.join(20)
+
+    assert source.ended("lines", 9) and read_split(source, "lines")[0] == [{"a": 1}]
+    source.close()
+    again = opened(schema_of("a bigint"), until="end")
+    assert again.latest("lines") == 9 and again.ended("lines", 9)
+
+
+def test_what_is_committed_is_forgotten_by_segments(server, opened, monkeypatch):
+    monkeypatch.setattr(spool, "SEGMENT", 8)
+    source = opened()
+    source.latest("lines")
+    server.accept()
+    for i in range(6):
+        server.send(b"line%d\n" % i)
+        wait_for(source, 6 * (i + 1))
+
+    source.commit({"lines": 30})
+
+    assert source.start("lines") == 24
+    assert texts(source, 24) == ["line4", "line5"]
+
+
+def test_a_full_disk_stops_the_job_and_loses_no_spooled_line(server, opened, monkeypatch):
+    source = opened()
+    source.latest("lines")
+    server.accept()
+    server.send(b"one\n")
+    wait_for(source, 4)
+
+    def full(handle, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    server.send(b"two\n")
+    source._receiver._thread.join(20)
+
+    assert refusal(source.latest, "lines").code == "HR-INPUT-003"
+    assert Spool(source.root).end == 4
+
+
+def test_nobody_listening_is_refused(server, opened):
+    source = opened()
+    source.check()
+    server.close()
+
+    error = refusal(source.check)
+
+    assert error.code == "HR-INPUT-015" and str(server.port) in error.message
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "host", "host:", ":80", "host:http", "host:0", "host:99999", "a:b:-1"]
+)
+def test_what_is_no_address_is_refused(tmp_path, rest):
+    assert refusal(open_source, f"socket:{rest}", folder=str(tmp_path)).code == "HR-INPUT-001"
+
+
+def test_a_socket_needs_a_folder_and_a_format_of_lines(tmp_path):
+    assert refusal(open_source, "socket:h:1").code == "HR-INPUT-013"
+    error = refusal(open_source, "socket:h:1", None, "parquet", folder=str(tmp_path))
+    assert error.code == "HR-INPUT-004"
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=8), st.binary(max_size=9),
+    st.integers(1, 30),
+)  # fmt: skip
+@settings(max_examples=30, deadline=None)
+def test_a_spool_holds_the_lines_it_took_whatever_was_torn(tmp_path_factory, adds, torn, size):
+    folder = tmp_path_factory.mktemp("spool")
+    model = b""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool, "SEGMENT", size)
+        for lines in adds:
+            writer = SpoolWriter(folder)
+            text = b"".join(b"%d\n" % n for n in lines)
+            if text:
+                writer.add(text)
+            writer.close()
+            model += text
+            assert writer.end == len(model)
+            if segments := Spool(folder).segments():
+                with segments[-1][1].open("ab") as file:
+                    file.write(torn.replace(b"\n", b""))
+    writer = SpoolWriter(folder)
+    writer.close()
+
+    found = b""
+    for stretch in Spool(folder).stretches(0, writer.end):
+        content = (folder / stretch.extent.path).read_bytes()
+        assert stretch.at == len(found)
+        found += content[stretch.extent.start : stretch.extent.end]
+    assert found == model

@@ -1,0 +1,81 @@
+"""The public names: this list is the promise; adding or removing one changes it here."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import types
+
+import headrace as hr
+
+PROGRAM = [
+    "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
+    "generate", "rows", "run", "Run", "sliding", "tumbling", "value",
+]  # fmt: skip
+AGGREGATES = [
+    "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean", "min",
+    "min_by", "stddev", "sum", "variance",
+]  # fmt: skip
+EXPRESSIONS = ["Expr", "col", "lit"]
+EDGES = ["EmbeddedLog", "collected", "read_output"]
+ERRORS = [
+    "FencedError", "HeadraceError", "InputError", "LogError", "OutputError", "PlanError",
+    "RunError", "StateError", "StepError",
+]  # fmt: skip
+
+
+FUNCTIONS = [
+    "abs", "acos", "add_months", "array", "array_append", "array_concat", "array_contains",
+    "array_join", "array_max", "array_min", "array_position", "array_reverse", "array_sort",
+    "ascii", "asin", "atan", "atan2", "base64", "bin", "bit_count", "ceil", "coalesce",
+    "concat", "concat_ws", "contains", "cos", "date_add", "date_diff", "date_format",
+    "date_from_unix_date", "date_sub", "date_trunc", "dayofmonth", "dayofweek", "dayofyear",
+    "degrees", "element_at", "ends_with", "exp", "floor", "floor_div", "floor_mod",
+    "from_utc_timestamp", "get", "greatest", "hex", "hour", "ilike", "instr", "is_nan",
+    "json_array_length", "json_bool", "json_double", "json_long", "json_object_keys",
+    "json_text", "last_day", "least", "left", "length", "like", "ln", "log10", "log2", "lower",
+    "lpad", "ltrim", "make_date", "map_keys", "map_size", "map_values", "md5", "minute", "mod",
+    "month", "nanvl", "nullif", "nvl2", "octet_length", "pow", "quarter", "radians",
+    "regexp_extract", "regexp_replace", "repeat", "replace", "reverse", "right", "rlike",
+    "round", "rpad", "rtrim", "second", "sha1", "sha256", "sign", "sin", "size", "slice",
+    "split", "split_part", "sqrt", "starts_with", "struct", "substring", "tan",
+    "timestamp_diff", "timestamp_micros", "timestamp_millis", "timestamp_seconds", "to_date",
+    "translate", "trim", "unix_date", "unix_micros", "unix_millis", "unix_seconds", "upper",
+    "weekday", "weekofyear", "when", "year",
+]  # fmt: skip
+
+
+def test_the_public_names_are_these():
+    expected = {*PROGRAM, *AGGREGATES, *EXPRESSIONS, *EDGES, *ERRORS, *FUNCTIONS}
+    assert set(hr.__all__) - {"__version__"} == expected
+
+
+def test_no_name_is_there_twice():
+    assert len(hr.__all__) == len(set(hr.__all__))
+    assert not set(FUNCTIONS) & {*PROGRAM, *AGGREGATES, *EXPRESSIONS, *EDGES, *ERRORS}
+
+
+def test_every_public_name_is_there_and_none_is_a_module():
+    for name in hr.__all__:
+        assert not isinstance(getattr(hr, name), types.ModuleType), name
+
+
+def test_every_public_thing_says_what_it_is():
+    for name in hr.__all__:
+        thing = getattr(hr, name)
+        if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, Exception)):
+            assert inspect.getdoc(thing), name
+
+
+def test_there_are_at_least_sixty_functions():
+    assert len(FUNCTIONS) >= 60
+
+
+def test_importing_headrace_does_not_import_spark():
+    code = "import sys, headrace; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(hr, "no_such_name")
