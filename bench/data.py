@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".headrace" / "bench"
 BASE = 1_700_000_000_000  # ms: event time of the first row
 DISORDER = 2_000  # ms
+FIRST_ID = 100_000_000  # ids of one width, so that lines are of about one length
 
 Maker = Callable[["Shape", int, Path], int]
 
@@ -128,7 +129,7 @@ def _json(shape: Shape, number: int, path: Path) -> int:
     rng = np.random.default_rng([19, number])
     times = _times(shape, number, rng)
     columns = zip(
-        range(number * shape.rows, (number + 1) * shape.rows),
+        range(FIRST_ID + number * shape.rows, FIRST_ID + (number + 1) * shape.rows),
         rng.integers(0, shape.keys, shape.rows).tolist(),
         _values(shape, rng).tolist(),
         rng.integers(0, 2, shape.rows).tolist(),

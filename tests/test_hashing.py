@@ -15,7 +15,10 @@ from headrace.errors import PlanError
 from headrace.hashing import first_hash, hash_keys, slot_range, slots_of, tasks_of
 
 ints = st.integers(-(2**63), 2**63 - 1)
-texts = st.one_of(st.text(max_size=20), st.text(min_size=120, max_size=400))
+texts = st.one_of(
+    st.text(max_size=20),
+    st.builds(lambda text, times: (text * times)[:400], st.text(min_size=1), st.integers(50, 200)),
+)
 MASK = 2**64 - 1
 quick = settings(max_examples=40, deadline=None)
 

@@ -39,7 +39,7 @@ def params(batch: int, batches: int, keys: int = 10_000) -> dict[str, Any]:
 
 
 def digest(params: Mapping[str, Any], place: Path) -> Digest:
-    return digest_of(place, ["sensor", "epoch_ms(at::TIMESTAMP)", rounded("celsius")])
+    return digest_of(place, ["sensor", 'epoch_ms("at"::TIMESTAMP)', rounded("celsius")])
 
 
 def add(total: float, celsius: float) -> float:
@@ -53,7 +53,7 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     from bench.with_headrace import drain
 
     def running(before: Any, row: Any) -> Any:
-        return row.sensor, row.at, add(before.celsius, row.celsius)
+        return row._replace(celsius=add(before.celsius, row.celsius))
 
     job = hr.Job("r")
     readings = job.read(f"files:{params['folder']}", schema=SCHEMA, time="at", in_order=True)

@@ -106,6 +106,8 @@ def multiply(low: Lowering, node: Node) -> Term:
     if digits > 37:  # beyond it Spark rounds and DuckDB refuses
         raise refused(node, f"the product may have {digits} digits, more than a decimal holds",
                       "Cast an operand to a smaller decimal or to double.")  # fmt: skip
+    if digits > 18:  # DuckDB multiplies in 64 bits unless an operand is wider
+        kinds[0] = pa.decimal128(digits, kinds[0].scale)
     a, b = (cast(t, k, low.dialect) for t, k in zip((a, b), kinds, strict=True))
     return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits, scale), low.dialect)
 

@@ -84,7 +84,7 @@ offer(ARRAYS, "element_at", "any any ->", _element(DUCKDB), _element(SPARK), giv
 offer(ARRAYS, "map_keys", "map ->", "map_keys({0})", gives=lambda a: pa.list_(a[0].type.key_type))
 offer(ARRAYS, "map_values", "map ->", "map_values({0})",
       gives=lambda a: pa.list_(a[0].type.item_type))  # fmt: skip
-offer(ARRAYS, "map_size", "map -> int", "CAST(cardinality({0}) AS INTEGER)", "map_size({0})")
+offer(ARRAYS, "map_size", "map -> int", "CAST(cardinality({0}) AS INTEGER)", "size({0})")
 
 
 def _pairs(args: Sequence[Term]) -> list[tuple[str, Term]]:
@@ -122,6 +122,11 @@ def _path(args: Sequence[Term]) -> str:
                     hint="Write one such as '$.user.tags[0]'.")  # fmt: skip
 
 
+# Spark reads the first of several documents; as elements of one array it sees them all.
+_ALONE = "json_array_length(concat('[', {0}, ']')) = 1"
+_VALID = "(CASE WHEN NOT json_valid({0}) THEN NULL WHEN json_type({0}) = '"
+
+
 def _json(name: str, gives: str, types: str, to: pa.DataType, variant: str) -> None:
     """A value of one JSON type under a path."""
 
@@ -129,25 +134,26 @@ def _json(name: str, gives: str, types: str, to: pa.DataType, variant: str) -> N
         doc, path = args[0].sql, text_literal(_path(args), DUCKDB)
         value = f"json_extract_string({doc}, {path})"
         made = value if to == pa.string() else f"TRY_CAST({value} AS {type_name(to, DUCKDB)})"
-        kind = f"json_type({doc}, {path})"
-        return f"(CASE WHEN NOT json_valid({doc}) THEN NULL WHEN {kind} IN ({types}) THEN {made} END)"
+        test = f"json_type({doc}, {path}) IN ({types})"
+        return f"(CASE WHEN NOT json_valid({doc}) THEN NULL WHEN {test} THEN {made} END)"
 
     def spark(args: Sequence[Term]) -> str:
-        path = text_literal(_path(args), SPARK)
-        found = f"try_variant_get(try_parse_json({args[0].sql}), {path}, 'variant')"
+        doc, path = args[0].sql, text_literal(_path(args), SPARK)
+        found = f"try_variant_get(try_parse_json({doc}), {path}, 'variant')"
         value = f"try_variant_get({found}, '$', '{type_name(to, SPARK)}')"
-        return f"(CASE WHEN schema_of_variant({found}) RLIKE '{variant}' THEN {value} END)"
+        test = f"schema_of_variant({found}) RLIKE '^({variant})$'"
+        return f"(CASE WHEN {_ALONE.format(doc)} AND {test} THEN {value} END)"
 
     offer(JSON, name, f"text word -> {gives}", duckdb, spark)
 
 
+_WHOLE = "'BIGINT', 'UBIGINT'"
 _json("json_text", "text", "'VARCHAR'", pa.string(), "STRING")
-_json("json_long", "long", "'BIGINT', 'UBIGINT'", pa.int64(), "BIGINT")
-_json("json_double", "double", "'BIGINT', 'UBIGINT', 'DOUBLE'", pa.float64(), "BIGINT|DECIMAL|DOUBLE")
+_json("json_long", "long", _WHOLE, pa.int64(), "BIGINT")
+_json("json_double", "double", f"{_WHOLE}, 'DOUBLE'", pa.float64(), "BIGINT|DECIMAL.*|DOUBLE")
 _json("json_bool", "bool", "'BOOLEAN'", pa.bool_(), "BOOLEAN")
 offer(JSON, "json_array_length", "text -> int",
-      "(CASE WHEN NOT json_valid({0}) THEN NULL WHEN json_type({0}) = 'ARRAY' "
-      "THEN CAST(json_array_length({0}) AS INTEGER) END)", "json_array_length({0})")  # fmt: skip
-offer(JSON, "json_object_keys", "text -> [text]",
-      "(CASE WHEN NOT json_valid({0}) THEN NULL WHEN json_type({0}) = 'OBJECT' "
-      "THEN json_keys({0}) END)", "json_object_keys({0})")  # fmt: skip
+      f"{_VALID}ARRAY' THEN CAST(json_array_length({{0}}) AS INTEGER) END)",
+      f"(CASE WHEN {_ALONE} THEN json_array_length({{0}}) END)")  # fmt: skip
+offer(JSON, "json_object_keys", "text -> [text]", f"{_VALID}OBJECT' THEN json_keys({{0}}) END)",
+      f"(CASE WHEN {_ALONE} THEN json_object_keys({{0}}) END)")  # fmt: skip

@@ -45,6 +45,10 @@ for _name, _spark in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILIN
           ))  # fmt: skip
 
 
+def _not_negative(sql: str) -> str:
+    return f"(CASE WHEN {sql} < 0 THEN 0 ELSE {sql} END)"
+
+
 def _substring(args: Sequence[Term]) -> str:
     """Spark reads position 0 as 1 and a negative length as none."""
     text, start = args[0].sql, args[1].sql
@@ -53,12 +57,12 @@ def _substring(args: Sequence[Term]) -> str:
         first = start
     if len(args) == 2:  # without a length
         return f"substring({text}, {first})"
-    return f"substring({text}, {first}, greatest({args[2].sql}, 0))"
+    return f"substring({text}, {first}, {_not_negative(args[2].sql)})"
 
 
 offer(TEXT, "substring", "text int int? -> text", _substring, listed("substring({})"))
-_text("left", "text int -> text", "left({0}, greatest({1}, 0))", "left({0}, {1})")
-_text("right", "text int -> text", "right({0}, greatest({1}, 0))", "right({0}, {1})")
+for _name in ("left", "right"):
+    _text(_name, "text int -> text", f"{_name}({{0}}, {_not_negative('{1}')})", f"{_name}({{0}}, {{1}})")
 _text("replace", "text text text -> text", "replace({0}, {1}, {2})")
 _text("translate", "text text text -> text", "translate({0}, {1}, {2})")
 offer(TEXT, "concat", "text text*-> text", listed("({})", " || "), listed("concat({})"))
@@ -76,7 +80,7 @@ _text("ascii", "text -> int", "CAST(ascii({0}) AS INTEGER)", "ascii({0})")
 def _pad(name: str) -> Callable[[Sequence[Term]], str]:
     def sql(args: Sequence[Term]) -> str:
         text, width, by = (a.sql for a in args)
-        cut = f"left({text}, greatest({width}, 0))"
+        cut = f"left({text}, {_not_negative(width)})"
         return f"(CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {width}, {by}) END)"
 
     return sql
@@ -135,16 +139,24 @@ def _pattern(args: Sequence[Term], dialect: str) -> str:
     return text_literal(both_patterns(str(args[1].literal))[dialect], dialect)
 
 
-def _replaced(args: Sequence[Term], dialect: str) -> str:
+def _by(args: Sequence[Term], dialect: str) -> str:
     return text_literal(replacement(str(args[2].literal))[dialect], dialect)
 
 
 offer(PATTERNS, "rlike", "text word -> bool",
       lambda a: f"regexp_matches({a[0].sql}, {_pattern(a, DUCKDB)})",
       lambda a: f"({a[0].sql} RLIKE {_pattern(a, SPARK)})")  # fmt: skip
+def _consuming(args: Sequence[Term], dialect: str) -> str:
+    """A pattern that never matches nothing: there engines replace different places."""
+    if both_patterns(str(args[1].literal))["empty"]:
+        raise PlanError(f"the pattern {args[1].literal!r} can match an empty text",
+                        code="HR-EXPR-003", hint="Use + where it has *.")  # fmt: skip
+    return _pattern(args, dialect)
+
+
 offer(PATTERNS, "regexp_replace", "text word word -> text",
-      lambda a: f"regexp_replace({a[0].sql}, {_pattern(a, DUCKDB)}, {_replaced(a, DUCKDB)}, 'g')",
-      lambda a: f"regexp_replace({a[0].sql}, {_pattern(a, SPARK)}, {_replaced(a, SPARK)})")  # fmt: skip
+      lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, DUCKDB)}, {_by(a, DUCKDB)}, 'g')",
+      lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, SPARK)}, {_by(a, SPARK)})")  # fmt: skip
 offer(PATTERNS, "regexp_extract", "text word int -> text",
       lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, DUCKDB)}, {_group(a)})",
       lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, SPARK)}, {_group(a)})")  # fmt: skip

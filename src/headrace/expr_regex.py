@@ -30,9 +30,9 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=512)
 def both_patterns(pattern: str) -> dict[str, str]:
-    """The pattern for each engine, and under "groups" the number of its groups."""
+    """The pattern for each engine; "groups" is their number, "empty" whether it matches nothing."""
     try:
-        groups = re.compile(pattern).groups
+        python = re.compile(pattern)
     except (re.error, RecursionError) as error:
         raise _refused(pattern, str(error)) from None
     out, at, repeated = [], 0, True
@@ -47,7 +47,8 @@ def both_patterns(pattern: str) -> dict[str, str]:
         out.append(_translated(kind, text, pattern))
         at = token.end()
     made = "".join(out)
-    return {DUCKDB: made, SPARK: made, "groups": str(groups)}
+    return {DUCKDB: made, SPARK: made, "groups": str(python.groups),
+            "empty": "yes" * bool(python.search(""))}  # fmt: skip
 
 
 def _translated(kind: str, text: str, pattern: str) -> str:

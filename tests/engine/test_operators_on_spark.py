@@ -14,7 +14,7 @@ import pytest
 
 import headrace as hr
 from tests.runtime.programs import (
-    ROLLING, SCHEMA, STATELESS, WINDOWS, Case, expected, multiset,
+    IN_ORDER, SCHEMA, STATELESS, WINDOWS, Case, expected, multiset,
 )  # fmt: skip
 
 pytestmark = pytest.mark.spark
@@ -35,8 +35,8 @@ def rows(disorder: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("cases", "disorder"),
-    [(STATELESS, 4_900), (ROLLING, 0), (WINDOWS, 4_900)],
-    ids=["stateless", "rolling", "windows"],
+    [(STATELESS, 4_900), (IN_ORDER, 0), (WINDOWS, 4_900)],
+    ids=["stateless", "in order", "windows"],
 )
 def test_spark_gives_what_the_models_say(
     spark: Any, tmp_path: Path, cases: list[Case], disorder: int

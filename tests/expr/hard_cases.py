@@ -58,9 +58,9 @@ ON_INTEGERS = [
     "cast(a as smallint)", "cast(d as double)", "cast(c as float)", "cast(a as string)",
     "cast(d as string)", "cast(c as boolean)", "cast(c as decimal(12,2))",
     "try_cast(d as int)", "try_cast(c as tinyint)", "try_cast(d as decimal(5,1))",
-    "a + cast(1 as smallint)", "cast(a as int) * cast(b as int)", "try_cast(-d as double)",
+    "a + cast(1 as smallint)", "cast(a as int) * cast(b as int)", "-cast(d as double)",
     "date_from_unix_date(b)", "timestamp_seconds(c)", "timestamp_millis(cast(c as bigint) * 1000)",
-    "timestamp_micros(d)", "make_date(2000 + a, 3, 4)", "a is true or true" if False else "true",
+    "timestamp_micros(d div 4096)", "make_date(2000 + a, 3, 4)", "true",
     "cast(null as int)", "a = null", "null is null",
 ]  # fmt: skip
 
@@ -136,7 +136,8 @@ ON_TEXTS = [
     "s rlike '^a.b'", "s rlike 'a|é'", "s rlike '(a)(b)?'", "s rlike '[^a-z]'", "s rlike '^$'",
     "s rlike '\\\\w\\\\W'", "s rlike 'k$'", "s rlike '\\\\$1'", "s rlike '[\\\\]\\\\[]'",
     "regexp_replace(s, '[aeiou]', '#')", "regexp_replace(s, '([a-z])([0-9])', '$2$1')",
-    "regexp_replace(s, 'x*', '-')", "regexp_replace(s, '^', '>')", "regexp_replace(s, '\\\\s+', '')",
+    "regexp_replace(s, '^.', '>')", "regexp_replace(s, 'x+', '-')", "regexp_replace(s, '[^a-z]', '')",
+    "regexp_replace(s, '\\\\s+', '')",
     "regexp_extract(s, '([a-z]+)([0-9]+)', 2)", "regexp_extract(s, '([a-z]+)([0-9]+)', 0)",
     "regexp_extract(s, '(b)|(a)', 1)", "regexp_extract(s, '.', 0)", "md5(s)", "sha1(s)",
     "sha256(s)", "base64(z)", "s = t", "s < t", "s <=> t", "s >= 'é'", "s in ('a', 'né')",
@@ -148,7 +149,7 @@ ON_TEXTS = [
     "try_cast(s as double)", "try_cast(s as decimal(10,2))", "try_cast(s as boolean)",
     "try_cast(s as date)", "try_cast(s as timestamp)", "try_cast(z as string)",
     "cast(if(s rlike '^[0-9]+$' and length(s) < 5, s, '0') as int)", "named_struct('a', s, 'b', n).a",
-    "array(s, t, 'x')", "struct(s, n)" if False else "named_struct('k', s)",
+    "array(s, t, 'x')", "named_struct('k', s)",
 ]  # fmt: skip
 
 _MOMENTS = [
@@ -159,7 +160,7 @@ _MOMENTS = [
     dt.datetime(1600, 1, 1, 0, 0, 1, 0, UTC), dt.datetime(2024, 3, 31, 1, 0, 0, 0, UTC),
     dt.datetime(2024, 10, 27, 0, 30, 0, 0, UTC), dt.datetime(2024, 10, 27, 1, 30, 0, 0, UTC),
     dt.datetime(1941, 10, 1, 12, 0, 0, 0, UTC), dt.datetime(2038, 1, 19, 3, 14, 8, 0, UTC),
-    dt.datetime(9999, 12, 30, 23, 0, 0, 0, UTC), dt.datetime(1883, 11, 18, 17, 0, 0, 0, UTC),
+    dt.datetime(9990, 12, 30, 23, 0, 0, 0, UTC), dt.datetime(1883, 11, 18, 17, 0, 0, 0, UTC),
 ]  # fmt: skip
 TIMES = _table(
     "at timestamp, til timestamp, day date, n int, since date",
@@ -247,6 +248,25 @@ ON_NESTED = [
         ("$.a", "$", "$.b.c[0]", "$.b.c[2]", "$[0]", "$[1][0]", "$.b.c[0].d", "$[2].a"))),
     "json_array_length(j)", "json_object_keys(j)", "size(json_object_keys(j))",
 ]  # fmt: skip
+
+FAILING = {
+    "integers": [
+        "a + a", "b * a", "b + b", "c + c", "c - d * 4", "c * c", "d + d", "d * d", "-a",
+        "-b", "-c", "-d", "abs(a)", "abs(b)", "abs(c)", "abs(d)", "d div e", "cast(d as int)",
+        "cast(c as smallint)", "cast(b as tinyint)", "cast(d as decimal(10,0))",
+        "make_date(2023, 2, 29)", "make_date(c, 1, 32)", "timestamp_seconds(d)", "floor_div(d, e)",
+    ],
+    "doubles": [
+        "ceil(x)", "floor(y)", "cast(x as bigint)", "cast(x as int)", "cast(y as tinyint)",
+        "ceil(x * 1e300)", "cast(x as decimal(5,2))", "cast(q as decimal(6,0))",
+        "cast(9223372036854775807.0 + x as bigint)", "cast(p as smallint)",
+    ],
+    "texts": [
+        "cast(s as int)", "cast(s as bigint)", "cast(s as double)", "cast(s as date)",
+        "cast(s as timestamp)", "cast(s as boolean)", "cast(s as decimal(4,1))",
+        "cast(unhex('ff') as string)",
+    ],
+}  # fmt: skip
 
 FRAMES = {
     "integers": (INTEGERS, ON_INTEGERS),

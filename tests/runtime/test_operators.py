@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.testing import Driver
-from tests.runtime.programs import CASES, OUT, ROLLING, SCHEMA, Case, expected, make, multiset
+from tests.runtime.programs import CASES, IN_ORDER, OUT, SCHEMA, Case, expected, make, multiset
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking whole jobs takes minutes
 
@@ -50,7 +50,7 @@ def stream(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_gives_what_the_model_says_under_any_batches_tasks_and_restarts(
     case: Case, drawn: list[dict[str, Any]], batch: int, data: st.DataObject
 ) -> None:
-    if case in ROLLING:  # they see rows as they come: across batches order is arrival
+    if case in IN_ORDER:  # they see rows as they come: across batches order is arrival
         drawn = [{**d, "back": 0} for d in drawn]
     rows = stream(drawn)
     source = hr.rows([{n: r[n] for n in SCHEMA.names} for r in rows], SCHEMA)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from tests.sinks.writing import EVERY, EXACT, Output
 
@@ -23,3 +25,10 @@ def eager(monkeypatch):
     """Merging after every second epoch, of two files or more."""
     monkeypatch.setattr(merging, "EVERY", 2)
     monkeypatch.setattr(merging, "FEW", 2)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Without waiting for the disk, for tests in which nobody pulls the plug."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda handle: None)

@@ -7,20 +7,19 @@ a kill, so the points lie between the steps, not inside them.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.sinks.writing import EXACT, expected, files, stage, values
+from tests.sinks.writing import EXACT, expected, files, in_child, stage, values
 
-from headrace.sinks import read_output
+from headrace.sinks import merging, read_output
 from headrace.state import faults
 
-EPOCHS = 7
+EPOCHS = 5
 
 
 class Crash(BaseException):
@@ -60,18 +59,15 @@ class Machine:
 
     def _look(self, published: int) -> None:
         """A reader sees whole epochs, in order, at any moment."""
-        rows = self._output.rows()
-        assert rows in (expected(published + 1), expected(published + 2)) or (
-            len(rows) == len(set(rows)) and {r[0] for r in rows} <= set(range(published + 2))
-        )
+        assert self._output.rows() in (expected(published + 1), expected(published + 2))
 
 
 @pytest.mark.parametrize("kind", sorted(EXACT))
-def test_a_crash_at_any_point_loses_and_doubles_nothing(tmp_path_factory, eager, kind):
+def test_a_crash_at_any_point_loses_and_doubles_nothing(tmp_path_factory, eager, hasty, kind):
     calm = Machine(EXACT[kind](tmp_path_factory.mktemp("calm")), None)
     calm.run()
     points = [i for i, name in enumerate(calm.passed, 1) if name.startswith("sink.")]
-    assert len(points) > EPOCHS
+    assert len(points) >= 2 * EPOCHS
     if kind in ("parquet", "json lines", "collect"):
         assert {p for p in calm.passed if p.startswith("sink.merge")} == {
             "sink.merge.written", "sink.merge.recorded", "sink.merge.removed", "sink.merge.renamed",
@@ -92,26 +88,20 @@ def test_at_rest_a_reader_that_globs_sees_every_row_once(tmp_path, eager):
     assert values(found) == expected(EPOCHS)
 
 
-PROGRAM = """
-import json, sys
-from pathlib import Path
-from headrace.sinks import merging
-from tests.sinks.writing import files, stage
-merging.EVERY = merging.FEW = 2
-tmp = Path(sys.argv[1])
-sink = files(tmp).open()
-sink.check()
-log = tmp / "manifests"
-done = log.read_text().splitlines() if log.exists() else []
-manifests = [json.loads(line) for line in done]
-for epoch in range(max(0, len(manifests) - 1), 4):
-    if epoch == len(manifests):
-        manifests.append(stage(sink, epoch, attempt=f"{len(done)}-{epoch}"))
-        with log.open("a") as file:
-            file.write(json.dumps(manifests[-1]) + chr(10))
-    sink.publish(epoch, manifests[epoch])
-print("done")
-"""
+def life(tmp_path: Path) -> None:
+    """One life of a driver: it takes up what the manifests say and goes on to the end."""
+    merging.EVERY = merging.FEW = 2
+    sink = files(tmp_path).open()
+    sink.check()
+    log = tmp_path / "manifests"
+    done = log.read_text().splitlines() if log.exists() else []
+    manifests = [json.loads(line) for line in done]
+    for epoch in range(max(0, len(manifests) - 1), 4):
+        if epoch == len(manifests):
+            manifests.append(stage(sink, epoch, attempt=f"{len(done)}-{epoch}"))
+            with log.open("a") as file:
+                file.write(json.dumps(manifests[-1]) + "\n")
+        sink.publish(epoch, manifests[epoch])
 
 
 @pytest.mark.chaos
@@ -124,20 +114,13 @@ print("done")
     ],
 )  # fmt: skip
 def test_a_process_that_is_killed_is_taken_up_by_the_next(tmp_path, point):
-    first = run_program(tmp_path, {"HEADRACE_CRASH": point})
-    assert first.returncode == -signal.SIGKILL
-    assert run_program(tmp_path, {}).stdout == "done\n"
+    def killed_life() -> None:
+        os.environ["HEADRACE_CRASH"] = point
+        life(tmp_path)
+
+    assert in_child(killed_life) == (-signal.SIGKILL, "")
+    assert in_child(lambda: life(tmp_path)) == (0, "")
 
     assert values(read_output(tmp_path / "out")) == expected(4)
     found = pq.read_table(sorted((tmp_path / "out").glob("*.parquet")))
     assert values(found) == expected(4)
-
-
-def run_program(tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).parents[2]
-    path = os.pathsep.join([str(root / "src"), str(root)])
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": path} | environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip

@@ -8,14 +8,14 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sinks.writing import SCHEMA, expected, files, refusal, stage, table, values
+from tests.sinks.writing import SCHEMA, expected, files, in_child, refusal, stage, table, values
 
 from headrace.schema import schema_of
 from headrace.sinks import absolute, merging, open_sink, output_files, read_output
@@ -49,7 +49,7 @@ def test_a_large_table_becomes_several_files_of_about_the_size_asked(tmp_path):
     assert read_output(tmp_path / "out").num_rows == 1_000_000
 
 
-def test_small_files_are_merged_as_they_gather(tmp_path):
+def test_small_files_are_merged_as_they_gather(tmp_path, hasty):
     output = files(tmp_path)
     for epoch in range(100):
         sink = output.open()
@@ -62,7 +62,7 @@ def test_small_files_are_merged_as_they_gather(tmp_path):
     assert pq.read_metadata(tmp_path / "out" / merged[0]).num_row_groups == 1
 
 
-def test_merged_files_are_merged_again_a_level_higher(tmp_path, eager):
+def test_merged_files_are_merged_again_a_level_higher(tmp_path, eager, hasty):
     output = files(tmp_path)
     for epoch in range(32):
         sink = output.open()
@@ -110,7 +110,9 @@ def test_files_of_different_columns_are_not_merged_into_one(tmp_path, eager):
 # Readers
 
 
-def test_a_reader_sees_whole_epochs_and_every_row_once_while_files_are_merged(tmp_path, eager):
+def test_a_reader_sees_whole_epochs_and_every_row_once_while_files_are_merged(
+    tmp_path, eager, hasty
+):
     output = files(tmp_path)
     output.open().check()
     done, failures, sights = threading.Event(), [], 0
@@ -233,7 +235,7 @@ def test_outputs_of_any_name_stay_where_they_belong(tmp_path, name):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["job", "out"]
     inside = {p.name for p in (tmp_path / "job").iterdir()}
     assert inside == {"outputs", "collect", "staged"}
-    assert all(len(list((tmp_path / "job" / d).iterdir())) == 1 for d in inside)
+    assert all(len(list((tmp_path / "job" / d).iterdir())) == 1 for d in inside), inside
 
 
 @pytest.mark.parametrize("name", ["a b", "it's", 'a"b; rm', "[x]*?", "é"])
@@ -314,22 +316,15 @@ def test_a_folder_without_permission_is_named(public):
     assert "HR-OUTPUT-002" in error and str(public / "out") in error
 
 
-def as_nobody(call) -> str:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if os.getuid() == 0:
-                os.setuid(65_534)
-            call()
-        except BaseException as error:
-            os.write(writer, str(error).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answer:
-        text = answer.read().decode()
-    os.waitpid(child, 0)
-    return text
+def as_nobody(call: Callable[[], object]) -> str:
+    """What `call` raises when it is not root that calls."""
+
+    def without_power() -> None:
+        if os.getuid() == 0:
+            os.setuid(65_534)
+        call()
+
+    return in_child(without_power)[1]
 
 
 def test_a_file_in_the_way_is_named(tmp_path):
@@ -394,7 +389,7 @@ def test_what_is_no_output_is_refused(tmp_path, uri):
     assert error.code == "HR-OUTPUT-001"
 
 
-def test_the_work_of_one_merge_is_bounded(tmp_path, monkeypatch):
+def test_the_work_of_one_merge_is_bounded(tmp_path, monkeypatch, hasty):
     monkeypatch.setattr(merging, "MANY", 10)
     sink = opened(tmp_path)
     for epoch in range(16):

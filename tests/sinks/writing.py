@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,3 +145,22 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> OutputErr
         call(*args, **kwargs)
     assert caught.value.hint
     return caught.value
+
+
+def in_child(call: Callable[[], object]) -> tuple[int, str]:
+    """How a forked child that makes the call ends, and the error it had."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            call()
+        except BaseException as error:
+            os.write(writer, str(error).encode())
+            os._exit(1)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        text = answer.read().decode()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text

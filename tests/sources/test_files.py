@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -271,6 +272,23 @@ def test_only_the_columns_of_the_schema_are_read_and_cast_to_it(folder):
     assert second["t"] is None
 
 
+def test_parquet_files_bring_their_own_schema(folder):
+    table = pa.table(
+        {
+            "t": pa.array([1], pa.timestamp("ns")),
+            "s": pa.array(["x"], pa.large_string()),
+            "d": pa.array(["a"]).dictionary_encode(),
+        }
+    )
+    pq.write_table(table, folder / "f.parquet")
+    source = whole(folder, None)
+
+    assert source.schema == schema_of("t timestamp, s string, d string")
+    assert read_all(source)[0]["d"] == "a"
+    (folder / "f.parquet").unlink()
+    assert refusal(whole, folder, None, "parquet").code == "HR-INPUT-012"
+
+
 @pytest.mark.parametrize(
     ("schema", "code", "column"),
     [
@@ -483,7 +501,9 @@ def test_a_file_without_permission_is_named(public):
 def as_nobody(call) -> str:
     """What `call` raises when it is not root that calls."""
     reader, writer = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+        child = os.fork()
     if child == 0:
         try:
             if os.getuid() == 0:

@@ -75,6 +75,21 @@ def test_growth_of_one_file_does_not_lengthen_what_must_be_searched():
     assert [s.extent for s in listing.stretches(0, 50)] == [Extent("a", 0, 50, (0, 0))]
 
 
+def test_a_list_of_much_growth_is_shortened_when_it_is_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.sources.listing.MANY_LINES", 20)
+    listing = Listing(tmp_path / "files")
+    for i in range(30):
+        listing.append([Extent("a" if i < 20 else "b", i % 20, i % 20 + 1, (1, i))])
+    tape, size = units(listing, 0, 30), (tmp_path / "files").stat().st_size
+
+    again = Listing(tmp_path / "files")
+    again.append([Extent("a", 20, 25, (1, 1))])
+
+    assert (tmp_path / "files").stat().st_size < size / 5
+    assert units(again, 0, 30) == units(Listing(tmp_path / "files"), 0, 30) == tape
+    assert again.last("b").end == 10
+
+
 @pytest.mark.parametrize("place", [0, 5, 12, 30])
 def test_a_damaged_list_is_refused(tmp_path, place):
     Listing(tmp_path / "files").append([Extent("a", 0, 10, (0, 0)), Extent("b", 0, 5, (0, 0))])

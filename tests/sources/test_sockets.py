@@ -87,7 +87,7 @@ def test_lines_are_offered_when_they_are_durable(server, opened, tmp_path):
     wait_for(source, 8)
 
     assert texts(source) == ["one", "two"]
-    assert b"".join(p.read_bytes() for _, p in Spool(source.root).segments()) == b"one\ntwo\n"
+    assert b"".join(p.read_bytes() for _, p in source.spool.segments()) == b"one\ntwo\n"
     server.send(b"ee\n")
     wait_for(source, 14)
     assert texts(source, 8) == ["three"]
@@ -169,6 +169,7 @@ def test_what_is_committed_is_forgotten_by_segments(server, opened, monkeypatch)
 
     assert source.start("lines") == 24
     assert texts(source, 24) == ["line4", "line5"]
+    assert refusal(source.cut, "lines", 6, 30, 1).code == "HR-INPUT-011"
 
 
 def test_a_full_disk_stops_the_job_and_loses_no_spooled_line(server, opened, monkeypatch):
@@ -186,7 +187,7 @@ def test_a_full_disk_stops_the_job_and_loses_no_spooled_line(server, opened, mon
     source._receiver._thread.join(20)
 
     assert refusal(source.latest, "lines").code == "HR-INPUT-003"
-    assert Spool(source.root).end == 4
+    assert source.spool.end == 4
 
 
 def test_nobody_listening_is_refused(server, opened):
@@ -207,7 +208,9 @@ def test_what_is_no_address_is_refused(tmp_path, rest):
 
 
 def test_a_socket_needs_a_folder_and_a_format_of_lines(tmp_path):
-    assert refusal(open_source, "socket:h:1").code == "HR-INPUT-013"
+    homeless = open_source("socket:h:1")
+    assert homeless.schema == schema_of("value string")
+    assert refusal(homeless.latest, "lines").code == "HR-INPUT-013"
     error = refusal(open_source, "socket:h:1", None, "parquet", folder=str(tmp_path))
     assert error.code == "HR-INPUT-004"
 

@@ -4,46 +4,70 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
 from headrace.cli.loading import load_job
-from headrace.cli.status import Reporter
+from headrace.cli.report import Reporter
 
-File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
-Name = Annotated[str | None, typer.Option("--job", help="Which job, if the file makes several.")]
-Folder = Annotated[str | None, typer.Option(help="The job's folder: its state and manifests.")]
+File = Annotated[
+    Path, typer.Argument(help="A Python file that makes a job.", metavar="FILE", show_default=False)
+]
+Name = Annotated[
+    str | None, typer.Option("--job", help="Which job, if the file makes several.", metavar="NAME")
+]
+Folder = Annotated[
+    str | None,
+    typer.Option(
+        help="The job's folder: all it remembers. Else .headrace/jobs/NAME.", metavar="DIR"
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="A step that is gone and whose state may go. Repeatable.", metavar="STEP"),
+]
+DropAll = Annotated[bool, typer.Option("--drop-all", help="Let go of all state nobody uses.")]
 
 
 def run(
     file: File,
     job: Name = None,
     until: Annotated[
-        str | None, typer.Option(help='"end": read what is there, close every window, stop.')
+        Literal["end"] | None,
+        typer.Option(help="end: read what is there now, close every window, stop."),
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master, as local[2].")] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Spark master: local[2], spark://host:7077, yarn.")
+    ] = None,
     folder: Folder = None,
     target_batch: Annotated[
-        str | None, typer.Option(help="Batch time to aim at, as 500ms or 2s.")
+        str | None, typer.Option(help="Batch time to aim at: 500ms, 2s.", metavar="TIME")
     ] = None,
     max_batch: Annotated[
-        int | None, typer.Option(help="Rows a batch, for throughput instead of latency.")
+        int | None,
+        typer.Option(help="Rows a batch, for throughput instead of a target time.", metavar="ROWS"),
     ] = None,
-    parallelism: Annotated[int | None, typer.Option(help="Tasks per level.")] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A step whose state may be dropped. Repeatable.")
+    parallelism: Annotated[
+        int | None, typer.Option(help="Tasks per level. Else one per core.", metavar="TASKS")
     ] = None,
-    drop_all: Annotated[bool, typer.Option(help="Let go of all state nobody uses.")] = False,
-    debug: Annotated[bool, typer.Option(help="Show Spark's own text when it fails.")] = False,
+    drop: Drop = None,
+    drop_all: DropAll = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show Spark's own text if it fails.")
+    ] = False,
 ) -> None:
-    """Run the job in FILE until it ends or you press Ctrl-C (which finishes the batch in hand).
+    """Run the job in FILE on Spark until it ends, or until Ctrl-C or SIGTERM.
+
+    Both finish the batch in hand; a second one does not. A job that was stopped, or killed, goes
+    on from its folder where its last batch ended.
 
     Example: [bold]headrace run examples/fire_alarm.py --until end[/bold]
     """
-    from headrace.engine.run import run as start  # noqa: PLC0415  pyspark is slow to import
-
     program = load_job(file, job)
+    program.check()
+    from headrace.engine.run import run as start  # pyspark is slow to import
+
     reporter = Reporter(program.name)
     with reporter:
         running = start(
@@ -61,30 +85,40 @@ def run(
 def explain(
     file: File,
     job: Name = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
 ) -> None:
-    """Show how the job in FILE will run: logical and physical plan, and what is Python and why.
+    """Show how the job in FILE will run: what is fused, what is sent, what is Python and why.
+
+    Nothing is read or started.
 
     Example: [bold]headrace explain examples/fire_alarm.py[/bold]
     """
-    from headrace.runtime.start import describe_outputs  # noqa: PLC0415
+    from headrace.runtime.start import describe_outputs
 
     program = load_job(file, job)
     explanation = program.explain(describe_outputs(program.program()))
     typer.echo(json.dumps(explanation.json, indent=2) if as_json else explanation.text)
 
 
-def plan(file: File, job: Name = None, folder: Folder = None) -> None:
-    """Compare the job in FILE with its folder: what state is kept, new, dropped or refused.
+def plan(
+    file: File,
+    job: Name = None,
+    folder: Folder = None,
+    drop: Drop = None,
+    drop_all: DropAll = False,
+) -> None:
+    """Compare the job in FILE with its folder: what is same, new, renamed, dropped, refused.
 
     Nothing is changed. Exit code 1 if a start would be refused.
+
+    Example: [bold]headrace plan examples/fire_alarm.py[/bold]
     """
-    from headrace.runtime.start import review  # noqa: PLC0415
+    from headrace.runtime.start import review
 
     program = load_job(file, job).program()
-    comparison: Any = review(program, folder)
+    comparison = review(program, folder)
     if comparison is None:
         typer.echo(f"job {program.name!r} has not run yet: everything is new")
         return
     typer.echo(str(comparison))
-    comparison.check()
+    comparison.check(drop_all or drop or ())

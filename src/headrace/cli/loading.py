@@ -1,8 +1,13 @@
-"""From a file of the user's to the job in it."""
+"""From a file of the user's to the job in it.
+
+The file is run as a module of its own name, so that its classes and functions have a place;
+nothing else is changed, except that it can import its neighbours, as a script can.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -26,39 +31,51 @@ def load_job(file: Path, name: str | None = None) -> Job:
             hint='Make one at the top level of the file: job = hr.Job("name").',
         )  # fmt: skip
     raise RunError(
-        f"{str(file)!r} makes {len(found)} jobs: {names}" if name is None
-        else f"{str(file)!r} has no job {name!r}, only {names}",
-        code="HR-CLI-003", hint="Say which one with --job NAME.",
+        f"{str(file)!r} has no job {name!r}, only {names}" if name and not jobs
+        else f"{str(file)!r} makes {len(found)} jobs: {names}",
+        code="HR-CLI-003", hint="Say which one with --job NAME; their names must differ.",
     )  # fmt: skip
 
 
 def _load(file: Path) -> ModuleType:
-    if not file.is_file():
+    path = file.resolve()
+    if not path.is_file() or path.suffix != ".py":
         raise RunError(
-            f"there is no file {str(file)!r}", code="HR-CLI-001",
-            hint="Give the path of a Python file that makes a job.",
+            f"{str(file)!r} is not a Python file" if path.exists()
+            else f"there is no file {str(file)!r}",
+            code="HR-CLI-001", hint="Give the path of a .py file that makes a job.",
         )  # fmt: skip
-    sys.path.insert(0, str(file.resolve().parent))
-    spec = importlib.util.spec_from_file_location(file.stem.replace("-", "_"), file)
-    if spec is None or spec.loader is None:
-        raise RunError(
-            f"{str(file)!r} is not a Python file", code="HR-CLI-001", hint="Give a .py file."
-        )
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # it is a .py file
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except HeadraceError:
         raise
-    except Exception as error:
-        raise _failed(file, error) from error
+    except (Exception, SystemExit) as error:
+        raise _failed(path, error) from error
     return module
 
 
-def _failed(file: Path, error: Exception) -> RunError:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
-    line = getattr(error, "lineno", None) or (frames[-1].lineno if frames else 1) or 1
+def _module_name(path: Path) -> str:
+    """The file's own name, unless a module of that name is in use: `json.py` is a fine job."""
+    name = re.sub(r"\W", "_", path.stem)
+    known = sys.modules.get(name)
+    mine = known is None or getattr(known, "__file__", None) == str(path)
+    return name if mine and name not in sys.stdlib_module_names else f"job_{name}"
+
+
+def _failed(path: Path, error: BaseException) -> RunError:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    line = frames[-1].lineno if frames else None
+    if isinstance(error, SyntaxError) and error.filename == str(path):  # it never ran
+        line = error.lineno
     return RunError(
-        f"{file.name} raised {type(error).__name__}: {error}", code="HR-CLI-004",
-        hint="Mend the file; it is run to find the job in it.", site=Site(str(file), line),
+        f"{path.name} raised {type(error).__name__}: {error}", code="HR-CLI-004",
+        hint="The file is run to find the job in it: mend it, then try again.",
+        site=Site(str(path), line or 1),
     )  # fmt: skip

@@ -1,108 +1,87 @@
-"""The status of a run on the terminal: a live line, or plain lines where nobody watches."""
+"""How a run is doing, in one line: for terminals, logs and the demo's screen.
+
+Everything here is text made from the figures of an epoch; `report.py` decides where it goes.
+"""
 
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from collections import deque
 
 from headrace.runtime.progress import Progress
 
-_EVERY = 5.0  # seconds between plain lines
+_WINDOW = 10_000  # ms over which the rate is taken
+_FATES = ("used", "filtered", "late", "dead")
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
 
 
-class Reporter:
-    """Prints what a run does; knows nothing of how it does it."""
+class Meter:
+    """Rows a second over the last ten seconds: it falls to zero when nothing comes."""
 
-    def __init__(self, job: str, console: Console | None = None) -> None:
-        self._job = job
-        self._console = console or Console(stderr=True)
-        self._live: Live | None = None
-        self._shown = 0.0
-        self._last: Progress | None = None
-        self._rate = 0.0
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int]] = deque()
+        self._began: int | None = None
 
-    def __enter__(self) -> Reporter:
-        self._console.print(f"{self._job}: starting Spark", highlight=False)
-        return self
+    def add(self, progress: Progress) -> None:
+        if self._began is None:
+            self._began = progress.clock
+        self._seen.append((progress.committed, progress.read))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
-
-    def started(self, run: Any) -> None:
-        """Say what the state is and what the outputs offer, then go live."""
-        if run.comparison is not None:
-            for line in str(run.comparison).splitlines():
-                self._say(f"  {line}")
-        for name, guarantee in run.guarantees.items():
-            self._say(f"  output {name}: {guarantee}")
-        if self._console.is_terminal:
-            self._live = Live(Text(f"{self._job}: first batch"), console=self._console)
-            self._live.start()
-
-    def progress(self, progress: Progress) -> None:
-        self._rate = _rate(self._last, progress, self._rate)
-        self._last = progress
-        line = status_line(self._job, progress, self._rate)
-        if self._live is not None:
-            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
-        elif time.monotonic() - self._shown >= _EVERY:
-            self._shown = time.monotonic()
-            self._say(line)
-
-    def finished(self, run: Any) -> None:
-        self._close()
-        status, progress = run.status, run.progress
-        self._say(f"{self._job}: {status.state} after epoch {status.epoch}")
-        if progress is not None:
-            for line in account(progress):
-                self._say(f"  {line}")
-
-    def _say(self, line: str) -> None:
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def _close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+    def rate(self, now: int) -> float:
+        while self._seen and self._seen[0][0] <= now - _WINDOW:
+            self._seen.popleft()
+        span = min(_WINDOW, now - (self._began or now))
+        return sum(read for _, read in self._seen) * 1_000 / max(span, 1)
 
 
-def status_line(job: str, p: Progress, rate: float) -> str:
-    """One line: rate, lag, watermark and its delay, batch time by phase, late, dead, state."""
-    phases = " ".join(f"{name} {ms:.0f}" for name, ms in p.timing.items() if ms >= 1)
-    watermark = "-"
-    if p.watermark is not None:
-        shown = time.strftime("%H:%M:%S", time.gmtime(p.watermark / 1_000))
-        watermark = f"{shown} ({(p.committed - p.watermark) / 1_000:,.1f}s behind)"
-    return (
-        f"{job}: epoch {p.epoch}  {rate:,.0f} rows/s  lag {p.lag:,}  watermark {watermark}  "
-        f"batch {p.took} ms ({phases})  late {p.late:,}  dead {p.dead:,}  "
-        f"state {sum(p.held.values()):,} rows"
-    )
+def status_line(p: Progress, rate: float, now: int) -> str:
+    """Rate, lag, watermark and its delay, late, dead, rows of state, batch time by phase."""
+    parts = (
+        f"epoch {p.epoch}", f"{short(rate)} rows/s", f"lag {short(p.lag)}", _watermark(p, now),
+        f"late {short(p.late)}", f"dead {short(p.dead)}", f"state {short(sum(p.held.values()))}",
+        f"batch {p.took} ms{_phases(p)}",
+    )  # fmt: skip
+    return "  ".join(parts)
 
 
 def account(p: Progress) -> list[str]:
-    """Where every record went: read = used + filtered + late + dead."""
+    """Where every record went: read = used + filtered + late + dead; and what was written."""
     lines = []
-    for name, c in p.counts.items():
-        lines.append(
-            f"{name}: read {c['read']:,} = used {c['used']:,} + filtered {c['filtered']:,} "
-            f"+ late {c['late']:,} + dead {c['dead']:,}"
-        )
-    lines += [f"{name}: wrote {rows:,}" for name, rows in p.outputs.items()]
+    for name, counts in p.counts.items():
+        fates = " + ".join(f"{fate} {counts[fate]:,}" for fate in _FATES)
+        lines.append(f"input  {name}: read {counts['read']:,} = {fates}")
+    lines += [f"output {name}: wrote {rows:,}" for name, rows in p.outputs.items()]
     return lines
 
 
-def _rate(before: Progress | None, now: Progress, known: float) -> float:
-    since = now.committed - (before.committed if before else now.clock)
-    latest = now.read * 1_000 / max(since, 1)
-    return latest if before is None else 0.7 * known + 0.3 * latest
+def short(number: float) -> str:
+    """A count in at most five characters: 999, 12.3k, 4.5M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size * 9.9995 or (number >= size and unit != "k"):
+            scaled = number / size
+            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
+    return f"{number:.0f}"
+
+
+def span(ms: int) -> str:
+    """A duration at a glance: 4.5s, 12m, 3h, 2d."""
+    for size, unit in _UNITS:
+        if ms >= 2 * size:
+            return f"{ms // size}{unit}"
+    return f"{ms / 1_000:.1f}s"
+
+
+def _watermark(p: Progress, now: int) -> str:
+    if p.watermark is None:
+        return "watermark at the end" if p.ended else "watermark -"
+    shown = time.strftime("%H:%M:%S", time.gmtime(p.watermark / 1_000))
+    return f"watermark {shown} delay {span(max(0, now - p.watermark))}"
+
+
+def _phases(p: Progress) -> str:
+    """Milliseconds of all tasks together, in the source and in each level."""
+    levels = [n for n in p.timing if n.startswith("level ")]
+    each = "/".join(f"{p.timing[n]:.0f}" for n in sorted(levels, key=lambda n: int(n[6:])))
+    found = [f"{n} {ms:.0f}" for n, ms in p.timing.items() if n not in levels]
+    found += [f"levels {each}"] if levels else []
+    return f" ({', '.join(found)})" if found else ""

@@ -32,13 +32,11 @@ from headrace.runtime.source_task import run_source
 from headrace.state.faults import point
 from headrace.state.manifest import EpochLog
 
-FORMAT = "headrace"
-
-
 @dataclass(frozen=True)
 class Binding:
     """What the query's processes must know of the run."""
 
+    name: str  # of the format under which Spark knows this run
     cargo: Cargo
     folder: str
     token: int
@@ -52,7 +50,7 @@ def data_source(binding: Binding) -> type[DataSource]:
     class HeadraceDataSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return FORMAT
+            return binding.name
 
         def schema(self) -> str:
             return DDL

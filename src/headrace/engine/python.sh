@@ -1,7 +1,11 @@
 #!/bin/sh
-# Starts the interpreter of the driver for Spark's Python processes. Spark puts its own
-# zipped PySpark first on the path, which has no compiled modules and makes every start
-# slow; the installed package is the same code, so the zips are left out.
+# What Spark starts as its Python. With a zygote at hand a fork of it becomes the process;
+# else the driver's own interpreter starts. Spark puts its zipped PySpark first on the path,
+# which has no compiled modules and makes every start slow; the installed package is the same
+# code, so the zips are left out.
+if [ "$1" = "-m" ] && [ -S "$HEADRACE_ZYGOTE" ]; then
+    exec "$HEADRACE_PYTHON" -S -E "$(dirname "$0")/launch.py" "$@"
+fi
 rest=""
 old_ifs=$IFS
 IFS=:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.engine.binding import FORMAT, Binding, Level, data_source
+from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.failure import recover
 from headrace.engine.program import Cargo
-from headrace.engine.session import session
+from headrace.engine.session import configured, session
 from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.nodes import Process
@@ -196,14 +197,16 @@ class Run:
         start, pace = self._start, self._pace
         spark = session(self._settings.master)
         cargo = Cargo.pack(start.program, start.sources, user_modules(start.program))
-        binding = Binding(cargo, self.folder, start.token, pace, self._settings.keep_epochs)
-        spark.dataSource.register(data_source(binding))
-        frame = spark.readStream.format(FORMAT).load()
-        for level in range(1, start.program.depth + 1):
-            shuffled = frame.repartitionById(pace.tasks, "task")
-            frame = shuffled.mapInArrow(Level(cargo, level), DDL)
-        writer = frame.writeStream.format(FORMAT).queryName(f"headrace-{start.token}")
-        return writer.option("checkpointLocation", f"file://{self._scratch}").start()
+        name, keep = f"headrace_{uuid.uuid4().hex[:12]}", self._settings.keep_epochs
+        binding = Binding(name, cargo, self.folder, start.token, pace, keep)
+        with configured(spark):
+            spark.dataSource.register(data_source(binding))
+            frame = spark.readStream.format(name).load()
+            for level in range(1, start.program.depth + 1):
+                shuffled = frame.repartitionById(pace.tasks, "task")
+                frame = shuffled.mapInArrow(Level(cargo, level), DDL)
+            writer = frame.writeStream.format(name).queryName(name)
+            return writer.option("checkpointLocation", f"file://{self._scratch}").start()
 
     def _watch(self) -> None:
         """Follow the manifests until the job ends, is asked to stop, or fails."""

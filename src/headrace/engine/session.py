@@ -1,18 +1,21 @@
 """The Spark session that jobs run in: with what streaming needs, and no more.
 
 Settings that the design depends on are set here and nowhere else. Where Spark runs already
-(a notebook, a cluster), it is used, with a session of the run's own.
+(a notebook, a cluster), it is used and left as it was.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headrace.engine import zygote
 from headrace.engine.java import find_java
 from headrace.errors import RunError
 
@@ -31,7 +34,7 @@ CORE = {
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
 }
-QUERY = {  # of a run's own session: other users of the Spark context keep theirs
+QUERY = {  # while a run's query starts: other users of the session keep theirs
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.checkpointFileManagerClass": _FILES,
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -48,14 +51,24 @@ LOCAL = {
 
 
 def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
-    """A session for one run, in the Spark that this process has or, if none, starts."""
-    running = SparkSession.getActiveSession()
-    if running is None:
-        running = _started(master, extra or {})
-    own = running.newSession()
+    """The process's Spark session; a new one on `master` if there is none."""
+    return SparkSession.getActiveSession() or _started(master, extra or {})
+
+
+@contextmanager
+def configured(spark: SparkSession) -> Iterator[None]:
+    """The settings of our queries while one is started; a query keeps those it started with."""
+    before = {name: spark.conf.get(name, None) for name in QUERY}
     for name, value in QUERY.items():
-        own.conf.set(name, value)
-    return own
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, known in before.items():
+            if known is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, known)
 
 
 def _started(master: str, extra: dict[str, str]) -> SparkSession:
@@ -64,6 +77,7 @@ def _started(master: str, extra: dict[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["HEADRACE_PYTHON"] = sys.executable
     _share_path()
+    zygote.start()
     settings = {**CORE, **(LOCAL if master.startswith("local") else {}), **extra}
     builder: Any = SparkSession.builder.master(master).appName("headrace")
     for name, value in settings.items():

@@ -7,12 +7,13 @@ are seen in the order of event time, origin and offset.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME, row_class, rows_of, table_of, values_of
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME, row_class, rows_of, table_of
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import Grouped, group, in_order
 from headrace.state.table import KeyedTable, TableSpec
@@ -27,11 +28,11 @@ class FoldOperator:
         self, fold: Folder, keys: Sequence[str], input: pa.Schema, output: pa.Schema
     ) -> None:
         self._fold, self._keys = fold, list(keys)
-        self._input, self._schema, self._value = input, output, fold.value
+        self._input, self._schema = input, output
 
     def tables(self) -> tuple[TableSpec, ...]:
         key = pa.schema([self._input.field(k) for k in self._keys])
-        return (TableSpec(VALUES, key, self._value),)
+        return (TableSpec(VALUES, key, self._fold.value),)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         return None
@@ -47,15 +48,15 @@ class FoldOperator:
         if arrived is None or not arrived.num_rows:
             return
         found = group(in_order(arrived), [HASH, *self._keys])
-        states = self._fold.load(step.tables[VALUES], found.keys)
-        kept, outs = self._fold.run(found, states, self._input.names, step)
-        store(step.tables[VALUES], found.keys, states, self._value)
+        folded = self._fold.load(step.tables[VALUES], found.keys)
+        kept, outs = self._fold.run(found, folded, self._input.names, step)
+        self._fold.store(step.tables[VALUES], found.keys, folded)
         if outs:
             step.out.append(self._emit(found.rows, kept, outs))
 
     def _emit(self, rows: pa.Table, kept: list[int], outs: list[Any]) -> pa.Table:
         base = rows if len(kept) == rows.num_rows else rows.take(pa.array(kept))
-        values = table_of(outs, self._value)
+        values = self._fold.columns(outs)
         columns = [
             values.column(n) if n in values.column_names else base.column(n)
             for n in self._schema.names
@@ -66,66 +67,77 @@ class FoldOperator:
 
 
 class Folder:
-    """The user's reduce or fold function, wrapped once for the loop."""
+    """The user's reduce or fold function, wrapped once for the loop.
 
-    def __init__(self, fn: Callable[..., Any], zero: Callable[[], Any] | None, value: pa.Schema):
-        self._fn, self._zero = fn, zero
+    A reduce sees whole rows on both sides; only the columns that are not the key are kept. A
+    fold sees its own value, of any one column or record.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        zero: Callable[[], Any] | None,
+        value: pa.Schema,
+        row: pa.Schema,
+    ) -> None:
+        self._fn, self._zero, self.value = fn, zero, value
         self._scalar = zero is not None and value.names == ["value"]
-        self.value = value
+        self._shape = tuple(row.names if zero is None else value.names)
 
-    def load(self, table: KeyedTable, keys: pa.Table) -> list[Any]:
-        """The accumulator of each key: as stored, or None for a key not seen before."""
+    def load(self, table: KeyedTable, keys: pa.Table) -> Folded:
+        """The accumulator of each key, as far as it has one."""
         held, known = table.get(keys)
         if not known.any():
-            return [None] * keys.num_rows
+            return Folded([None] * keys.num_rows, known.tolist())
         if self._scalar:
-            rows = held.column("value").to_pylist()
-        else:
-            make = row_class(tuple(held.column_names))._make
-            rows = [make(v) for v in zip(*(c.to_pylist() for c in held.columns), strict=True)]
-        return [row if is_known else None for row, is_known in zip(rows, known, strict=True)]
+            return Folded(held.column("value").to_pylist(), known.tolist())
+        columns = [(held if n in held.column_names else keys).column(n) for n in self._shape]
+        make = row_class(self._shape)._make
+        rows = zip(*(c.to_pylist() for c in columns), strict=True)
+        return Folded([make(values) for values in rows], known.tolist())
 
-    def run(
-        self, found: Grouped, states: list[Any], names: list[str], step: Step
-    ) -> tuple[list[int], list[Any]]:
-        """Fold each row into its key's state; what came after each, and of which rows."""
+    def run(self, found: Grouped, folded: Folded, names: list[str], step: Step) -> Outs:
+        """Fold each row into its key's value; what came after each, and of which rows."""
         fn, zero = self._fn, self._zero
-        started = [state is not None for state in states]
+        values, known = folded.values, folded.known
         kept: list[int] = []
         outs: list[Any] = []
-        for i, (code, row) in enumerate(
-            zip(found.codes.tolist(), rows_of(found.rows.select(names)), strict=True)
-        ):
+        rows = rows_of(found.rows.select(names))
+        for i, (code, row) in enumerate(zip(found.codes.tolist(), rows, strict=True)):
             try:
-                if started[code]:
-                    state = fn(states[code], row)
-                elif zero is not None:
-                    state = fn(zero(), row)
+                if known[code]:
+                    value = fn(values[code], row)
                 else:
-                    state = self._first(row)
+                    value = row if zero is None else fn(zero(), row)
             except Exception as error:
                 step.faults.append(Fault(found.rows.slice(i, 1), error))
                 continue
-            started[code] = True
-            states[code] = state
+            known[code] = True
+            values[code] = value
             kept.append(i)
-            outs.append(state)
+            outs.append(value)
         return kept, outs
 
-    def _first(self, row: Any) -> Any:
-        """A key's first row is where its reduce starts."""
-        if row._fields == tuple(self.value.names):
-            return row
-        return row_class(tuple(self.value.names))._make(values_of(row, self.value.names))
+    def store(self, table: KeyedTable, keys: pa.Table, folded: Folded) -> None:
+        """Write back the accumulators of the keys that have one."""
+        live = [i for i, known in enumerate(folded.known) if known]
+        rows = self.columns([folded.values[i] for i in live])
+        put = keys.take(pa.array(live, pa.int64()))
+        for field in self.value:
+            put = put.append_column(field, rows.column(field.name))
+        table.put(put)
+
+    def columns(self, values: list[Any]) -> pa.Table:
+        """Accumulators as a table."""
+        return table_of(values, self.value)
 
 
-def store(table: KeyedTable, keys: pa.Table, states: list[Any], value: pa.Schema) -> None:
-    """Write back the accumulators of the keys that have one."""
-    live = [i for i, state in enumerate(states) if state is not None]
-    if not live:
-        return
-    rows = table_of([states[i] for i in live], value)
-    put = keys.take(pa.array(live))
-    for field in value:
-        put = put.append_column(field, rows.column(field.name))
-    table.put(put)
+@dataclass(slots=True)
+class Folded:
+    """The accumulators of some keys, by number, and which of them there are."""
+
+    values: list[Any]
+    known: list[bool]
+
+
+Outs = tuple[list[int], list[Any]]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Step
-from headrace.ops.fold import Folder, store
+from headrace.ops.fold import Folder
 from headrace.ops.grouping import group, in_order
 from headrace.ops.window_agg import derived
 from headrace.ops.windows import Window
@@ -71,9 +71,9 @@ class WindowFoldOperator:
         spread = self._spread(in_order(arrived), step.before)
         found = group(spread, ["__w", HASH, *self._keys])
         keys = found.keys.rename_columns([TIME, HASH, *self._keys])
-        states = self._fold.load(table, keys)
-        self._fold.run(found, states, self._input.names, step)
-        store(table, keys, states, self._fold.value)
+        folded = self._fold.load(table, keys)
+        self._fold.run(found, folded, self._input.names, step)
+        self._fold.store(table, keys, folded)
 
     def _spread(self, rows: pa.Table, watermark: int) -> pa.Table:
         """Each row once for every open window that holds it, with the window's start."""

@@ -30,4 +30,5 @@ def operator_for(node: Stateful) -> Operator:
 
 
 def _folder(node: Fold | WindowFold) -> Folder:
-    return Folder(node.function.fn, node.zero.fn if node.zero else None, node.value)
+    zero = node.zero.fn if node.zero else None
+    return Folder(node.function.fn, zero, node.value, node.inputs[0].schema)

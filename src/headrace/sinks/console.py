@@ -20,7 +20,6 @@ from rich.table import Table
 from headrace.sinks.contract import AT_LEAST_ONCE, Reference, Sink
 from headrace.sinks.json_lines import json_lines
 from headrace.sinks.staging import Staging
-from headrace.state.faults import point
 
 SHOWN = 20
 
@@ -45,7 +44,6 @@ class ConsoleSink(Sink):
             rows = pa.concat_tables([self._staging.read(r) for r in staged])
             self._print(epoch, rows)
             self._printed = epoch
-        point("sink.publish")
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)

@@ -93,4 +93,6 @@ def folder_for(path: Path) -> Path:
 def safe(text: str) -> str:
     """`text` as part of a file name; different texts stay different."""
     encoded = quote(text, safe="").replace("~", "%7E")
-    return f"%{ord(encoded[0]):02X}{encoded[1:]}" if encoded[:1] in (".", "_") else encoded
+    if encoded[:1] in (".", "_"):
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    return encoded or "%"

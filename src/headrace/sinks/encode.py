@@ -56,10 +56,9 @@ def _parquet_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _arrow_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    with pa.OSFile(str(path)) as source:
-        file = pa.ipc.open_file(source)
-        for i in range(file.num_record_batches):
-            yield pa.Table.from_batches([file.get_batch(i)])
+    file = pa.ipc.open_file(pa.memory_map(str(path)))  # not copied: pages come as they are read
+    for i in range(file.num_record_batches):
+        yield pa.Table.from_batches([file.get_batch(i)])
 
 
 def _arrow_schema(path: Path) -> pa.Schema:

@@ -84,7 +84,6 @@ class FilesSink(Sink):
             self._commits.write(self._record(chain, epoch, staged))
             point("sink.publish.recorded")
         self._merging(chain).advance(self._job, self._name)
-        point("sink.publish")
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging(self._chain).sweep(live, upto)

@@ -55,7 +55,7 @@ def _encoded(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(kind):
         values, kind = values.dictionary_decode(), kind.value_type
     if pa.types.is_null(kind):
-        return pa.array(["null"] * len(values))
+        return pa.array(["null"] * len(values), pa.large_string())
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         text = values.cast(pa.string())
     elif pa.types.is_floating(kind):

@@ -1,8 +1,8 @@
 """A topic as an output: exactly once, because the log drops an append it has seen before.
 
-Rows are staged as Arrow files in the job's folder; publishing appends each file under the
-producer and sequence that its reference carries, so publishing again changes nothing, in any
-process, even after the output was renamed. Reading topics is not done here.
+Rows are staged as Arrow files in the job's folder; publishing appends them at once, under the
+producer that their references carry and the epoch as its sequence, so publishing again
+changes nothing, in any process, even after the output was renamed. Topics are not read here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from headrace.sinks.contract import EXACTLY_ONCE, Reference, Sink
 from headrace.sinks.json_lines import json_values
 from headrace.sinks.staging import Staging
 from headrace.state.faults import point
-
-_PLACES = 20  # bits: files of an output in one epoch
 
 
 class LogSink(Sink):
@@ -57,15 +55,15 @@ class LogSink(Sink):
         return [{**r, "producer": self._producer} for r in references]
 
     def publish(self, epoch: int, staged: list[Reference]) -> None:
-        for place, reference in enumerate(staged):
-            rows = self._staging.read(reference)
-            sequence = (epoch << _PLACES) + place
-            try:
-                self._append(rows, reference["producer"], sequence)
-            except LogError as cause:
-                raise _as_output(cause) from cause
-            point("sink.publish.appended")
-        point("sink.publish")
+        """One append for the epoch: a reader of the topic sees all of it or none."""
+        if not staged:
+            return
+        rows = pa.concat_tables([self._staging.read(r) for r in staged])
+        try:
+            self._append(rows, staged[0]["producer"], epoch)
+        except LogError as cause:
+            raise _as_output(cause) from cause
+        point("sink.publish.appended")
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.errors import InputError
+from headrace.schema import TIMESTAMP
 
 
 def fit(what: str, found: pa.Schema, wanted: pa.Schema) -> None:
@@ -30,6 +31,19 @@ def conform(what: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
             column = _cast(what, column, field)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type as programs know it: one kind of text, of bytes, of time."""
+    if pa.types.is_dictionary(kind):
+        return plain(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind
 
 
 def _cast(what: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

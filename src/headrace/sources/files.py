@@ -35,7 +35,6 @@ class FilesSource(TapeSource):
     ) -> None:  # fmt: skip
         self.schema, self.bounded, self.raw = schema, bounded, layout.raw
         self._pattern, self.layout, self._clock = pattern, layout, clock
-        self.root = pattern.root
         self._folder, self._name = folder, name
         self._tape: Listing | None = None
         self._end: int | None = None  # of a bounded input, once it is known
@@ -83,6 +82,9 @@ class FilesSource(TapeSource):
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
         return self._listing().stretches(start, end)
+
+    def path(self, stretch: Stretch) -> str:
+        return str(self._pattern.root / stretch.extent.path)
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Nothing is forgotten: a file stays on the tape so that it is not read again."""

@@ -6,11 +6,10 @@ in the mask, with a reason, and the others are decoded all the same. No files he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.errors import InputError
 from headrace.kernel_json import decode_json
@@ -87,16 +86,42 @@ def _one_column(values: pa.Array, schema: pa.Schema) -> Decoded:
     return gather([column], schema, mask), mask, [NOT_TEXT] * len(bad)
 
 
+def _json(values: pa.Array, schema: pa.Schema) -> Decoded:
+    table, bad, reasons = decode_json(values, schema)
+    decoded = gather(table.columns, schema, bad), bad, reasons
+    return _set_aside(decoded, _not_objects(values, decoded))
+
+
+def _not_objects(values: pa.Array, decoded: Decoded) -> dict[int, str]:
+    """Good rows without any value whose document is a list or a bare word, not an object."""
+    table, bad, _ = decoded
+    if not table.num_rows or not all(c.null_count for c in table.columns):
+        return {}
+    empty = np.logical_and.reduce([c.is_null().to_numpy() for c in table.columns])
+    places = np.flatnonzero(~bad)
+    return {
+        int(i): "not a JSON object"
+        for i in np.flatnonzero(empty)
+        if not bytes(values[int(places[i])].as_buffer()).lstrip().startswith(b"{")
+    }
+
+
 def _without_nulls(decoded: Decoded) -> Decoded:
     """Set rows aside that have no value where the schema demands one."""
-    table, bad, errors = decoded
-    required = [f.name for f in table.schema if not f.nullable and table[f.name].null_count]
-    if not required:
+    table = decoded[0]
+    missing: dict[int, str] = {}
+    for field in table.schema:
+        if not field.nullable and table[field.name].null_count:
+            for i in np.flatnonzero(table[field.name].is_null().to_numpy()):
+                missing.setdefault(int(i), f"column {field.name!r} has no value")
+    return _set_aside(decoded, missing)
+
+
+def _set_aside(decoded: Decoded, reasons: Mapping[int, str]) -> Decoded:
+    """More bad rows, given by their place in the table."""
+    if not reasons:
         return decoded
-    reasons: dict[int, str] = {}
-    for name in required:
-        for i in np.flatnonzero(pc.is_null(table[name]).to_numpy()):
-            reasons.setdefault(int(i), f"column {name!r} has no value")
+    table, bad, errors = decoded
     keep = np.ones(table.num_rows, np.bool_)
     keep[list(reasons)] = False
     places = np.flatnonzero(~bad)  # of the table's rows in the chunk
@@ -105,8 +130,3 @@ def _without_nulls(decoded: Decoded) -> Decoded:
     mask = bad.copy()
     mask[list(every)] = True
     return table.filter(pa.array(keep)), mask, [every[i] for i in sorted(every)]
-
-
-def _json(values: pa.Array, schema: pa.Schema) -> Decoded:
-    table, bad, reasons = decode_json(values, schema)
-    return gather(table.columns, schema, bad), bad, reasons

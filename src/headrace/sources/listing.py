@@ -19,7 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
+from headrace.sources.place import put
 from headrace.state.files import sync_folder
+
+MANY_LINES = 10_000
 
 Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
 
@@ -56,7 +59,7 @@ class Listing:
         self.end = 0
         if path is not None:
             _cut_torn_tail(path)
-            self._fold_new_lines(path)
+            self._shorten(path, self._fold_new_lines(path))
 
     def last(self, path: str) -> Extent | None:
         """The newest extent of the file: where to go on reading it."""
@@ -104,15 +107,24 @@ class Listing:
             self._extents.append(extent)
         self.end += extent.length
 
-    def _fold_new_lines(self, path: Path) -> None:
+    def _fold_new_lines(self, path: Path) -> int:
+        """Take in what was appended; how many lines that was."""
         if not path.exists():
-            return
+            return 0
         with path.open("rb") as file:
             file.seek(self._known)
             fresh = file.read()
-        for line in fresh[: fresh.rfind(b"\n") + 1].splitlines(keepends=True):
+        lines = fresh[: fresh.rfind(b"\n") + 1].splitlines(keepends=True)
+        for line in lines:
             self._fold(_parse(line, path))
             self._known += len(line)
+        return len(lines)
+
+    def _shorten(self, path: Path, lines: int) -> None:
+        """A file that grew often has many lines where one would do."""
+        if lines > MANY_LINES and lines > 4 * len(self._extents):
+            put(path, b"".join(map(_line, self._extents)))
+            self._known = path.stat().st_size
 
 
 def _cut_torn_tail(path: Path) -> None:

@@ -25,7 +25,7 @@ from headrace.sources.layout import Layout
 from headrace.sources.lines import Lines
 from headrace.sources.log import LogSource
 from headrace.sources.memory import MemorySource
-from headrace.sources.parquet import Parquet
+from headrace.sources.parquet import Parquet, own_schema
 from headrace.sources.scan import format_of, pattern_of
 from headrace.sources.sockets import SocketSource, address_of
 
@@ -107,7 +107,8 @@ def _files(o: Opening) -> Source:
             f"the file names in {o.uri!r} do not say which format they have",
             code="HR-INPUT-004", hint=f'Say format="json"; known: {", ".join(formats.FORMATS)}.',
         )  # fmt: skip
-    schema = needed_schema(o, format)
+    own = own_schema(pattern) if format == "parquet" and o.schema is None else None
+    schema = own if own is not None else needed_schema(o, format)
     formats.check_schema(format, schema)
     layout: Layout = Parquet(schema) if format == "parquet" else Lines(format, schema, **o.options)
     return FilesSource(
@@ -152,11 +153,6 @@ def _socket(o: Opening) -> Source:
         raise InputError(
             f"{o.uri!r} cannot have format {format!r}", code="HR-INPUT-004",
             hint='Lines are "text", "json" or "csv".',
-        )  # fmt: skip
-    if o.folder is None:
-        raise InputError(
-            f"{o.uri!r} needs a job folder to keep what it receives", code="HR-INPUT-013",
-            hint="Open it through a job.",
         )  # fmt: skip
     schema = needed_schema(o, format)
     formats.check_schema(format, schema)

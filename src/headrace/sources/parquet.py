@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import InputError
-from headrace.sources.columns import conform, fit
+from headrace.sources.columns import conform, fit, plain
 from headrace.sources.contract import Chunk, Decoded
 from headrace.sources.layout import changed, checksum, size_of
 from headrace.sources.listing import Extent, Mark
+from headrace.sources.scan import Pattern
 
 CHUNK_ROWS = 524_288
 TAIL = 1 << 13
@@ -89,6 +90,16 @@ class Parquet:
 
     def decode(self, chunk: pa.Table) -> Decoded:
         raise TypeError("Parquet gives typed chunks")
+
+
+def own_schema(pattern: Pattern) -> pa.Schema | None:
+    """The columns of the first file there is; None if there is none."""
+    found = pattern.scan()
+    if not found:
+        return None
+    with _opened(found[0].path) as file:
+        fields = [pa.field(f.name, plain(f.type), f.nullable) for f in file.schema_arrow]
+    return pa.schema(fields)
 
 
 def _bounds(file: pq.ParquetFile) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -33,15 +33,24 @@ class SocketSource(TapeSource):
 
     def __init__(
         self, host: str, port: int, layout: Layout, schema: pa.Schema, *,
-        bounded: bool, folder: str, name: str,
+        bounded: bool, folder: str | None, name: str,
     ) -> None:  # fmt: skip
         self.schema, self.bounded, self.layout = schema, bounded, layout
         self.address = (host, port)
-        self.root = place(folder, name) / "spool"
+        self._folder, self._name = folder, name
         self._receiver: Receiver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_receiver": None}
+
+    @property
+    def spool(self) -> Spool:
+        if self._folder is None:
+            raise InputError(
+                f"{_named(self.address)} needs a job's folder, to keep what it sends",
+                code="HR-INPUT-013", hint="Read it in a job.",
+            )  # fmt: skip
+        return Spool(place(self._folder, self._name) / "spool")
 
     def check(self) -> None:
         try:
@@ -53,21 +62,30 @@ class SocketSource(TapeSource):
         return [SPLIT]
 
     def start(self, split: str) -> int:
-        return Spool(self.root).start
+        return self.spool.start
 
     def latest(self, split: str) -> int:
         return self._receiving().end()
 
     def ended(self, split: str, offset: int) -> bool:
-        spool = Spool(self.root)
-        return self.bounded and spool.ended and offset >= spool.end
+        return self.bounded and self.spool.ended and offset >= self.spool.end
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
-        return Spool(self.root).stretches(start, end)
+        first = self.spool.start
+        if start < first and start < end:
+            raise InputError(
+                f"lines up to byte {first} of {_named(self.address)} were read and forgotten",
+                code="HR-INPUT-011", hint="A socket cannot be read again: go on from a later "
+                "epoch, or start with a new job folder.",
+            )  # fmt: skip
+        return self.spool.stretches(start, end)
+
+    def path(self, stretch: Stretch) -> str:
+        return str(self.spool.folder / stretch.extent.path)
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         if SPLIT in offsets:
-            Spool(self.root).forget(offsets[SPLIT])
+            self.spool.forget(offsets[SPLIT])
 
     def close(self) -> None:
         if self._receiver is not None:
@@ -76,8 +94,8 @@ class SocketSource(TapeSource):
 
     def _receiving(self) -> Receiver:
         if self._receiver is None:
-            self.root.mkdir(parents=True, exist_ok=True)
-            self._receiver = Receiver(self.address, Spool(self.root), once=self.bounded)
+            self.spool.folder.mkdir(parents=True, exist_ok=True)
+            self._receiver = Receiver(self.address, self.spool, once=self.bounded)
         return self._receiver
 
 

@@ -37,8 +37,10 @@ class Spool:
 
     @property
     def end(self) -> int:
-        segments = self.segments()
-        return segments[-1][0] + segments[-1][1].stat().st_size if segments else 0
+        """After the last whole line; what follows it is still being written."""
+        for base, path in reversed(self.segments()):
+            return base + path.read_bytes().rfind(b"\n") + 1
+        return 0
 
     @property
     def ended(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +21,13 @@ GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 
 class TapeSource(Source):
     layout: Layout
-    root: Path  # what the stretches' paths are relative to
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
         """The files that lie on the tape from `start` to `end`."""
+        raise TypeError(f"{type(self).__name__} has no tape")
+
+    def path(self, stretch: Stretch) -> str:
+        """Where the file of a stretch lies."""
         raise TypeError(f"{type(self).__name__} has no tape")
 
     def clamp(self, split: str, start: int, end: int, rows: int) -> int:
@@ -57,9 +59,6 @@ class TapeSource(Source):
             extent = stretch.extent
             return f"{extent.path} {'byte' if self.raw else 'row'} {extent.start}"
         return super().where(split, offset)
-
-    def path(self, stretch: Stretch) -> str:
-        return str(self.root / stretch.extent.path)
 
     def _chunks(self, parts: tuple[Stretch, ...]) -> Iterator[Chunk]:
         for part in parts:

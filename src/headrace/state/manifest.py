@@ -83,8 +83,8 @@ class EpochLog:
 
     def check_fence(self, token: int) -> None:
         """Raise FencedError unless `token` is the newest."""
-        newest = max(files.numbered(self._fences, _FENCE), default=0)
-        if newest != token:
+        newest = max(files.numbered(self._fences, _FENCE), default=None)
+        if newest is None or newest != token:
             raise _fenced(
                 f"another driver has taken the folder {str(self.folder)!r} "
                 f"(fence {newest}, ours is {token})"

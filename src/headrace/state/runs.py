@@ -9,13 +9,14 @@ Which references count is said elsewhere: by the slot state in a manifest.
 from __future__ import annotations
 
 import os
+import weakref
 import zlib
 from collections import OrderedDict
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
@@ -31,6 +32,7 @@ _ALIGN = 64
 _MAGIC = b"headrace run file, format "
 _HEADER = (_MAGIC + str(files.FORMAT).encode()).ljust(_ALIGN - 1) + b"\n"
 _CACHE_BYTES = 64 << 30  # of address space: pages belong to the system's cache
+_WRITE = 1 << 30  # bytes per system call: some systems refuse more than 2 GB
 _IDLE_ROUNDS = 16  # a run is idle if the cache was asked so many times per run it holds
 
 
@@ -61,7 +63,7 @@ class RunWriter:
     def __init__(self, folder: str | Path, unique: str) -> None:
         self.file = f"{unique}.run"
         self._path = Path(folder) / RUNS / self.file
-        self._out: BinaryIO | None = None
+        self._out: int | None = None  # a file descriptor, closed even if the task fails
         self._at = 0
         self.merged_slot = False  # whether this task has merged a slot in this epoch
 
@@ -69,35 +71,44 @@ class RunWriter:
         """Append a run; the reference may be used once the writer is closed."""
         block = _block(table)
         with files.named_failures(self._path):
-            out = self._out or self._open()
-            out.write(block)
-            out.write(bytes(-block.size % _ALIGN))
-        offset, self._at = self._at, self._at + block.size + -block.size % _ALIGN
+            out = self._open() if self._out is None else self._out
+            _write(out, memoryview(block))
+            _write(out, memoryview(bytes(-block.size % _ALIGN)))
         point("run.added")
-        latest = table[TIME][-1].as_py() if TIME in table.column_names[:1] else None
-        return RunRef(
-            self.file, offset, block.size, zlib.crc32(block), table.num_rows, latest, lo, hi
-        )
+        offset, self._at = self._at, self._at + block.size + -block.size % _ALIGN
+        crc, last = zlib.crc32(block), _last_time(table)
+        return RunRef(self.file, offset, block.size, crc, table.num_rows, last, lo, hi)
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> int:
         files.make_folder(self._path.parent)
-        self._out = self._path.open("xb")
-        self._out.write(_HEADER)
-        self._at = len(_HEADER)
-        return self._out
+        out = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._closing = weakref.finalize(self, os.close, out)
+        _write(out, memoryview(_HEADER))
+        self._out, self._at = out, len(_HEADER)
+        return out
 
     def close(self) -> None:
         """Make the file durable; without runs there is none."""
         if self._out is None:
             return
-        with files.named_failures(self._path), self._out as out:
-            self._out = None
-            out.flush()
+        with files.named_failures(self._path):
             point("run.written")
-            os.fsync(out.fileno())
+            os.fsync(self._out)
             point("run.synced")
             files.sync_folder(self._path.parent)
             point("run.durable")
+        self._out = None
+        self._closing()
+
+
+def _write(out: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(out, data[:_WRITE]) :]
+
+
+def _last_time(table: pa.Table) -> int | None:
+    timed = table.num_rows and table.column_names[0] == TIME
+    return int(table[TIME][-1].as_py()) if timed else None
 
 
 def _block(table: pa.Table) -> pa.Buffer:

@@ -8,6 +8,7 @@ says, because hashes are spread evenly, and if not, by bisection. Arrays only.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.hashing import Hashes, Ints
 
@@ -20,7 +21,9 @@ def seek(run_times: Ints | None, run_hashes: Hashes, times: Ints | None, hashes:
     """Places by ([time,] hash) in a run sorted so; what is wanted is sorted so too."""
     if run_times is None or times is None:
         return lower_bound(run_hashes, hashes)
-    starts = np.flatnonzero(np.r_[True, times[1:] != times[:-1]][: len(times)])
+    if not len(times):
+        return np.zeros(0, np.int64)
+    starts = np.flatnonzero(np.r_[True, times[1:] != times[:-1]])
     distinct, stops = times[starts], np.r_[starts[1:], len(times)]
     lo = np.searchsorted(run_times, distinct, "left")
     hi = np.searchsorted(run_times, distinct, "right")
@@ -50,11 +53,14 @@ def _guess(held: Hashes, wanted: Hashes) -> Ints:
     first, last = float(held[0]), float(held[-1])
     per_hash = (len(held) - 1) / max(last - first, 1.0)
     asked = wanted.astype(np.float64)
-    place = (asked - first) * per_hash
+    here = _place((asked - first) * per_hash, len(held))
     for _ in range(2):
-        here = place.astype(np.int64)
-        place = here + (asked - np.take(held, here, mode="clip")) * per_hash
-    return place.astype(np.int64)
+        here = _place(here + (asked - np.take(held, here)) * per_hash, len(held))
+    return here
+
+
+def _place(guess: npt.NDArray[np.float64], count: int) -> Ints:
+    return np.clip(guess, 0, count - 1).astype(np.int64)
 
 
 def _near(held: Hashes, wanted: Hashes, guess: Ints) -> Ints:

@@ -1,0 +1,90 @@
+"""Telling what a run does: a live line on a terminal, plain lines where nobody watches.
+
+Goes to standard error, so that what a "console:" output prints can be piped away. Knows
+nothing of how the run does it.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from headrace.cli.status import Meter, account, status_line
+from headrace.clock import SystemClock
+from headrace.runtime.progress import Progress
+
+_EVERY = 5.0  # seconds between plain lines
+
+
+class Reporter:
+    """Prints the start, the progress and the end of one run."""
+
+    def __init__(self, job: str, console: Console | None = None) -> None:
+        self._job, self._console = job, console or Console(stderr=True)
+        self._clock, self._meter = SystemClock(), Meter()
+        self._last: Progress | None = None
+        self._live: Live | None = None
+        self._shown: float | None = None
+
+    def __enter__(self) -> Reporter:
+        self.say(f"{self._job}: starting Spark")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def started(self, run: Any) -> None:
+        """Say what becomes of the state and what the outputs offer, then go live."""
+        self.say(f"{self._job}: running in {run.folder}")
+        if run.comparison is not None:
+            for line in str(run.comparison).splitlines():
+                self.say(f"  {line}")
+        for name, guarantee in run.guarantees.items():
+            self.say(f"  output {name}: {guarantee}")
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self._line, refresh_per_second=4
+            )
+            self._live.start()
+
+    def progress(self, progress: Progress) -> None:
+        """An epoch has been committed."""
+        self._meter.add(progress)
+        self._last = progress
+        if self._live is None and (self._shown is None or time.monotonic() - self._shown >= _EVERY):
+            self._shown = time.monotonic()
+            self.say(self._line().plain)
+
+    def finished(self, run: Any) -> None:
+        """Say how it ended, and where every record went."""
+        self._close()
+        self.say(f"{self._job}: {run.status.state} after epoch {run.status.epoch}")
+        if run.progress is not None:
+            for line in account(run.progress):
+                self.say(f"  {line}")
+
+    def say(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _line(self) -> Text:
+        """The status as it is now: the rate falls and the delay grows while nothing comes."""
+        if self._last is None:
+            return Text(f"{self._job}: first batch")
+        now = self._clock.now()
+        line = status_line(self._last, self._meter.rate(now), now)
+        return Text(f"{self._job}: {line}", no_wrap=True, overflow="ellipsis")
+
+    def _close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None

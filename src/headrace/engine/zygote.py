@@ -1,0 +1,133 @@
+"""A process with everything imported, which forks Spark's Python processes on request.
+
+Spark starts half a dozen Python processes before a job's first row moves, one after another,
+and each would import PySpark, Arrow and us for a second. Instead the driver starts one
+zygote beside the JVM; `launch.py`, which Spark takes for the interpreter, hands it the file
+descriptors, arguments and environment of the wanted process, and a fork becomes that
+process. Without a zygote (on an executor elsewhere) the interpreter starts as always.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+VARIABLE = "HEADRACE_ZYGOTE"
+_MESSAGE = 1 << 20
+
+
+def start() -> None:
+    """Start this process's zygote, unless it has one; it ends when we do."""
+    if os.path.exists(os.environ.get(VARIABLE, "")) or not hasattr(os, "fork"):
+        return
+    folder = tempfile.mkdtemp(prefix="headrace-zygote-")  # only we may enter
+    path = os.path.join(folder, "socket")
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "headrace.engine.zygote", path],
+        stdin=subprocess.PIPE, env=environment, start_new_session=False,
+    )  # fmt: skip
+    os.environ[VARIABLE] = path
+    atexit.register(_end, server, folder)
+
+
+def _end(server: subprocess.Popen[bytes], folder: str) -> None:
+    if server.stdin is not None:
+        server.stdin.close()
+    server.wait(timeout=10)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def serve(path: str) -> None:
+    """Fork a process for every request, until the driver closes our standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver to interpret
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(f"{path}.new")
+    server.listen(16)
+    _import_everything()
+    os.rename(f"{path}.new", path)  # now a launcher may come
+    parent = os.fork()
+    if parent == 0:  # the driver's end of our standard input is the only thing to wait for
+        sys.stdin.buffer.read()
+        os.kill(os.getppid(), signal.SIGKILL)
+        os._exit(0)
+    while True:
+        connection, _ = server.accept()
+        if os.fork() == 0:
+            server.close()
+            _become(connection)
+        connection.close()
+
+
+def _import_everything() -> None:
+    import pyspark.daemon
+    import pyspark.sql.streaming.python_streaming_source_runner
+    import pyspark.sql.worker.create_data_source
+    import pyspark.sql.worker.plan_data_source_read
+    import pyspark.sql.worker.python_streaming_sink_runner
+    import pyspark.sql.worker.write_into_data_source
+    import pyspark.worker
+
+    import headrace.engine.binding  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
+def _become(connection: socket.socket) -> None:
+    """Turn this fork into the process that was asked for; never returns."""
+    message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE, 3)
+    while not message.endswith(b"\n"):
+        message += connection.recv(_MESSAGE)
+    wanted = json.loads(message)
+    for target, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    connection.sendall(f"{os.getpid()}\n".encode())
+    connection.set_inheritable(False)
+    _environment(wanted)
+    module, *arguments = wanted["arguments"][1:]  # "-m", module, ...
+    sys.argv = [module, *arguments]
+    sys.modules.pop(module, None)  # it runs as the main module now
+    code = 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _environment(wanted: dict[str, object]) -> None:
+    environment = wanted["environment"]
+    assert isinstance(environment, dict)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(str(wanted["folder"]))
+    known = set(sys.path)
+    extra = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [p for p in extra if p and p not in known and Path(p).suffix != ".zip"]
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
