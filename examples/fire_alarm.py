@@ -27,7 +27,7 @@ class FireAlarm(hr.KeyedProcess):
     celsius = hr.value(float, default=0.0)
     density = hr.value(float, default=0.0)
     burning = hr.value(bool, default=False)
-    output = {"area": str, "alarm": bool, "celsius": float, "density": float, "at": datetime}
+    output = "area string, alarm boolean, celsius double, density double, at timestamp"
 
     def on_average(self, row, ctx):
         self.celsius = row.celsius

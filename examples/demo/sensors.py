@@ -1,8 +1,8 @@
 """Simulated sensors of 20 areas: temperatures and smoke, written to the log as JSON.
 
-Half an hour of event time is played in about half a minute. Readings arrive up to 1.5 s out
-of order, a few far too late; some sensors are faulty, some records are broken. Fires are
-set on purpose, so the demo knows what the alarm should find. Everything follows from a seed.
+Readings come up to 1.5 s out of order, a few three minutes too late; some sensors are faulty,
+some records are broken. Fires are set on purpose, so it is known what the alarm should find,
+and every record says what was done to it. Everything follows from a seed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import json
 import random
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from headrace import EmbeddedLog
 
 AREAS = [f"area-{i:02d}" for i in range(1, 21)]
-MINUTES = 24
+TOPICS = ("temperature", "smoke")
+MINUTES = 24.0
 SPEED = 40.0  # seconds of event time per second
 SEED = 7
 
@@ -32,37 +35,49 @@ class Fire:
 FIRES = [Fire("area-04", 300, 640), Fire("area-11", 520, 900), Fire("area-17", 840, 1180)]
 
 
-def heat(area: str, at: float) -> float:
+class Sent(NamedTuple):
+    """A record on its way to the log, and what was done to it."""
+
+    topic: str
+    record: bytes
+    what: str = "good"  # "stuck" (3 minutes late), "faulty", "cut" off, "ahead" (a day)
+
+
+def heat(area: str, second: float) -> float:
     """How far a fire has heated an area: up within a minute and a half, down again after."""
     for fire in FIRES:
-        if fire.area == area and at >= fire.start:
-            rising = min(1.0, (at - fire.start) / 90)
-            falling = max(0.0, 1 - max(0.0, at - fire.end) / 120)
+        if fire.area == area and second >= fire.start:
+            rising = min(1.0, (second - fire.start) / 90)
+            falling = max(0.0, 1 - max(0.0, second - fire.end) / 120)
             return rising * falling
     return 0.0
 
 
-def records(rng: random.Random, begin: float, second: float) -> list[tuple[str, bytes]]:
-    """What all sensors send in one second of event time: (topic, record)."""
-    sent = []
+def records(rng: random.Random, begin: float, second: float) -> Iterator[Sent]:
+    """What all sensors send in one second of event time."""
     for i, area in enumerate(AREAS):
-        hot = heat(area, second)
-        at = begin + second - rng.uniform(0, 1.5)
-        if rng.random() < 0.002:
-            at -= 180  # a reading that was stuck somewhere
-        celsius = 20 + 3 * (i % 5) / 5 + 55 * hot + rng.gauss(0, 1)
-        if rng.random() < 0.004:
-            celsius = rng.choice([-273.0, 999.0])  # a faulty sensor
-        sent.append(("temperature", _json(area=area, celsius=round(celsius, 2), at=_iso(at))))
-        if rng.random() < 0.25:
-            density = max(0.0, round(0.9 * hot + abs(rng.gauss(0, 0.03)), 3))
-            sent.append(("smoke", _json(area=area, density=density, at=_iso(at))))
+        yield from _area(rng, begin, second, area, 20 + 3 * (i % 5) / 5)
     if rng.random() < 0.01:
-        sent.append(("temperature", b'{"area": "area-0'))  # a record that was cut off
+        yield Sent("temperature", b'{"area": "area-0', "cut")
     if rng.random() < 0.004:
-        ahead = _iso(begin + second + 86_400)  # a clock that is a day ahead
-        sent.append(("temperature", _json(area=AREAS[0], celsius=21.0, at=ahead)))
-    return sent
+        tomorrow = _iso(begin + second + 86_400)
+        yield Sent("temperature", _json(area=AREAS[0], celsius=21.0, at=tomorrow), "ahead")
+
+
+def _area(
+    rng: random.Random, begin: float, second: float, area: str, usual: float
+) -> Iterator[Sent]:
+    hot, at, what = heat(area, second), begin + second - rng.uniform(0, 1.5), "good"
+    celsius = usual + 55 * hot + rng.gauss(0, 1)
+    if rng.random() < 0.002:
+        at, what = at - 180, "stuck"
+    elif rng.random() < 0.004:
+        celsius, what = rng.choice([-273.0, 999.0]), "faulty"
+    reading = _json(area=area, celsius=round(celsius, 2), at=_iso(at))
+    yield Sent("temperature", reading, what)
+    if rng.random() < 0.25:
+        density = max(0.0, round(0.9 * hot + abs(rng.gauss(0, 0.03)), 3))
+        yield Sent("smoke", _json(area=area, density=density, at=_iso(at)))
 
 
 def _json(**fields: object) -> bytes:
@@ -73,25 +88,25 @@ def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def play(log: EmbeddedLog, begin: float, minutes: float, speed: float) -> int:
-    """Send everything, a quarter of a real second at a time; how many records it was."""
-    rng = random.Random(SEED)
-    started, count, second = time.monotonic(), 0, 0.0
+def send(log: EmbeddedLog, sent: list[Sent]) -> None:
+    """Append records to their topics, in the order they were sent."""
+    for topic in TOPICS:
+        values = [s.record for s in sent if s.topic == topic]
+        if values:
+            log.append(topic, values, partition=0)
+
+
+def play(log: EmbeddedLog, begin: float, minutes: float, speed: float) -> None:
+    """Send everything at `speed`, a quarter of a real second at a time."""
+    rng, started, second = random.Random(SEED), time.monotonic(), 0
     while second < minutes * 60:
-        due = (time.monotonic() - started) * speed
-        batch: dict[str, list[bytes]] = {"temperature": [], "smoke": []}
-        while second <= due and second < minutes * 60:
-            for topic, record in records(rng, begin, second):
-                batch[topic].append(record)
-            second += 1
-        for topic, values in batch.items():
-            if values:
-                count += len(values)
-                log.append(topic, values, partition=0)
+        due = min((time.monotonic() - started) * speed, minutes * 60 - 1)
+        fresh = range(second, int(due) + 1)
+        send(log, [s for at in fresh for s in records(rng, begin, at)])
+        second += len(fresh)
         time.sleep(0.25)
-    return count
 
 
 if __name__ == "__main__":
-    root, began, length, pace = sys.argv[1], *map(float, sys.argv[2:5])
-    print(play(EmbeddedLog(root), began, length, pace))
+    root, *numbers = sys.argv[1:]
+    play(EmbeddedLog(root), *map(float, numbers))

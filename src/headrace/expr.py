@@ -11,31 +11,29 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from headrace import expr_parse as tree
+from headrace import expr_tree as tree
 from headrace.expr_literal import literal
 from headrace.expr_methods import Methods
+from headrace.expr_operators import Operators
+from headrace.expr_parse import parse
+from headrace.expr_values import TRACING, NotAValue, Untraceable
 from headrace.schema import ddl_type, type_of
+
+__all__ = [
+    "Column", "Expr", "Untraceable", "all_columns", "as_expr", "as_exprs", "call", "col",
+    "column_of", "lit", "parsed", "same",
+]  # fmt: skip
 
 TypeLike = Any  # a pyarrow type, a Python type, or the name of one
 Column = Any  # an Expr, a column's name, or a literal that is not text
-TRACING: ContextVar[pa.Schema | None] = ContextVar("tracing", default=None)
 
 
-class Untraceable(TypeError):
-    """Python asked an expression for a value; `reason` says what asked, for people."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Expr(Methods):
+class Expr(Operators, Methods, NotAValue):
     """A computation on the columns of a row."""
 
     __slots__ = ("node",)
@@ -63,100 +61,13 @@ class Expr(Methods):
         """The expression as SQL text; as "spark", `as_expr` reads it back as the same tree."""
         return tree.show(self.node) if dialect == "spark" else self.node.sql(dialect=dialect)
 
-    def __repr__(self) -> str:
-        _refuse_if_tracing("its text")
-        return f"Expr({self.sql()!r})"
-
     def __hash__(self) -> int:
         return hash(self.node)
 
     def __reduce__(self) -> tuple[Callable[[str], Expr], tuple[str]]:
         return (parsed, (self.sql(),))
 
-    # arithmetic: operators mean what they mean in Python
-
-    def __add__(self, other: Any) -> Expr:
-        return _binary(exp.Add, self, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return _binary(exp.Add, other, self)
-
-    def __sub__(self, other: Any) -> Expr:
-        return _binary(exp.Sub, self, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return _binary(exp.Sub, other, self)
-
-    def __mul__(self, other: Any) -> Expr:
-        return _binary(exp.Mul, self, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return _binary(exp.Mul, other, self)
-
-    def __truediv__(self, other: Any) -> Expr:
-        return _binary(exp.Div, self, other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return _binary(exp.Div, other, self)
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return call("floor_div", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Expr:
-        return call("floor_div", other, self)
-
-    def __mod__(self, other: Any) -> Expr:
-        return call("floor_mod", self, other)
-
-    def __rmod__(self, other: Any) -> Expr:
-        return call("floor_mod", other, self)
-
-    def __pow__(self, other: Any) -> Expr:
-        return call("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Expr:
-        return call("pow", other, self)
-
-    def __neg__(self) -> Expr:
-        return Expr(exp.Neg(this=_node(self)))
-
-    def __abs__(self) -> Expr:
-        return call("abs", self)
-
-    # comparison and logic
-
-    def __eq__(self, other: Any) -> Expr:  # type: ignore[override]
-        return self.is_null() if other is None else _binary(exp.EQ, self, other)
-
-    def __ne__(self, other: Any) -> Expr:  # type: ignore[override]
-        return self.is_not_null() if other is None else _binary(exp.NEQ, self, other)
-
-    def __lt__(self, other: Any) -> Expr:
-        return _binary(exp.LT, self, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return _binary(exp.LTE, self, other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return _binary(exp.GT, self, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return _binary(exp.GTE, self, other)
-
-    def __and__(self, other: Any) -> Expr:
-        return _binary(exp.And, self, other)
-
-    def __rand__(self, other: Any) -> Expr:
-        return _binary(exp.And, other, self)
-
-    def __or__(self, other: Any) -> Expr:
-        return _binary(exp.Or, self, other)
-
-    def __ror__(self, other: Any) -> Expr:
-        return _binary(exp.Or, other, self)
-
-    def __invert__(self) -> Expr:
-        return Expr(exp.Not(this=_node(self)))
+    # conditions
 
     def between(self, low: Any, high: Any) -> Expr:
         return Expr(exp.Between(this=_node(self), low=_node(low), high=_node(high)))
@@ -175,7 +86,7 @@ class Expr(Methods):
 
     def eq_null(self, other: Any) -> Expr:
         """Equal, where null equals null."""
-        return _binary(exp.NullSafeEQ, self, other)
+        return self._infix(exp.NullSafeEQ, self, other)
 
     # shape
 
@@ -212,50 +123,19 @@ class Expr(Methods):
             return self.field(name)
         raise Untraceable(f"it uses .{name}, which columns do not have")
 
+    # how operators and methods make nodes
+
+    def _infix(self, kind: type[tree.Node], left: Any, right: Any) -> Expr:
+        return Expr(kind(this=_node(left), expression=_node(right)))
+
+    def _prefix(self, kind: type[tree.Node]) -> Expr:
+        return Expr(kind(this=_node(self)))
+
+    def _function(self, name: str, *args: Any) -> Expr:
+        return call(name, *args)
+
     def _call(self, name: str, *args: Any) -> Expr:
         return call(name, self, *args)
-
-    # what only a value can answer
-
-    def __bool__(self) -> NoReturn:
-        raise Untraceable(
-            "it decides by a value: and, or, not, if, in and a chained comparison need one "
-            "(use &, |, ~, when, isin and between on columns)"
-        )
-
-    def __iter__(self) -> NoReturn:
-        raise Untraceable("it loops over a value")
-
-    def __len__(self) -> NoReturn:
-        raise Untraceable("it calls len() on a value (use .length() or size on columns)")
-
-    def __int__(self) -> NoReturn:
-        raise Untraceable('it calls int() on a value (use .cast("long") on columns)')
-
-    def __float__(self) -> NoReturn:
-        raise Untraceable('it makes a float of a value (use .cast("double") on columns)')
-
-    def __index__(self) -> NoReturn:
-        raise Untraceable("it uses a value as a position")
-
-    def __contains__(self, item: object) -> NoReturn:
-        raise Untraceable("it asks whether something is in a value (use contains on columns)")
-
-    def __round__(self, digits: int | None = None) -> NoReturn:
-        raise Untraceable("round() in Python goes to the even digit (use .round() on columns)")
-
-    def __format__(self, spec: str) -> str:
-        _refuse_if_tracing("its text, as in an f-string")
-        return format(repr(self), spec)
-
-    def __str__(self) -> str:
-        _refuse_if_tracing("its text, as str() does")
-        return self.sql()
-
-
-def _refuse_if_tracing(what: str) -> None:
-    if TRACING.get() is not None:
-        raise Untraceable(f"it needs {what} (use concat and cast on columns)")
 
 
 def _no_attribute(name: str) -> str:
@@ -271,10 +151,6 @@ def _node(value: Any) -> tree.Node:
     inner = value.node.this if isinstance(value.node, exp.Alias) else value.node
     copied: tree.Node = inner.copy()
     return copied
-
-
-def _binary(kind: type[tree.Node], left: Any, right: Any) -> Expr:
-    return Expr(kind(this=_node(left), expression=_node(right)))
 
 
 def call(name: str, *args: Any) -> Expr:
@@ -299,7 +175,7 @@ def lit(value: Any) -> Expr:
 
 def parsed(text: str) -> Expr:
     """The expression that a Spark SQL text describes."""
-    return Expr(tree.parse(text).copy())
+    return Expr(parse(text).copy())
 
 
 def same(a: Expr, b: Expr) -> bool:

@@ -13,7 +13,7 @@ from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expr_parse import Node, show
+from headrace.expr_tree import Node, show
 from headrace.expr_types import (
     DUCKDB,
     Term,

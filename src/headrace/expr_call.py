@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from headrace.expr_arith import refused
 from headrace.expr_catalog import Function, find
-from headrace.expr_parse import Node
+from headrace.expr_tree import Node
 from headrace.expr_types import Term, cast, is_int, is_number, spoken
 from headrace.schema import TIMESTAMP
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.expr_arith import refused
-from headrace.expr_parse import Node
+from headrace.expr_tree import Node
 from headrace.expr_types import DUCKDB, Term, cast, is_int, spoken, text_literal, type_name
 from headrace.schema import TIMESTAMP
 

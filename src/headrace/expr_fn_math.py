@@ -116,13 +116,17 @@ def _remainder(dialect: str) -> Callable[[Sequence[Term]], str]:
     return lambda args: truncated(args[0], args[1], dialect)
 
 
+def _signs_differ(rest: str, divisor: Term) -> str:
+    return f"{rest} <> 0 AND ({rest} < 0) <> ({divisor.sql} < 0)"
+
+
 def _floor_mod(dialect: str) -> Callable[[Sequence[Term]], str]:
     """Python's `%`: the sign of the right side."""
 
     def sql(args: Sequence[Term]) -> str:
         a, b = args
         rest = truncated(a, b, dialect)
-        return f"(CASE WHEN {rest} <> 0 AND ({rest} < 0) <> ({b.sql} < 0) THEN {rest} + {b.sql} ELSE {rest} END)"
+        return f"(CASE WHEN {_signs_differ(rest, b)} THEN {rest} + {b.sql} ELSE {rest} END)"
 
     return sql
 
@@ -133,13 +137,12 @@ def _floor_div(dialect: str) -> Callable[[Sequence[Term]], str]:
     def sql(args: Sequence[Term]) -> str:
         a, b = args
         if not is_int(a.type):
-            quotient = f"({a.sql} / {nonzero(b, dialect)})"
-            return f"floor({quotient})" if dialect == DUCKDB else f"CAST(floor({quotient}) AS DOUBLE)"
+            return f"CAST(floor({a.sql} / {nonzero(b, dialect)}) AS DOUBLE)"
         word = "//" if dialect == DUCKDB else "div"
         whole = f"({a.sql} {word} {nonzero(b, dialect)})"
-        rest = truncated(a, b, dialect)
-        down = f"{rest} <> 0 AND ({rest} < 0) <> ({b.sql} < 0)"
-        return f"CAST(CASE WHEN {down} THEN {whole} - 1 ELSE {whole} END AS {type_name(a.type, dialect)})"
+        down = _signs_differ(truncated(a, b, dialect), b)
+        value = f"CASE WHEN {down} THEN {whole} - 1 ELSE {whole} END"
+        return f"CAST({value} AS {type_name(a.type, dialect)})"
 
     return sql
 

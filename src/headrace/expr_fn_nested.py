@@ -39,7 +39,8 @@ _array("array_max", "[T] -> T", "list_max({0})", "array_max({0})")
 _array("array_sort", "[T] -> [T]", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})")
 _array("array_reverse", "[T] -> [T]", "list_reverse({0})", "reverse({0})")
 _array("array_append", "[T] T -> [T]",
-       "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)", "array_append({0}, {1})")  # fmt: skip
+       "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)",
+       "array_append({0}, {1})")  # fmt: skip
 offer(ARRAYS, "array_concat", "[T] [T]* -> [T]", listed("({})", " || "), listed("concat({})"))
 _array("slice", "[T] int int -> [T]",
        "(CASE WHEN {1} > 0 AND {2} >= 0 THEN list_slice({0}, {1}, {1} + {2} - 1) END)",
@@ -61,11 +62,10 @@ def _element(dialect: str) -> Callable[[Sequence[Term]], str]:
 
     def sql(args: Sequence[Term]) -> str:
         of, key = args
-        if pt.is_map(of.type):
-            return f"({of.sql})[{key.sql}]" if dialect == DUCKDB else f"try_element_at({of.sql}, {key.sql})"
         if dialect == DUCKDB:
             return f"({of.sql})[{key.sql}]"
-        return f"(CASE WHEN {key.sql} <> 0 THEN try_element_at({of.sql}, {key.sql}) END)"
+        found = f"try_element_at({of.sql}, {key.sql})"
+        return found if pt.is_map(of.type) else f"(CASE WHEN {key.sql} <> 0 THEN {found} END)"
 
     return sql
 

@@ -6,6 +6,7 @@ mapping (upper of "ß" is "SS"), except that a sigma at a word's end is not spec
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -19,6 +20,14 @@ TEXT, PATTERNS, BYTES = "text", "patterns", "bytes and digests"
 
 # Characters whose upper case is several: DuckDB maps one to one, Spark and Python do not.
 _LONGER = [chr(c) for c in range(0x80, 0xFFFF) if len(chr(c).upper()) > 1]
+
+
+# The dot of İ has to be written out for DuckDB, the sigma at a word's end made plain for Spark.
+_SIGMA = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
+_LOWER = (
+    "lower(replace({0}, '\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'))",
+    "lower(replace({0}, '%s', '%s'))" % _SIGMA,
+)
 
 
 def _upper(args: Sequence[Term]) -> str:
@@ -35,7 +44,7 @@ def _text(name: str, signature: str, duckdb: str, spark: str | None = None) -> N
 
 
 offer(TEXT, "upper", "text -> text", _upper, "upper({0})")
-_text("lower", "text -> text", "lower(replace({0}, 'İ', 'i̇'))", "lower(replace({0}, 'Σ', 'σ'))")
+_text("lower", "text -> text", *_LOWER)
 _text("length", "text -> int", "CAST(length({0}) AS INTEGER)", "length({0})")
 for _name, _spark in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
     offer(TEXT, _name, "text text? -> text", listed(f"{_name}({{}})"),
@@ -62,7 +71,8 @@ def _substring(args: Sequence[Term]) -> str:
 
 offer(TEXT, "substring", "text int int? -> text", _substring, listed("substring({})"))
 for _name in ("left", "right"):
-    _text(_name, "text int -> text", f"{_name}({{0}}, {_not_negative('{1}')})", f"{_name}({{0}}, {{1}})")
+    _text(_name, "text int -> text", f"{_name}({{0}}, {_not_negative('{1}')})",
+          f"{_name}({{0}}, {{1}})")  # fmt: skip
 _text("replace", "text text text -> text", "replace({0}, {1}, {2})")
 _text("translate", "text text text -> text", "translate({0}, {1}, {2})")
 offer(TEXT, "concat", "text text*-> text", listed("({})", " || "), listed("concat({})"))
@@ -118,13 +128,14 @@ def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str
         x, pattern = args[0], str(args[1].literal)
         rest = pattern.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
         if "\\" in rest:
-            raise PlanError(f"in the LIKE pattern {pattern!r} a backslash stands before %, _ or \\",
-                            code="HR-EXPR-003", hint="Double a backslash that is meant as such.")  # fmt: skip
+            raise PlanError(
+                f"in the LIKE pattern {pattern!r} a backslash stands before other than %, _ and \\",
+                code="HR-EXPR-003", hint="Double a backslash that is meant as such.",
+            )  # fmt: skip
         text = x.sql
         if fold:
-            pattern = pattern.replace("Σ", "σ").lower()
-            lower = "lower(replace({}, 'İ', 'i̇'))" if dialect == DUCKDB else "lower(replace({}, 'Σ', 'σ'))"
-            text = lower.format(text)
+            pattern = pattern.replace(*_SIGMA).lower()
+            text = _LOWER[dialect == SPARK].format(text)
         escape = " ESCAPE '\\'" if dialect == DUCKDB and "\\" in pattern else ""
         return f"({text} LIKE {text_literal(pattern, dialect)}{escape})"
 
@@ -166,8 +177,10 @@ def _group(args: Sequence[Term]) -> int:
     group, groups = args[2].literal, both_patterns(str(args[1].literal))["groups"]
     if isinstance(group, int) and 0 <= group <= min(9, int(groups)):
         return group
-    raise PlanError(f"the pattern {args[1].literal!r} has {groups} groups", code="HR-EXPR-003",
-                    hint="Give the number of a group as a literal; 0 is the whole match.")  # fmt: skip
+    raise PlanError(
+        f"the pattern {args[1].literal!r} has {groups} groups", code="HR-EXPR-003",
+        hint="Give the number of a group as a literal; 0 is the whole match.",
+    )  # fmt: skip
 
 
 offer(BYTES, "md5", "text -> text", "md5({0})")
@@ -177,8 +190,8 @@ offer(BYTES, "base64", "binary -> text", "base64({0})", "replace(base64({0}), '\
 
 
 def _bytes(args: Sequence[Term], template: str) -> str:
-    digits = args[0].literal
-    if isinstance(digits, str) and len(digits) % 2 == 0 and not set(digits) - set("0123456789abcdefABCDEF"):
+    digits = str(args[0].literal)
+    if len(digits) % 2 == 0 and not set(digits) - set(string.hexdigits):
         return template.format(digits)
     raise PlanError("unhex takes a literal of pairs of hexadecimal digits", code="HR-EXPR-003",
                     hint="In Python write the bytes themselves: lit(b'...').")  # fmt: skip

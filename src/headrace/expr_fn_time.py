@@ -46,7 +46,8 @@ offer(TIME, "add_months", "date int -> date",
 offer(TIME, "last_day", "date -> date", "last_day({0})")
 offer(TIME, "make_date", "int int int -> date", "make_date({0}, {1}, {2})")
 offer(TIME, "to_date", "timestamp -> date", "CAST({0} AS DATE)")
-offer(TIME, "unix_date", "date -> int", "CAST({0} - DATE '1970-01-01' AS INTEGER)", "unix_date({0})")
+offer(TIME, "unix_date", "date -> int", "CAST({0} - DATE '1970-01-01' AS INTEGER)",
+      "unix_date({0})")  # fmt: skip
 offer(TIME, "date_from_unix_date", "int -> date", "(DATE '1970-01-01' + {0})",
       "date_from_unix_date({0})")  # fmt: skip
 
@@ -60,7 +61,8 @@ def _whole(per: int) -> str:
 offer(TIME, "unix_micros", "timestamp -> long", "epoch_us({0})", "unix_micros({0})")
 offer(TIME, "unix_millis", "timestamp -> long", _whole(1_000), "unix_millis({0})")
 offer(TIME, "unix_seconds", "timestamp -> long", _whole(1_000_000), "unix_seconds({0})")
-offer(TIME, "timestamp_micros", "long -> timestamp", "make_timestamptz({0})", "timestamp_micros({0})")
+offer(TIME, "timestamp_micros", "long -> timestamp", "make_timestamptz({0})",
+      "timestamp_micros({0})")  # fmt: skip
 offer(TIME, "timestamp_millis", "long -> timestamp", "make_timestamptz({0} * 1000)",
       "timestamp_millis({0})")  # fmt: skip
 offer(TIME, "timestamp_seconds", "long -> timestamp", "make_timestamptz({0} * 1000000)",

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace import expr_parse as tree
+from headrace import expr_tree as tree
 from headrace.errors import PlanError
 
 

@@ -20,7 +20,7 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.expr_call import lower_call
 from headrace.expr_cast import explicit_cast
-from headrace.expr_parse import Node, show
+from headrace.expr_tree import Node, show
 from headrace.expr_types import (
     DUCKDB,
     SPARK,

@@ -1,56 +1,38 @@
-"""SQL text to the one tree: Spark's dialect, reduced to a small canonical set of nodes.
+"""SQL text to the one tree: Spark's dialect, reduced to the nodes of `expr_tree`.
 
-Invariant: what this module returns is canonical. Every call is an `Anonymous` node with a
-lower-case name, a field is a `Dot`, there are no parentheses, and a number is spelt one way;
-so a string, a method chain and a traced lambda that mean the same are equal trees. It knows
-no schema and no types; `expr_lower` does.
+Invariant: what this module returns is canonical; whatever is not a plain expression (a
+subquery, a window, an aggregate's DISTINCT) is refused with HR-EXPR-004. It knows no schema
+and no types; `expr_lower` does.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+from collections.abc import Callable
 from functools import lru_cache
-from typing import ClassVar
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from headrace.errors import PlanError
+from headrace.expr_tree import (
+    Dialect,
+    Node,
+    call,
+    cast,
+    column,
+    field,
+    interval,
+    number,
+    unreadable,
+)
 
-Node = exp.Expression
-
-_SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "ceiling": "ceil",
-              "power": "pow", "lcase": "lower", "ucase": "upper", "ifnull": "coalesce",
-              "nvl": "coalesce", "day": "dayofmonth", "cardinality": "size", "signum": "sign",
-              "startswith": "starts_with", "endswith": "ends_with", "char": "chr",
-              "regexp_like": "rlike", "regexp": "rlike", "iff": "if", "dateadd": "date_add",
-              "datediff": "date_diff", "array_size": "size", "sha": "sha1"}  # fmt: skip
-
-
-class _Dialect(Spark):
-    """Spark SQL in which a function call is only a name and its arguments."""
-
-    class Tokenizer(Spark.Tokenizer):
-        STRING_ESCAPES: ClassVar = ["'", '"', "\\"]
-
-    class Parser(Spark.Parser):
-        FUNCTIONS: ClassVar = {}
-        ARRAY_CONSTRUCTORS: ClassVar = {}
-        NO_PAREN_FUNCTIONS: ClassVar = {}
-        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
-        }
-        FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in Spark.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST")
-        }
+Rule = Callable[[Node, str], Node]
 
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Node:
     """The canonical tree of one SQL expression; it may carry a name (`a + b AS c`)."""
     try:
-        trees = _Dialect().parse(text)
+        trees = Dialect().parse(text)
     except SqlglotError as error:
         raise unreadable(text, _first_line(error)) from None
     if len(trees) != 1 or trees[0] is None or isinstance(trees[0], exp.Block):
@@ -58,30 +40,9 @@ def parse(text: str) -> Node:
     return canonical(trees[0], text)
 
 
-def unreadable(text: str, why: str) -> PlanError:
-    return PlanError(
-        f"cannot read the expression {text!r}: {why}", code="HR-EXPR-004",
-        hint="Write one Spark SQL expression, such as \"celsius > 40 and area = 'roof'\"; "
-        "put a column name with spaces or signs in `backticks`.",
-    )  # fmt: skip
-
-
 def _first_line(error: SqlglotError) -> str:
     line = str(error).splitlines()[0].rstrip(". ")
     return line[:1].lower() + line[1:]
-
-
-def column(name: str) -> Node:
-    return exp.Column(this=exp.Identifier(this=name, quoted=True))
-
-
-def field(of: Node, name: str) -> Node:
-    return exp.Dot(this=of, expression=exp.Identifier(this=name, quoted=True))
-
-
-def call(name: str, *args: Node) -> Node:
-    lower = name.lower()
-    return exp.Anonymous(this=_SPELLINGS.get(lower, lower), expressions=list(args))
 
 
 def canonical(node: Node, text: str = "") -> Node:
@@ -140,44 +101,10 @@ def _literal(node: Node, text: str) -> Node:
     return number(node.this)
 
 
-def number(spelling: str) -> Node:
-    if any(c in spelling.lower() for c in ".e"):
-        return exp.Literal(this=repr(float(spelling)), is_string=False)
-    return exp.Literal(this=str(int(spelling)), is_string=False)
-
-
 def _cast(node: Node, text: str) -> Node:
     to = node.args["to"].sql(dialect="spark")
     tried = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     return cast(canonical(node.this, text), to, safe=tried)
-
-
-def cast(value: Node, to: str, *, safe: bool = False) -> Node:
-    """A cast to the DDL type `to`; a literal of a time is read here and now, in UTC."""
-    kind = exp.DataType.build(to, dialect="spark")
-    if _is_number(value) and kind.this == exp.DataType.Type.DOUBLE:
-        return number(repr(float(value.this)))  # 1.5D is how Spark spells our 1.5
-    if isinstance(value, exp.Literal) and value.args["is_string"] and not safe:
-        value = exp.Literal.string(_time_text(value.this, kind.sql(dialect="spark")))
-    return exp.TryCast(this=value, to=kind, safe=True) if safe else exp.Cast(this=value, to=kind)
-
-
-def _time_text(text: str, to: str) -> str:
-    if to not in ("DATE", "TIMESTAMP"):
-        return text
-    try:
-        if to == "DATE":
-            return dt.date.fromisoformat(text.strip()).isoformat()
-        moment = dt.datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise unreadable(f"{to} '{text}'", f"it is not an ISO {to.lower()}") from None
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    return moment.isoformat(" ")
-
-
-def _is_number(node: Node) -> bool:
-    return isinstance(node, exp.Literal) and not node.args["is_string"]
 
 
 def _call(node: Node, text: str) -> Node:
@@ -192,16 +119,6 @@ def _interval(node: Node, text: str) -> Node:
     if not isinstance(amount, exp.Literal) or not isinstance(unit, exp.Var):
         raise unreadable(text, "an interval is a number and a unit, as in INTERVAL 5 MINUTES")
     return interval(amount.this, unit.name, text)
-
-
-_UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "year")
-
-
-def interval(amount: object, unit: str, text: str = "") -> Node:
-    word, digits = unit.lower().removesuffix("s"), str(amount).strip()
-    if word not in _UNITS or not digits.lstrip("+-").isdigit():
-        raise unreadable(text or f"INTERVAL {amount} {unit}", f"units are {', '.join(_UNITS)}")
-    return exp.Interval(this=exp.Literal.string(str(int(digits))), unit=exp.Var(this=word))
 
 
 def _alias(node: Node, text: str) -> Node:
@@ -244,17 +161,18 @@ def _unequal(node: Node, text: str) -> Node:
     return exp.Not(this=canonical(same, text))
 
 
-def _named(name: str, *keys: str) -> object:
+def _named(name: str, *keys: str) -> Rule:
     def rule(node: Node, text: str) -> Node:
         return call(name, *(canonical(node.args[k], text) for k in keys if node.args.get(k)))
 
     return rule
 
 
-_RULES: dict[type[Node], object] = {
+_RULES: dict[type[Node], Rule] = {
     exp.Column: _column, exp.Dot: _dot, exp.Bracket: _bracket, exp.Literal: _literal,
     exp.Cast: _cast, exp.TryCast: _cast, exp.Anonymous: _call, exp.Interval: _interval,
-    exp.Array: _array, exp.Case: _case, exp.Alias: _alias, exp.In: _in, exp.Paren: _unwrap, exp.NullSafeNEQ: _unequal,
+    exp.Array: _array, exp.Case: _case, exp.Alias: _alias, exp.In: _in, exp.Paren: _unwrap,
+    exp.NullSafeNEQ: _unequal,
     exp.DPipe: _named("concat", "this", "expression"),
     exp.RegexpLike: _named("rlike", "this", "expression"),
     exp.Like: _named("like", "this", "expression"),
@@ -266,24 +184,3 @@ _KEPT: frozenset[type[Node]] = frozenset((
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Is, exp.Between,
     exp.Null, exp.Boolean,
 ))  # fmt: skip
-
-_CLOSED = (exp.Column, exp.Literal, exp.Anonymous, exp.Null, exp.Boolean, exp.Identifier, exp.Dot,
-           exp.Bracket, exp.Case, exp.Cast, exp.TryCast, exp.DataType, exp.Var,
-           exp.If, exp.Alias, exp.Interval)  # fmt: skip
-
-
-def _is_type(node: Node) -> bool:
-    return isinstance(node, exp.DataType)
-
-
-_OPEN = (exp.Anonymous, exp.Alias, exp.If, exp.Case)
-
-
-def show(node: Node) -> str:
-    """SQL text that `parse` reads back as the same tree: each inner operation in parentheses."""
-    shown = node.copy()
-    for inner in list(shown.walk(bfs=False, prune=_is_type))[::-1]:
-        above = inner.parent
-        if above is not None and not isinstance(inner, _CLOSED) and not isinstance(above, _OPEN):
-            inner.replace(exp.Paren(this=inner.copy()))
-    return str(shown.sql(dialect=_Dialect, normalize_functions=False))

@@ -100,8 +100,8 @@ def type_name(t: pa.DataType, dialect: str) -> str:
         pair = f"{type_name(t.key_type, dialect)}, {type_name(t.item_type, dialect)}"
         return f"MAP({pair})" if dialect == DUCKDB else f"MAP<{pair}>"
     if pt.is_struct(t):
-        fields = [f"{quote(f.name, dialect)} {type_name(f.type, dialect)}" for f in t]
-        return f"STRUCT({', '.join(fields)})" if dialect == DUCKDB else f"STRUCT<{', '.join(fields)}>"
+        fields = ", ".join(f"{quote(f.name, dialect)} {type_name(f.type, dialect)}" for f in t)
+        return f"STRUCT({fields})" if dialect == DUCKDB else f"STRUCT<{fields}>"
     raise TypeError(f"no {dialect} type for {t}")
 
 
@@ -166,9 +166,9 @@ def cast(term: Term, to: pa.DataType, dialect: str) -> Term:
     """`term` in a type that holds it: only widening happens here; see `expr_cast` for the rest."""
     if term.type == to:
         return term
-    if isinstance(term.literal, int) and not isinstance(term.literal, bool):
-        if is_int(to) or to == pa.float64():
-            return int_literal(term.literal, to, dialect)
+    whole = isinstance(term.literal, int) and not isinstance(term.literal, bool)
+    if whole and (is_int(to) or to == pa.float64()):
+        return int_literal(int(str(term.literal)), to, dialect)
     if dialect == DUCKDB and to == pa.float64() and _long_decimal(term.type):
         return Term(f"CAST(CAST({term.sql} AS VARCHAR) AS DOUBLE)", to)
     return Term(f"CAST({term.sql} AS {type_name(to, dialect)})", to)

@@ -22,7 +22,10 @@ from headrace.expr_types import DUCKDB, quote
 from headrace.kernel_errors import plain
 from headrace.kernel_json import decode_json
 
-__all__ = ["Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql", "to_spark_sql"]
+__all__ = [
+    "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql",
+    "to_spark_sql",
+]  # fmt: skip
 
 Bad = list[tuple[int, str]]
 

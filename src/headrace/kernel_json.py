@@ -58,13 +58,9 @@ def _decode(raw: pa.Array, schema: pa.Schema) -> tuple[pa.Table, Mask, list[str]
     except door.Error:
         texts = pc.if_else(_valid(texts), texts, None)
         parsed = _transform(texts, schema, kinds)
-    columns, oddities = [], []
-    for name, field in zip(parsed.column_names[1:], schema, strict=True):
-        column, odd = _convert(parsed.column(name).combine_chunks(), field.type)
-        columns.append(column)
-        oddities.append(odd)
-    gone = _mask(parsed.column("gone"))
-    columns, bad, reasons = odd_rows.settle(raw, texts, columns, oddities, gone, schema)
+    pairs = zip(parsed.columns, schema, strict=True)
+    columns = [_convert(c.combine_chunks(), f.type) for c, f in pairs]
+    columns, bad, reasons = odd_rows.settle(raw, texts, columns, schema)
     return pa.Table.from_arrays(columns, schema=_nullable(schema)), bad, reasons
 
 
@@ -106,7 +102,7 @@ def _target(kind: pa.DataType) -> object:
 def _transform(texts: pa.Array, schema: pa.Schema, kinds: Sequence[object]) -> pa.Table:
     shape = text_literal(json.dumps(dict(zip(schema.names, kinds, strict=True))), DUCKDB)
     fields = ", ".join(f"struct_extract_at(s, {i + 1}) AS c{i}" for i in range(len(schema)))
-    sql = f"SELECT s IS NULL AS gone, {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM $feed)"
+    sql = f"SELECT {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM $feed)"
     return door.once(sql, pa.table({"d": texts}))
 
 
@@ -115,24 +111,18 @@ def _valid(texts: pa.Array) -> pa.Array:
     return made.column("ok").combine_chunks()
 
 
-def _mask(column: pa.Array | pa.ChunkedArray) -> Mask:
-    flags: Mask = np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
-    return flags
-
-
-def _convert(column: pa.Array, to: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """DuckDB's column as `to`, null where it does not fit; and where it is null."""
+def _convert(column: pa.Array, to: pa.DataType) -> pa.Array:
+    """DuckDB's column as `to`, null where it does not fit."""
     if pt.is_integer(to):
-        made = _integers(column, to)
-    elif pt.is_boolean(to):
-        made = pc.if_else(pc.is_in(column, pa.array(["true", "false"])), pc.equal(column, "true"), None)
-    elif pt.is_timestamp(to):
-        made = _timestamps(column).cast(to)
-    elif pt.is_nested(to):
-        made = _nested(column, to)
-    else:
-        made = column if column.type == to else column.cast(to)
-    return made, _mask(made.is_null()) if made.null_count else None
+        return _integers(column, to)
+    if pt.is_boolean(to):
+        known = pc.is_in(column, pa.array(["true", "false"]))
+        return pc.if_else(known, pc.equal(column, "true"), None)
+    if pt.is_timestamp(to):
+        return _timestamps(column).cast(to)
+    if pt.is_nested(to):
+        return _nested(column, to)
+    return column if column.type == to else column.cast(to)
 
 
 def _nested(column: pa.Array, to: pa.DataType) -> pa.Array:

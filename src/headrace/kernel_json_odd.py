@@ -53,44 +53,42 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def settle(
-    raw: pa.Array,
-    texts: pa.Array,
-    columns: list[pa.Array],
-    oddities: Sequence[Mask | None],
-    gone: Mask,
-    schema: pa.Schema,
+    raw: pa.Array, texts: pa.Array, columns: list[pa.Array], schema: pa.Schema
 ) -> tuple[list[pa.Array], Mask, list[str]]:
-    """The columns with every odd value settled, which rows are bad, and why."""
-    suspects = _suspects(texts, oddities, gone, schema)
+    """The columns with every null looked into, which rows are bad, and why."""
+    nulls = [_mask(c.is_null()) if c.null_count else None for c in columns]
     bad = np.zeros(len(texts), bool)
-    if not suspects.any():
-        return columns, bad, []
-    reasons, patches = [], {}
-    for row in np.flatnonzero(suspects):
-        odd = [o is not None and bool(o[row]) for o in oddities]
+    reasons: list[str] = []
+    patches: dict[int, dict[int, Any]] = {}
+    for row in map(int, np.flatnonzero(_suspects(texts, nulls, schema))):
+        odd = [n is not None and bool(n[row]) for n in nulls]
         try:
-            patches[int(row)] = _read(raw[int(row)].as_py(), texts[int(row)].as_py(), odd, schema)
+            patches[row] = _read(raw[row].as_py(), texts[row].as_py(), odd, schema)
         except Unfit as why:
             bad[row] = True
             reasons.append(str(why))
-            patches[int(row)] = {i: None for i in range(len(schema))}
+            patches[row] = dict.fromkeys(range(len(schema)))
     return [_patched(c, i, patches) for i, c in enumerate(columns)], bad, reasons
 
 
-def _suspects(
-    texts: pa.Array, oddities: Sequence[Mask | None], gone: Mask, schema: pa.Schema
-) -> Mask:
-    """Rows that need a second look: not those whose nulls are plain and allowed."""
-    suspects = gone.copy()
-    for odd, field in zip(oddities, schema, strict=True):
-        if odd is None:
+def _suspects(texts: pa.Array, nulls: Sequence[Mask | None], schema: pa.Schema) -> Mask:
+    """Rows that need a second look: those with a null that is not plainly there and allowed."""
+    suspects = _mask(texts.is_null())
+    if all(n is not None for n in nulls):
+        suspects |= np.logical_and.reduce([n for n in nulls if n is not None])  # perhaps no object
+    for null, field in zip(nulls, schema, strict=True):
+        if null is None:
             continue
         if not field.nullable:
-            suspects |= odd
-        elif not pt.is_string(field.type):  # any value fits a text: only null is null
-            rows = np.flatnonzero(odd & ~suspects)
+            suspects |= null
+        elif not pt.is_string(field.type):  # any value fits a text: there null is null
+            rows = np.flatnonzero(null & ~suspects)
             suspects[rows[_present(texts.take(pa.array(rows)), field.name)]] = True
     return suspects
+
+
+def _mask(column: pa.Array) -> Mask:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _present(texts: pa.Array, name: str) -> Mask:

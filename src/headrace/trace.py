@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.expr import TRACING, Expr, Untraceable, col, lit
+from headrace.expr import Expr, col, lit
 from headrace.expr_lower import check, unknown_column
+from headrace.expr_values import TRACING, Untraceable
 
 _CONSTANTS = (type(None), bool, int, float, str, bytes)
 _BUILTINS = (abs, dict, tuple, list)

@@ -14,7 +14,13 @@ import pytest
 
 import headrace as hr
 from tests.runtime.programs import (
-    IN_ORDER, SCHEMA, STATELESS, WINDOWS, Case, expected, multiset,
+    IN_ORDER,
+    SCHEMA,
+    STATELESS,
+    WINDOWS,
+    Case,
+    expected,
+    multiset,
 )  # fmt: skip
 
 pytestmark = pytest.mark.spark

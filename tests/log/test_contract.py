@@ -51,7 +51,9 @@ def test_topics_are_listed_by_name(log):
     assert log.topics() == ["_x", "a.b-c_D9", "b"]
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", ".a", "a b", "ä", "-a", "a" * 201, None])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "../a", ".a", "a b", "ä", "-a", "a" * 201, None]
+)
 def test_a_name_that_could_be_a_path_is_refused(log, name):
     assert refusal(log.create, name).code == "HR-LOG-001"
     assert refusal(log.latest, name).code == "HR-LOG-001"
@@ -128,7 +130,9 @@ def test_records_come_back_in_order_with_their_offsets(log):
     assert log.append("t", [b"a", b"b"]) == {0: (0, 2)}
     assert log.append("t", [b"c"]) == {0: (2, 3)}
     assert log.latest("t") == {0: 3}
-    assert [(o, t["value"].to_pylist()) for o, t in log.read("t", 0, 0)] == [(0, [b"a", b"b", b"c"])]
+    assert [(o, t["value"].to_pylist()) for o, t in log.read("t", 0, 0)] == [
+        (0, [b"a", b"b", b"c"])
+    ]
 
 
 def test_any_range_can_be_read(log):

@@ -203,9 +203,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _read(self, p: int, start: int, end: int) -> list[tuple[bytes, int]]:
         tables = [t for _, t in self.log.read("t", p, start, end, times=True)]
-        return [
-            (r["value"], r["__append_time"]) for table in tables for r in table.to_pylist()
-        ]
+        return [(r["value"], r["__append_time"]) for table in tables for r in table.to_pylist()]
 
     def _entry(self, p: int) -> head.Entry:
         heads, _ = head.HeadFile(self.folder / "t" / "head", 0, 2, self.folder).read()

@@ -66,6 +66,7 @@ def in_windows(rows: Rows, size: int, slide: int) -> dict[tuple[Any, int], Rows]
 
 # stateless
 
+
 def _even(row: Any) -> bool:
     return bool(row.v is not None and row.v % 2 == 0)
 
@@ -107,7 +108,9 @@ STATELESS = [
         "filter and map by Python functions, fused",
         lambda s: s.filter(_even).map(_upper, schema="k string, t string"),
         lambda rows: [
-            (r["k"], (r["tag"] or "").upper()) for r in rows if r["v"] is not None and r["v"] % 2 == 0
+            (r["k"], (r["tag"] or "").upper())
+            for r in rows
+            if r["v"] is not None and r["v"] % 2 == 0
         ],
     ),
     Case(
@@ -123,11 +126,14 @@ STATELESS = [
     Case(
         "union of two branches",
         lambda s: s.where("v > 5").select("k", "v").union(s.where("v < 2").select("k", "v")),
-        lambda rows: [(r["k"], r["v"]) for r in rows if r["v"] is not None and not 2 <= r["v"] <= 5],
+        lambda rows: [
+            (r["k"], r["v"]) for r in rows if r["v"] is not None and not 2 <= r["v"] <= 5
+        ],
     ),
 ]
 
 # rolling
+
 
 def _rolling(rows: Rows) -> Iterable[tuple[Any, ...]]:
     for key, mine in by_key(rows).items():
@@ -168,7 +174,7 @@ class Changes(hr.KeyedProcess):
 
     last = hr.value(str)
     seen = hr.value(int, default=0)
-    output = {"k": str, "tag": str, "seen": int}
+    output = "k string, tag string, seen bigint"
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         self.seen += 1
@@ -179,9 +185,8 @@ class Changes(hr.KeyedProcess):
 
 def _changes(rows: Rows) -> Iterable[tuple[Any, ...]]:
     for key, mine in by_key(rows).items():
-        last, seen = None, 0
-        for row in mine:
-            seen += 1
+        last = None
+        for seen, row in enumerate(mine, 1):
             if row["tag"] != last:
                 last = row["tag"]
                 yield (key, row["tag"], seen)
@@ -203,6 +208,7 @@ ROLLING = [
 ]
 
 # windows
+
 
 def _window_model(size: int, slide: int, result: Callable[[Rows], tuple[Any, ...]]) -> Any:
     def model(rows: Rows) -> Iterable[tuple[Any, ...]]:
@@ -319,8 +325,8 @@ def multiset(table: pa.Table) -> Counter[tuple[Any, ...]]:
     columns = []
     for column in table.columns:
         if pa.types.is_timestamp(column.type):
-            column = pa.chunked_array([c.cast(pa.int64()) for c in column.chunks], pa.int64())
-            columns.append([None if t is None else t // 1_000 for t in column.to_pylist()])
+            micros = column.cast(pa.int64()).to_pylist()
+            columns.append([None if t is None else t // 1_000 for t in micros])
         else:
             columns.append([_rounded(v) for v in column.to_pylist()])
     return Counter(zip(*columns, strict=True))

@@ -13,57 +13,14 @@ from typing import Any
 
 import pytest
 
-import headrace as hr
 from headrace.runtime.local import run_tasks
 from headrace.state import faults
 from headrace.testing import Driver
-
-ROWS = [
-    {"k": f"k{i % 5}", "v": i, "at": i * 200, "bad": i % 17 == 0} for i in range(120)
-]
-SCHEMA = "k string, v bigint, at bigint, bad boolean"
+from tests.runtime.crashing import ROWS, build, contents
 
 
 class Crash(Exception):
     pass
-
-
-def _half(row: Any) -> dict[str, Any]:
-    if row.bad:
-        raise ValueError("half of this cannot be had")
-    return {"k": row.k, "v": row.v // 2}
-
-
-def build(place: Path) -> hr.Job:
-    job = hr.Job("crashing")
-    rows = job.read(hr.rows(ROWS, SCHEMA), time="at", delay="1s", name="rows")
-    counts = rows.key_by("k").window(hr.tumbling("2s")).agg(n=hr.count(), total=hr.sum("v"))
-    counts.write(f"files:{place}/parquet", name="parquet")
-    counts.write(f"files:{place}/json", format="json", name="json")
-    counts.write("log:counts", log=str(place / "log"), name="log")
-    counts.write("collect:", name="collected")
-    halves = rows.map(_half, schema="k string, v bigint")
-    halves.write("collect:", name="halves")
-    running = rows.key_by("k").agg(total=hr.sum("v"), unbounded=True)
-    running.select("k", "v", "total").write("collect:", name="running")
-    return job
-
-
-def contents(place: Path) -> dict[str, Counter[Any]]:
-    folder = str(place / "job")
-    log = hr.EmbeddedLog(str(place / "log"))
-    partitions = range(len(log.latest("counts")))
-    found = {
-        "parquet": hr.read_output(place / "parquet"),
-        "json": hr.read_output(place / "json"),
-        "dead": hr.read_output(f"{folder}/dead").drop_columns(["epoch", "traceback"]),
-        **{name: hr.collected(folder, name) for name in ("collected", "halves", "running")},
-    }
-    rows = {name: Counter(map(repr, table.to_pylist())) for name, table in found.items()}
-    rows["log"] = Counter(
-        repr(r) for p in partitions for _, t in log.read("counts", p, 0) for r in t.to_pylist()
-    )
-    return rows
 
 
 def run(place: Path, max_batch: int = 30) -> Driver:
@@ -103,8 +60,10 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(undisturbed: Any, tmp_pat
             assert contents(place) == wanted, f"after a crash at {name}, passing {nth}"
             assert driver.manifest is not None
             for counts in driver.manifest.body["counts"].values():
-                assert counts["read"] == len(ROWS) == sum(
-                    counts[f] for f in ("used", "filtered", "late", "dead")
+                assert (
+                    counts["read"]
+                    == len(ROWS)
+                    == sum(counts[f] for f in ("used", "filtered", "late", "dead"))
                 )
 
 

@@ -43,9 +43,7 @@ def stream(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES
-)
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(drawn=rows_strategy, batch=st.integers(1, 25), data=st.data())
 def test_gives_what_the_model_says_under_any_batches_tasks_and_restarts(
     case: Case, drawn: list[dict[str, Any]], batch: int, data: st.DataObject
@@ -58,7 +56,10 @@ def test_gives_what_the_model_says_under_any_batches_tasks_and_restarts(
         progress = None
         while True:  # every start runs a few epochs, with its own number of tasks
             driver = Driver(
-                make(case, source), Path(folder), tasks=data.draw(st.integers(1, 3)), max_batch=batch
+                make(case, source),
+                Path(folder),
+                tasks=data.draw(st.integers(1, 3)),
+                max_batch=batch,
             )
             for _ in range(data.draw(st.integers(1, 4))):
                 step = driver.epoch()

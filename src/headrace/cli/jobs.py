@@ -11,9 +11,7 @@ import typer
 from headrace.cli.loading import load_job
 from headrace.cli.report import Reporter
 
-File = Annotated[
-    Path, typer.Argument(help="A Python file that makes a job.", metavar="FILE", show_default=False)
-]
+File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
 Name = Annotated[
     str | None, typer.Option("--job", help="Which job, if the file makes several.", metavar="NAME")
 ]
@@ -38,7 +36,7 @@ def run(
         typer.Option(help="end: read what is there now, close every window, stop."),
     ] = None,
     master: Annotated[
-        str | None, typer.Option(help="Spark master: local[2], spark://host:7077, yarn.")
+        str | None, typer.Option(help="Spark master, such as local[2]. Else local[*].")
     ] = None,
     folder: Folder = None,
     target_batch: Annotated[

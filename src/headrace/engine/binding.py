@@ -32,6 +32,7 @@ from headrace.runtime.source_task import run_source
 from headrace.state.faults import point
 from headrace.state.manifest import EpochLog
 
+
 @dataclass(frozen=True)
 class Binding:
     """What the query's processes must know of the run."""

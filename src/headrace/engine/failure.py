@@ -49,7 +49,7 @@ def recover(text: str) -> HeadraceError:
         )
     name, message, code, hint, site = json.loads(found[1])
     kind = getattr(errors, name, HeadraceError)
-    return kind(message, code=code, hint=hint, site=Site(*site) if site else None)  # type: ignore[no-any-return]
+    return kind(message, code=code, hint=hint, site=Site(*site) if site else None)
 
 
 def _summary(text: str) -> str:

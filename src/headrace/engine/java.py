@@ -41,7 +41,8 @@ def _version(java: str) -> int:
         if found:
             return int(found[1])
     try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        command = [java, "-version"]
+        shown = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)

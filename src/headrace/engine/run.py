@@ -27,13 +27,13 @@ from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.failure import recover
 from headrace.engine.program import Cargo
 from headrace.engine.session import configured, session
-from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.errors import HeadraceError, RunError
-from headrace.plan.nodes import Process
+from headrace.plan.nodes import Fold, Process, WindowFold
 from headrace.plan.program import Drafted, Program, build
 from headrace.runtime.envelope import DDL
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
+from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
 from headrace.settings import Settings
 from headrace.sinks import collected
@@ -72,7 +72,9 @@ def run(
     drop: names of steps whose state may be dropped because the program has them no more.
     """
     if until not in (None, "end"):
-        raise RunError(f"until is {until!r}", code="HR-RUN-004", hint='Say until="end", or nothing.')
+        raise RunError(
+            f"until is {until!r}", code="HR-RUN-004", hint='Say until="end", or nothing.'
+        )
     program = build(job)
     settings = Settings.load(
         master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
@@ -111,7 +113,8 @@ class Run:
     ) -> None:
         self._start, self._settings, self._pace = start, settings, pace
         self._debug, self._on_progress = debug, on_progress
-        self._state, self._error = "running", None
+        self._state = "running"
+        self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
         self._first = self._latest.epoch if self._latest else 0
         self._changed = threading.Condition()
@@ -252,9 +255,10 @@ class Run:
         self._finish(state)
 
     def _fail(self, text: str) -> None:
-        self._error = recover(text)
+        error = recover(text)
         if self._debug:
-            self._error.add_note(text)
+            error.add_note(text)
+        self._error = error
         self._finish("failed")
 
     def _finish(self, state: str) -> None:
@@ -294,8 +298,11 @@ def _graceful(run: Run) -> Iterator[None]:
 def user_modules(program: Program) -> tuple[ModuleType, ...]:
     """The modules of the user's functions that are not installed packages."""
     functions = [p.function.fn for p in program.python()]
-    functions += [n.function.fn for n in program.stateful() if hasattr(n, "zero")]
-    functions += [type(n.function) for n in program.stateful() if isinstance(n, Process)]
+    for node in program.stateful():
+        if isinstance(node, Fold | WindowFold):
+            functions.append(node.function.fn)
+        elif isinstance(node, Process):
+            functions.append(type(node.function))
     names = {getattr(f, "__module__", None) for f in functions}
     modules = [sys.modules[n] for n in names if n and n != "__main__" and n in sys.modules]
     return tuple(m for m in modules if _is_users(m))
@@ -305,4 +312,3 @@ def _is_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None) or ""
     installed = ("site-packages", "dist-packages", f"{sys.base_prefix}/lib")
     return bool(file) and not any(place in file for place in installed)
-

@@ -71,13 +71,6 @@ def serve(path: str) -> None:
 
 
 def _import_everything() -> None:
-    import pyspark.daemon
-    import pyspark.sql.streaming.python_streaming_source_runner
-    import pyspark.sql.worker.create_data_source
-    import pyspark.sql.worker.plan_data_source_read
-    import pyspark.sql.worker.python_streaming_sink_runner
-    import pyspark.sql.worker.write_into_data_source
-    import pyspark.worker
 
     import headrace.engine.binding  # noqa: F401
 

@@ -161,4 +161,3 @@ def _many(given: Any) -> Iterable[Any]:
 
 def _user(table: pa.Table) -> pa.Table:
     return table.select([n for n in table.column_names if not n.startswith("__")])
-

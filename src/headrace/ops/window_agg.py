@@ -103,4 +103,3 @@ def derived(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     chunk = chunk.append_column(TIME, pa.array(ends - 1))
     chunk = chunk.append_column(SOURCE, pa.array(np.full(len(ends), -1, dtype=np.int32)))
     return chunk.append_column(OFFSET, pa.array(hashes.view(np.int64)))
-

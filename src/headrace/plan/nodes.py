@@ -70,7 +70,7 @@ class Node:
 class Read(Node):
     """An input. `schema` is what flows on; `declared` all that the input has, if it has more."""
 
-    uri: str | object  # "log:topic", "files:path", ..., or a source made in the program
+    uri: Any  # "log:topic", "files:path", ..., or a source made in the program
     declared: pa.Schema | None = None
     time: str | None = None
     delay: int = 0

@@ -30,6 +30,8 @@ from headrace.state.faults import point
 from headrace.state.manifest import EpochLog, Manifest
 from headrace.state.slots import SlotState
 
+_TIDY_EVERY = 10  # epochs
+
 
 class Committer:
     """The driver's side of the sink."""
@@ -53,8 +55,8 @@ class Committer:
             point("commit.manifest")
             manifest = Manifest(epoch, body, self._token, reports[0].attempt)
         self.publish(manifest)
-        if epoch % 10 == 0:
-            self._tidy()
+        if epoch % _TIDY_EVERY == 0:
+            self._tidy(epoch)
         check_dead_limit(self._program, manifest.body)
         return manifest
 
@@ -64,7 +66,7 @@ class Committer:
         for epoch in self._log.epochs():
             if epoch > done:
                 self.publish(self._log.read(epoch))
-        self._tidy()
+        self._tidy(max(self._log.epochs(), default=0))
 
     def publish(self, manifest: Manifest) -> None:
         for name, staged in manifest.body["outputs"].items():
@@ -74,8 +76,12 @@ class Committer:
         self._published.reached(manifest.epoch)
         point("commit.published")
 
-    def _tidy(self) -> None:
+    def _tidy(self, upto: int) -> None:
+        """Clear away old manifests and what no manifest names: runs, and staged leftovers."""
         self._log.prune(self._keep)
+        kept = [self._log.read(epoch).body["outputs"] for epoch in self._log.epochs()]
+        for name, sink in self._sinks.items():
+            sink.discard({ref["file"] for body in kept for ref in body.get(name, ())}, upto)
 
     def _body(self, epoch: int, total: Total, end: Mapping[str, Any]) -> dict[str, Any]:
         before = self._log.read(epoch - 1).body if epoch > 1 else {}

@@ -44,9 +44,7 @@ Fate = Callable[[str, pa.Table], None]
 
 
 class Flow:
-    def __init__(
-        self, program: Program, epoch: Epoch, outputs: Outputs, dead: DeadLetters
-    ) -> None:
+    def __init__(self, program: Program, epoch: Epoch, outputs: Outputs, dead: DeadLetters) -> None:
         self._program, self._epoch = program, epoch
         self._outputs, self.dead = outputs, dead
         self._operators = {n.name: operator_for(n) for n in program.stateful()}

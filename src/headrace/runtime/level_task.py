@@ -68,9 +68,7 @@ class _Level:
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
         unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
         self._outputs = Outputs(open_sinks(program, epoch.folder), epoch.number, unique)
-        self._flow = Flow(
-            program, epoch, self._outputs, DeadLetters(epoch, program.on_error)
-        )
+        self._flow = Flow(program, epoch, self._outputs, DeadLetters(epoch, program.on_error))
         slots = slot_range(task, epoch.tasks, epoch.slots)
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
         self._report = Report(epoch.number, epoch.attempt)

@@ -68,7 +68,7 @@ def add_up(reports: Iterable[Report]) -> Total:
         for name, facts in report.ops.items():
             total.ops[name] = _joined(total.ops.get(name), facts)
         fallen.update((i, s, o) for i, s, o in report.dead)
-        total.timing.update(report.timing)  # type: ignore[arg-type]
+        total.timing.update(report.timing)
     for name, _, _ in fallen:  # records that died below the source were counted as used
         total.inputs[name].update({"used": -1, "dead": 1})
     return total

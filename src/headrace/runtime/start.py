@@ -87,8 +87,10 @@ def prepare(
     clock = clock or SystemClock()
     sources = open_inputs(program, place, until, clock)
     sinks = open_sinks(program, place)
-    for end in (*sources.values(), *sinks.values()):
-        end.check()
+    for source in sources.values():
+        source.check()
+    for sink in sinks.values():
+        sink.check()
     token = log.take_fence()
     start = Start(program, sources, sinks, log, token, slots, comparison)
     Committer(program, log, token, slots, clock, settings.keep_epochs).recover()
@@ -158,8 +160,6 @@ def refuse_ended(start: Start) -> None:
                     code="HR-STATE-020",
                     hint=f"Start afresh: give it another folder, or remove {start.log.folder}.",
                 )
-
-
 
 
 def review(program: Program, folder: str | None = None) -> Comparison | None:

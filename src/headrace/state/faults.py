@@ -1,12 +1,14 @@
 """Crash points: named places at durable steps where a test may end the process.
 
 `point(name)` does nothing unless the environment says HEADRACE_CRASH="name" or "name:n":
-then the process kills itself at the n-th passing, as a power cut would. In one process a
-test sets a hook instead and raises from it.
+then at the n-th passing the process kills itself and every other process of its session (the
+driver, the JVM, all workers), as a power cut would. In one process a test sets a hook
+instead and raises from it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections import Counter
@@ -33,7 +35,17 @@ def _maybe_crash(name: str, wanted: str) -> None:
         return
     _passed[name] += 1
     if _passed[name] == int(nth or 1):
-        os.kill(os.getpid(), signal.SIGKILL)
+        _power_cut()
+
+
+def _power_cut() -> None:
+    """Kill every process of our session, ourselves last."""
+    me, session = os.getpid(), os.getsid(0)
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            if int(entry) != me and os.getsid(int(entry)) == session:
+                os.kill(int(entry), signal.SIGKILL)
+    os.kill(me, signal.SIGKILL)
 
 
 @contextmanager

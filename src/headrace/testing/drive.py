@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
-from headrace.runtime.start import prepare, refuse_ended
 from headrace.plan.program import Drafted, build
 from headrace.runtime.commit import Committer
 from headrace.runtime.local import LocalRunner
 from headrace.runtime.planner import Pace, Planner
 from headrace.runtime.progress import Progress, progress_of
+from headrace.runtime.start import prepare, refuse_ended
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.state.manifest import Manifest

@@ -1,0 +1,90 @@
+"""What the fire alarm found: read from its outputs, as anybody could."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from examples.demo.screen import Screen
+from examples.demo.sensors import FIRES
+from rich.console import Console
+
+import headrace as hr
+from headrace.cli.status import account
+
+AVERAGES = ".headrace/fire-alarm/averages"
+_RECENT = 400  # averages looked at again and again
+
+
+class Findings:
+    """The alarms and averages so far."""
+
+    def __init__(self, log: hr.EmbeddedLog) -> None:
+        self.log = log
+        self.alarms: list[dict[str, Any]] = []
+
+    def show(self, screen: Screen) -> None:
+        """Tell the screen what is new."""
+        for row in self._new_alarms():
+            screen.alarm(row)
+        table = self.averages()
+        screen.averages(table.slice(max(0, table.num_rows - _RECENT)).to_pylist())
+
+    def averages(self) -> pa.Table:
+        try:
+            return hr.read_output(AVERAGES)
+        except hr.OutputError:  # nothing written yet
+            return pa.table({})
+
+    def _new_alarms(self) -> list[dict[str, Any]]:
+        if "alarms" not in self.log.topics():
+            return []
+        chunks = self.log.read("alarms", 0, len(self.alarms))
+        fresh = [row for _, rows in chunks for row in rows.to_pylist()]
+        self.alarms += fresh
+        return fresh
+
+
+def tell(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: Path) -> None:
+    """What happened, and where everything lies."""
+    averages, alarms = found.averages(), found.alarms
+    raised = {a["area"] for a in alarms if a["alarm"]}
+    fires = {f.area for f in FIRES}
+    say = [
+        "",
+        f"fires set     {_list(fires)}",
+        f"found         {_list(fires & raised)}",
+        f"false alarms  {_list(raised - fires)}",
+        "",
+        "where every record went",
+        *(f"  {line}" for line in (account(run.progress) if run.progress else [])),
+        "",
+        "where things lie",
+        f"  alarms    headrace topic consume alarms --from-beginning --log {found.log.root}",
+        f"  averages  {place / AVERAGES}",
+        f"  dead      {run.folder}/dead",
+        f"  plan      {_plan(job, place)}",
+        f"  picture   {_picture(averages, alarms, place)}",
+    ]
+    for line in say:
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _list(areas: set[str]) -> str:
+    return ", ".join(sorted(areas)) or "none"
+
+
+def _plan(job: hr.Job, place: Path) -> Path:
+    (place / "plan.txt").write_text(f"{job.explain()}\n")
+    return place / "plan.txt"
+
+
+def _picture(averages: pa.Table, alarms: list[dict[str, Any]], place: Path) -> str:
+    try:
+        from examples.demo.picture import draw
+    except ImportError:
+        return "needs matplotlib: pip install 'headrace[plot]'"
+    draw(averages.to_pylist(), alarms, datetime.now(UTC), str(place / "fire-alarm.png"))
+    return str(place / "fire-alarm.png")

@@ -1,0 +1,122 @@
+"""Operators of an expression: they mean what they mean in Python.
+
+So `%` and `//` round downwards, `/` gives a double, `+` joins texts, and `== None` asks for
+null. SQL text has SQL's own meaning of `%` (the sign of the left side) and of `= null`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from headrace.expr_tree import Node
+
+if TYPE_CHECKING:
+    from headrace.expr import Expr
+
+
+class Operators:
+    """Arithmetic, comparison and logic; `Expr` says how a node is made."""
+
+    __slots__ = ()
+
+    def _infix(self, kind: type[Node], left: Any, right: Any) -> Expr:
+        raise NotImplementedError
+
+    def _prefix(self, kind: type[Node]) -> Expr:
+        raise NotImplementedError
+
+    def _function(self, name: str, *args: Any) -> Expr:
+        raise NotImplementedError
+
+    def is_null(self) -> Expr:
+        raise NotImplementedError
+
+    def __hash__(self) -> int:
+        raise NotImplementedError
+
+    # arithmetic: operators mean what they mean in Python
+
+    def __add__(self, other: Any) -> Expr:
+        return self._infix(exp.Add, self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return self._infix(exp.Add, other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return self._infix(exp.Sub, self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return self._infix(exp.Sub, other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return self._infix(exp.Mul, self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return self._infix(exp.Mul, other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return self._infix(exp.Div, self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return self._infix(exp.Div, other, self)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return self._function("floor_div", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return self._function("floor_div", other, self)
+
+    def __mod__(self, other: Any) -> Expr:
+        return self._function("floor_mod", self, other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return self._function("floor_mod", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return self._function("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return self._function("pow", other, self)
+
+    def __neg__(self) -> Expr:
+        return self._prefix(exp.Neg)
+
+    def __abs__(self) -> Expr:
+        return self._function("abs", self)
+
+    # comparison and logic
+
+    def __eq__(self, other: Any) -> Expr:  # type: ignore[override]
+        return self.is_null() if other is None else self._infix(exp.EQ, self, other)
+
+    def __ne__(self, other: Any) -> Expr:  # type: ignore[override]
+        return ~self.is_null() if other is None else self._infix(exp.NEQ, self, other)
+
+    def __lt__(self, other: Any) -> Expr:
+        return self._infix(exp.LT, self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return self._infix(exp.LTE, self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return self._infix(exp.GT, self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return self._infix(exp.GTE, self, other)
+
+    def __and__(self, other: Any) -> Expr:
+        return self._infix(exp.And, self, other)
+
+    def __rand__(self, other: Any) -> Expr:
+        return self._infix(exp.And, other, self)
+
+    def __or__(self, other: Any) -> Expr:
+        return self._infix(exp.Or, self, other)
+
+    def __ror__(self, other: Any) -> Expr:
+        return self._infix(exp.Or, other, self)
+
+    def __invert__(self) -> Expr:
+        return self._prefix(exp.Not)

@@ -1,0 +1,131 @@
+"""The canonical tree: how each of its nodes is made, and shown as text.
+
+Invariant: a meaning has one tree. Every call is an `Anonymous` node with one spelling of its
+name, a field is a `Dot`, there are no parentheses, a number is spelt one way and a literal
+time is in UTC; so what operators, SQL text and traced lambdas build can be compared.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+
+from headrace.errors import PlanError
+
+Node = exp.Expression
+
+_SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "ceiling": "ceil",
+              "power": "pow", "lcase": "lower", "ucase": "upper", "ifnull": "coalesce",
+              "nvl": "coalesce", "day": "dayofmonth", "cardinality": "size", "signum": "sign",
+              "startswith": "starts_with", "endswith": "ends_with", "char": "chr",
+              "regexp_like": "rlike", "regexp": "rlike", "iff": "if", "dateadd": "date_add",
+              "datediff": "date_diff", "array_size": "size", "sha": "sha1"}  # fmt: skip
+
+
+class Dialect(Spark):
+    """Spark SQL in which a function call is only a name and its arguments."""
+
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES: ClassVar = ["'", '"', "\\"]
+
+    class Parser(Spark.Parser):
+        FUNCTIONS: ClassVar = {}
+        ARRAY_CONSTRUCTORS: ClassVar = {}
+        NO_PAREN_FUNCTIONS: ClassVar = {}
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            k: v for k, v in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
+        }
+        FUNCTION_PARSERS: ClassVar = {
+            k: v for k, v in Spark.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST")
+        }
+
+
+def unreadable(text: str, why: str) -> PlanError:
+    return PlanError(
+        f"cannot read the expression {text!r}: {why}", code="HR-EXPR-004",
+        hint="Write one Spark SQL expression, such as \"celsius > 40 and area = 'roof'\"; "
+        "put a column name with spaces or signs in `backticks`.",
+    )  # fmt: skip
+
+
+def column(name: str) -> Node:
+    return exp.Column(this=exp.Identifier(this=name, quoted=True))
+
+
+def field(of: Node, name: str) -> Node:
+    return exp.Dot(this=of, expression=exp.Identifier(this=name, quoted=True))
+
+
+def call(name: str, *args: Node) -> Node:
+    lower = name.lower()
+    return exp.Anonymous(this=_SPELLINGS.get(lower, lower), expressions=list(args))
+
+
+def number(spelling: str) -> Node:
+    """A literal: an integer, or a double if it has a point or an exponent."""
+    if any(c in spelling.lower() for c in ".e"):
+        return exp.Literal(this=repr(float(spelling)), is_string=False)
+    return exp.Literal(this=str(int(spelling)), is_string=False)
+
+
+def cast(value: Node, to: str, *, safe: bool = False) -> Node:
+    """A cast to the DDL type `to`; a literal of a time is read here and now, in UTC."""
+    kind = exp.DataType.build(to, dialect="spark")
+    if _is_number(value) and kind.this == exp.DataType.Type.DOUBLE:
+        return number(repr(float(value.this)))  # 1.5D is how Spark spells our 1.5
+    if isinstance(value, exp.Literal) and value.args["is_string"] and not safe:
+        value = exp.Literal.string(_time_text(value.this, kind.sql(dialect="spark")))
+    return exp.TryCast(this=value, to=kind, safe=True) if safe else exp.Cast(this=value, to=kind)
+
+
+def _time_text(text: str, to: str) -> str:
+    if to not in ("DATE", "TIMESTAMP"):
+        return text
+    try:
+        if to == "DATE":
+            return dt.date.fromisoformat(text.strip()).isoformat()
+        moment = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise unreadable(f"{to} '{text}'", f"it is not an ISO {to.lower()}") from None
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
+    return moment.isoformat(" ")
+
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node, exp.Literal) and not node.args["is_string"]
+
+
+_UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "year")
+
+
+def interval(amount: object, unit: str, text: str = "") -> Node:
+    word, digits = unit.lower().removesuffix("s"), str(amount).strip()
+    if word not in _UNITS or not digits.lstrip("+-").isdigit():
+        raise unreadable(text or f"INTERVAL {amount} {unit}", f"units are {', '.join(_UNITS)}")
+    return exp.Interval(this=exp.Literal.string(str(int(digits))), unit=exp.Var(this=word))
+
+
+_CLOSED = (exp.Column, exp.Literal, exp.Anonymous, exp.Null, exp.Boolean, exp.Identifier, exp.Dot,
+           exp.Bracket, exp.Case, exp.Cast, exp.TryCast, exp.DataType, exp.Var,
+           exp.If, exp.Alias, exp.Interval)  # fmt: skip
+
+
+def _is_type(node: Node) -> bool:
+    return isinstance(node, exp.DataType)
+
+
+_OPEN = (exp.Anonymous, exp.Alias, exp.If, exp.Case)
+
+
+def show(node: Node) -> str:
+    """SQL text that `parse` reads back as the same tree: each inner operation in parentheses."""
+    shown = node.copy()
+    for inner in list(shown.walk(bfs=False, prune=_is_type))[::-1]:
+        above = inner.parent
+        if above is not None and not isinstance(inner, _CLOSED) and not isinstance(above, _OPEN):
+            inner.replace(exp.Paren(this=inner.copy()))
+    return str(shown.sql(dialect=Dialect, normalize_functions=False))

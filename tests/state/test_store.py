@@ -1,0 +1,155 @@
+"""A small job, table and manifest together: crashes at every step, other tasks after each."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.hashing import hash_keys, slot_range, tasks_of
+from headrace.state import (
+    EpochLog,
+    RunCache,
+    RunWriter,
+    SlotState,
+    TableSpec,
+    faults,
+    merging,
+    open_table,
+    store,
+    store_changes,
+)
+
+SPEC = TableSpec("counts", pa.schema([("k", pa.int64())]), pa.schema([("n", pa.int64())]))
+SLOTS, EPOCHS = 6, 12
+unique = count()
+
+
+class Crash(BaseException):
+    pass
+
+
+def keys_of(epoch: int) -> np.ndarray:
+    return np.unique(np.random.default_rng(epoch).integers(0, 40, 12))
+
+
+class CountingJob:
+    """Counts in how many epochs each key was seen."""
+
+    def __init__(self, folder: Path, tasks: int) -> None:
+        self.folder, self.tasks = folder, tasks
+        self.log, self.cache = EpochLog(folder), RunCache(folder)
+        self.slots = self.log.open("counts", SLOTS)
+
+    def run(self) -> None:
+        token, last = self.log.take_fence(), self.log.latest()
+        state = SlotState.from_json(last.body["state"]) if last else SlotState.empty(SLOTS)
+        for epoch in range(last.epoch + 1 if last else 1, EPOCHS + 1):
+            state = state.apply([self._task(t, epoch, state) for t in range(self.tasks)])
+            self.log.commit(epoch, {"state": state.to_json()}, token, f"{token}-{epoch}")
+            self.log.prune(2)
+
+    def _task(self, task: int, epoch: int, state: SlotState) -> SlotState:
+        lo, hi = slot_range(task, self.tasks, SLOTS)
+        keys = keys_of(epoch)
+        hashes = hash_keys([pa.array(keys)])
+        mine = tasks_of(hashes, SLOTS, self.tasks) == task
+        wanted = pa.table({"__h": hashes[mine], "k": keys[mine]})
+        table = open_table(SPEC, state, lo, hi, SLOTS, self.cache)
+        held, found = table.get(wanted)
+        counts = np.where(found, held["n"].fill_null(0).to_numpy(), 0) + 1
+        table.put(wanted.append_column("n", pa.array(counts, pa.int64())))
+        writer = RunWriter(self.folder, f"{epoch}-{task}-{next(unique)}")
+        part = store_changes(table, state, lo, hi, SLOTS, writer, self.cache)
+        writer.close()
+        return part
+
+    def counts(self) -> dict[int, int]:
+        state = SlotState.from_json(self.log.latest().body["state"])
+        rows = open_table(SPEC, state, 0, SLOTS, SLOTS, RunCache(self.folder)).scan()
+        return dict(zip(rows["k"].to_pylist(), rows["n"].to_pylist(), strict=True))
+
+
+EXPECTED: dict[int, int] = {}
+for number in range(1, EPOCHS + 1):
+    for key in keys_of(number).tolist():
+        EXPECTED[key] = EXPECTED.get(key, 0) + 1
+
+
+@pytest.fixture(autouse=True)
+def little_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "SMALL", 2)
+    for module in (merging, store):
+        monkeypatch.setattr(module, "AT_ONCE", 12)
+
+
+def test_a_crash_at_any_step_changes_no_count(tmp_path):
+    passed: list[str] = []
+    with faults.hooked(passed.append):
+        CountingJob(tmp_path / "clean", 2).run()
+    assert CountingJob(tmp_path / "clean", 1).counts() == EXPECTED
+    assert {"run.added", "run.synced", "manifest.linked", "prune.file"} <= set(passed)
+    for nth in range(0, len(passed), 7):  # every kind of step, at another epoch each
+        folder = tmp_path / str(nth)
+        _run_until_crash(folder, nth)
+        _run_until_crash(folder, nth // 2)
+        CountingJob(folder, 3).run()
+        assert CountingJob(folder, 1).counts() == EXPECTED
+
+
+def _run_until_crash(folder: Path, nth: int) -> None:
+    left = [nth]
+
+    def hook(_: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Crash
+
+    with faults.hooked(hook), suppress(Crash):
+        CountingJob(folder, 1 + nth % 3).run()
+
+
+def test_one_task_merges_one_slot_of_all_its_tables_per_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "FEW", 2)
+    for module in (merging, store):
+        monkeypatch.setattr(module, "AT_ONCE", 0)
+    cache, states = RunCache(tmp_path), [SlotState.empty(SLOTS)] * 3
+    keys = pa.array(range(60))
+    rows = pa.table({"__h": hash_keys([keys]), "k": keys, "n": keys})
+    for _ in range(8):
+        before, writer = states, RunWriter(tmp_path, f"all-{next(unique)}")
+        tables = [open_table(SPEC, s, 0, SLOTS, SLOTS, cache) for s in states]
+        for i, table in enumerate(tables):
+            table.put(rows.slice(i, 50))
+        states = [
+            store_changes(t, s, 0, SLOTS, SLOTS, writer, cache)
+            for t, s in zip(tables, states, strict=True)
+        ]
+        writer.close()
+        merges = [_slots_merged(b, a) for b, a in zip(before, states, strict=True)]
+        assert sum(merges) <= 1 + 50 // 8  # or a few more that together are less than was written
+    assert max(s.most_runs() for s in states) <= 2 * merging.TOO_MANY + 1
+
+
+def _slots_merged(before: SlotState, after: SlotState) -> int:
+    grown = {(s.lo, s.hi): len(s.refs) for s in after.segments}
+    old = {n: len(s.refs) for s in before.segments for n in range(s.lo, s.hi)}
+    return sum(hi - lo for (lo, hi), runs in grown.items() if runs <= old[lo] and old[lo])
+
+
+def test_a_run_whose_times_are_all_past_is_dropped_unread(tmp_path):
+    spec = TableSpec("panes", pa.schema([]), pa.schema([("n", pa.int64())]), timed=True)
+    cache, state = RunCache(tmp_path), SlotState.empty(SLOTS)
+    for epoch in range(6):
+        table = open_table(spec, state, 0, SLOTS, SLOTS, cache)
+        table.put(pa.table({"__t": [epoch], "__h": np.zeros(1, np.uint64), "n": [epoch]}))
+        table.expire(epoch)
+        writer = RunWriter(tmp_path, f"panes-{next(unique)}")
+        state = store_changes(table, state, 0, SLOTS, SLOTS, writer, cache)
+        writer.close()
+        assert state.most_runs() == 1 and state.segments[0].floor == epoch
+    assert table.rows_held <= 2
