@@ -81,7 +81,7 @@ class Played:
             self.log.create(topic)
         clock = ManualClock(BEGIN * 1_000)
         job, folder = load_job(FIRE_ALARM), place / "job"
-        driver = Driver(job, folder, until=None, clock=clock)
+        driver = Driver(job, folder, until=None, max_batch=100_000, clock=clock)
         for batch in batches():
             send(self.log, batch)
             clock.advance(STEP * 1_000)

@@ -26,7 +26,7 @@ _LONGER = [chr(c) for c in range(0x80, 0xFFFF) if len(chr(c).upper()) > 1]
 _SIGMA = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
 _LOWER = (
     "lower(replace({0}, '\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'))",
-    "lower(replace({0}, '%s', '%s'))" % _SIGMA,
+    f"lower(replace({{0}}, '{_SIGMA[0]}', '{_SIGMA[1]}'))",
 )
 
 

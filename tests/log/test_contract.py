@@ -442,8 +442,15 @@ def test_a_retry_completes_the_partitions_that_are_missing(log):
     assert [values(log, "t", p) for p in range(3)] == [[b"2"], [b"0"], [b"1"]]
 
 
-@pytest.mark.parametrize("half", [{"producer": "p"}, {"sequence": 1}, {"producer": "", "sequence": 1},
-                                  {"producer": "p", "sequence": -1}])  # fmt: skip
+@pytest.mark.parametrize(
+    "half",
+    [
+        {"producer": "p"},
+        {"sequence": 1},
+        {"producer": "", "sequence": 1},
+        {"producer": "p", "sequence": -1},
+    ],
+)
 def test_a_producer_needs_a_sequence(log, half):
     log.create("t")
     assert refusal(log.append, "t", [b"x"], **half).code == "HR-LOG-013"

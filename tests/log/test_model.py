@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,8 @@ class LogMachine(RuleBasedStateMachine):
                 raise Crash
 
         with faults.hooked(hook):
-            try:
+            with suppress(Crash):
                 self._append(batch, producer, sequence)
-            except Crash:
-                pass
         if "log.published" in passed:
             self._note(batch, producer, sequence)
         else:

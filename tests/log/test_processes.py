@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headrace.log import EmbeddedLog
@@ -54,6 +55,7 @@ def consume(out: Connection, root: Path, total: int) -> None:
 
 
 def start(work: Callable[..., None], *args: object) -> tuple[BaseProcess, Connection]:
+    pa.array([0])  # has pyarrow import pandas here, once, and not in every fork
     mine, theirs = FORK.Pipe(duplex=False)
     process = FORK.Process(target=work, args=(theirs, *args), daemon=True)
     process.start()

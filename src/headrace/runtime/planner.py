@@ -127,7 +127,7 @@ class Planner:
 
     def _latest(self, split: Split) -> Any:
         source = self._sources[split.input]
-        if not self._ending:
+        if not self._ending or source.bounded:  # a bounded one knows its end itself
             return source.latest(split.name)
         place = (split.input, split.name)
         if place not in self._targets:
@@ -154,7 +154,8 @@ class Planner:
         source, read = self._sources[split.input], self._program.nodes[split.input]
         assert isinstance(read, Read)
         moved = at != split.at
-        ended = at == latest and (self._ending or source.ended(split.name, at))
+        pinned = self._ending and not source.bounded
+        ended = at == latest and (pinned or source.ended(split.name, at))
         idle = IDLE_AFTER if read.idle is None else read.idle
         quiet = not moved and now - split.seen >= idle
         state = ENDED if ended else IDLE if quiet else LIVE
