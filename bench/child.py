@@ -1,7 +1,8 @@
-"""One contender of one job, in a process of its own: `python -m bench.child JOB WHO PLACE`.
+"""One contender in a process of its own: `python -m bench.child WHO JOB PLACE [JOB PLACE ...]`.
 
 What it is to do lies in PLACE/params.json, what it measured goes to PLACE/figures.json and
-its output to PLACE/out. So sessions, memory and warm caches of contenders never mix.
+its output to PLACE/out. To measure, give one job, so that sessions, memory and warm caches
+never mix; several share a process only where nothing is measured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 
-def main(job: str, who: str, place: Path) -> None:
+def run(who: str, job: str, place: Path) -> None:
     params = json.loads((place / "params.json").read_text())
     contender = getattr(import_module(f"bench.jobs.{job}"), who)
     began = time.time()
@@ -23,4 +24,5 @@ def main(job: str, who: str, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    for job, place in zip(sys.argv[2::2], sys.argv[3::2], strict=True):
+        run(sys.argv[1], job, Path(place))

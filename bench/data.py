@@ -138,7 +138,7 @@ def _json(shape: Shape, number: int, path: Path) -> int:
     )
     with path.open("w") as file:
         file.writelines(
-            f'{{"id":{i},"sensor":"sensor-{k:07d}","celsius":{v},'
+            f'{{"id":{i},"area":"a{k % 100:02d}","sensor":"sensor-{k:07d}","celsius":{v},'
             f'"smoke":{"true" if s else "false"},"at":{t}}}\n'
             for i, k, v, s, t in columns
         )

@@ -77,7 +77,7 @@ class Lab:
         try:
             with (place / "log.txt").open("wb") as log:
                 child = subprocess.Popen(
-                    [sys.executable, "-m", "bench.child", job, who, str(place)],
+                    [sys.executable, "-m", "bench.child", who, job, str(place)],
                     cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT,
                 )  # fmt: skip
                 with watching(child.pid) as watch:

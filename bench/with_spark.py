@@ -6,6 +6,8 @@ shuffle partitions as cores, no user interface. Nothing of Headrace is imported 
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +30,7 @@ SETTINGS = {
 
 
 def session(cores: int) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder.master(f"local[{cores}]").appName("by hand")
     settings = {**SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
     for name, value in settings.items():

@@ -1,15 +1,33 @@
-"""The documentation hangs together: links lead somewhere, every page can be found.
+"""The documentation is true: links lead somewhere, code runs, and prints what it says.
 
-Checks files and headings in this repository only; addresses on the web are not visited.
+Every page is one program, run from top to bottom in a folder of its own:
+
+- a ```python block is run; a ```text block right after it is what it prints;
+- a block whose first line is a comment with a file's name is also kept under that name;
+- a ```console block is typed: `$ headrace ...` is run, other commands are not; what follows
+  is what is printed (standard error included), `...` stands for any number of lines.
+
+Only files and headings of this repository are checked; the web is not visited. Pages run
+in process; a page that calls `hr.run` does so on Spark, `headrace run` never does.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.app import app
+from headrace.engine import run as engine
+from tests.cli.local_run import LocalRun, forget
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -17,6 +35,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+BLOCK = re.compile(
+    r"^```(\w+)\n(.*?)^```$\n?(?=(\n```text\n(.*?)^```$)?)", re.MULTILINE | re.DOTALL
+)
+FILE = re.compile(r"# (\S+\.\w+)\n")
 
 
 def links(text: str) -> Iterator[str]:
@@ -60,9 +82,113 @@ def test_every_page_can_be_reached_from_the_readme():
     assert [str(p.relative_to(ROOT)) for p in PAGES if p not in seen] == []
 
 
+def test_the_index_names_every_page():
+    index = {t.partition("#")[0] for t in links((DOCS / "README.md").read_text(encoding="utf-8"))}
+    pages = {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")} - {"README.md"}
+    assert pages - index == set()
+
+
 def test_a_broken_link_is_found():
     text = "## A heading, here\n[a](#a-heading-here) [b](#nowhere) [c](no.md) [d](https://x)\n"
     assert broken(ROOT / "README.md", text.replace("#a-h", "CHANGELOG.md#a-h")) == [
         "CHANGELOG.md#a-heading-here", "#nowhere", "no.md",
     ]  # fmt: skip
     assert anchors(text) == {"a-heading-here"}
+
+
+# code
+
+
+class Block(NamedTuple):
+    kind: str
+    text: str
+    shown: str
+
+
+def blocks(text: str) -> list[Block]:
+    found = BLOCK.findall(text)
+    return [Block(kind, code, shown) for kind, code, _, shown in found if kind != "text"]
+
+
+def play(page: str, text: str) -> None:
+    """Run everything on a page, in the working folder."""
+    names: dict[str, Any] = {"__name__": "guide"}
+    for block in blocks(text):
+        if file := FILE.match(block.text):
+            Path(file[1]).write_text(block.text, encoding="utf-8")
+        if block.kind == "python":
+            printed = run(page, block.text, names)
+            assert matches(printed, block.shown), f"{block.text}\nprinted\n\n{printed}"
+        elif block.kind == "console":
+            for command, shown in typed(block.text):
+                printed = invoke(command)
+                assert not shown or matches(printed, shown), f"$ {command}\n{printed}"
+
+
+def run(page: str, code: str, names: dict[str, Any]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, page, "exec", dont_inherit=True), names)
+    return printed.getvalue()
+
+
+def typed(text: str) -> Iterator[tuple[str, str]]:
+    """The headrace commands of a console block, each with the output shown after it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        words = command.partition("#")[0].strip()
+        if words.startswith("headrace "):
+            yield words.removeprefix("headrace "), shown
+
+
+def invoke(command: str) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "run", LocalRun)
+        return CliRunner().invoke(app, shlex.split(command)).output
+
+
+def matches(printed: str, shown: str) -> bool:
+    """Whether the text is what the page shows; a line `...` stands for any lines."""
+    lines = [".*" if line == "..." else re.escape(line) for line in shown.splitlines()]
+    pattern = "\n".join(lines).replace(".*\n", "(?:.*\n)?").replace("\n.*", "(?:\n.*)?")
+    return re.fullmatch(pattern, printed.rstrip("\n"), re.DOTALL) is not None
+
+
+def needs_spark(text: str) -> bool:
+    return any(b.kind == "python" and "hr.run(" in b.text for b in blocks(text))
+
+
+def pages() -> Iterator[Any]:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if any(b.kind in ("python", "console") for b in blocks(text)):
+            marks = [pytest.mark.spark] if needs_spark(text) else []
+            yield pytest.param(page, marks=marks, id=str(page.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize("page", [*pages()])
+def test_what_a_page_shows_runs_and_prints_what_it_says(page, request, tmp_path, monkeypatch):
+    text = page.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    if needs_spark(text):
+        request.getfixturevalue("spark")
+    try:
+        play(page.name, text)
+    finally:
+        forget(tmp_path)
+
+
+def test_a_page_that_lies_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = "```python\n# one.py\nprint(1)\n```\n\n```text\n{}\n```\n"
+    play("page.md", page.format("1"))
+    assert Path("one.py").exists()
+    with pytest.raises(AssertionError):
+        play("page.md", page.format("2"))
+    with pytest.raises(AssertionError):
+        play("page.md", "```python\nprint(1)\n```\n")
+    with pytest.raises(AssertionError):
+        play("page.md", "```console\n$ headrace --version\nheadrace 0.0.0\n```\n")
+    assert matches("a\nb\nc\n", "a\n...\nc\n") and matches("a\nc", "a\n...\nc")
+    assert matches("a\nb", "a\n...") and matches("a", "a\n...") and not matches("ab", "a\n...")

@@ -7,6 +7,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,21 +28,26 @@ STEP = 60  # seconds of event time that arrive together
 DELAY, SIZE, SLIDE = 2_000, 60_000, 5_000  # as the program has them
 
 
-def batches() -> Iterator[list[Sent]]:
+@cache
+def batches() -> list[list[Sent]]:
     """What the sensors send, a minute at a time."""
     rng = random.Random(SEED)
-    for first in range(0, MINUTES * 60, STEP):
-        yield [s for second in range(first, first + STEP) for s in records(rng, BEGIN, second)]
+    return [
+        [s for second in range(first, first + STEP) for s in records(rng, BEGIN, second)]
+        for first in range(0, MINUTES * 60, STEP)
+    ]
 
 
-def judged() -> Iterator[tuple[str, Sent]]:
+@cache
+def judged() -> list[tuple[str, Sent]]:
     """A model of what becomes of each temperature, from the generator's own notes."""
-    watermark = None
+    found, watermark = [], None
     for batch in batches():
         sent = [s for s in batch if s.topic == "temperature"]
-        yield from ((_fate(s, watermark), s) for s in sent)
+        found += [(_fate(s, watermark), s) for s in sent]
         newest = max(_reading(s)[1] for s in sent if s.what not in ("cut", "ahead"))
         watermark = max(watermark or 0, newest - DELAY)
+    return found
 
 
 def _fate(sent: Sent, watermark: int | None) -> str:

@@ -15,7 +15,7 @@ from bench.measure import Lab, Sample
 from bench.rows import Row, speed
 
 FILES = 4  # per batch
-SCHEMA = "id bigint, sensor string, celsius double, smoke boolean, at bigint"
+SCHEMA = "id bigint, area string, sensor string, celsius double, smoke boolean, at bigint"
 
 
 def rows(lab: Lab) -> list[Row]:

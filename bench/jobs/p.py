@@ -8,29 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bench.batches import throughput, with_rows
 from bench.data import Shape, dataset
 from bench.digest import Digest, rounded
 from bench.digest import digest as digest_of
+from bench.functions import Scored, score
 from bench.measure import Lab, Sample
 from bench.rows import Row, speed
 
 FILES = 4  # per batch
 SCHEMA = "sensor string, at timestamp, celsius double"
-
-
-class Scored(NamedTuple):
-    sensor: str
-    score: float
-
-
-def score(sensor: str, celsius: float) -> float:
-    """Some arithmetic that no expression says better."""
-    odd = ord(sensor[-1]) % 2
-    heat = celsius - 40.0 if celsius > 40.0 else 0.0
-    return heat * heat + (1.5 if odd else 0.25)
 
 
 def rows(lab: Lab) -> list[Row]:

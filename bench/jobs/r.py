@@ -14,6 +14,7 @@ from bench.batches import throughput, with_rows
 from bench.data import Shape, dataset
 from bench.digest import Digest, rounded
 from bench.digest import digest as digest_of
+from bench.functions import add
 from bench.measure import Lab, Sample
 from bench.rows import Row, speed
 
@@ -40,12 +41,6 @@ def params(batch: int, batches: int, keys: int = 10_000) -> dict[str, Any]:
 
 def digest(params: Mapping[str, Any], place: Path) -> Digest:
     return digest_of(place, ["sensor", 'epoch_ms("at"::TIMESTAMP)', rounded("celsius")])
-
-
-def add(total: float, celsius: float) -> float:
-    """What is done for each row: a total that never falls below zero."""
-    total += celsius
-    return total if total > 0.0 else 0.0
 
 
 def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:

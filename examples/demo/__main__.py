@@ -68,6 +68,8 @@ def _watch(run: hr.Run, sensors: subprocess.Popen[bytes], found: Findings, scree
             run.drain()
     sensors.terminate()
     found.show(screen)
+    if sensors.wait() > 0:
+        raise hr.RunError("the sensors failed", hint="What they printed above says why.")
 
 
 if __name__ == "__main__":

@@ -64,11 +64,11 @@ class Screen:
             self._shown = time.monotonic()
             self._console.print(f"fire-alarm: {self._status()}", highlight=False, soft_wrap=True)
 
-    def _status(self) -> str:
+    def _status(self, width: int | None = None) -> str:
         if self._last is None:
             return "starting Spark"
         now = time.time_ns() // 1_000_000
-        return status_line(self._last, self._meter.rate(now), now)
+        return status_line(self._last, self._meter.rate(now), now, width)
 
     def _draw(self) -> Group:
         table = Table(title="average of the last minute, by area", title_justify="left", box=None)
@@ -78,7 +78,7 @@ class Screen:
         for i in range(0, len(cells), _COLUMNS):
             table.add_row(*cells[i : i + _COLUMNS])
         recent = [Text(line) for line in self._alarms[-6:]] or [Text("no alarm yet", style="dim")]
-        status = Text(self._status(), style="dim", no_wrap=True, overflow="ellipsis")
+        status = Text(self._status(self._console.width), style="dim")
         return Group(table, Text("alarms", style="italic"), *recent, status)
 
     def _cell(self, area: str) -> Text:

@@ -15,12 +15,13 @@ from pyarrow import types as pt
 
 from headrace.expr_arith import refused
 from headrace.expr_tree import Node
-from headrace.expr_types import DUCKDB, Term, cast, is_int, spoken, text_literal, type_name
+from headrace.expr_types import DUCKDB, SPARK, Term, cast, is_int, spoken, text_literal, type_name
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
     from headrace.expr_lower import Lowering
 
+UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 _DIGITS = r"[+-]?[0-9]+"
 _DECIMAL = r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)"
 _GRAMMAR = {
@@ -102,11 +103,9 @@ def _read(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
     value = f"{word}(trim({x}) AS {type_name(to, dialect)})"
     if word == "TRY_CAST":
         return f"(CASE WHEN {match} THEN {value} END)"
-    message = f"concat('''', {x}, ''' is not {spoken(to)}')" if dialect == DUCKDB else (
-        f"concat('\\'', {x}, '\\' is not {spoken(to)}')"
-    )
-    fail = f"error({message})" if dialect == DUCKDB else f"raise_error({message})"
-    fail = f"CAST({fail} AS {type_name(to, dialect)})"
+    fail = f"CAST(concat('{UNREAD}', {x}) AS {type_name(to, dialect)})"
+    if dialect == SPARK:
+        fail = f"CAST(raise_error(concat({x}, ' is not {spoken(to)}')) AS {type_name(to, dialect)})"
     return f"(CASE WHEN {x} IS NULL THEN NULL WHEN {match} THEN {value} ELSE {fail} END)"
 
 

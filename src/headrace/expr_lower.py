@@ -111,6 +111,9 @@ class Lowering:
     def _interval(self, node: Node) -> Term:
         raise wrong(node, "an interval stands beside a timestamp", "Write at + interval 5 minutes.")
 
+    def condition(self, expr: Expr) -> Term:
+        return self.truth(expr.node.this if isinstance(expr.node, exp.Alias) else expr.node)
+
     def truth(self, node: Node) -> Term:
         made = self.term(node)
         if pt.is_null(made.type):
@@ -225,6 +228,17 @@ _METHODS: dict[type[Node], Callable[[Lowering, Node], Term]] = {
     exp.Add: arith.add, exp.Sub: arith.add, exp.Mul: arith.multiply, exp.Div: arith.divide,
     exp.Mod: arith.remainder, exp.IntDiv: arith.quotient, exp.Neg: arith.negate,
 }  # fmt: skip
+
+
+def bare(expr: Expr) -> str | None:
+    """The column that an expression merely is."""
+    node = expr.node.this if isinstance(expr.node, exp.Alias) else expr.node
+    return str(node.name) if isinstance(node, exp.Column) else None
+
+
+def check_condition(expr: Expr, schema: pa.Schema) -> None:
+    """HR-EXPR-003 if `expr` is not a condition over `schema`."""
+    Lowering(schema, DUCKDB).condition(expr)
 
 
 def check(expr: Expr, schema: pa.Schema) -> pa.DataType:

@@ -31,10 +31,6 @@ _TOKEN = re.compile(
 @lru_cache(maxsize=512)
 def both_patterns(pattern: str) -> dict[str, str]:
     """The pattern for each engine; "groups" is their number, "empty" whether it matches nothing."""
-    try:
-        python = re.compile(pattern)
-    except (re.error, RecursionError) as error:
-        raise _refused(pattern, str(error)) from None
     out, at, repeated = [], 0, True
     while at < len(pattern):
         token = _TOKEN.match(pattern, at)
@@ -46,9 +42,16 @@ def both_patterns(pattern: str) -> dict[str, str]:
         repeated = kind in ("repeat", "count", "group", "bar", "anchor")
         out.append(_translated(kind, text, pattern))
         at = token.end()
-    made = "".join(out)
+    python, made = _compiled(pattern), "".join(out)
     return {DUCKDB: made, SPARK: made, "groups": str(python.groups),
             "empty": "yes" * bool(python.search(""))}  # fmt: skip
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError) as error:
+        raise _refused(pattern, str(error)) from None
 
 
 def _translated(kind: str, text: str, pattern: str) -> str:

@@ -121,11 +121,18 @@ def _is_type(node: Node) -> bool:
 _OPEN = (exp.Anonymous, exp.Alias, exp.If, exp.Case)
 
 
+def _needs_parentheses(inner: Node, above: Node | None) -> bool:
+    if above is None or isinstance(above, _OPEN):
+        return False
+    if isinstance(above, exp.Dot) and isinstance(inner, exp.Literal):
+        return True  # "0.x" would be a number
+    return not isinstance(inner, _CLOSED)
+
+
 def show(node: Node) -> str:
     """SQL text that `parse` reads back as the same tree: each inner operation in parentheses."""
     shown = node.copy()
     for inner in list(shown.walk(bfs=False, prune=_is_type))[::-1]:
-        above = inner.parent
-        if above is not None and not isinstance(inner, _CLOSED) and not isinstance(above, _OPEN):
+        if _needs_parentheses(inner, inner.parent):
             inner.replace(exp.Paren(this=inner.copy()))
     return str(shown.sql(dialect=Dialect, normalize_functions=False))

@@ -7,21 +7,19 @@ the rest of the chunk with it: `Kernel.run` sets the bad rows aside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import kernel_door as door
 from headrace.errors import StepError
-from headrace.expr import Expr
-from headrace.expr_lower import bare, check, to_duckdb_sql, to_spark_sql
+from headrace.expr_lower import check_condition, to_duckdb_sql, to_spark_sql
 from headrace.kernel_arrow import Mask, simple_mask
 from headrace.kernel_errors import plain
 from headrace.kernel_json import decode_json
-from headrace.kernel_sql import Chain, sql_mask
+from headrace.kernel_sql import Chain, SelectStep, Step, infer, sql_mask
 
 __all__ = [
     "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql",
@@ -29,36 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 Bad = list[tuple[int, str]]
-
-
-class Step(Protocol):
-    """Anything with a condition and columns; `columns` None keeps them all."""
-
-    @property
-    def where(self) -> Expr | None: ...
-
-    @property
-    def columns(self) -> tuple[tuple[str, Expr], ...] | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SelectStep:
-    """Keep the rows where `where` holds, then make `columns` of them."""
-
-    where: Expr | None = None
-    columns: tuple[tuple[str, Expr], ...] | None = None
-
-
-def infer(columns: Mapping[str, Expr], schema: pa.Schema) -> pa.Schema:
-    """The schema of `columns` over `schema`; PlanError HR-EXPR-001 to -003 if it has none."""
-    return pa.schema([_field(name, expr, schema) for name, expr in columns.items()])
-
-
-def _field(name: str, expr: Expr, schema: pa.Schema) -> pa.Field:
-    source = bare(expr)
-    if source is not None and source in schema.names:
-        return schema.field(source).with_name(name)
-    return pa.field(name, check(expr, schema))
+_EXPLAINED = 50  # bad rows of a chunk that get a reason of their own
 
 
 def compile_chain(steps: Sequence[Step], schema: pa.Schema) -> Kernel:
@@ -75,12 +44,9 @@ class Kernel:
     def __init__(self, steps: tuple[SelectStep, ...], schema: pa.Schema) -> None:
         self.steps = steps
         self.input = schema
-        levels = [schema]
-        for step in steps:
-            levels.append(levels[-1] if step.columns is None else infer(dict(step.columns), levels[-1]))
-        self.schema: pa.Schema = levels[-1]
         self._masks, rest = _front(steps, schema)
-        self._chain = Chain(rest, levels) if rest else None
+        self._chain = Chain(rest, schema)
+        self.schema: pa.Schema = self._chain.schema
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Kernel, (self.steps, self.input))
@@ -95,25 +61,55 @@ class Kernel:
         """The result of the good rows, and (position in `table`, message) of each bad row."""
         try:
             return self._run(table), []
-        except door.Error as error:
-            return self._halves(table, 0, error)
-
-    def _halves(self, table: pa.Table, start: int, error: door.Error) -> tuple[pa.Table, Bad]:
-        if table.num_rows <= 1:
-            return self._run(table.slice(0, 0)), [(start, plain(error))]
-        middle = table.num_rows // 2
-        goods: list[pa.Table] = []
-        bads: Bad = []
-        for at, part in ((0, table.slice(0, middle)), (middle, table.slice(middle))):
-            try:
-                goods.append(self._run(part))
-            except door.Error as inner:
-                good, bad = self._halves(part, start + at, inner)
-                goods.append(good)
-                bads += bad
-        return pa.concat_tables(goods), bads
+        except door.Error:
+            return self._apart(table)
 
     def _run(self, table: pa.Table) -> pa.Table:
         for mask in self._masks:
             table = _filtered(table, mask(table))
-        return table if self._chain is None else self._chain(table)
+        return self._chain(table)
+
+    def _apart(self, table: pa.Table) -> tuple[pa.Table, Bad]:
+        """Ask for the rows that fail, explain each by running it alone, run the others."""
+        whole = Chain(self.steps, self.input)
+        rows = whole.failing(table)
+        good = np.ones(table.num_rows, bool)
+        good[rows] = False
+        bad = [(int(row), self._reason(table.slice(row, 1), i)) for i, row in enumerate(rows)]
+        return self._run(table.filter(pa.array(good))), bad
+
+    def _reason(self, row: pa.Table, count: int) -> str:
+        if count >= _EXPLAINED:
+            return "an expression fails on this row"
+        try:
+            self._run(row)
+        except door.Error as error:
+            return plain(error)
+        return "an expression fails on this row"
+
+
+def _front(
+    steps: tuple[SelectStep, ...], schema: pa.Schema
+) -> tuple[list[Mask], tuple[SelectStep, ...]]:
+    """Leading filters as masks, and the steps that are left.
+
+    Simple conditions need no SQL; and a chain that only filters needs none to carry its
+    columns, so that SQL decides and Arrow picks the rows.
+    """
+    masks: list[Mask] = []
+    only_filters = all(s.columns is None for s in steps)
+    while steps and steps[0].where is not None:
+        condition = steps[0].where
+        check_condition(condition, schema)
+        mask = simple_mask(condition.node, schema)
+        if mask is None and not only_filters:
+            break
+        masks.append(mask or sql_mask(condition, schema))
+        rest = SelectStep(columns=steps[0].columns)
+        steps = steps[1:] if rest.columns is None else (rest, *steps[1:])
+    return masks, steps
+
+
+def _filtered(table: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    keeps_all = pc.all(mask, skip_nulls=False).as_py()
+    return table if keeps_all else table.filter(mask)

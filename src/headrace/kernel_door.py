@@ -51,7 +51,11 @@ class _Local(threading.local):
     connection: duckdb.DuckDBPyConnection | None = None
     count = 0
 
+    def __init__(self) -> None:
+        self.plans: dict[object, Query] = {}
 
+
+_PLANS = 64  # kept per thread by `once`
 _LOCAL = _Local()
 _OPEN: list[duckdb.DuckDBPyConnection] = []
 
@@ -59,6 +63,7 @@ _OPEN: list[duckdb.DuckDBPyConnection] = []
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection in this process."""
     if _LOCAL.connection is None or os.getpid() != _LOCAL.pid:
+        _LOCAL.plans.clear()
         _LOCAL.connection = _open()
         _LOCAL.pid = os.getpid()
     return _LOCAL.connection
@@ -75,6 +80,7 @@ def _open() -> duckdb.DuckDBPyConnection:
 
 @atexit.register
 def _close() -> None:
+    _LOCAL.plans.clear()
     _LOCAL.connection = None
     while _OPEN:
         _OPEN.pop().close()
@@ -110,8 +116,15 @@ def here() -> tuple[int, int]:
 
 
 def once(sql: str, table: pa.Table) -> pa.Table:
-    """One query over one table, for what is not run again and again."""
-    return Query(sql, table.schema)(table)
+    """A query over a table; its plan is kept for the next table of the same kind."""
+    connection()  # a fork starts with no plans
+    key = (sql, *table.schema.names, *table.schema.types)
+    query = _LOCAL.plans.get(key)
+    if query is None:
+        if len(_LOCAL.plans) >= _PLANS:
+            _LOCAL.plans.clear()
+        query = _LOCAL.plans[key] = Query(sql, table.schema)
+    return query(table)
 
 
 def value(expression: str) -> object:

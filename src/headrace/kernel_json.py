@@ -71,7 +71,10 @@ def _texts(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([odd_rows.utf8(r) for r in raw.to_pylist()], pa.string())
+        if len(raw) == 1:
+            return pa.nulls(1, pa.string())
+        middle = len(raw) // 2
+        return pa.concat_arrays([_texts(raw[:middle]), _texts(raw[middle:])])
 
 
 def _targets(texts: pa.Array, schema: pa.Schema) -> list[object]:

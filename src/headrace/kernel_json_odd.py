@@ -32,13 +32,6 @@ class Unfit(ValueError):
     """A value that is not what its field says."""
 
 
-def utf8(document: bytes | None) -> str | None:
-    try:
-        return None if document is None else document.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(reversed(pairs))
 
@@ -133,10 +126,11 @@ def _read(
 def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
     if raw is None:
         raise Unfit("the document is null")
-    if text is None and isinstance(raw, bytes) and utf8(raw) is None:
-        raise Unfit("the document is not UTF-8 text")
     try:
-        made = json.loads(raw, object_pairs_hook=_first_wins)
+        whole = raw.decode() if isinstance(raw, bytes) else raw
+        made = json.loads(whole, object_pairs_hook=_first_wins)
+    except UnicodeDecodeError:
+        raise Unfit("the document is not UTF-8 text") from None
     except ValueError as error:
         raise Unfit(f"malformed JSON: {str(error)[:1].lower()}{str(error)[1:]}") from None
     if text is None:

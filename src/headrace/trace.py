@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import datetime as dt
+import decimal
 import dis
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import types as pt
 
+from headrace.chunk import row_class
 from headrace.errors import PlanError
 from headrace.expr import Expr, col, lit
 from headrace.expr_lower import check, unknown_column
 from headrace.expr_values import TRACING, Untraceable
 
-_CONSTANTS = (type(None), bool, int, float, str, bytes)
-_BUILTINS = (abs, dict, tuple, list)
+_CONSTANTS = (type(None), bool, int, float, str, bytes, dt.date, dt.timedelta, decimal.Decimal)
+_BUILTINS = (abs, dict, tuple, list, bool, int, float, str, bytes)  # they ask, and are refused
 
 
 class Row:
@@ -73,7 +77,7 @@ def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
     if isinstance(made, Row | Mapping | tuple | list):
         raise Untraceable("it returns a whole row where one value is expected")
     expr = _as_value(made)
-    _checked(expr, schema)
+    _checked([expr], fn, schema)
     return expr
 
 
@@ -84,8 +88,7 @@ def trace_row(fn: Callable[..., Any], schema: pa.Schema) -> dict[str, Expr]:
     columns = {name: _as_value(value) for name, value in _fields(made).items()}
     if not columns:
         raise Untraceable("it returns a row without columns")
-    for expr in columns.values():
-        _checked(expr, schema)
+    _checked(columns.values(), fn, schema)
     return columns
 
 
@@ -116,14 +119,34 @@ def _as_value(made: Any) -> Expr:
         raise Untraceable(f"it returns a {type(made).__name__}") from None
 
 
-def _checked(expr: Expr, schema: pa.Schema) -> None:
+def _checked(exprs: Iterable[Expr], fn: Callable[..., Any], schema: pa.Schema) -> None:
     """Types that do not meet in SQL may well meet in Python: then it runs there."""
     try:
-        check(expr, schema)
+        for expr in exprs:
+            check(expr, schema)
     except PlanError as error:
-        if error.code == "HR-EXPR-001":
+        if error.code != "HR-EXPR-003" or _fails_in_python(fn, schema):
             raise
         raise Untraceable(error.message) from None
+
+
+_SAMPLES: list[tuple[Callable[[pa.DataType], bool], Any]] = [
+    (pt.is_boolean, True), (pt.is_integer, 1), (pt.is_floating, 1.0), (pt.is_string, "a"),
+    (pt.is_binary, b"a"), (pt.is_timestamp, dt.datetime(2024, 1, 1, tzinfo=dt.UTC)),
+    (pt.is_date, dt.date(2024, 1, 1)), (pt.is_decimal, decimal.Decimal(1)), (pt.is_list, []),
+]  # fmt: skip
+
+
+def _fails_in_python(fn: Callable[..., Any], schema: pa.Schema) -> bool:
+    """Whether Python, too, refuses the types: tried on one row of plain values."""
+    values: list[Any] = [next((v for test, v in _SAMPLES if test(f.type)), {}) for f in schema]
+    try:
+        fn(row_class(tuple(schema.names))(*values))
+    except (TypeError, AttributeError):
+        return True
+    except Exception:
+        return False  # it works on other values, perhaps
+    return False
 
 
 def _called(fn: Callable[..., Any], schema: pa.Schema) -> Any:

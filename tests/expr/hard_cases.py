@@ -136,7 +136,8 @@ ON_TEXTS = [
     "s rlike '^a.b'", "s rlike 'a|é'", "s rlike '(a)(b)?'", "s rlike '[^a-z]'", "s rlike '^$'",
     "s rlike '\\\\w\\\\W'", "s rlike 'k$'", "s rlike '\\\\$1'", "s rlike '[\\\\]\\\\[]'",
     "regexp_replace(s, '[aeiou]', '#')", "regexp_replace(s, '([a-z])([0-9])', '$2$1')",
-    "regexp_replace(s, '^.', '>')", "regexp_replace(s, 'x+', '-')", "regexp_replace(s, '[^a-z]', '')",
+    "regexp_replace(s, '^.', '>')", "regexp_replace(s, 'x+', '-')",
+    "regexp_replace(s, '[^a-z]', '')",
     "regexp_replace(s, '\\\\s+', '')",
     "regexp_extract(s, '([a-z]+)([0-9]+)', 2)", "regexp_extract(s, '([a-z]+)([0-9]+)', 0)",
     "regexp_extract(s, '(b)|(a)', 1)", "regexp_extract(s, '.', 0)", "md5(s)", "sha1(s)",
@@ -148,7 +149,8 @@ ON_TEXTS = [
     "try_cast(s as int)", "try_cast(s as bigint)", "try_cast(s as tinyint)",
     "try_cast(s as double)", "try_cast(s as decimal(10,2))", "try_cast(s as boolean)",
     "try_cast(s as date)", "try_cast(s as timestamp)", "try_cast(z as string)",
-    "cast(if(s rlike '^[0-9]+$' and length(s) < 5, s, '0') as int)", "named_struct('a', s, 'b', n).a",
+    "cast(if(s rlike '^[0-9]+$' and length(s) < 5, s, '0') as int)",
+    "named_struct('a', s, 'b', n).a",
     "array(s, t, 'x')", "named_struct('k', s)",
 ]  # fmt: skip
 
@@ -194,20 +196,24 @@ ON_TIMES = [
         (1, "day"), (25, "hours"), (90, "minutes"), (1500, "milliseconds"), (1, "month"),
         (13, "months"), (1, "year"), (2, "weeks"), (7, "seconds"), (3, "microseconds")])
       if not (s == "+" and u in ("year", "months", "month", "weeks", "day", "hours"))),
-    "til + interval 1 hour - interval 61 minutes", "since + interval 1 month", "at = til", "at < til", "at <=> til",
+    "til + interval 1 hour - interval 61 minutes", "since + interval 1 month", "at = til",
+    "at < til", "at <=> til",
     "at >= timestamp '2000-02-29 00:00:00'", "at > '2024-01-01'", "day > '2000-01-01'", "at > day",
     "day = date '2024-02-29'", "day = since", "day between '1970-01-01' and '2024-02-29'",
     "at between til and '2030-01-01T00:00:00+02:00'", "day in ('2024-02-29', '1970-01-01')",
     "greatest(at, til)", "least(day, since)", "coalesce(at, til)", "nullif(day, since)",
     "cast(at as date)", "cast(day as timestamp)", "cast(day as string)", "cast(at as string)",
-    "case when at > til then at else til end", "if(n > 0, day, since)", "year(at) * 100 + month(at)",
+    "case when at > til then at else til end", "if(n > 0, day, since)",
+    "year(at) * 100 + month(at)",
     "timestamp '1969-12-31 23:59:59.5' < at", "array(day, since)", "named_struct('a', at).a",
 ]  # fmt: skip
 
 _JSON = [
     None, "", "{}", "[]", "null", "5", '"x"', '{"a": 1}', '{"a": "x", "b": {"c": [1, 2.5, "é"]}}',
-    '{"a": null}', '{"a": true, "b": {"c": []}}', '{"a": 1.5e3}', '{"a": 12345678.5}', "{bad", "[1, 2",
-    '{"a": "line\\nbreak \\u00e9 \\" \\\\"}', '{"a": 9223372036854775807}', '{"a": -0}', '{"a": 1e400}',
+    '{"a": null}', '{"a": true, "b": {"c": []}}', '{"a": 1.5e3}', '{"a": 12345678.5}', "{bad",
+    "[1, 2",
+    '{"a": "line\\nbreak \\u00e9 \\" \\\\"}', '{"a": 9223372036854775807}', '{"a": -0}',
+    '{"a": 1e400}',
     '{"a": 9223372036854775808}', '{"a": 0.1}', '[1, [2, 3], {"a": 4}]', '{"b": {"c": [{"d": 7}]}}',
     '{"a": "1"}', '{"a": [1]}', ' {"a" : 2 } ', '{"a": 1} x', '{"a": false, "é": 1}', "[null, 1]",
 ]  # fmt: skip

@@ -117,9 +117,8 @@ class LogMachine(RuleBasedStateMachine):
             if passed.count(at) == nth and passed[-1] == at:
                 raise Crash
 
-        with faults.hooked(hook):
-            with suppress(Crash):
-                self._append(batch, producer, sequence)
+        with faults.hooked(hook), suppress(Crash):
+            self._append(batch, producer, sequence)
         if "log.published" in passed:
             self._note(batch, producer, sequence)
         else:

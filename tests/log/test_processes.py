@@ -19,6 +19,7 @@ import pytest
 
 from headrace.log import EmbeddedLog
 from headrace.log.lock import locked
+from headrace.state import faults
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -34,9 +35,17 @@ def produce(out: Connection, root: Path, name: str, appends: int) -> None:
         out.send(n)
 
 
-def crash(out: Connection, root: Path, name: str, appends: int, point: str) -> None:
-    os.environ["HEADRACE_CRASH"] = point
-    produce(out, root, name, appends)
+def crash(out: Connection, root: Path, name: str, appends: int, point: str, nth: int) -> None:
+    """As `produce`, until the n-th passing of a point kills this process, and no other."""
+    passed: list[str] = []
+
+    def hook(name: str) -> None:
+        passed.append(name)
+        if name == point and passed.count(point) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with faults.hooked(hook):
+        produce(out, root, name, appends)
 
 
 def consume(out: Connection, root: Path, total: int) -> None:
@@ -131,14 +140,14 @@ def test_a_killed_producer_leaves_what_it_had_acknowledged_and_no_half_record(lo
 
 
 @pytest.mark.parametrize(
-    ("point", "kept"),
+    ("point", "nth", "kept"),
     [
-        ("log.block:5", 4), ("log.written:5", 4), ("log.synced:5", 4), ("log.published:5", 5),
-        ("log.rolled:1", None), ("log.rolled:2", None),
+        ("log.block", 5, 4), ("log.written", 5, 4), ("log.synced", 5, 4), ("log.published", 5, 5),
+        ("log.rolled", 1, None), ("log.rolled", 2, None),
     ],
 )  # fmt: skip
-def test_a_producer_that_dies_at_a_named_step_can_be_run_again(log, point, kept):
-    producer, acks = start(crash, log.root, "p", 300, point)
+def test_a_producer_that_dies_at_a_named_step_can_be_run_again(log, point, nth, kept):
+    producer, acks = start(crash, log.root, "p", 300, point, nth)
     acknowledged = drain(acks)
     producer.join(PATIENCE)
     assert producer.exitcode == -signal.SIGKILL

@@ -104,7 +104,7 @@ def test_replaying_each_committed_epoch_changes_nothing(tmp_path: Path, undistur
         planner._planned = (-1, [])
         tasks = planner._plan(start, end)
         assert [t.replay for t in tasks] == [True]
-        runner._committer.commit(run_tasks(driver.program, driver.start.sources, tasks))
+        runner._committer.commit(run_tasks(driver.start.bundle, tasks))
         replayed += 1
     assert replayed >= 20
     wanted = {n: rows for n, rows in undisturbed[0].items() if n != "dead"}

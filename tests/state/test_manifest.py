@@ -117,6 +117,7 @@ def run_in_child(folder: Path, crash: str) -> tuple[int, list[int]]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        os.setsid()  # a crash ends all processes of the session: have one of our own
         os.environ["HEADRACE_CRASH"] = crash
         driver = Driver(folder)
         driver.acked = Telling(writing)

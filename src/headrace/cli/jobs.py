@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import typer
@@ -91,10 +92,12 @@ def explain(
 
     Example: [bold]headrace explain examples/fire_alarm.py[/bold]
     """
-    from headrace.runtime.start import describe_outputs
+    from headrace.runtime.outputs import open_sinks
 
     program = load_job(file, job)
-    explanation = program.explain(describe_outputs(program.program()))
+    with TemporaryDirectory() as nowhere:  # an opened sink may leave a trace in the job's folder
+        sinks = open_sinks(program.program(), nowhere)
+    explanation = program.explain({name: sink.guarantee for name, sink in sinks.items()})
     typer.echo(json.dumps(explanation.json, indent=2) if as_json else explanation.text)
 
 

@@ -53,7 +53,7 @@ class Reporter:
             self.say(f"  output {name}: {guarantee}")
         if self._console.is_terminal:
             self._live = Live(
-                console=self._console, get_renderable=self._line, refresh_per_second=4
+                console=self._console, get_renderable=self._draw, refresh_per_second=4
             )
             self._live.start()
 
@@ -63,7 +63,7 @@ class Reporter:
         self._last = progress
         if self._live is None and (self._shown is None or time.monotonic() - self._shown >= _EVERY):
             self._shown = time.monotonic()
-            self.say(self._line().plain)
+            self.say(f"{self._job}: {self._status()}")
 
     def finished(self, run: Any) -> None:
         """Say how it ended, and where every record went."""
@@ -76,13 +76,15 @@ class Reporter:
     def say(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def _line(self) -> Text:
+    def _draw(self) -> Text:
+        return Text(self._status(self._console.width), style="dim")
+
+    def _status(self, width: int | None = None) -> str:
         """The status as it is now: the rate falls and the delay grows while nothing comes."""
         if self._last is None:
-            return Text(f"{self._job}: first batch")
+            return "first batch"
         now = self._clock.now()
-        line = status_line(self._last, self._meter.rate(now), now)
-        return Text(f"{self._job}: {line}", no_wrap=True, overflow="ellipsis")
+        return status_line(self._last, self._meter.rate(now), now, width)
 
     def _close(self) -> None:
         if self._live is not None:

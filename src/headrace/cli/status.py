@@ -30,18 +30,28 @@ class Meter:
     def rate(self, now: int) -> float:
         while self._seen and self._seen[0][0] <= now - _WINDOW:
             self._seen.popleft()
-        span = min(_WINDOW, now - (self._began or now))
+        began = now if self._began is None else self._began
+        span = min(_WINDOW, now - began)
         return sum(read for _, read in self._seen) * 1_000 / max(span, 1)
 
 
-def status_line(p: Progress, rate: float, now: int) -> str:
-    """Rate, lag, watermark and its delay, late, dead, rows of state, batch time by phase."""
-    parts = (
+def status_line(p: Progress, rate: float, now: int, width: int | None = None) -> str:
+    """Rate, lag, watermark and its delay, late, dead, rows of state, batch time by phase.
+
+    With a `width`, what does not fit goes on a further line, never cut in two.
+    """
+    parts = [
         f"epoch {p.epoch}", f"{short(rate)} rows/s", f"lag {short(p.lag)}", _watermark(p, now),
         f"late {short(p.late)}", f"dead {short(p.dead)}", f"state {short(sum(p.held.values()))}",
         f"batch {p.took} ms{_phases(p)}",
-    )  # fmt: skip
-    return "  ".join(parts)
+    ]  # fmt: skip
+    lines = [parts.pop(0)]
+    for part in parts:
+        if width is not None and len(lines[-1]) + 2 + len(part) > width:
+            lines.append(part)
+        else:
+            lines[-1] += f"  {part}"
+    return "\n".join(lines)
 
 
 def account(p: Progress) -> list[str]:
@@ -57,7 +67,7 @@ def account(p: Progress) -> list[str]:
 def short(number: float) -> str:
     """A count in at most five characters: 999, 12.3k, 4.5M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size * 9.9995 or (number >= size and unit != "k"):
+        if number >= size * (9.995 if unit == "k" else 0.9995):
             scaled = number / size
             return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
     return f"{number:.0f}"
@@ -75,7 +85,7 @@ def _watermark(p: Progress, now: int) -> str:
     if p.watermark is None:
         return "watermark at the end" if p.ended else "watermark -"
     shown = time.strftime("%H:%M:%S", time.gmtime(p.watermark / 1_000))
-    return f"watermark {shown} delay {span(max(0, now - p.watermark))}"
+    return f"watermark {shown} (-{span(max(0, now - p.watermark))})"
 
 
 def _phases(p: Progress) -> str:

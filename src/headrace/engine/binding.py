@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.clock import SystemClock
+from headrace.engine.cargo import Cargo
 from headrace.engine.failure import marked
-from headrace.engine.program import Cargo
 from headrace.runtime.commit import Committer
 from headrace.runtime.envelope import DDL, REPORT, Envelope, pack, unpack
 from headrace.runtime.level_task import run_level
@@ -75,9 +75,8 @@ class Reader(DataSourceStreamReader):
     @property
     def _planner(self) -> Planner:
         if self._made is None:
-            program, sources = self._binding.cargo.open()
-            log = EpochLog(self._binding.folder)
-            self._made = Planner(program, sources, log, SystemClock(), self._binding.pace)
+            bundle, log = self._binding.cargo.open(), EpochLog(self._binding.folder)
+            self._made = Planner(bundle, log, SystemClock(), self._binding.pace)
         return self._made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,15 +97,14 @@ class Reader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with marked():
-            program, sources = self._binding.cargo.open()
-            yield from _batches(run_source(program, sources, partition.value))
+            yield from _batches(run_source(self._binding.cargo.open(), partition.value))
 
     def commit(self, end: dict[str, Any]) -> None:
         with marked():
             self._planner.committed(end)
 
     def stop(self) -> None:
-        for source in self._binding.cargo.open()[1].values():
+        for source in self._binding.cargo.open().sources.values():
             source.close()
 
 
@@ -119,8 +117,7 @@ class Level:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with marked():
-            program, _ = self.cargo.open()
-            yield from _batches(run_level(program, self.number, unpack(batches)))
+            yield from _batches(run_level(self.cargo.open(), self.number, unpack(batches)))
 
 
 def _batches(envelopes: Iterator[Envelope]) -> Iterator[pa.RecordBatch]:
@@ -159,10 +156,9 @@ class Writer(DataSourceStreamArrowWriter):
     def _committer(self) -> Committer:
         if self._made is None:
             binding = self._binding
-            program, _ = binding.cargo.open()
-            log = EpochLog(binding.folder)
+            bundle, log = binding.cargo.open(), EpochLog(binding.folder)
             self._made = Committer(
-                program, log, binding.token, binding.pace.slots, SystemClock(), binding.keep
+                bundle, log, binding.token, binding.pace.slots, SystemClock(), binding.keep
             )
         return self._made
 

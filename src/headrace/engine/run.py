@@ -24,8 +24,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.engine.binding import Binding, Level, data_source
+from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
-from headrace.engine.program import Cargo
 from headrace.engine.session import configured, session
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.nodes import Fold, Process, WindowFold
@@ -112,6 +112,7 @@ class Run:
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self._start, self._settings, self._pace = start, settings, pace
+        self._program = start.bundle.program
         self._debug, self._on_progress = debug, on_progress
         self._state = "running"
         self._error: HeadraceError | None = None
@@ -128,7 +129,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self._start.program.name
+        return self._program.name
 
     @property
     def folder(self) -> str:
@@ -142,7 +143,7 @@ class Run:
     @property
     def guarantees(self) -> Mapping[str, str]:
         """What each output really offers."""
-        return {name: sink.guarantee for name, sink in self._start.sinks.items()}
+        return {name: sink.guarantee for name, sink in self._start.bundle.sinks.items()}
 
     @property
     def status(self) -> Status:
@@ -155,7 +156,7 @@ class Run:
         if self._latest is None:
             return None
         spark = self._query.lastProgress if self._state == "running" else None
-        return progress_of(self._start.program, self._latest, _phases(spark))
+        return progress_of(self._program, self._latest, _phases(spark))
 
     def output(self, name: str) -> pa.Table:
         """All rows that a "collect:" output has been given so far."""
@@ -199,13 +200,13 @@ class Run:
     def _launch(self) -> Any:
         start, pace = self._start, self._pace
         spark = session(self._settings.master)
-        cargo = Cargo.pack(start.program, start.sources, user_modules(start.program))
+        cargo = Cargo.pack(start.bundle, user_modules(self._program))
         name, keep = f"headrace_{uuid.uuid4().hex[:12]}", self._settings.keep_epochs
         binding = Binding(name, cargo, self.folder, start.token, pace, keep)
         with configured(spark):
             spark.dataSource.register(data_source(binding))
             frame = spark.readStream.format(name).load()
-            for level in range(1, start.program.depth + 1):
+            for level in range(1, self._program.depth + 1):
                 shuffled = frame.repartitionById(pace.tasks, "task")
                 frame = shuffled.mapInArrow(Level(cargo, level), DDL)
             writer = frame.writeStream.format(name).queryName(name)
@@ -239,7 +240,7 @@ class Run:
             if epoch > known:
                 self._latest = self._start.log.read(epoch)
                 if self._on_progress is not None:
-                    self._on_progress(progress_of(self._start.program, self._latest, {}))
+                    self._on_progress(progress_of(self._program, self._latest, {}))
 
     def _settle(self, state: str) -> None:
         """Let the batch in hand finish, then stop the query."""

@@ -48,18 +48,16 @@ class FoldOperator:
         if arrived is None or not arrived.num_rows:
             return
         found = group(in_order(arrived), [HASH, *self._keys])
-        folded = self._fold.load(step.tables[VALUES], found.keys)
-        kept, outs = self._fold.run(found, folded, self._input.names, step)
-        self._fold.store(step.tables[VALUES], found.keys, folded)
-        if outs:
-            step.out.append(self._emit(found.rows, kept, outs))
+        kept, values = self._fold.apply(
+            step.tables[VALUES], found.keys, found, self._input.names, step
+        )
+        if kept:
+            step.out.append(self._emit(found.rows, kept, values))
 
-    def _emit(self, rows: pa.Table, kept: list[int], outs: list[Any]) -> pa.Table:
+    def _emit(self, rows: pa.Table, kept: list[int], values: pa.Table) -> pa.Table:
         base = rows if len(kept) == rows.num_rows else rows.take(pa.array(kept))
-        values = self._fold.columns(outs)
         columns = [
-            values.column(n) if n in values.column_names else base.column(n)
-            for n in self._schema.names
+            (values if n in values.column_names else base).column(n) for n in self._schema.names
         ]
         hidden = [n for n in (TIME, SOURCE, OFFSET) if n in base.column_names]
         names = [*self._schema.names, *hidden]
@@ -84,7 +82,29 @@ class Folder:
         self._scalar = zero is not None and value.names == ["value"]
         self._shape = tuple(row.names if zero is None else value.names)
 
-    def load(self, table: KeyedTable, keys: pa.Table) -> Folded:
+    def apply(
+        self, table: KeyedTable, keys: pa.Table, found: Grouped, names: list[str], step: Step
+    ) -> tuple[list[int], pa.Table]:
+        """Fold the rows into the table; which rows gave something, and what.
+
+        Only if some value does not fit its columns are the rows gone through again, each
+        value checked by itself, so that the row that spoils it is set aside alone.
+        """
+        for check in (False, True):
+            folded, faults = self._load(table, keys), list[Fault]()
+            kept, outs = self._run(found, folded, names, faults, check)
+            try:
+                values = table_of(outs, self.value)
+                self._store(table, keys, folded)
+            except ValueError:
+                if check:
+                    raise
+                continue
+            step.faults.extend(faults)
+            return kept, values
+        raise AssertionError("unreachable")
+
+    def _load(self, table: KeyedTable, keys: pa.Table) -> Folded:
         """The accumulator of each key, as far as it has one."""
         held, known = table.get(keys)
         if not known.any():
@@ -96,7 +116,9 @@ class Folder:
         rows = zip(*(c.to_pylist() for c in columns), strict=True)
         return Folded([make(values) for values in rows], known.tolist())
 
-    def run(self, found: Grouped, folded: Folded, names: list[str], step: Step) -> Outs:
+    def _run(
+        self, found: Grouped, folded: Folded, names: list[str], faults: list[Fault], check: bool
+    ) -> tuple[list[int], list[Any]]:
         """Fold each row into its key's value; what came after each, and of which rows."""
         fn, zero = self._fn, self._zero
         values, known = folded.values, folded.known
@@ -109,8 +131,10 @@ class Folder:
                     value = fn(values[code], row)
                 else:
                     value = row if zero is None else fn(zero(), row)
+                if check:
+                    table_of([value], self.value)
             except Exception as error:
-                step.faults.append(Fault(found.rows.slice(i, 1), error))
+                faults.append(Fault(found.rows.slice(i, 1), error))
                 continue
             known[code] = True
             values[code] = value
@@ -118,18 +142,14 @@ class Folder:
             outs.append(value)
         return kept, outs
 
-    def store(self, table: KeyedTable, keys: pa.Table, folded: Folded) -> None:
+    def _store(self, table: KeyedTable, keys: pa.Table, folded: Folded) -> None:
         """Write back the accumulators of the keys that have one."""
         live = [i for i, known in enumerate(folded.known) if known]
-        rows = self.columns([folded.values[i] for i in live])
+        rows = table_of([folded.values[i] for i in live], self.value)
         put = keys.take(pa.array(live, pa.int64()))
         for field in self.value:
             put = put.append_column(field, rows.column(field.name))
         table.put(put)
-
-    def columns(self, values: list[Any]) -> pa.Table:
-        """Accumulators as a table."""
-        return table_of(values, self.value)
 
 
 @dataclass(slots=True)
@@ -138,6 +158,3 @@ class Folded:
 
     values: list[Any]
     known: list[bool]
-
-
-Outs = tuple[list[int], list[Any]]

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME, rows_of, table_of
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME, rows_of, table_of, visible
 from headrace.ops.contract import Fault, Step
-from headrace.ops.grouping import group, in_order
+from headrace.ops.grouping import Grouped, group, in_order
 from headrace.ops.keyed import KeyedProcess
 from headrace.state.table import KeyedTable, TableSpec
 
 VALUES = "values"
-_PORT = "__port"
+_PORT, _ROW = "__port", "__row"
 
 
 class Call:
@@ -63,14 +63,27 @@ class ProcessOperator:
         return prepared
 
     def step(self, step: Step) -> None:
-        arrived = [t for t in map(self._skeleton, range(len(step.inputs)), step.inputs) if t]
+        parts = [self._skeleton(port, rows) for port, rows in enumerate(step.inputs)]
+        arrived = [part for part in parts if part is not None]
         if not arrived:
             return
         ordered = in_order(pa.concat_tables(arrived, promote_options="default"))
         found = group(ordered, [HASH, *self._key_names])
-        objects = self._load(step.tables[VALUES], found.keys)
-        self._run(step, ordered, found.codes, objects, rows_of(found.keys.select(self._key_names)))
-        self._store(step.tables[VALUES], found.keys, objects)
+        for check in (False, True):
+            # Only if something does not fit its columns is every call checked by itself.
+            objects = self._load(step.tables[VALUES], found.keys)
+            faults: list[Fault] = []
+            try:
+                out = self._run(step, found, objects, faults, check)
+                self._store(step.tables[VALUES], found.keys, objects)
+            except ValueError:
+                if check:
+                    raise
+                continue
+            break
+        step.faults.extend(faults)
+        if out is not None:
+            step.out.append(out)
 
     def _skeleton(self, port: int, rows: pa.Table | None) -> pa.Table | None:
         """Key, order and whereabouts of each row of one input: what all inputs share."""
@@ -81,7 +94,7 @@ class ProcessOperator:
         for name, column in zip(self._key_names, self._keys[port], strict=True):
             table = table.append_column(name, rows.column(column).cast(self._key.field(name).type))
         table = table.append_column(_PORT, pa.array(np.full(rows.num_rows, port, dtype=np.int32)))
-        return table.append_column("__row", pa.array(np.arange(rows.num_rows)))
+        return table.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
 
     def _load(self, table: KeyedTable, keys: pa.Table) -> list[Any]:
         held, known = table.get(keys)
@@ -98,33 +111,47 @@ class ProcessOperator:
         return objects
 
     def _run(
-        self, step: Step, ordered: pa.Table, codes: np.ndarray, objects: list[Any], keys: list[Any]
-    ) -> None:
-        rows = [rows_of(_user(t)) if t is not None else [] for t in step.inputs]
+        self, step: Step, found: Grouped, objects: list[Any], faults: list[Fault], check: bool
+    ) -> pa.Table | None:
+        """Call the user's function for every row, in order; what it gave."""
+        ordered = found.rows
+        rows = [rows_of(visible(t)) if t is not None else [] for t in step.inputs]
         handlers = [_handler(type(self._function), n) for n in self._names]
+        keys = self._keys_of(found.keys)
         times = ordered.column(TIME).to_pylist() if TIME in ordered.column_names else None
-        single = len(self._key_names) == 1
         call = Call()
         call.watermark = step.before
         outs: list[Any] = []
         sources: list[int] = []
         ports = ordered.column(_PORT).to_pylist()
-        indexes = ordered.column("__row").to_pylist()
-        for i, (code, port, index) in enumerate(zip(codes.tolist(), ports, indexes, strict=True)):
-            call.key = keys[code][0] if single else tuple(keys[code])
+        indexes = ordered.column(_ROW).to_pylist()
+        for i, (code, port, index) in enumerate(
+            zip(found.codes.tolist(), ports, indexes, strict=True)
+        ):
+            call.key = keys[code]
             call.input = self._names[port]
             call.time = times[i] if times else None
+            before = dict(vars(objects[code])) if check else {}
             try:
                 given = list(_many(handlers[port](objects[code], rows[port][index], call)))
+                if check:
+                    table_of(given, self._schema)
+                    self._values([objects[code]])
             except Exception as error:
+                if check:  # the key stays as it was before the row that failed
+                    vars(objects[code]).clear()
+                    vars(objects[code]).update(before)
                 arrived = step.inputs[port]
                 assert arrived is not None
-                step.faults.append(Fault(arrived.slice(index, 1), error))
+                faults.append(Fault(arrived.slice(index, 1), error))
                 continue
             outs.extend(given)
             sources.extend([i] * len(given))
-        if outs:
-            step.out.append(self._emit(ordered, outs, sources))
+        return self._emit(ordered, outs, sources) if outs else None
+
+    def _keys_of(self, keys: pa.Table) -> list[Any]:
+        rows = rows_of(keys.select(self._key_names))
+        return [row[0] for row in rows] if len(self._key_names) == 1 else list(map(tuple, rows))
 
     def _emit(self, ordered: pa.Table, outs: list[Any], sources: list[int]) -> pa.Table:
         chunk = table_of(outs, self._schema)
@@ -135,14 +162,18 @@ class ProcessOperator:
         return chunk
 
     def _store(self, table: KeyedTable, keys: pa.Table, objects: list[Any]) -> None:
-        state = self._state
-        if not state.names:
-            return
+        values = self._values(objects)
         rows = keys
-        for field in state:
-            column = pa.array([getattr(o, field.name) for o in objects], field.type)
-            rows = rows.append_column(field, column)
-        table.put(rows)
+        for field in values.schema:
+            rows = rows.append_column(field, values.column(field.name))
+        if values.column_names:
+            table.put(rows)
+
+    def _values(self, objects: list[Any]) -> pa.Table:
+        names = self._state.names
+        if not names:
+            return pa.table({})
+        return table_of([tuple(getattr(o, n) for n in names) for o in objects], self._state)
 
 
 def _handler(kind: type, name: str) -> Any:
@@ -157,7 +188,3 @@ def _many(given: Any) -> Iterable[Any]:
     if isinstance(given, list | Iterator):
         return given
     return (given,)
-
-
-def _user(table: pa.Table) -> pa.Table:
-    return table.select([n for n in table.column_names if not n.startswith("__")])

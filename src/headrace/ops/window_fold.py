@@ -71,9 +71,7 @@ class WindowFoldOperator:
         spread = self._spread(in_order(arrived), step.before)
         found = group(spread, ["__w", HASH, *self._keys])
         keys = found.keys.rename_columns([TIME, HASH, *self._keys])
-        folded = self._fold.load(table, keys)
-        self._fold.run(found, folded, self._input.names, step)
-        self._fold.store(table, keys, folded)
+        self._fold.apply(table, keys, found, self._input.names, step)
 
     def _spread(self, rows: pa.Table, watermark: int) -> pa.Table:
         """Each row once for every open window that holds it, with the window's start."""

@@ -20,9 +20,9 @@ from headrace.errors import RunError
 from headrace.plan.evolution import describe
 from headrace.plan.nodes import Read
 from headrace.plan.program import Program
+from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED
 from headrace.runtime.operators import operator_for
-from headrace.runtime.outputs import open_sinks
 from headrace.runtime.published import Published
 from headrace.runtime.report import Report, Total, add_up
 from headrace.runtime.tally import FATES
@@ -37,11 +37,11 @@ class Committer:
     """The driver's side of the sink."""
 
     def __init__(
-        self, program: Program, log: EpochLog, token: int, slots: int, clock: Clock, keep: int = 20
+        self, bundle: Bundle, log: EpochLog, token: int, slots: int, clock: Clock, keep: int = 20
     ) -> None:
-        self._program, self._log, self._token = program, log, token
+        self._program, self._sinks = bundle.program, bundle.sinks
+        self._log, self._token = log, token
         self._slots, self._clock, self._keep = slots, clock, keep
-        self._sinks = open_sinks(program, str(log.folder))
         self._published = Published(log.folder)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:

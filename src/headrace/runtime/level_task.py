@@ -20,21 +20,21 @@ from headrace.clock import MIN_TIME
 from headrace.hashing import slot_range
 from headrace.ops.contract import Step
 from headrace.plan.nodes import OUT, Stateful
-from headrace.plan.program import Program
+from headrace.runtime.bundle import Bundle
 from headrace.runtime.dead import DeadLetters
 from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
 from headrace.runtime.epoch import Epoch, Split, watermark_of
 from headrace.runtime.flow import Flow
 from headrace.runtime.lineage import upstream
 from headrace.runtime.operators import operator_for
-from headrace.runtime.outputs import Outputs, open_sinks
+from headrace.runtime.outputs import Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.source_task import finish_dead
 from headrace.runtime.tables import TaskState
 from headrace.state.faults import point
 
 
-def run_level(program: Program, level: int, arrived: Iterable[Envelope]) -> Iterator[Envelope]:
+def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterator[Envelope]:
     """Everything one task of `level` does, as the envelopes it sends."""
     control: dict[str, Any] | None = None
     reached: dict[str, int] = {}
@@ -53,7 +53,7 @@ def run_level(program: Program, level: int, arrived: Iterable[Envelope]) -> Iter
     if control is not None:  # else the epoch is a replay, and there is nothing to do
         epoch = Epoch.from_json(control["epoch"])
         epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))
-        yield from _Level(program, level, task, epoch, control["state"]).run(chunks)
+        yield from _Level(bundle, level, task, epoch, control["state"]).run(chunks)
 
 
 def _advanced(split: Split, reached: dict[str, int]) -> Split:
@@ -63,11 +63,12 @@ def _advanced(split: Split, reached: dict[str, int]) -> Split:
 
 class _Level:
     def __init__(
-        self, program: Program, level: int, task: int, epoch: Epoch, state: dict[str, Any]
+        self, bundle: Bundle, level: int, task: int, epoch: Epoch, state: dict[str, Any]
     ) -> None:
+        program = bundle.program
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
         unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
-        self._outputs = Outputs(open_sinks(program, epoch.folder), epoch.number, unique)
+        self._outputs = Outputs(bundle.sinks, epoch.number, unique)
         self._flow = Flow(program, epoch, self._outputs, DeadLetters(epoch, program.on_error))
         slots = slot_range(task, epoch.tasks, epoch.slots)
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)

@@ -7,9 +7,8 @@ the shuffle is a dictionary.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
-from headrace.plan.program import Program
+from headrace.runtime.bundle import Bundle
 from headrace.runtime.commit import Committer
 from headrace.runtime.envelope import REPORT, Envelope
 from headrace.runtime.epoch import SourceTask
@@ -17,19 +16,17 @@ from headrace.runtime.level_task import run_level
 from headrace.runtime.planner import Planner
 from headrace.runtime.report import Report
 from headrace.runtime.source_task import run_source
-from headrace.sources import Source
 from headrace.state.manifest import Manifest
 
 
 class LocalRunner:
     def __init__(
         self,
-        program: Program,
-        sources: Mapping[str, Source],
+        bundle: Bundle,
         planner: Planner,
         committer: Committer,
     ) -> None:
-        self._program, self._sources = program, sources
+        self._bundle = bundle
         self._planner, self._committer = planner, committer
         self._offset = planner.start()
 
@@ -39,7 +36,7 @@ class LocalRunner:
         if end == self._offset:
             return None
         tasks = self._planner.tasks(self._offset, end)
-        manifest = self._committer.commit(run_tasks(self._program, self._sources, tasks))
+        manifest = self._committer.commit(run_tasks(self._bundle, tasks))
         self._offset = end
         self._planner.committed(end)
         return manifest
@@ -55,14 +52,12 @@ class LocalRunner:
         return last
 
 
-def run_tasks(
-    program: Program, sources: Mapping[str, Source], tasks: list[SourceTask]
-) -> list[Report]:
+def run_tasks(bundle: Bundle, tasks: list[SourceTask]) -> list[Report]:
     """All tasks of one epoch, level by level; what they report."""
-    sent = [e for task in tasks for e in run_source(program, sources, task)]
-    for level in range(1, program.depth + 1):
+    sent = [e for task in tasks for e in run_source(bundle, task)]
+    for level in range(1, bundle.program.depth + 1):
         by_task: dict[int, list[Envelope]] = defaultdict(list)
         for envelope in sent:
             by_task[envelope.task].append(envelope)
-        sent = [e for i in sorted(by_task) for e in run_level(program, level, by_task[i])]
+        sent = [e for i in sorted(by_task) for e in run_level(bundle, level, by_task[i])]
     return [Report.from_json(e.note()) for e in sent if e.op == REPORT]

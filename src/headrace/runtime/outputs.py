@@ -7,6 +7,7 @@ Staged files are durable and invisible; only the manifest makes them count.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ _STAGE_BYTES = 256 << 20
 
 
 class Outputs:
-    def __init__(self, sinks: dict[str, Sink], epoch: int, unique: str) -> None:
+    def __init__(self, sinks: Mapping[str, Sink], epoch: int, unique: str) -> None:
         self._sinks, self._epoch, self._unique = sinks, epoch, unique
         self._held: dict[str, list[pa.Table]] = defaultdict(list)
         self._bytes: dict[str, int] = defaultdict(int)

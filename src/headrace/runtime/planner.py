@@ -15,12 +15,11 @@ from typing import Any
 
 from headrace.clock import MIN_TIME, Clock
 from headrace.plan.nodes import Read
-from headrace.plan.program import Program
 from headrace.runtime.admission import Admission
+from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED, IDLE, LIVE, Epoch, Piece, SourceTask, Split, watermark_of
 from headrace.runtime.lineage import upstream
 from headrace.runtime.stopping import drain_asked, stop_asked
-from headrace.sources import Source
 from headrace.state.manifest import EpochLog
 
 Offset = dict[str, Any]
@@ -42,13 +41,13 @@ class Pace:
 class Planner:
     def __init__(
         self,
-        program: Program,
-        sources: Mapping[str, Source],
+        bundle: Bundle,
         log: EpochLog,
         clock: Clock,
         pace: Pace,
     ) -> None:
-        self._program, self._sources, self._log = program, sources, log
+        program = bundle.program
+        self._program, self._sources, self._log = program, bundle.sources, log
         self._clock, self._pace = clock, pace
         self._admission = Admission(pace.target_ms, pace.max_batch)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}

@@ -1,20 +1,24 @@
 """The user's row functions over a chunk: rows made once, all fused steps in one pass.
 
-A row on which a function raises, or whose result does not fit the declared columns, is set
-aside with its error; the others go on. The loop per row is the user's wish, not ours.
+The loop per row is the user's wish, not ours, so it is a bare one: a whole chunk per step
+and no check per row. Only when something raises is the chunk gone through again row by row;
+then a row on which a function raises, or whose result does not fit the declared columns, is
+set aside with its error, and the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HIDDEN, hidden_columns, row_class, rows_of, table_of, values_of, visible
 from headrace.plan.nodes import Python
+
+Where = Sequence[int]  # for each row, the row of the chunk that it came from
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,83 +32,87 @@ class Failed:
 
 def run_rows(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list[Failed]]:
     """Run fused row steps over a chunk; hidden columns follow the row they came from."""
+    rows = rows_of(visible(chunk))
     failed: list[Failed] = []
-    pairs: Iterable[tuple[int, Any]] = enumerate(rows_of(visible(chunk)))
-    for i, step in enumerate(steps):
-        last = i == len(steps) - 1
-        pairs = _one(step, pairs, failed, shape=not last)
-    indexes: list[int] = []
-    rows: list[Any] = []
-    for index, row in pairs:
-        indexes.append(index)
-        rows.append(row)
-    values, kept = _columns(rows, indexes, steps[-1], failed)
+    try:
+        where, given = _through(steps, range(len(rows)), rows)
+        values = table_of(given, steps[-1].schema)
+    except Exception:
+        where, given = _one_by_one(steps, rows, failed)
+        values = table_of(given, steps[-1].schema)
     hidden = chunk.select(hidden_columns(chunk))
-    if len(kept) != chunk.num_rows or failed or any(s.kind == "flat_map" for s in steps):
-        hidden = hidden.take(pa.array(np.asarray(kept, dtype=np.int64)))
+    if where != range(chunk.num_rows):
+        hidden = hidden.take(pa.array(where, pa.int64()))
     for name in hidden.column_names:
         values = values.append_column(name, hidden.column(name))
     return values, failed
 
 
-def _one(
-    step: Python, pairs: Iterable[tuple[int, Any]], failed: list[Failed], shape: bool
-) -> Iterator[tuple[int, Any]]:
-    """Apply one step; `shape` makes what it gives a row again, for the step after."""
-    fn = step.function.fn
-    keep = _KINDS[step.kind]
-    names = tuple(step.schema.names)
-    make = row_class(names)._make
-    reshape = shape and step.kind in ("map", "flat_map")
-    for index, row in pairs:
-        try:
-            given = list(keep(fn, row))
-            if reshape:
-                given = [make(values_of(g, names)) for g in given]
-        except Exception as error:
-            failed.append(Failed(index, step.name, error))
-            continue
-        for one in given:
-            yield index, one
+def _through(steps: Sequence[Python], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    """All steps over all rows; what a step gives is a row again for the step after."""
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
+        where, rows = _KINDS[step.kind](step.function.fn, where, rows)
+        if after is not None and step.kind in ("map", "flat_map"):
+            names = tuple(step.schema.names)
+            make = row_class(names)._make
+            rows = [make(values_of(row, names)) for row in rows]
+    return where, rows
 
 
-def _map(fn: Callable[[Any], Any], row: Any) -> Iterable[Any]:
-    return (fn(row),)
+def _one_by_one(
+    steps: Sequence[Python], rows: list[Any], failed: list[Failed]
+) -> tuple[Where, list[Any]]:
+    """The same, a row at a time, to find out which rows fail, and in which step."""
+    where: list[int] = []
+    given: list[Any] = []
+    for index, row in enumerate(rows):
+        found: list[Any] = [row]
+        for step, after in zip(steps, [*steps[1:], None], strict=True):
+            try:
+                _, found = _through([step], [index] * len(found), found)
+                table_of(found, step.schema)
+                if after is not None:
+                    names = tuple(step.schema.names)
+                    found = [row_class(names)._make(values_of(r, names)) for r in found]
+            except Exception as error:
+                failed.append(Failed(index, step.name, error))
+                found = []
+                break
+        where.extend([index] * len(found))
+        given.extend(found)
+    return where, given
 
 
-def _flat_map(fn: Callable[[Any], Any], row: Any) -> Iterable[Any]:
-    return fn(row) or ()
+def _map(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    return where, [fn(row) for row in rows]
 
 
-def _filter(fn: Callable[[Any], Any], row: Any) -> Iterable[Any]:
-    return (row,) if fn(row) else ()
+def _flat_map(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    indexes: list[int] = []
+    found: list[Any] = []
+    for index, row in zip(where, rows, strict=True):
+        given = _listed(fn(row))
+        found.extend(given)
+        indexes.extend([index] * len(given))
+    return indexes, found
 
 
-def _tap(fn: Callable[[Any], Any], row: Any) -> Iterable[Any]:
-    fn(row)
-    return (row,)
+def _listed(given: Iterable[Any] | None) -> list[Any]:
+    return [] if given is None else given if isinstance(given, list) else list(given)
+
+
+def _filter(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    keep = [bool(fn(row)) for row in rows]
+    return list(compress(where, keep)), list(compress(rows, keep))
+
+
+def _tap(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    for row in rows:
+        fn(row)
+    return where, rows
 
 
 _KINDS = {"map": _map, "flat_map": _flat_map, "filter": _filter, "tap": _tap}
-
-
-def _columns(
-    rows: list[Any], indexes: list[int], step: Python, failed: list[Failed]
-) -> tuple[pa.Table, list[int]]:
-    """The rows as a table; where one does not fit the schema, that row alone is set aside."""
-    try:
-        return table_of(rows, step.schema), indexes
-    except (pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError):
-        fitting, kept = [], []
-        for index, row in zip(indexes, rows, strict=True):
-            try:
-                table_of([row], step.schema)
-            except Exception as error:
-                failed.append(Failed(index, step.name, error))
-            else:
-                fitting.append(row)
-                kept.append(index)
-        return table_of(fitting, step.schema), kept
 
 
 def run_batches(step: Python, chunk: pa.Table) -> pa.Table:

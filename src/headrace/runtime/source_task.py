@@ -20,29 +20,28 @@ from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.clock import MIN_TIME
 from headrace.plan.nodes import OUT, Read
 from headrace.plan.program import Program
+from headrace.runtime.bundle import Bundle
 from headrace.runtime.dead import DeadLetters
 from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
 from headrace.runtime.epoch import Piece, SourceTask, Split
 from headrace.runtime.flow import Flow
-from headrace.runtime.outputs import DEAD, Outputs, open_sinks
+from headrace.runtime.outputs import DEAD, Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.tally import Tally, needs_tracking
 from headrace.sources import Source
 from headrace.state.faults import point
 
 
-def run_source(
-    program: Program, sources: Mapping[str, Source], task: SourceTask
-) -> Iterator[Envelope]:
+def run_source(bundle: Bundle, task: SourceTask) -> Iterator[Envelope]:
     """Everything one source task does, as the envelopes it sends."""
-    epoch = task.epoch
+    program, epoch = bundle.program, task.epoch
     report = Report(epoch.number, epoch.attempt, task.replay)
     if task.index == 0:
         splits = [s.to_json() for s in epoch.splits]
         report.end = {"clock": epoch.clock, "lag": epoch.lag, "splits": splits}
     if not task.replay:
         yield from _controls(program, task)
-        yield from _read(program, sources, task, report)
+        yield from _read(bundle, task, report)
     yield note(program.depth + 1, 0, REPORT, report.to_json())
 
 
@@ -55,20 +54,18 @@ def _controls(program: Program, task: SourceTask) -> Iterator[Envelope]:
             yield note(level, index, CONTROL, content)
 
 
-def _read(
-    program: Program, sources: Mapping[str, Source], task: SourceTask, report: Report
-) -> Iterator[Envelope]:
+def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope]:
     began = wall.perf_counter()
-    epoch = task.epoch
+    program, epoch = bundle.program, task.epoch
     unique = f"{epoch.number}-0-{task.index}-{uuid.uuid4().hex[:8]}"
-    outputs = Outputs(open_sinks(program, epoch.folder), epoch.number, unique)
+    outputs = Outputs(bundle.sinks, epoch.number, unique)
     dead = DeadLetters(epoch, program.on_error)
     flow = Flow(program, epoch, outputs, dead)
     splits = {s.id: s for s in epoch.splits}
     watermarks: dict[int, int] = {}
     for piece in task.pieces:
         split = splits[piece.split]
-        reader = _Reader(program, sources[split.input], split, flow, epoch.clock)
+        reader = _Reader(program, bundle.sources[split.input], split, flow, epoch.clock)
         yield from reader.run(piece)
         watermarks[split.id] = max(watermarks.get(split.id, MIN_TIME), reader.watermark)
         report.inputs[split.input] = _sum(report.inputs.get(split.input), reader.counts)

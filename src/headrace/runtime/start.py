@@ -18,13 +18,13 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import StateError
 from headrace.plan.evolution import SAME, Comparison, compare
 from headrace.plan.program import Program
+from headrace.runtime.bundle import Bundle
 from headrace.runtime.commit import Committer, uri_of
 from headrace.runtime.epoch import ENDED
 from headrace.runtime.operators import operator_for
 from headrace.runtime.outputs import open_sinks
 from headrace.runtime.tables import table_key
 from headrace.settings import Settings
-from headrace.sinks import Sink
 from headrace.sources import Source, open_source
 from headrace.state.manifest import EpochLog
 
@@ -33,9 +33,7 @@ from headrace.state.manifest import EpochLog
 class Start:
     """A job ready to run."""
 
-    program: Program
-    sources: Mapping[str, Source]
-    sinks: Mapping[str, Sink]
+    bundle: Bundle
     log: EpochLog
     token: int
     slots: int
@@ -92,8 +90,9 @@ def prepare(
     for sink in sinks.values():
         sink.check()
     token = log.take_fence()
-    start = Start(program, sources, sinks, log, token, slots, comparison)
-    Committer(program, log, token, slots, clock, settings.keep_epochs).recover()
+    bundle = Bundle(program, sources, sinks)
+    start = Start(bundle, log, token, slots, comparison)
+    Committer(bundle, log, token, slots, clock, settings.keep_epochs).recover()
     if comparison is not None and any(c.verdict != SAME for c in comparison.changes):
         adopt(start, comparison.moves())
     return start
@@ -113,7 +112,7 @@ def adopt(start: Start, moves: Mapping[str, str]) -> None:
     """Record the changed program as an epoch of its own, with the same offsets."""
     latest = start.log.latest()
     assert latest is not None
-    body = adopted(start.program, latest.body, moves)
+    body = adopted(start.bundle.program, latest.body, moves)
     start.log.commit(latest.epoch + 1, body, start.token, uuid.uuid4().hex)
 
 
@@ -150,12 +149,12 @@ def refuse_ended(start: Start) -> None:
     if latest is None or not latest.body["ended"]:
         return
     stood = {(s["input"], s["name"]): s for s in latest.body["splits"]}
-    for name, source in start.sources.items():
+    for name, source in start.bundle.sources.items():
         for split in source.splits():
             known = stood.get((name, split))
             if known is None or known["state"] != ENDED or known["at"] != source.latest(split):
                 raise StateError(
-                    f"job {start.program.name!r} has run to the end of its input and closed its "
+                    f"job {start.bundle.program.name!r} has run to the end of its input and closed its "
                     f"windows; there is more in input {name!r} now",
                     code="HR-STATE-020",
                     hint=f"Start afresh: give it another folder, or remove {start.log.folder}.",

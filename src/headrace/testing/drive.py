@@ -48,9 +48,9 @@ class Driver:
         refuse_ended(start)
         self.start = start
         pace = Pace(min(tasks, start.slots), start.slots, until == "end", max_batch=max_batch)
-        planner = Planner(self.program, start.sources, start.log, self.clock, pace)
-        committer = Committer(self.program, start.log, start.token, start.slots, self.clock)
-        self._runner = LocalRunner(self.program, start.sources, planner, committer)
+        planner = Planner(start.bundle, start.log, self.clock, pace)
+        committer = Committer(start.bundle, start.log, start.token, start.slots, self.clock)
+        self._runner = LocalRunner(start.bundle, planner, committer)
         self.manifest: Manifest | None = start.log.latest()
 
     def epoch(self) -> Progress | None:
@@ -76,7 +76,7 @@ class Driver:
         return collected(str(self.start.log.folder), name)
 
     def close(self) -> None:
-        for source in self.start.sources.values():
+        for source in self.start.bundle.sources.values():
             source.close()
 
 

@@ -7,36 +7,34 @@ task after that finds it by its digest. Nothing of this is ever written to a fil
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from types import ModuleType
 
 import cloudpickle
 
-from headrace.plan.program import Program
-from headrace.sources import Source
+from headrace.runtime.bundle import Bundle
 
 
 @dataclass(frozen=True)
 class Cargo:
-    """A program and its opened sources, as bytes that every worker can open."""
+    """A bundle as bytes that every worker can open."""
 
     digest: str
     content: bytes
 
     @staticmethod
-    def pack(program: Program, sources: Mapping[str, Source], modules: tuple[Any, ...]) -> Cargo:
+    def pack(bundle: Bundle, modules: tuple[ModuleType, ...]) -> Cargo:
         for module in modules:  # the user's script is not installed where the workers run
             cloudpickle.register_pickle_by_value(module)
         try:
-            content = cloudpickle.dumps((program, dict(sources)))
+            content = cloudpickle.dumps(bundle)
         finally:
             for module in modules:
                 cloudpickle.unregister_pickle_by_value(module)
         return Cargo(hashlib.sha256(content).hexdigest(), content)
 
-    def open(self) -> tuple[Program, dict[str, Source]]:
+    def open(self) -> Bundle:
         return _opened(self)
 
     def __hash__(self) -> int:
@@ -47,6 +45,6 @@ class Cargo:
 
 
 @lru_cache(maxsize=4)
-def _opened(cargo: Cargo) -> tuple[Program, dict[str, Source]]:
-    program, sources = cloudpickle.loads(cargo.content)
-    return program, sources
+def _opened(cargo: Cargo) -> Bundle:
+    bundle: Bundle = cloudpickle.loads(cargo.content)
+    return bundle

@@ -1,0 +1,172 @@
+"""Chains of steps as one SQL query: nested subqueries over one chunk.
+
+Invariant: a chain runs in the order in which it is written; an expression is evaluated only
+on rows that earlier conditions kept. Inside, columns are named by position, so any name works
+outside (DuckDB itself ignores case); columns that a chain without filters merely passes on
+never enter DuckDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace import kernel_door as door
+from headrace.expr import Expr, all_columns
+from headrace.expr_lower import Lowering, bare, check
+from headrace.expr_types import DUCKDB, quote
+from headrace.kernel_arrow import Mask
+
+_ROW = "__row"
+
+
+class Step(Protocol):
+    """Anything with a condition and columns; `columns` None keeps them all."""
+
+    @property
+    def where(self) -> Expr | None: ...
+
+    @property
+    def columns(self) -> tuple[tuple[str, Expr], ...] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SelectStep:
+    """Keep the rows where `where` holds, then make `columns` of them."""
+
+    where: Expr | None = None
+    columns: tuple[tuple[str, Expr], ...] | None = None
+
+
+def infer(columns: Mapping[str, Expr], schema: pa.Schema) -> pa.Schema:
+    """The schema of `columns` over `schema`; PlanError HR-EXPR-001 to -003 if it has none."""
+    return pa.schema([_field(name, expr, schema) for name, expr in columns.items()])
+
+
+def _field(name: str, expr: Expr, schema: pa.Schema) -> pa.Field:
+    source = bare(expr)
+    if source is not None and source in schema.names:
+        return schema.field(source).with_name(name)
+    return pa.field(name, check(expr, schema))
+
+
+def sql_mask(condition: Expr, schema: pa.Schema) -> Mask:
+    """A function that gives the rows where `condition` holds."""
+    chain = Chain((SelectStep(columns=(("keep", condition),)),), schema)
+    return lambda table: chain(table.select(schema.names)).column("keep")
+
+
+class Chain:
+    """Steps over a schema, as a function of chunks."""
+
+    def __init__(self, steps: Sequence[SelectStep], schema: pa.Schema) -> None:
+        self.input = schema
+        self.filters = any(s.where is not None for s in steps)
+        self._levels: list[_Level] = []
+        self._origin: dict[str, str | None] = {n: n for n in schema.names}
+        for step in steps:
+            self._levels.append(_Level(step, schema))
+            schema = self._levels[-1].schema
+            if step.columns is not None:
+                self._origin = {n: self._origin.get(bare(e) or "") for n, e in step.columns}
+        self.schema = schema
+        self._kept = {} if self.filters else {n: o for n, o in self._origin.items() if o}
+        self._wanted = [n for n in self.schema.names if n not in self._kept]
+        self._needs = self._trimmed()
+        self._queries: dict[object, door.Query] = {}
+
+    def _trimmed(self) -> list[list[str]]:
+        """The columns that are needed of the input and of each step, and no others."""
+        needs = [self._wanted]
+        for level in reversed(self._levels):
+            needs.insert(0, level.reads(needs[0]))
+        return needs
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        hidden = [n for n in table.column_names if n.startswith("__")]
+        passed = hidden if self.filters else []
+        made = self._ask(table, passed) if self._wanted or self.filters else table
+        columns = []
+        for slot, field in zip(_slots(self.schema), self.schema, strict=True):
+            source = self._kept.get(field.name)
+            column = made.column(slot) if source is None else table.column(source)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        columns += [(made if self.filters else table).column(n) for n in hidden]
+        fields = [*self.schema, *(table.schema.field(n) for n in hidden)]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+    def failing(self, table: pa.Table) -> np.ndarray:
+        """The positions of the rows on which some step fails, in order."""
+        rows = table.select(self.input.names).rename_columns(_slots(self.input))
+        rows = rows.append_column(_ROW, pa.array(np.arange(table.num_rows)))
+        sql = "SELECT *, FALSE AS failed FROM $feed"
+        for level in self._levels:
+            sql = level.tried(sql)
+        made = door.once(f"SELECT {_ROW} FROM ({sql}) WHERE failed", rows)
+        return np.sort(made.column(_ROW).to_numpy())
+
+    def _ask(self, table: pa.Table, passed: list[str]) -> pa.Table:
+        slots = dict(zip(self.input.names, _slots(self.input), strict=True))
+        needed = self._needs[0] or self.input.names[:1]  # of no column at all, DuckDB sees no rows
+        given = table.select([*needed, *passed])
+        given = given.rename_columns([*(slots[n] for n in needed), *passed])
+        key = (door.here(), *given.schema.names, *given.schema.types)
+        if key not in self._queries:
+            self._queries[key] = door.Query(self._sql(passed), given.schema)
+        return self._queries[key](given)
+
+    def _sql(self, passed: list[str]) -> str:
+        sql = "$feed"
+        for level, wanted in zip(self._levels, self._needs[1:], strict=True):
+            sql = level.sql(sql if sql == "$feed" else f"({sql})", passed, wanted)
+        return sql
+
+
+class _Level:
+    """One step over the names of the step before it."""
+
+    def __init__(self, step: SelectStep, schema: pa.Schema) -> None:
+        slots = dict(zip(schema.names, _slots(schema), strict=True))
+        low = Lowering(schema, DUCKDB, lambda name: slots[name])
+        columns = all_columns(schema) if step.columns is None else dict(step.columns)
+        self.where = None if step.where is None else low.condition(step.where).sql
+        self.schema = infer(columns, schema)
+        self.items = {name: low.top(expr).sql for name, expr in columns.items()}
+        self._order = schema.names
+        self._reads = {name: expr.columns for name, expr in columns.items()}
+        self._asks = frozenset() if step.where is None else step.where.columns
+
+    def reads(self, wanted: Sequence[str]) -> list[str]:
+        """The columns of the step before that it needs to make `wanted`."""
+        read = self._asks.union(*(self._reads[n] for n in wanted))
+        return [n for n in self._order if n in read]
+
+    def sql(self, source: str, passed: Sequence[str], wanted: Sequence[str]) -> str:
+        pairs = zip(self.items.items(), _slots(self.schema), strict=True)
+        items = [f"{sql} AS {slot}" for (name, sql), slot in pairs if name in wanted]
+        items = [*items, *(quote(n, DUCKDB) for n in passed)] or ["0 AS none"]
+        where = f" WHERE {self.where}" if self.where else ""
+        return f"SELECT {', '.join(items)} FROM {source}{where}"
+
+    def tried(self, source: str) -> str:
+        """The step over rows some of which have failed; a value is boxed to tell null from
+        failure."""
+        if self.where is not None:
+            source = f"SELECT *, TRY(row({self.where})) AS box FROM ({source})"
+            source = (
+                f"SELECT * REPLACE (failed OR box IS NULL AS failed) FROM ({source}) "
+                "WHERE failed OR box IS NULL OR struct_extract_at(box, 1)"
+            )
+        boxes = [f"TRY(row({sql})) AS b{i}" for i, sql in enumerate(self.items.values())]
+        broken = " OR ".join(["failed", *(f"b{i} IS NULL" for i in range(len(boxes)))])
+        values = [f"struct_extract_at(b{i}, 1) AS c{i}" for i in range(len(boxes))]
+        inner = f"SELECT {', '.join([*boxes, _ROW, 'failed'])} FROM ({source})"
+        return f"SELECT {', '.join([*values, _ROW])}, {broken} AS failed FROM ({inner})"
+
+
+def _slots(schema: pa.Schema) -> list[str]:
+    return [f"c{i}" for i in range(len(schema))]

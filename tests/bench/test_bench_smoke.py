@@ -1,0 +1,65 @@
+"""Both contenders of the benchmarks give the same results, at sizes where time means nothing.
+
+All jobs share one process per contender here, to start Spark twice and not eight times; the
+benchmark itself gives each a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from bench.data import ROOT
+from bench.measure import OURS, THEIRS, environment
+
+pytestmark = pytest.mark.spark
+
+JOBS = ("a", "c", "p", "r")
+BATCH, BATCHES, CORES = 4_000, 2, 2
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Where each contender of each job left its output."""
+    root = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bench.data.CACHE", root)
+        params = {job: import_module(f"bench.jobs.{job}").params(BATCH, BATCHES) for job in JOBS}
+    for who in (OURS, THEIRS):
+        arguments = []
+        for job in JOBS:
+            place = root / who / job
+            place.mkdir(parents=True)
+            (place / "params.json").write_text(json.dumps({**params[job], "cores": CORES}))
+            arguments += [job, str(place)]
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.child", who, *arguments],
+            cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-4_000:]
+    return params, root
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_both_contenders_give_the_same_result(places, job):
+    params, root = places
+    digest = import_module(f"bench.jobs.{job}").digest
+
+    ours, theirs = (digest(params[job], root / who / job) for who in (OURS, THEIRS))
+
+    assert ours.rows > 0
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("who", [OURS, THEIRS])
+def test_every_row_is_read_in_batches_of_the_size_asked_for(places, job, who):
+    _, root = places
+    figures = json.loads((root / who / job / "figures.json").read_text())
+    rows = [rows for rows, *_ in figures["batches"] if rows]
+
+    assert sum(rows) == BATCH * BATCHES
+    assert len(rows) == BATCHES

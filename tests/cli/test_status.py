@@ -1,0 +1,78 @@
+"""What is said about a run: one line, readable, and true when nothing comes any more."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from headrace.cli.report import Reporter
+from headrace.cli.status import Meter, account, short, span, status_line
+from headrace.runtime.progress import Progress
+
+NOON = 1_700_049_600_000
+PROGRESS = Progress(
+    epoch=12_345, clock=NOON, committed=NOON + 843, read=123_456, lag=1_234_567,
+    watermark=NOON,
+    counts={"t": {"read": 9, "used": 5, "filtered": 2, "late": 1, "dead": 1}},
+    steps={"w": {"in": 8, "out": 3, "late": 1_234, "dead": 0}}, outputs={"out": 3},
+    held={"w": 5_000_000}, timing={"level 2": 98.0, "source": 412.3, "level 1": 230.6}, ended=False,
+)  # fmt: skip
+
+
+def test_the_line_has_everything_and_breaks_between_its_parts():
+    whole = (
+        "epoch 12345  146k rows/s  lag 1.2M  watermark 12:00:00 (-5.3s)  late 1234  dead 1  "
+        "state 5.0M  batch 843 ms (source 412, levels 231/98)"
+    )
+    assert status_line(PROGRESS, 146_447.0, NOON + 5_300) == whole
+    narrow = status_line(PROGRESS, 146_447.0, NOON + 5_300, width=120)
+    assert narrow.splitlines() == whole.replace("  batch", "\nbatch").splitlines()
+
+
+def test_a_watermark_that_has_not_begun_or_has_ended_says_so():
+    before = replace(PROGRESS, watermark=None)
+    assert "watermark -  " in status_line(before, 0, NOON)
+    assert "watermark at the end  " in status_line(replace(before, ended=True), 0, NOON)
+
+
+def test_the_account_adds_up_by_input():
+    assert account(PROGRESS) == [
+        "input  t: read 9 = used 5 + filtered 2 + late 1 + dead 1",
+        "output out: wrote 3",
+    ]
+
+
+def test_the_rate_is_of_the_last_seconds_and_falls_to_zero():
+    meter = Meter()
+    meter.add(replace(PROGRESS, clock=0, committed=1_000, read=500))
+    assert meter.rate(1_000) == 500
+    meter.add(replace(PROGRESS, clock=1_000, committed=2_000, read=1_500))
+    assert meter.rate(2_000) == 1_000
+    assert meter.rate(5_000) == 400
+    assert meter.rate(60_000) == 0
+
+
+@given(st.integers(0, 10**13))
+def test_a_short_number_is_short_and_near(number):
+    text = short(number)
+    unit = {"k": 10**3, "M": 10**6, "G": 10**9}.get(text[-1], 1)
+    assert abs(float(text.rstrip("kMG")) * unit - number) <= max(0.5, number * 0.05)
+    assert len(text) <= 6
+
+
+def test_durations_are_said_at_a_glance():
+    assert [span(ms) for ms in (0, 4_540, 119_999, 120_000, 7_200_000, 10**9)] == [
+        "0.0s", "4.5s", "120.0s", "2m", "2h", "11d",
+    ]  # fmt: skip
+
+
+def test_plain_lines_come_at_most_every_few_seconds():
+    text = io.StringIO()
+    with Reporter("job", Console(file=text)) as reporter:
+        for epoch in (1, 2, 3):
+            reporter.progress(replace(PROGRESS, epoch=epoch))
+    assert text.getvalue().count("job: epoch") == 1
