@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 _EVERY = 0.1  # seconds between two looks at resident memory
-_PROPORTIONAL = 20  # of those, how many between two looks at the proportional one
+_PROPORTIONAL = 10  # of those, how many between two looks at the proportional one
 
 
 class Watch:

@@ -5,7 +5,7 @@ Every page is one program, run from top to bottom in a folder of its own:
 - a ```python block is run; a ```text block right after it is what it prints;
 - a block whose first line is a comment with a file's name is also kept under that name;
 - a ```console block is typed: `$ headrace ...` is run, other commands are not; what follows
-  is what is printed (standard error included), `...` stands for any number of lines.
+  is what is printed (standard error included); `...` is any text, on its own any lines.
 
 Only files and headings of this repository are checked; the web is not visited. Pages run
 in process; a page that calls `hr.run` does so on Spark, `headrace run` never does.
@@ -148,10 +148,15 @@ def invoke(command: str) -> str:
 
 
 def matches(printed: str, shown: str) -> bool:
-    """Whether the text is what the page shows; a line `...` stands for any lines."""
-    lines = [".*" if line == "..." else re.escape(line) for line in shown.splitlines()]
-    pattern = "\n".join(lines).replace(".*\n", "(?:.*\n)?").replace("\n.*", "(?:\n.*)?")
-    return re.fullmatch(pattern, printed.rstrip("\n"), re.DOTALL) is not None
+    """Whether the text is what the page shows; `...` stands for any text, or any lines."""
+    pattern = "".join(map(_line, shown.splitlines()))
+    return re.fullmatch(pattern, "".join(f"{p}\n" for p in printed.splitlines())) is not None
+
+
+def _line(shown: str) -> str:
+    if shown == "...":
+        return "(?:.*\n)*"
+    return ".*".join(map(re.escape, shown.split("..."))) + "\n"
 
 
 def needs_spark(text: str) -> bool:

@@ -69,7 +69,7 @@ make_venv() {
 }
 
 install() {
-    if has uv && uv pip install --quiet --python "$VENV_PYTHON" --editable '.[dev]'; then return 0; fi
+    if has uv && uv pip install --quiet --compile-bytecode --python "$VENV_PYTHON" --editable '.[dev]'; then return 0; fi
     "$VENV_PYTHON" -m pip --version >/dev/null 2>&1 || "$VENV_PYTHON" -m ensurepip >/dev/null
     "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 }
@@ -89,6 +89,9 @@ ready_venv() {
     say "installing the dependencies (PySpark is 400 MB: some minutes the first time, then cached)"
     install || die "the dependencies could not be installed; the reason is above.
 Without a direct way to a package index, set PIP_INDEX_URL (for uv: UV_DEFAULT_INDEX) to one you can reach."
+    # Spark starts many Python processes: none should compile anything, even where writing
+    # bytecode is turned off.
+    "$VENV_PYTHON" -m compileall -q src || true
     mv "$STAMP.new" "$STAMP"
 }
 

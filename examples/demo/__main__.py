@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import Annotated
 import typer
 from examples.demo.findings import Findings, tell
 from examples.demo.screen import Screen
-from examples.demo.sensors import AREAS, MINUTES, SPEED, TOPICS
+from examples.demo.sensors import AREAS, MINUTES, SPEED, TOPICS, records, send
 from rich.console import Console
 
 import headrace as hr
@@ -43,7 +44,9 @@ def main(
     try:
         with Screen(AREAS, console) as screen:
             run = hr.run(job, folder="job", target_batch="500ms", on_progress=screen.progress)
-            with _sensors(log, minutes, speed) as sensors:
+            begin = time.time() - minutes * 60  # so that the last readings are of now
+            _first_batch(run, log, begin)
+            with _sensors(log, begin, minutes, speed) as sensors:
                 _watch(run, sensors, found, screen)
     except hr.HeadraceError as error:
         console.print(str(error), highlight=False, markup=False)
@@ -51,24 +54,33 @@ def main(
     tell(console, run, job, found, place)
 
 
-def _sensors(log: hr.EmbeddedLog, minutes: float, speed: float) -> subprocess.Popen[bytes]:
-    """The sensors' process: what it sends ends about now, so clocks look right."""
-    numbers = (time.time() - minutes * 60, minutes, speed)
-    command = [sys.executable, "-m", "examples.demo.sensors", str(log.root), *map(str, numbers)]
-    return subprocess.Popen(command, cwd=ROOT)
+def _first_batch(run: hr.Run, log: hr.EmbeddedLog, begin: float) -> None:
+    """Give Spark something to warm up with, so that the sensors are watched from the start."""
+    send(log, list(records(random.Random(0), begin, 0)))
+    while run.wait(timeout=0.25).state == "running" and run.progress is None:
+        pass
+
+
+def _sensors(
+    log: hr.EmbeddedLog, begin: float, minutes: float, speed: float
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "examples.demo.sensors", str(log.root)]
+    return subprocess.Popen([*command, *map(str, (begin, minutes, speed))], cwd=ROOT)
 
 
 def _watch(run: hr.Run, sensors: subprocess.Popen[bytes], found: Findings, screen: Screen) -> None:
     """Show what the job gives until the sensors are done and all they sent is used."""
     draining = False
-    while run.wait(timeout=0.25).state == "running":
-        found.show(screen)
-        if sensors.poll() is not None and not draining:
-            draining = True
-            run.drain()
-    sensors.terminate()
+    try:
+        while run.wait(timeout=0.25).state == "running":
+            found.show(screen)
+            if sensors.poll() is not None and not draining:
+                draining = True
+                run.drain()
+    finally:
+        sensors.terminate()
     found.show(screen)
-    if sensors.wait() > 0:
+    if sensors.returncode:
         raise hr.RunError("the sensors failed", hint="What they printed above says why.")
 
 

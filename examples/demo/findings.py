@@ -44,7 +44,7 @@ class Findings:
         chunks = self.log.read("alarms", 0, len(self.alarms))
         fresh = [row for _, rows in chunks for row in rows.to_pylist()]
         self.alarms += fresh
-        return fresh
+        return sorted(fresh, key=lambda row: row["at"])
 
 
 def tell(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: Path) -> None:

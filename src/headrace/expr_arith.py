@@ -56,6 +56,7 @@ def negate(low: Lowering, node: Node) -> Term:
     if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
         return number("-" + inner.this, low.dialect, node)
     x = _number(low.term(inner), node)
+    low.risks += is_int(x.type)
     zero = cast(Term("0", pa.int32(), 0), x.type, low.dialect)
     # DuckDB widens a negated integer instead of failing, so subtract
     return Term(f"({zero.sql} - {x.sql})" if is_int(x.type) else f"(- {x.sql})", x.type)
@@ -72,6 +73,7 @@ def _number(term: Term, node: Node) -> Term:
 def _numbers(low: Lowering, node: Node) -> tuple[Term, Term]:
     a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
     a, b = low.unified([a, b], node)
+    low.risks += a.type != pa.float64()
     return a, b
 
 
@@ -100,6 +102,7 @@ def multiply(low: Lowering, node: Node) -> Term:
     a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
     if not (pt.is_decimal(a.type) or pt.is_decimal(b.type)) or pa.float64() in (a.type, b.type):
         a, b = low.unified([a, b], node)
+        low.risks += is_int(a.type)
         return Term(f"({a.sql} * {b.sql})", a.type)
     kinds = [as_decimal(t.type) for t in (a, b)]
     digits, scale = sum(k.precision for k in kinds), sum(k.scale for k in kinds)

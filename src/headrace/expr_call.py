@@ -26,6 +26,11 @@ _KINDS = {"bool": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "double": p
           "timestamp": TIMESTAMP}  # fmt: skip
 
 
+_FALLIBLE = {"abs", "ceil", "floor", "floor_div", "make_date", "date_add", "date_sub", "add_months",
+             "date_from_unix_date", "timestamp_seconds", "timestamp_millis",
+             "timestamp_micros"}  # fmt: skip
+
+
 def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node) -> Term:
     """The call as SQL with its type; HR-EXPR-002 for an unknown name, -003 for wrong arguments."""
     fn = find(name)
@@ -33,6 +38,7 @@ def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node
     terms = [a if isinstance(a, Term) else _argument(low, a) for a in args]
     terms = [_accept(low, fn, i, t, node) for i, t in enumerate(terms)]
     terms, together = _agree(low, fn, terms, node)
+    low.risks += name in _FALLIBLE
     return Term(fn.sql(low.dialect, terms), _result(fn, terms, together))
 
 

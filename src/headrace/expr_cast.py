@@ -53,6 +53,7 @@ def explicit_cast(
     if rule is None or not pair[0]:
         fact = f"{spoken(term.type)} cannot be cast to {spoken(to)}"
         raise refused(where, fact, _HINTS.get(pair, "Cast it in steps, or use a Python function."))
+    low.risks += not safe
     return Term(rule(term, to, low.dialect, "TRY_CAST" if safe else "CAST"), to)
 
 

@@ -45,6 +45,7 @@ class Lowering:
         self.schema = schema
         self.dialect = dialect
         self.column = column or (lambda name: quote(name, dialect))
+        self.risks = 0  # how much has been lowered so far that may fail on a row
 
     def top(self, expr: Expr) -> Term:
         """A whole expression; a bare column keeps the exact type it has in the schema."""
@@ -123,9 +124,17 @@ class Lowering:
         return made
 
     def _and_or(self, node: Node) -> Term:
-        word = "AND" if isinstance(node, exp.And) else "OR"
-        a, b = self.truth(node.this), self.truth(node.expression)
-        return Term(f"({a.sql} {word} {b.sql})", pa.bool_())
+        """From left to right: what may fail is not looked at once the answer is certain."""
+        word, certain = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
+        before, made = self.risks, ""
+        for part in reversed(_parts(node)):
+            risky = self.risks > before  # what stands to the right of this part
+            sql = self.truth(part).sql
+            if made and risky and self.dialect == DUCKDB:
+                made = f"(CASE WHEN {sql} IS {certain} THEN {certain} ELSE {sql} {word} {made} END)"
+            else:
+                made = f"({sql} {word} {made})" if made else sql
+        return Term(made, pa.bool_())
 
     def _not(self, node: Node) -> Term:
         return Term(f"(NOT {self.truth(node.this).sql})", pa.bool_())
@@ -196,6 +205,16 @@ class Lowering:
 
     def _call(self, node: Node) -> Term:
         return lower_call(self, node.this, node.expressions, node)
+
+
+def _parts(node: Node) -> list[Node]:
+    """The operands of a chain of ANDs, or of ORs, from left to right."""
+    parts: list[Node] = []
+    inner = node
+    while type(inner) is type(node):
+        parts.append(inner.expression)
+        inner = inner.this
+    return [inner, *reversed(parts)]
 
 
 def wrong(node: Node, fact: str, hint: str) -> PlanError:

@@ -28,7 +28,6 @@ from headrace.schema import TIMESTAMP
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 _EXACT = 2.0**53  # from here on a double no longer holds every integer
-_YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # 1 to 9999, in microseconds
 
 
 def decode_json(
@@ -178,7 +177,7 @@ def _timestamps(column: pa.Array) -> pa.Array:
 def _inside(times: pa.Array, unit: int) -> pa.Array:
     """Null for what no calendar shows: DuckDB reads 'infinity' as a time."""
     bounds = pc.min_max(times)
-    low, high = _YEARS[0] // unit, _YEARS[1] // unit
+    low, high = odd_rows.YEARS[0] // unit, odd_rows.YEARS[1] // unit
     if bounds["min"].is_valid and low <= bounds["min"].as_py() and bounds["max"].as_py() <= high:
         return times
     inside = pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high))

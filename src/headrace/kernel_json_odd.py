@@ -25,6 +25,7 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 _LONGEST = 20  # digits; no integer column holds more
+YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # 1 to 9999, in microseconds
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -33,7 +34,10 @@ class Unfit(ValueError):
 
 
 def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(reversed(pairs))
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        made.setdefault(key, value)
+    return made
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -193,9 +197,13 @@ def _integer(value: Any, to: pa.DataType) -> int | None:
 
 def _timestamp(value: Any) -> dt.datetime | None:
     millis = _integer(value, pa.int64())
-    text = str(value) if millis is None else f"{_EPOCH + dt.timedelta(milliseconds=millis)}"
-    made = door.value(f"TRY_CAST({text_literal(text, DUCKDB)} AS TIMESTAMPTZ)")
-    return made if isinstance(made, dt.datetime) else None
+    micros: Any = None if millis is None else millis * 1_000
+    if millis is None and isinstance(value, str):
+        moment = f"TRY_CAST({text_literal(value, DUCKDB)} AS TIMESTAMPTZ)"
+        micros = door.value(f"CASE WHEN isfinite({moment}) THEN epoch_us({moment}) END")
+    if micros is None or not YEARS[0] <= micros <= YEARS[1]:
+        return None
+    return _EPOCH + dt.timedelta(microseconds=micros)
 
 
 def _cast(value: Any, to: pa.DataType) -> Any:

@@ -56,8 +56,15 @@ def _field(name: str, expr: Expr, schema: pa.Schema) -> pa.Field:
 
 def sql_mask(condition: Expr, schema: pa.Schema) -> Mask:
     """A function that gives the rows where `condition` holds."""
-    chain = Chain((SelectStep(columns=(("keep", condition),)),), schema)
-    return lambda table: chain(table.select(schema.names)).column("keep")
+    chain = Chain((SelectStep(where=condition, columns=()),), schema)
+
+    def mask(table: pa.Table) -> pa.Array:
+        rows = pa.array(np.arange(table.num_rows))
+        kept = np.zeros(table.num_rows, bool)
+        kept[chain(table.select(schema.names).append_column(_ROW, rows)).column(_ROW)] = True
+        return pa.array(kept)
+
+    return mask
 
 
 class Chain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 
@@ -538,3 +539,13 @@ def test_a_topic_without_retention_keeps_everything(log, clock):
     clock.advance(10**12)
     assert log.sweep() == {"t": 0}
     assert values(log, "t") == [b"x"]
+
+
+def test_tables_that_are_kept_hold_no_file_open(log):
+    log.create("t")
+    kept, before = [], len(os.listdir("/dev/fd"))
+    for i in range(20):
+        log.append("t", [b"%d" % i])
+        kept += log.read("t", 0, i)
+    assert len(os.listdir("/dev/fd")) == before
+    assert [t["value"][0].as_py() for _, t in kept] == [b"%d" % i for i in range(20)]

@@ -184,5 +184,13 @@ def test_the_cache_holds_no_more_bytes_than_it_may(tmp_path):
     assert len(cache._held) == 3
 
 
+def test_a_folder_that_was_emptied_and_filled_again_is_read_anew(tmp_path):
+    cache = RunCache(tmp_path)
+    for keys in (["a", "b"], ["c", "d"]):
+        (ref,) = write(tmp_path, run_of(keys))
+        assert sorted(cache.open(ref, SPEC).table["k"].to_pylist()) == keys
+        (tmp_path / RUNS / ref.file).unlink()
+
+
 def test_a_process_has_one_cache_per_folder(tmp_path):
     assert cache_of(str(tmp_path)) is cache_of(str(tmp_path))

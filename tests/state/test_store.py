@@ -143,6 +143,20 @@ def _with_runs(folder: Path, rows: pa.Table, count: int, slots: int) -> SlotStat
     return SlotState((Segment(0, slots, refs),))
 
 
+def test_a_merge_above_other_runs_keeps_what_was_deleted_away(tmp_path):
+    cache, keys = RunCache(tmp_path), pa.array(range(100))
+    rows = pa.table({"__h": hash_keys([keys]), "k": keys, "n": keys})
+    state = _with_runs(tmp_path, rows, 1, SLOTS)  # too large to be merged with what follows
+    for epoch in range(8):
+        table = open_table(SPEC, state, 0, SLOTS, SLOTS, cache)
+        assert table.scan().num_rows == 100 - epoch
+        table.delete(rows.slice(epoch, 1).drop_columns("n"))
+        writer = RunWriter(tmp_path, f"gone-{next(unique)}")
+        state = store_changes(table, state, 0, SLOTS, SLOTS, writer, cache)
+        writer.close()
+    assert 2 <= state.most_runs() < 6  # the small runs were merged
+
+
 def test_a_run_whose_times_are_all_past_is_dropped_unread(tmp_path):
     spec = TableSpec("panes", pa.schema([]), pa.schema([("n", pa.int64())]), timed=True)
     cache, state = RunCache(tmp_path), SlotState.empty(SLOTS)

@@ -300,9 +300,10 @@ def test_a_table_without_values_is_a_set():
 
 
 def test_nested_values_come_back_as_they_were_put():
-    kind = pa.struct([("tags", pa.list_(pa.string())), ("at", pa.timestamp("us", "UTC"))])
+    at, sizes = pa.timestamp("us", "UTC"), pa.map_(pa.string(), pa.int64())
+    kind = pa.struct([("tags", pa.list_(pa.string())), ("at", at), ("sizes", sizes)])
     spec = TableSpec("notes", pa.schema([("k", pa.int64())]), pa.schema([("note", kind)]))
-    note = {"tags": ["x", None], "at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC)}
+    note = {"tags": ["x", None], "at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "sizes": [("s", 1)]}
     table = KeyedTable(spec)
     table.put(rows_of(spec, k=[1, 2], note=pa.array([note, None], kind)))
     table = KeyedTable(spec, [table.changes()])

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-import time
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from headrace.cli.topic_lines import Producer, lines_of
-from headrace.clock import SystemClock, millis, pretty
-from headrace.errors import HeadraceError, LogError
-from headrace.log import EmbeddedLog, TopicInfo
-from headrace.schema import ddl_of
-
-_POLL = 0.02  # seconds between looks at the end of the topic
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+from headrace.cli.topic_lines import Producer
+from headrace.cli.topic_read import Consumer
+from headrace.cli.topic_show import as_json, bytes_of, columns, count, retention_of, size, table
+from headrace.log import EmbeddedLog
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,53 +56,53 @@ def create(
 ) -> None:
     """Make a topic: typed columns with --schema, else records of bytes.
 
-    Example: [bold]headrace topic create readings --partitions 4 --schema "area string, at
-    timestamp, celsius double" --key area --retention 7d[/bold]
+    Example: [bold]headrace topic create readings --schema "area string, celsius double"
+    --key area --partitions 4 --retention 7d[/bold]
     """
-    size = None if retention_bytes is None else _bytes(retention_bytes)
-    info = EmbeddedLog(log).create(name, partitions, schema, key, retention, size)
-    typer.echo(f"created topic '{name}': {_kind(info)}, {_count(info.partitions, 'partition')}")
+    limit = None if retention_bytes is None else bytes_of(retention_bytes)
+    info = EmbeddedLog(log).create(name, partitions, schema, key, retention, limit)
+    typer.echo(f"created topic '{name}': {columns(info)}, {count(info.partitions, 'partition')}")
 
 
 @app.command("list")
-def list_topics(log: Folder = None, as_json: Json = False) -> None:
+def list_topics(log: Folder = None, machine: Json = False) -> None:
     """List the topics with what they hold.
 
     Example: [bold]headrace topic list --log /data/log[/bold]
     """
     store = EmbeddedLog(log)
     infos = [store.describe(name) for name in store.topics()]
-    if as_json:
-        typer.echo(json.dumps([_as_json(info) for info in infos]))
+    if machine:
+        typer.echo(json.dumps([as_json(info) for info in infos]))
         return
     if not infos:
         typer.echo(f"no topics in '{store.root}'; make one: headrace topic create NAME", err=True)
         return
-    rows = [(i.name, str(i.partitions), f"{i.records:,}", _size(sum(i.bytes)), _kind(i))
+    rows = [(i.name, str(i.partitions), f"{i.records:,}", size(sum(i.bytes)), columns(i))
             for i in infos]  # fmt: skip
-    _print_table(("topic", "partitions", "records", "size", "columns"), rows)
+    table(("topic", "partitions", "records", "size", "columns"), rows)
 
 
 @app.command()
-def describe(name: Name, log: Folder = None, as_json: Json = False) -> None:
+def describe(name: Name, log: Folder = None, machine: Json = False) -> None:
     """Show a topic's settings, and the offsets and size of each partition.
 
     Example: [bold]headrace topic describe readings[/bold]
     """
     info = EmbeddedLog(log).describe(name)
-    if as_json:
-        typer.echo(json.dumps(_as_json(info)))
+    if machine:
+        typer.echo(json.dumps(as_json(info)))
         return
-    typer.echo(f"topic      {info.name}\ncolumns    {_kind(info)}")
+    typer.echo(f"topic      {info.name}\ncolumns    {columns(info)}")
     typer.echo(f"key        {info.key or 'none: records go to the partitions in turn'}")
-    typer.echo(f"retention  {_retention(info)}\n")
+    typer.echo(f"retention  {retention_of(info)}\n")
     rows = [
-        (str(p), f"{first:,}", f"{end:,}", f"{end - first:,}", _size(size))
-        for p, (first, end, size) in enumerate(
+        (str(p), f"{first:,}", f"{end:,}", f"{end - first:,}", size(held))
+        for p, (first, end, held) in enumerate(
             zip(info.earliest, info.latest, info.bytes, strict=True)
         )
     ]
-    _print_table(("partition", "earliest", "latest", "records", "size"), rows)
+    table(("partition", "earliest", "latest", "records", "size"), rows)
 
 
 @app.command()
@@ -136,7 +129,7 @@ def produce(
     try:
         producer.run(sys.stdin.buffer)
     finally:
-        typer.echo(f"appended {_count(producer.appended, 'record')} to '{name}'", err=True)
+        typer.echo(f"appended {count(producer.appended, 'record')} to '{name}'", err=True)
 
 
 @app.command()
@@ -165,7 +158,7 @@ def consume(
 
     Example: [bold]headrace topic consume readings --from-beginning --no-follow --max 10[/bold]
     """
-    consumer = _Consumer(EmbeddedLog(log), name, partition, keys)
+    consumer = Consumer(EmbeddedLog(log), name, partition, keys)
     consumer.seek(from_beginning, since)
     if not follow and not from_beginning and since is None:
         typer.echo("starting at the end: add --from-beginning to see what is there", err=True)
@@ -190,123 +183,6 @@ def delete(
     store = EmbeddedLog(log)
     info = store.describe(name)
     if not yes:
-        typer.confirm(f"delete '{name}' with {_count(info.records, 'record')}?", abort=True)
+        typer.confirm(f"delete '{name}' with {count(info.records, 'record')}?", abort=True)
     store.delete(name)
     typer.echo(f"deleted topic '{name}'")
-
-
-class _Consumer:
-    """Reads some partitions of a topic from where it was told."""
-
-    def __init__(self, log: EmbeddedLog, name: str, partition: int | None, keys: bool) -> None:
-        self.log, self.name, self.keys = log, name, keys
-        self.typed = log.describe(name).schema is not None
-        self.at = log.latest(name)
-        if partition is not None:
-            log.offset_for_time(name, partition, 0)  # refuses a partition that is not there
-            self.at = {partition: self.at[partition]}
-
-    def seek(self, from_beginning: bool, since: str | None) -> None:
-        if since is not None:
-            ms = _moment(since)
-            self.at = {p: self.log.offset_for_time(self.name, p, ms) for p in self.at}
-        elif from_beginning:
-            earliest = self.log.earliest(self.name)
-            self.at = {p: earliest[p] for p in self.at}
-
-    def run(self, most: int | None, follow: bool) -> None:
-        left = most
-        while left is None or left > 0:
-            printed = self._poll(left)
-            left = None if left is None else left - printed
-            if not printed and not follow:
-                return
-            if not printed:
-                time.sleep(_POLL)
-
-    def _poll(self, most: int | None) -> int:
-        """Print what is there, at most `most` records; how many."""
-        printed = 0
-        for partition, end in self.log.latest(self.name).items():
-            if partition in self.at and (most is None or printed < most):
-                limit = None if most is None else most - printed
-                printed += self._print(partition, end, limit)
-        return printed
-
-    def _print(self, partition: int, end: int, limit: int | None) -> int:
-        start = max(self.at[partition], self.log.earliest(self.name)[partition])
-        if start > self.at[partition]:
-            typer.echo(
-                f"partition {partition}: records {self.at[partition]} to {start - 1} are gone",
-                err=True,
-            )
-        for first, table in self.log.read(self.name, partition, start, end, limit):
-            typer.echo("\n".join(lines_of(table, self.typed, self.keys)))
-            self.at[partition] = first + table.num_rows
-        return self.at[partition] - start
-
-
-def _moment(text: str) -> int:
-    """Milliseconds of a time, or of so long ago."""
-    try:
-        at = datetime.fromisoformat(text)
-        return round(at.astimezone().timestamp() * 1_000)
-    except ValueError:
-        pass
-    try:
-        return SystemClock().now() - millis(text.removesuffix("ago"))
-    except HeadraceError as error:
-        raise LogError(
-            f"{text!r} is neither a time nor a duration", code="HR-LOG-004",
-            hint='Write "10m" for ten minutes ago, or a time such as 2026-03-01T12:00.',
-        ) from error  # fmt: skip
-
-
-def _bytes(text: str) -> int:
-    """A number of bytes: 1000000, 500MB, 1.5 GiB."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise LogError(
-            f"{text!r} is not a size", code="HR-LOG-004", hint='Write "500MB", "1GB" or bytes.'
-        )
-    unit = " kmgt".index(match[2].lower() or " ")
-    return round(float(match[1]) * (1024 if match[3] else 1000) ** unit)
-
-
-def _size(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
-
-
-def _kind(info: TopicInfo) -> str:
-    return "bytes" if info.schema is None else ddl_of(info.schema)
-
-
-def _retention(info: TopicInfo) -> str:
-    by_time = [] if info.retention_ms is None else [pretty(info.retention_ms)]
-    by_size = [] if info.retention_bytes is None else [f"{_size(info.retention_bytes)} a partition"]
-    return ", ".join(by_time + by_size) or "none: everything is kept"
-
-
-def _as_json(info: TopicInfo) -> dict[str, object]:
-    return {
-        "name": info.name, "partitions": info.partitions, "key": info.key,
-        "schema": None if info.schema is None else ddl_of(info.schema),
-        "retention_ms": info.retention_ms, "retention_bytes": info.retention_bytes,
-        "earliest": info.earliest, "latest": info.latest, "bytes": info.bytes,
-    }  # fmt: skip
-
-
-def _print_table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())

@@ -27,6 +27,11 @@ class Producer:
     def __init__(self, log: Log, topic: TopicInfo, key: str | None, partition: int | None) -> None:
         self.log, self.topic, self.key, self.partition = log, topic, key, partition
         self.appended = 0
+        if key is not None and topic.schema is not None and key not in topic.schema.names:
+            raise LogError(
+                f"topic '{topic.name}' has no column '{key}' to be the key", code="HR-LOG-006",
+                hint=f"Its columns: {', '.join(topic.schema.names)}.",
+            )  # fmt: skip
 
     def run(self, stream: BinaryIO) -> int:
         """Append every line of the stream, each batch as it comes; the number of records."""

@@ -37,13 +37,13 @@ class Group(Generic[Item, Answer]):
             self._waiting.append(ticket)
         with self.leading:
             if not ticket.done:
-                self._lead()
+                self._lead(ticket)
         if ticket.error is not None:
             raise ticket.error
         assert ticket.answer is not None
         return ticket.answer
 
-    def _lead(self) -> None:
+    def _lead(self, own: _Ticket[Item, Answer]) -> None:
         with self._queue:
             tickets, self._waiting = self._waiting, []
         try:
@@ -51,8 +51,9 @@ class Group(Generic[Item, Answer]):
             for ticket, answer in zip(tickets, answers, strict=True):
                 ticket.answer = answer
         except BaseException as error:
-            for ticket in tickets:
-                ticket.error = error
+            for ticket in tickets:  # an interrupt is for the leader alone
+                passed = ticket is own or isinstance(error, Exception)
+                ticket.error = error if passed else RuntimeError("the group was interrupted")
         finally:
             for ticket in tickets:
                 ticket.done = True

@@ -106,7 +106,7 @@ def split(table: pa.Table, chosen: np.ndarray) -> dict[int, pa.Table]:
     used: Sequence[int] = np.flatnonzero(counts).tolist()
     if len(used) == 1:
         return {used[0]: table}
-    order = np.argsort(chosen, kind="stable")
+    order = np.argsort(chosen.astype(np.uint16), kind="stable")  # so small: a radix sort
     sorted_table = table.take(pa.array(order))
     ends = np.cumsum(counts)
     return {p: sorted_table.slice(ends[p] - counts[p], counts[p]) for p in used}

@@ -7,7 +7,6 @@ and byte. Batches point into the map: nothing is copied.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,15 +35,12 @@ class SegmentView:
         self.path = segment_path(folder, base)
         self.base = base
         self._owner = (topic, partition)
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            size = os.fstat(fd).st_size
+        with pa.memory_map(str(self.path)) as file:  # the map outlives the file's descriptor
+            size = file.size()
             self.limit = size if limit is None else limit
             if size < self.limit:
                 raise missing(self.path, size, "acknowledged records are missing")
-            self.data = _map(fd, self.limit)
-        finally:
-            os.close(fd)
+            self.data: pa.Buffer = file.read_buffer(self.limit)
         self.view = memoryview(self.data)
 
     def header(self, pos: int) -> Header | None:
@@ -95,9 +91,3 @@ def missing(path: Path, pos: int, fact: str) -> LogError:
         hint="Restore the file from a copy. To give up what is missing, remove the file "
         "'head' in the topic's folder: the next append then cuts the log where it ends.",
     )  # fmt: skip
-
-
-def _map(fd: int, length: int) -> pa.Buffer:
-    if length == 0:
-        return pa.py_buffer(b"")
-    return pa.py_buffer(mmap.mmap(fd, length, prot=mmap.PROT_READ))

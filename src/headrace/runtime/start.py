@@ -49,7 +49,7 @@ def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
 
 def slots_for(program: Program, settings: Settings, cores: int) -> int:
     """A small multiple of the cores: it bounds later parallelism and costs little."""
-    return program.slots or settings.slots or max(8, 4 * cores)
+    return program.slots or settings.slots or min(max(32, 8 * cores), 1024)
 
 
 def open_inputs(

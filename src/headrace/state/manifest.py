@@ -76,9 +76,10 @@ class EpochLog:
         token = 1 + max(files.numbered(self._fences, _FENCE), default=0)
         while not files.create_sealed(self._fence(token), "fence", holder):
             token += 1
-        for old in files.numbered(self._fences, _FENCE):
-            if old < token:
-                self._fence(old).unlink(missing_ok=True)
+        with files.named_failures(self._fences):
+            for old in files.numbered(self._fences, _FENCE):
+                if old < token:
+                    self._fence(old).unlink(missing_ok=True)
         return token
 
     def check_fence(self, token: int) -> None:

@@ -40,7 +40,8 @@ class Pruner:
         if len(old) >= most or not kept:
             return removed
         named = self._names(kept, read)
-        before = path_of(kept[0]).stat().st_mtime_ns
+        with named_failures(path_of(kept[0])):
+            before = path_of(kept[0]).stat().st_mtime_ns
         for path in self._leftovers(named, before):
             if len(removed) >= most:
                 break

@@ -136,14 +136,14 @@ class RunCache:
     def __init__(self, folder: str | Path, most: int = _CACHE_BYTES) -> None:
         self._folder = Path(folder) / RUNS
         self._most = most
-        self._held: OrderedDict[tuple[str, int], _Held] = OrderedDict()
+        self._held: OrderedDict[tuple[str, int, int], _Held] = OrderedDict()
         self._calls = 0
         self._bytes = 0
         self._lock = Lock()
 
     def open(self, ref: RunRef, spec: TableSpec) -> Run:
         """The run under `ref`; StateError if it is not what was written, or does not fit."""
-        key = (ref.file, ref.offset)
+        key = (ref.file, ref.offset, ref.crc)  # a folder may be emptied and filled again
         with self._lock:
             self._calls += 1
             held = self._held.get(key)

@@ -1,0 +1,123 @@
+"""Public functions: each builds the same tree as its name in SQL text, and says what it does."""
+
+from __future__ import annotations
+
+import inspect
+
+import pyarrow as pa
+import pytest
+
+from headrace import functions as f
+from headrace.expr import Expr, as_expr, col, lit, parsed, same
+from headrace.expr_catalog import find, names
+from headrace.kernel import SelectStep, compile_chain
+from headrace.schema import schema_of
+
+SCHEMA = schema_of(
+    "x double, n int, s string, t string, z binary, at timestamp, til timestamp, day date, "
+    "xs array<bigint>, ys array<bigint>, ss array<string>, m map<string, int>, j string"
+)
+
+CALLS = [
+    (f.abs("n"), "abs(n)"), (f.round("x"), "round(x, 0)"), (f.round(col("x"), 2), "round(x, 2)"),
+    (f.pow("x", 2), "power(x, 2)"), (f.mod("n", 3), "mod(n, 3)"),
+    (f.atan2("x", "n"), "atan2(x, n)"),
+    (f.greatest("n", 3), "greatest(n, 3)"), (f.coalesce("n", "x", 0), "coalesce(n, x, 0)"),
+    (f.nullif("s", "a"), "nullif(s, 'a')"), (f.nvl2("s", 1, 2), "nvl2(s, 1, 2)"),
+    (f.when(col("n") > 1, "many").when("n = 1", "one").otherwise("none"),
+     "case when n > 1 then 'many' when n = 1 then 'one' else 'none' end"),
+    (f.when("n > 1", col("x")), "case when n > 1 then x end"),
+    (f.trim("s"), "trim(s)"), (f.trim("s", "x"), "trim(s, 'x')"),
+    (f.lpad("s", 5), "lpad(s, 5, ' ')"),
+    (f.substring("s", 2), "substring(s, 2)"), (f.substring("s", 2, 3), "substr(s, 2, 3)"),
+    (f.concat("s", lit("-"), "t"), "concat(s, '-', t)"),
+    (f.concat_ws("-", "s", "t"), "concat_ws('-', s, t)"), (f.split("s", ","), "split(s, ',')"),
+    (f.split_part("s", ",", 1), "split_part(s, ',', 1)"), (f.rlike("s", r"\d"), r"s rlike '\\d'"),
+    (f.regexp_extract("s", "(a)"), "regexp_extract(s, '(a)', 1)"),
+    (f.like("s", "a%"), "s like 'a%'"),
+    (f.date_trunc("hour", "at"), "date_trunc('hour', at)"),
+    (f.date_diff("day", "day"), "datediff(day, day)"),
+    (f.timestamp_diff("second", "at", "til"), "timestamp_diff('second', at, til)"),
+    (f.date_format("at", "yyyy"), "date_format(at, 'yyyy')"),
+    (f.date_add("day", 1), "date_add(day, 1)"),
+    (f.from_utc_timestamp("at", "Europe/Rome"), "from_utc_timestamp(at, 'Europe/Rome')"),
+    (f.array(1, col("n")), "array(1, n)"), (f.get("xs", 0), "get(xs, 0)"),
+    (f.size("xs"), "size(xs)"),
+    (f.array_concat("xs", "ys"), "array_concat(xs, ys)"),
+    (f.element_at("m", "k"), "element_at(m, 'k')"),
+    (f.struct(a=col("n"), b="x"), "named_struct('a', n, 'b', 'x')"),
+    (f.json_text("j", "$.a"), "json_text(j, '$.a')"), (f.sha256("s"), "sha256(s)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("built", "text"), CALLS, ids=[c[1] for c in CALLS])
+def test_a_function_is_the_tree_of_its_sql(built, text):
+    assert same(built, parsed(text))
+    as_expr(built, SCHEMA)
+
+
+def arguments(name: str) -> list[object]:
+    """Something of the right kind for each parameter that has no default."""
+    kinds = {
+        "text": "s", "number": "x", "double": "x", "int": "n", "long": "n", "bool": "ok",
+        "binary": "z", "date": "day", "timestamp": "at", "[T]": "xs", "map": "m", "T": "n",
+    }  # fmt: skip
+    special = {
+        "date_trunc": ["hour", "at"], "timestamp_diff": ["hour", "at", "til"],
+        "element_at": ["xs", 1], "array_join": ["ss", "-"], "octet_length": ["s"],
+        "concat_ws": ["-", "s", "t"], "regexp_extract": ["s", "(a)"],
+        "regexp_replace": ["s", "a", "b"], "date_format": ["at", "yyyy"],
+        "from_utc_timestamp": ["at", "UTC"], "when": ["n > 1", 1], "nvl2": ["s", 1, 2],
+        "array_contains": ["xs", 1], "array_append": ["xs", 1], "make_date": ["n", "n", "n"],
+        **{n: ["j", "$.a"] for n in ("json_text", "json_long", "json_double", "json_bool")},
+        **{n: ["at"] for n in ("year", "quarter", "month", "dayofmonth", "dayofyear", "dayofweek",
+                               "weekday", "weekofyear")},
+    }  # fmt: skip
+    if name in special:
+        return special[name]
+    fn = find(name)
+    wanted = [fn.kind(i) for i in range(max(fn.least, 1))]
+    column, *rest = [kinds.get(k, "x") for k in wanted]
+    literals = {"s": "a", "x": 1.5, "n": 1, "day": "day", "at": "at", "xs": "xs"}
+    others = zip(rest, wanted[1:], strict=True)
+    return [column, *("a" if kind == "word" else literals[name] for name, kind in others)]
+
+
+@pytest.mark.parametrize("name", [n for n in f.__all__ if n != "struct"])
+def test_every_function_passes_the_checks_and_runs(name):
+    made = getattr(f, name)(*arguments(name))
+    assert isinstance(made, Expr)
+    kernel = compile_chain([SelectStep(columns=(("r", as_expr(made, SCHEMA)),))], SCHEMA)
+    assert kernel(SCHEMA.empty_table()).schema == kernel.schema
+    row = pa.Table.from_pylist([dict.fromkeys(SCHEMA.names)], schema=SCHEMA)
+    assert kernel(row).num_rows == 1
+
+
+@pytest.mark.parametrize("name", f.__all__)
+def test_every_function_says_what_it_does(name):
+    doc = inspect.getdoc(getattr(f, name)) or ""
+    assert doc.endswith(".") and len(doc.splitlines()[0]) < 100
+
+
+def test_every_name_of_the_catalogue_is_public_or_has_an_operator():
+    spelt_otherwise = {"if", "isnull", "isnotnull", "equal_null", "named_struct", "unhex"}
+    assert set(names()) - set(f.__all__) == spelt_otherwise
+    assert set(f.__all__) - set(names()) == {"when", "struct"}
+
+
+def test_there_are_more_than_a_hundred_functions():
+    assert len(f.__all__) > 100
+
+
+def test_text_is_a_column_where_one_is_expected_and_itself_elsewhere():
+    table = pa.table({"s": ["a-b"], "t": ["-"]})
+    columns = (("r", f.replace("s", "-", "+")), ("q", f.replace("s", col("t"), "/")))
+    made = compile_chain([SelectStep(columns=columns)], table.schema)(table)
+    assert made.to_pylist() == [{"r": "a+b", "q": "a/b"}]
+
+
+def test_when_without_otherwise_is_null():
+    table = pa.table({"n": pa.array([1, 5], pa.int32())})
+    columns = (("r", f.when(col("n") > 3, "big")),)
+    made = compile_chain([SelectStep(columns=columns)], table.schema)(table)
+    assert made.column("r").to_pylist() == [None, "big"]
