@@ -4,6 +4,7 @@ Every page is one program, run from top to bottom in a folder of its own:
 
 - a ```python block is run; a ```text block right after it is what it prints;
 - a block whose first line is a comment with a file's name is also kept under that name;
+- functions called `test_...` are run by pytest;
 - a ```console block is typed: `$ headrace ...` is run, other commands are not; what follows
   is what is printed (standard error included); `...` is any text, on its own any lines.
 
@@ -113,7 +114,8 @@ def blocks(text: str) -> list[Block]:
 def play(page: str, text: str) -> None:
     """Run everything on a page, in the working folder."""
     names: dict[str, Any] = {"__name__": "guide"}
-    for block in blocks(text):
+    found = blocks(text)
+    for block in found:
         if file := FILE.match(block.text):
             Path(file[1]).write_text(block.text, encoding="utf-8")
         if block.kind == "python":
@@ -121,8 +123,12 @@ def play(page: str, text: str) -> None:
             assert matches(printed, block.shown), f"{block.text}\nprinted\n\n{printed}"
         elif block.kind == "console":
             for command, shown in typed(block.text):
-                printed = invoke(command)
-                assert not shown or matches(printed, shown), f"$ {command}\n{printed}"
+                result = invoke(command)
+                right = matches(result.output, shown) if shown else result.exit_code == 0
+                assert right, f"$ {shlex.join(command)}\n{result.output}"
+    if any(name.startswith("test_") for name in names):
+        Path("test_page.py").write_text("\n".join(b.text for b in found if b.kind == "python"))
+        assert pytest.main(["-q", "-p", "no:cacheprovider", "test_page.py"]) == 0
 
 
 def run(page: str, code: str, names: dict[str, Any]) -> str:
@@ -132,19 +138,19 @@ def run(page: str, code: str, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def typed(text: str) -> Iterator[tuple[str, str]]:
+def typed(text: str) -> Iterator[tuple[list[str], str]]:
     """The headrace commands of a console block, each with the output shown after it."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
-        words = command.partition("#")[0].strip()
-        if words.startswith("headrace "):
-            yield words.removeprefix("headrace "), shown
+        words = shlex.split(command, comments=True)
+        if words[0] == "headrace":
+            yield words, shown
 
 
-def invoke(command: str) -> str:
+def invoke(words: list[str]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "run", LocalRun)
-        return CliRunner().invoke(app, shlex.split(command)).output
+        return CliRunner().invoke(app, words[1:])
 
 
 def matches(printed: str, shown: str) -> bool:
@@ -175,7 +181,7 @@ def pages() -> Iterator[Any]:
 def test_what_a_page_shows_runs_and_prints_what_it_says(page, request, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     if needs_spark(text):
         request.getfixturevalue("spark")
     try:

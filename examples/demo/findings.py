@@ -15,6 +15,7 @@ import headrace as hr
 from headrace.cli.status import account
 
 AVERAGES = ".headrace/fire-alarm/averages"
+SHOW_ALARMS = "headrace topic consume alarms --from-beginning --no-follow"
 _RECENT = 400  # averages looked at again and again
 
 
@@ -62,7 +63,7 @@ def tell(console: Console, run: hr.Run, job: hr.Job, found: Findings, place: Pat
         *(f"  {line}" for line in (account(run.progress) if run.progress else [])),
         "",
         "where things lie",
-        f"  alarms    headrace topic consume alarms --from-beginning --log {found.log.root}",
+        f"  alarms    {SHOW_ALARMS} --log {found.log.root}",
         f"  averages  {place / AVERAGES}",
         f"  dead      {run.folder}/dead",
         f"  plan      {_plan(job, place)}",

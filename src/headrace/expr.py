@@ -57,9 +57,9 @@ class Expr(Operators, Methods, NotAValue):
         """The columns it reads."""
         return frozenset(c.name for c in self.node.find_all(exp.Column))
 
-    def sql(self, dialect: str = "spark") -> str:
-        """The expression as SQL text; as "spark", `as_expr` reads it back as the same tree."""
-        return tree.show(self.node) if dialect == "spark" else self.node.sql(dialect=dialect)
+    def sql(self) -> str:
+        """The expression as SQL text, which `as_expr` reads back as the same tree."""
+        return tree.show(self.node)
 
     def __hash__(self) -> int:
         return hash(self.node)

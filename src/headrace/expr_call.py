@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
+from headrace.errors import PlanError
 from headrace.expr_arith import refused
 from headrace.expr_catalog import Function, find
 from headrace.expr_tree import Node
@@ -39,7 +40,10 @@ def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node
     terms = [_accept(low, fn, i, t, node) for i, t in enumerate(terms)]
     terms, together = _agree(low, fn, terms, node)
     low.risks += name in _FALLIBLE
-    return Term(fn.sql(low.dialect, terms), _result(fn, terms, together))
+    try:
+        return Term(fn.sql(low.dialect, terms), _result(fn, terms, together))
+    except PlanError as error:  # a function's own complaint does not know where it stands
+        raise refused(node, error.message, error.hint or "") from None
 
 
 def _argument(low: Lowering, node: Node) -> Term:

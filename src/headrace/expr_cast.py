@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.expr_arith import refused
-from headrace.expr_tree import Node
+from headrace.expr_tree import Node, time_text
 from headrace.expr_types import DUCKDB, SPARK, Term, cast, is_int, spoken, text_literal, type_name
 from headrace.schema import TIMESTAMP
 
@@ -48,6 +48,8 @@ def explicit_cast(
         return term
     if pt.is_null(term.type):
         return cast(term, to, low.dialect)
+    if isinstance(term.literal, str) and to in (pa.date32(), TIMESTAMP) and not safe:
+        return _time_literal(term.literal, to, where)
     pair = (kind_of(term.type), kind_of(to))
     rule = _RULES.get(pair)
     if rule is None or not pair[0]:
@@ -55,6 +57,15 @@ def explicit_cast(
         raise refused(where, fact, _HINTS.get(pair, "Cast it in steps, or use a Python function."))
     low.risks += not safe
     return Term(rule(term, to, low.dialect, "TRY_CAST" if safe else "CAST"), to)
+
+
+def _time_literal(text: str, to: pa.DataType, where: Node) -> Term:
+    name = "DATE" if to == pa.date32() else "TIMESTAMP"
+    try:
+        return Term(f"{name} '{time_text(text, name)}'", to)
+    except ValueError:
+        hint = "Write it as in '2024-02-29' or '2024-02-29T12:30:00+01:00'."
+        raise refused(where, f"{text!r} is not a {name.lower()}", hint) from None
 
 
 def kind_of(t: pa.DataType) -> str:
@@ -102,17 +113,14 @@ def _read(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
     pattern = text_literal(f"^ *({_GRAMMAR[kind]}) *$", dialect)
     match = f"regexp_matches({x}, {pattern})" if dialect == DUCKDB else f"({x} RLIKE {pattern})"
     value = f"{word}(trim({x}) AS {type_name(to, dialect)})"
+    if to == TIMESTAMP and dialect == DUCKDB:  # only with a zone does it heed an offset
+        value = f"CAST({word}(trim({x}) AS TIMESTAMPTZ) AS TIMESTAMP)"
     if word == "TRY_CAST":
         return f"(CASE WHEN {match} THEN {value} END)"
     fail = f"CAST(concat('{UNREAD}', {x}) AS {type_name(to, dialect)})"
     if dialect == SPARK:
         fail = f"CAST(raise_error(concat({x}, ' is not {spoken(to)}')) AS {type_name(to, dialect)})"
     return f"(CASE WHEN {x} IS NULL THEN NULL WHEN {match} THEN {value} ELSE {fail} END)"
-
-
-def _spell_time(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
-    at = f"({term.sql} AT TIME ZONE 'UTC')" if dialect == DUCKDB else term.sql
-    return f"CAST({at} AS {type_name(to, dialect)})"
 
 
 def _encode(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
@@ -139,5 +147,5 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("decimal", "text"): _plain,
     ("text", "binary"): _encode, ("binary", "text"): _decode,
     ("date", "timestamp"): _plain, ("timestamp", "date"): _plain,
-    ("date", "text"): _plain, ("timestamp", "text"): _spell_time,
+    ("date", "text"): _plain, ("timestamp", "text"): _plain,
 }  # fmt: skip

@@ -24,19 +24,24 @@ _LONGER = [chr(c) for c in range(0x80, 0xFFFF) if len(chr(c).upper()) > 1]
 
 # The dot of İ has to be written out for DuckDB, the sigma at a word's end made plain for Spark.
 _SIGMA = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
+_DOTTED = "'\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'"
 _LOWER = (
-    "lower(replace({0}, '\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'))",
+    f"lower(CASE WHEN strlen({{0}}) = length({{0}}) THEN {{0}} ELSE replace({{0}}, {_DOTTED}) END)",
     f"lower(replace({{0}}, '{_SIGMA[0]}', '{_SIGMA[1]}'))",
 )
 
 
+_ASCII = "strlen({0}) = length({0})"
+
+
 def _upper(args: Sequence[Term]) -> str:
-    (x,) = args
-    inner = x.sql
-    for char in _LONGER:
-        inner = f"replace({inner}, '{char}', '{char.upper()}')"
-    rare = f"regexp_matches({x.sql}, '[{''.join(_LONGER)}]')"
-    return f"(CASE WHEN {rare} THEN upper({inner}) ELSE upper({x.sql}) END)"
+    """In DuckDB's way unless a character of `_LONGER` is in it; those are looked up one by one."""
+    x, keys, values = args[0].sql, "".join(_LONGER), "|".join(c.upper() for c in _LONGER)
+    place = f"instr('{keys}', c)"
+    each = f"lambda c: CASE WHEN {place} > 0 THEN split_part('{values}', '|', {place}) ELSE c END"
+    longer = f"array_to_string(list_transform(string_split({x}, ''), {each}), '')"
+    plain = f"{_ASCII.format(x)} OR NOT regexp_matches({x}, '[{keys}]')"
+    return f"(CASE WHEN {plain} THEN upper({x}) ELSE upper({longer}) END)"
 
 
 def _text(name: str, signature: str, duckdb: str, spark: str | None = None) -> None:

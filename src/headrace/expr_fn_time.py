@@ -61,11 +61,11 @@ def _whole(per: int) -> str:
 offer(TIME, "unix_micros", "timestamp -> long", "epoch_us({0})", "unix_micros({0})")
 offer(TIME, "unix_millis", "timestamp -> long", _whole(1_000), "unix_millis({0})")
 offer(TIME, "unix_seconds", "timestamp -> long", _whole(1_000_000), "unix_seconds({0})")
-offer(TIME, "timestamp_micros", "long -> timestamp", "make_timestamptz({0})",
+offer(TIME, "timestamp_micros", "long -> timestamp", "make_timestamp({0})",
       "timestamp_micros({0})")  # fmt: skip
-offer(TIME, "timestamp_millis", "long -> timestamp", "make_timestamptz({0} * 1000)",
+offer(TIME, "timestamp_millis", "long -> timestamp", "make_timestamp({0} * 1000)",
       "timestamp_millis({0})")  # fmt: skip
-offer(TIME, "timestamp_seconds", "long -> timestamp", "make_timestamptz({0} * 1000000)",
+offer(TIME, "timestamp_seconds", "long -> timestamp", "make_timestamp({0} * 1000000)",
       "timestamp_seconds({0})")  # fmt: skip
 
 _TRUNCATED = ("millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
@@ -111,7 +111,7 @@ def _zone(term: Term, dialect: str) -> str:
 
 
 offer(TIME, "from_utc_timestamp", "timestamp word -> timestamp",
-      lambda a: f"timezone('UTC', timezone({_zone(a[1], DUCKDB)}, {a[0].sql}))",
+      lambda a: f"timezone({_zone(a[1], DUCKDB)}, timezone('UTC', {a[0].sql}))",
       lambda a: f"from_utc_timestamp({a[0].sql}, {_zone(a[1], SPARK)})")  # fmt: skip
 
 _FORMATS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
@@ -140,5 +140,5 @@ def _spark_format(args: Sequence[Term]) -> str:
 
 
 offer(TIME, "date_format", "timestamp word -> text",
-      lambda a: f"strftime({a[0].sql} AT TIME ZONE 'UTC', '{_format(a[1])}')",
+      lambda a: f"strftime({a[0].sql}, '{_format(a[1])}')",
       _spark_format)  # fmt: skip

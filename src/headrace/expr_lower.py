@@ -16,11 +16,12 @@ from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace import expr_arith as arith
+from headrace import expr_logic as logic
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.expr_call import lower_call
 from headrace.expr_cast import explicit_cast
-from headrace.expr_tree import Node, show
+from headrace.expr_tree import Node
 from headrace.expr_types import (
     DUCKDB,
     SPARK,
@@ -28,10 +29,10 @@ from headrace.expr_types import (
     cast,
     common,
     computed,
-    is_nested,
     quote,
     spoken,
     text_literal,
+    zoneless,
 )  # fmt: skip
 from headrace.schema import type_of
 
@@ -54,7 +55,7 @@ class Lowering:
             return self._raw_column(node)
         made = _METHODS[type(node)](self, node)
         if pt.is_null(made.type):
-            raise wrong(node, "it is always null, so it has no type", "Write cast(null as ...).")
+            raise arith.refused(node, "it is always null, so it has no type", "Write cast(null as ...).")
         return made
 
     def term(self, node: Node) -> Term:
@@ -72,7 +73,7 @@ class Lowering:
         together = common(t.type for t in terms)
         if together is None:
             kinds = " and ".join(dict.fromkeys(spoken(t.type) for t in terms))
-            raise wrong(where, f"{kinds} do not go together", "Use cast to make them one type.")
+            raise arith.refused(where, f"{kinds} do not go together", "Use cast to make them one type.")
         return [self.widened(t, together) for t in terms]
 
     def widened(self, term: Term, to: pa.DataType) -> Term:
@@ -93,10 +94,12 @@ class Lowering:
     def _column(self, node: Node) -> Term:
         raw = self._raw_column(node)
         to = computed(raw.type)
+        if self.dialect == DUCKDB and zoneless(raw.type) == zoneless(to):
+            return Term(raw.sql, to)
         try:
             return cast(raw, to, self.dialect)
         except TypeError:
-            raise wrong(node, f"no expression can hold {raw.type}", "Cast the input.") from None
+            raise arith.refused(node, f"no expression can hold {raw.type}", "Cast the input.") from None
 
     def _literal(self, node: Node) -> Term:
         if node.args["is_string"]:
@@ -110,74 +113,7 @@ class Lowering:
         return Term("TRUE" if node.this else "FALSE", pa.bool_(), bool(node.this))
 
     def _interval(self, node: Node) -> Term:
-        raise wrong(node, "an interval stands beside a timestamp", "Write at + interval 5 minutes.")
-
-    def condition(self, expr: Expr) -> Term:
-        return self.truth(expr.node.this if isinstance(expr.node, exp.Alias) else expr.node)
-
-    def truth(self, node: Node) -> Term:
-        made = self.term(node)
-        if pt.is_null(made.type):
-            return Term("CAST(NULL AS BOOLEAN)", pa.bool_())
-        if made.type != pa.bool_():
-            raise wrong(node, f"it is {spoken(made.type)}, not a condition", "Compare it.")
-        return made
-
-    def _and_or(self, node: Node) -> Term:
-        """From left to right: what may fail is not looked at once the answer is certain."""
-        word, certain = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
-        before, made = self.risks, ""
-        for part in reversed(_parts(node)):
-            risky = self.risks > before  # what stands to the right of this part
-            sql = self.truth(part).sql
-            if made and risky and self.dialect == DUCKDB:
-                made = f"(CASE WHEN {sql} IS {certain} THEN {certain} ELSE {sql} {word} {made} END)"
-            else:
-                made = f"({sql} {word} {made})" if made else sql
-        return Term(made, pa.bool_())
-
-    def _not(self, node: Node) -> Term:
-        return Term(f"(NOT {self.truth(node.this).sql})", pa.bool_())
-
-    def _is(self, node: Node) -> Term:
-        if isinstance(node.expression, exp.Null):
-            return Term(f"({self.term(node.this).sql} IS NULL)", pa.bool_())
-        if not isinstance(node.expression, exp.Boolean):
-            raise wrong(node, "IS takes null, true or false", "Use = or <=>.")
-        word = "TRUE" if node.expression.this else "FALSE"
-        return Term(f"({self.truth(node.this).sql} IS {word})", pa.bool_())
-
-    def _compare(self, node: Node) -> Term:
-        a, b = self.same([node.this, node.expression], node)
-        self.comparable(a, node)
-        sign = _SIGNS[type(node)]
-        if sign == "<=>" and self.dialect == DUCKDB:
-            sign = "IS NOT DISTINCT FROM"
-        return Term(f"({a.sql} {sign} {b.sql})", pa.bool_())
-
-    def comparable(self, term: Term, where: Node) -> None:
-        if is_nested(term.type):
-            raise wrong(where, f"{spoken(term.type)} cannot be compared", "Compare its parts.")
-
-    def _between(self, node: Node) -> Term:
-        x, low, high = self.same([node.this, node.args["low"], node.args["high"]], node)
-        self.comparable(x, node)
-        return Term(f"({x.sql} BETWEEN {low.sql} AND {high.sql})", pa.bool_())
-
-    def _in(self, node: Node) -> Term:
-        if not node.expressions:
-            return Term("FALSE", pa.bool_())
-        x, *values = self.same([node.this, *node.expressions], node)
-        self.comparable(x, node)
-        return Term(f"({x.sql} IN ({', '.join(v.sql for v in values)}))", pa.bool_())
-
-    def _case(self, node: Node) -> Term:
-        tests = [self.truth(i.this) for i in node.args["ifs"]]
-        values = [i.args["true"] for i in node.args["ifs"]]
-        default = node.args.get("default") or exp.Null()
-        *results, last = self.same([*values, default], node)
-        arms = " ".join(f"WHEN {t.sql} THEN {r.sql}" for t, r in zip(tests, results, strict=True))
-        return Term(f"(CASE {arms} ELSE {last.sql} END)", last.type)
+        raise arith.refused(node, "an interval stands beside a timestamp", "Write at + interval 5 minutes.")
 
     def _cast(self, node: Node) -> Term:
         to = type_of(node.args["to"].sql(dialect="spark"))
@@ -189,7 +125,7 @@ class Lowering:
         if pt.is_map(of.type) and of.type.key_type == pa.string():
             return lower_call(self, "element_at", [of, self._text(name)], node)
         if not pt.is_struct(of.type):
-            raise wrong(node, f"{spoken(of.type)} has no fields", "Only a struct or a map has.")
+            raise arith.refused(node, f"{spoken(of.type)} has no fields", "Only a struct or a map has.")
         position = of.type.get_field_index(name)
         if position < 0:
             raise unknown_column(name, pa.schema(list(of.type)), "field")
@@ -207,21 +143,6 @@ class Lowering:
         return lower_call(self, node.this, node.expressions, node)
 
 
-def _parts(node: Node) -> list[Node]:
-    """The operands of a chain of ANDs, or of ORs, from left to right."""
-    parts: list[Node] = []
-    inner = node
-    while type(inner) is type(node):
-        parts.append(inner.expression)
-        inner = inner.this
-    return [inner, *reversed(parts)]
-
-
-def wrong(node: Node, fact: str, hint: str) -> PlanError:
-    shown = show(node).replace("`", "")
-    return PlanError(f"in {shown!r}: {fact}", code="HR-EXPR-003", hint=hint)
-
-
 def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanError:
     near = difflib.get_close_matches(name, schema.names, n=2, cutoff=0.5)
     near = near or [n for n in schema.names if n.lower() == name.lower()]
@@ -233,17 +154,14 @@ def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanEr
     )  # fmt: skip
 
 
-_SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
-          exp.NullSafeEQ: "<=>"}  # fmt: skip
-
 _METHODS: dict[type[Node], Callable[[Lowering, Node], Term]] = {
     exp.Column: Lowering._column, exp.Literal: Lowering._literal, exp.Null: Lowering._null,
     exp.Boolean: Lowering._boolean, exp.Interval: Lowering._interval,
-    exp.And: Lowering._and_or, exp.Or: Lowering._and_or, exp.Not: Lowering._not,
-    exp.Is: Lowering._is, exp.Between: Lowering._between, exp.In: Lowering._in,
-    exp.Case: Lowering._case, exp.Cast: Lowering._cast, exp.TryCast: Lowering._cast,
+    exp.And: logic.and_or, exp.Or: logic.and_or, exp.Not: logic.negation, exp.Is: logic.state,
+    exp.Between: logic.between, exp.In: logic.membership, exp.Case: logic.choice,
+    exp.Cast: Lowering._cast, exp.TryCast: Lowering._cast,
     exp.Dot: Lowering._dot, exp.Bracket: Lowering._bracket, exp.Anonymous: Lowering._call,
-    **dict.fromkeys(_SIGNS, Lowering._compare),
+    **dict.fromkeys(logic.SIGNS, logic.comparison),
     exp.Add: arith.add, exp.Sub: arith.add, exp.Mul: arith.multiply, exp.Div: arith.divide,
     exp.Mod: arith.remainder, exp.IntDiv: arith.quotient, exp.Neg: arith.negate,
 }  # fmt: skip
@@ -257,7 +175,7 @@ def bare(expr: Expr) -> str | None:
 
 def check_condition(expr: Expr, schema: pa.Schema) -> None:
     """HR-EXPR-003 if `expr` is not a condition over `schema`."""
-    Lowering(schema, DUCKDB).condition(expr)
+    logic.condition(Lowering(schema, DUCKDB), expr)
 
 
 def check(expr: Expr, schema: pa.Schema) -> pa.DataType:

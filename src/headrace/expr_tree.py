@@ -77,19 +77,24 @@ def cast(value: Node, to: str, *, safe: bool = False) -> Node:
     if _is_number(value) and kind.this == exp.DataType.Type.DOUBLE:
         return number(repr(float(value.this)))  # 1.5D is how Spark spells our 1.5
     if isinstance(value, exp.Literal) and value.args["is_string"] and not safe:
-        value = exp.Literal.string(_time_text(value.this, kind.sql(dialect="spark")))
+        value = _canonical_time(value, kind.sql(dialect="spark"))
     return exp.TryCast(this=value, to=kind, safe=True) if safe else exp.Cast(this=value, to=kind)
 
 
-def _time_text(text: str, to: str) -> str:
+def _canonical_time(value: Node, to: str) -> Node:
     if to not in ("DATE", "TIMESTAMP"):
-        return text
+        return value
     try:
-        if to == "DATE":
-            return dt.date.fromisoformat(text.strip()).isoformat()
-        moment = dt.datetime.fromisoformat(text.strip())
+        return exp.Literal.string(time_text(value.this, to))
     except ValueError:
-        raise unreadable(f"{to} '{text}'", f"it is not an ISO {to.lower()}") from None
+        raise unreadable(f"{to} '{value.this}'", f"it is not an ISO {to.lower()}") from None
+
+
+def time_text(text: str, to: str) -> str:
+    """An ISO date or timestamp in its one spelling, a timestamp in UTC; else a ValueError."""
+    if to == "DATE":
+        return dt.date.fromisoformat(text.strip()).isoformat()
+    moment = dt.datetime.fromisoformat(text.strip())
     if moment.tzinfo is not None:
         moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
     return moment.isoformat(" ")

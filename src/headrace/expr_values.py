@@ -28,7 +28,7 @@ class NotAValue:
 
     __slots__ = ()
 
-    def sql(self, dialect: str = "spark") -> str:
+    def sql(self) -> str:
         raise NotImplementedError
 
     def __bool__(self) -> NoReturn:

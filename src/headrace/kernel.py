@@ -71,12 +71,11 @@ class Kernel:
 
     def _apart(self, table: pa.Table) -> tuple[pa.Table, Bad]:
         """Ask for the rows that fail, explain each by running it alone, run the others."""
-        whole = Chain(self.steps, self.input)
-        rows = whole.failing(table)
+        rows = Chain(self.steps, self.input).failing(table)
         good = np.ones(table.num_rows, bool)
         good[rows] = False
         bad = [(int(row), self._reason(table.slice(row, 1), i)) for i, row in enumerate(rows)]
-        return self._run(table.filter(pa.array(good))), bad
+        return self(table.filter(pa.array(good))), bad
 
     def _reason(self, row: pa.Table, count: int) -> str:
         if count >= _EXPLAINED:

@@ -95,7 +95,7 @@ class Query:
         name = f"feed_{_LOCAL.count}"
         self._feed = Feed(schema)
         connection().register(name, self._feed)
-        weakref.finalize(self, _forget, connection(), name)
+        weakref.finalize(self, _forget, os.getpid(), connection(), name)
         self._relation = connection().sql(sql.replace("$feed", name))
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -106,7 +106,9 @@ class Query:
             self._feed.table = self._feed.schema.empty_table()
 
 
-def _forget(made: duckdb.DuckDBPyConnection, name: str) -> None:
+def _forget(pid: int, made: duckdb.DuckDBPyConnection, name: str) -> None:
+    if pid != os.getpid():  # a fork must not touch its parent's database
+        return
     with contextlib.suppress(duckdb.Error):
         made.unregister(name)
 

@@ -92,6 +92,8 @@ def _target(kind: pa.DataType) -> object:
     fraction where a cast would round it away; what DuckDB reads too freely stays JSON text."""
     if pt.is_integer(kind):
         return "DOUBLE"
+    if pt.is_timestamp(kind):
+        return "TIMESTAMPTZ"
     if pt.is_binary(kind):
         return "VARCHAR"
     if pt.is_list(kind):

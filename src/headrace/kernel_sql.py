@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from headrace import kernel_door as door
 from headrace.expr import Expr, all_columns
+from headrace.expr_logic import condition
 from headrace.expr_lower import Lowering, bare, check
-from headrace.expr_types import DUCKDB, quote
+from headrace.expr_types import DUCKDB, quote, zoneless
 from headrace.kernel_arrow import Mask
 
 _ROW = "__row"
@@ -108,7 +109,7 @@ class Chain:
 
     def failing(self, table: pa.Table) -> np.ndarray:
         """The positions of the rows on which some step fails, in order."""
-        rows = table.select(self.input.names).rename_columns(_slots(self.input))
+        rows = _zoneless(table.select(self.input.names)).rename_columns(_slots(self.input))
         rows = rows.append_column(_ROW, pa.array(np.arange(table.num_rows)))
         sql = "SELECT *, FALSE AS failed FROM $feed"
         for level in self._levels:
@@ -119,7 +120,7 @@ class Chain:
     def _ask(self, table: pa.Table, passed: list[str]) -> pa.Table:
         slots = dict(zip(self.input.names, _slots(self.input), strict=True))
         needed = self._needs[0] or self.input.names[:1]  # of no column at all, DuckDB sees no rows
-        given = table.select([*needed, *passed])
+        given = _zoneless(table.select([*needed, *passed]))
         given = given.rename_columns([*(slots[n] for n in needed), *passed])
         key = (door.here(), *given.schema.names, *given.schema.types)
         if key not in self._queries:
@@ -140,7 +141,7 @@ class _Level:
         slots = dict(zip(schema.names, _slots(schema), strict=True))
         low = Lowering(schema, DUCKDB, lambda name: slots[name])
         columns = all_columns(schema) if step.columns is None else dict(step.columns)
-        self.where = None if step.where is None else low.condition(step.where).sql
+        self.where = None if step.where is None else condition(low, step.where).sql
         self.schema = infer(columns, schema)
         self.items = {name: low.top(expr).sql for name, expr in columns.items()}
         self._order = schema.names
@@ -173,6 +174,12 @@ class _Level:
         values = [f"struct_extract_at(b{i}, 1) AS c{i}" for i in range(len(boxes))]
         inner = f"SELECT {', '.join([*boxes, _ROW, 'failed'])} FROM ({source})"
         return f"SELECT {', '.join([*values, _ROW])}, {broken} AS failed FROM ({inner})"
+
+
+def _zoneless(table: pa.Table) -> pa.Table:
+    """Timestamps as DuckDB computes with them; only the type changes, not the values."""
+    schema = pa.schema([f.with_type(zoneless(f.type)) for f in table.schema])
+    return table if schema.types == table.schema.types else table.cast(schema)
 
 
 def _slots(schema: pa.Schema) -> list[str]:

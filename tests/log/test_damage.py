@@ -312,3 +312,15 @@ def test_an_append_that_cannot_be_synced_is_not_acknowledged(log, monkeypatch):
     monkeypatch.undo()
     assert log.latest("t") == {0: 0}
     assert log.append("t", [b"y"]) == {0: (0, 1)}
+
+
+@pytest.mark.parametrize("file", ["topic.json", "head", "00000/00000000000000000000.log"])
+def test_what_cannot_be_read_is_an_error(log, file):
+    log.append("t", [b"x"])
+    path = log.root / "t" / file
+    path.unlink()
+    path.mkdir()  # root may read any file, but nobody a folder
+    with pytest.raises(LogError) as caught:
+        values(EmbeddedLog(log.root))
+    assert caught.value.code == "HR-LOG-015"
+    assert path.name in caught.value.message

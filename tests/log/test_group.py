@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -24,7 +25,7 @@ def run_together(group: Group[int, int], items: list[int]) -> dict[int, object]:
         for thread in threads:
             thread.start()
         while len(group._waiting) < len(items):
-            threading.Event().wait(0.001)
+            os.sched_yield()
     for thread in threads:
         thread.join()
     return found

@@ -1,7 +1,7 @@
 """Telling what a run does: a live line on a terminal, plain lines where nobody watches.
 
-Goes to standard error, so that what a "console:" output prints can be piped away. Knows
-nothing of how the run does it.
+All of it goes to standard error: standard output is for what a job writes. Knows nothing of
+how the run does it.
 """
 
 from __future__ import annotations

@@ -15,14 +15,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.engine import zygote
+from headrace.engine import archive, zygote
 from headrace.engine.java import find_java
 from headrace.errors import RunError
 
 _FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData"
+# Our JVM moves envelopes and schedules; the work is done in Python and C++. So it needs no
+# optimising compiler and little memory, and should start quickly.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 CORE = {
     "spark.ui.enabled": "false",
@@ -46,7 +48,7 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": _JVM,
+    "spark.driver.extraJavaOptions": f"{JVM} {archive.options()}",
 }
 
 
@@ -76,6 +78,7 @@ def _started(master: str, extra: dict[str, str]) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = _python()
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["HEADRACE_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", JVM)
     _share_path()
     zygote.start()
     settings = {**CORE, **(LOCAL if master.startswith("local") else {}), **extra}

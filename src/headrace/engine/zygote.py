@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -23,6 +24,18 @@ import tempfile
 from pathlib import Path
 
 VARIABLE = "HEADRACE_ZYGOTE"
+_NEEDED = (
+    "pyarrow.acero",  # imported when first used, and pandas with it if it is there
+    "pyarrow.parquet",
+    "pyspark.daemon",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.worker",
+    "headrace.engine.binding",
+)
 _MESSAGE = 1 << 20
 
 
@@ -71,9 +84,8 @@ def serve(path: str) -> None:
 
 
 def _import_everything() -> None:
-
-    import headrace.engine.binding  # noqa: F401
-
+    for module in _NEEDED:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
 

@@ -13,6 +13,7 @@ Codes of LogError, the same for every log:
     HR-LOG-005  no such partition                      HR-LOG-012  a partitioner's answer is wrong
     HR-LOG-006  records that do not fit the topic      HR-LOG-013  producer without sequence
     HR-LOG-007  an offset outside the partition        HR-LOG-014  a format of a later version
+                                                       HR-LOG-015  the log cannot be read
 """
 
 from __future__ import annotations
@@ -119,6 +120,13 @@ class Log(Protocol):
     def offset_for_time(self, topic: str, partition: int, ms: int) -> int: ...
 
     def sweep(self, topic: str | None = None) -> dict[str, int]: ...
+
+
+def unreadable(path: object, error: OSError) -> LogError:
+    return LogError(
+        f"cannot read '{path}': {error.strerror or error}", code="HR-LOG-015",
+        hint="Repair the permissions of the log's folder, or the disk.",
+    )  # fmt: skip
 
 
 def check_name(topic: str) -> str:

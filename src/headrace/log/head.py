@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.errors import LogError
+from headrace.log.contract import unreadable
 from headrace.log.lock import locked
 
 MAGIC = b"HRH1"
@@ -94,8 +95,12 @@ class HeadFile:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None, False
+        except OSError as error:
+            raise unreadable(self.path, error) from error
         try:
             data = os.pread(fd, 2 * self._slot, 0)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
         finally:
             os.close(fd)
         slots = [s for s in (self._parse(data, 0), self._parse(data, self._slot)) if s]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.errors import LogError
 from headrace.log.block import ALIGN, Header, batch_of, body_is_sound, header_at, producer_of
+from headrace.log.contract import unreadable
 
 
 def segment_path(folder: Path, base: int) -> Path:
@@ -35,12 +36,12 @@ class SegmentView:
         self.path = segment_path(folder, base)
         self.base = base
         self._owner = (topic, partition)
-        with pa.memory_map(str(self.path)) as file:  # the map outlives the file's descriptor
-            size = file.size()
-            self.limit = size if limit is None else limit
-            if size < self.limit:
-                raise missing(self.path, size, "acknowledged records are missing")
-            self.data: pa.Buffer = file.read_buffer(self.limit)
+        try:
+            self.limit, self.data = _map(self.path, limit)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise unreadable(self.path, error) from error
         self.view = memoryview(self.data)
 
     def header(self, pos: int) -> Header | None:
@@ -91,3 +92,13 @@ def missing(path: Path, pos: int, fact: str) -> LogError:
         hint="Restore the file from a copy. To give up what is missing, remove the file "
         "'head' in the topic's folder: the next append then cuts the log where it ends.",
     )  # fmt: skip
+
+
+def _map(path: Path, limit: int | None) -> tuple[int, pa.Buffer]:
+    """How many bytes, and the bytes; they outlive the file's descriptor."""
+    with pa.memory_map(str(path)) as file:
+        size = file.size()
+        limit = size if limit is None else limit
+        if size < limit:
+            raise missing(path, size, "acknowledged records are missing")
+        return limit, file.read_buffer(limit)

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log.contract import BYTES
+from headrace.log.contract import BYTES, unreadable
 from headrace.log.head import Entry, HeadFile
 from headrace.log.lock import all_locked, sync_folder, write_synced
 from headrace.log.segment import segment_path
@@ -132,6 +132,8 @@ def load(path: Path) -> Topic | None:
             raise ValueError("checksum")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise unreadable(path / "topic.json", error) from error
     except (ValueError, KeyError, AttributeError) as error:
         raise LogError(
             f"the settings '{path / 'topic.json'}' are damaged", code="HR-LOG-011",
