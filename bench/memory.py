@@ -2,7 +2,7 @@
 
 Resident memory counts a page in every process that maps it; the proportional size (PSS)
 shares it out, so forked workers are not counted double. Both are sums over the tree; the
-peak is the largest sum seen, and `parts` says which processes made it up.
+peak is the largest sum seen; `parts` are the proportional sizes at that moment.
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ class Watch:
         looks = 0
         while not self._done.wait(_EVERY):
             tree = [*_alive(self._root)]
-            held = [(self._rss(p), p) for p in tree]
-            total = sum(rss for rss, _ in held)
-            if total > self.rss:
-                self.rss = total
-                self.parts = [(_name(p), rss >> 20) for rss, p in held if rss]
+            self.rss = max(self.rss, sum(self._rss(p) for p in tree))
             if looks % _PROPORTIONAL == 0:
-                self.pss = max(self.pss, sum(_pss(p) for p in tree))
+                self._share_out(tree)
             looks += 1
+
+    def _share_out(self, tree: list[psutil.Process]) -> None:
+        held = [(_pss(p), p) for p in tree]
+        total = sum(pss for pss, _ in held)
+        if total > self.pss:
+            self.pss = total
+            self.parts = [(_name(p), pss >> 20) for pss, p in held if pss]
 
     def _rss(self, process: psutil.Process) -> int:
         try:

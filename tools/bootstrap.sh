@@ -139,7 +139,7 @@ ready_archive() { # of the classes that Spark loads: every later start is second
         return 0
     fi
     say "preparing Spark's class archive (once, about half a minute; halves every later start)"
-    "$VENV_PYTHON" -m headrace.engine.archive >.venv/archive.log 2>&1 ||
+    .venv/bin/headrace warm >.venv/archive.log 2>&1 ||
         say "no archive could be made (see .venv/archive.log); Spark will only start more slowly"
 }
 

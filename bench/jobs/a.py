@@ -51,10 +51,10 @@ def memory(case: str, contest: Contest) -> Row:
     """The peak of the process tree; for every job that measures it."""
 
     def peak(sample: Sample) -> float:
-        return float(sample.rss)
+        return float(sample.pss)
 
     return Row(
-        f"M {case}", "peak resident memory of all processes", megabytes(contest.ours(peak)),
+        f"M {case}", "peak memory of all processes, shared pages counted once", megabytes(contest.ours(peak)),
         megabytes(contest.theirs(peak)), contest.ratio(peak), AT_MOST, 1.0,
     )  # fmt: skip
 
@@ -62,7 +62,7 @@ def memory(case: str, contest: Contest) -> Row:
 def params(batch: int, batches: int, keys: int = 10_000, rate: int = 12_500) -> dict[str, Any]:
     shape = Shape("readings", batches * FILES, batch // FILES, keys, rate)
     made: Dataset = dataset(shape)
-    return {"folder": made.folder, "batch": batch, "newest": made.newest}
+    return {"folder": made.folder, "batch": batch, "rows": batch, "newest": made.newest}
 
 
 def digest(params: Mapping[str, Any], place: Path) -> Digest:
@@ -109,4 +109,4 @@ def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
             "celsius",
         )
     )
-    return drain(means, place)
+    return drain(means, place, params["rows"])

@@ -113,4 +113,4 @@ def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
         frame = frame.groupBy(KEYS[level % 2]).transformWithStateInPandas(
             Count(), COUNTED, "Append", "None"
         )
-    return drain(frame, place)
+    return drain(frame, place, ROWS)

@@ -36,7 +36,7 @@ def rows(lab: Lab) -> list[Row]:
 
 def params(batch: int, batches: int) -> dict[str, Any]:
     made = dataset(Shape("readings", batches * FILES, batch // FILES))
-    return {"folder": made.folder, "batch": batch}
+    return {"folder": made.folder, "batch": batch, "rows": batch}
 
 
 def digest(params: Mapping[str, Any], place: Path) -> Digest:
@@ -70,4 +70,4 @@ def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     )
     scored = F.udf(score, "double", useArrow=True)
     result = readings.select("sensor", scored("sensor", "celsius").alias("score"))
-    return drain(result, place)
+    return drain(result, place, params["rows"])

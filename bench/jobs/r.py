@@ -36,7 +36,7 @@ def rows(lab: Lab) -> list[Row]:
 
 def params(batch: int, batches: int, keys: int = 10_000) -> dict[str, Any]:
     made = dataset(Shape("by-key", batches * FILES, batch // FILES, keys))
-    return {"folder": made.folder, "batch": batch}
+    return {"folder": made.folder, "batch": batch, "rows": batch}
 
 
 def digest(params: Mapping[str, Any], place: Path) -> Digest:
@@ -84,4 +84,4 @@ def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     totals = readings.groupBy("sensor").applyInPandasWithState(
         running, SCHEMA, "total double", "append", GroupStateTimeout.NoTimeout
     )
-    return drain(totals, place)
+    return drain(totals, place, params["rows"])

@@ -132,8 +132,10 @@ def _decode(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
         return f"TRY(decode({term.sql}))"
     if word == "TRY_CAST":
         return f"try_validate_utf8(CAST({term.sql} AS STRING))"
-    return f"decode({term.sql})" if dialect == DUCKDB else (
-        f"validate_utf8(CAST({term.sql} AS STRING))"
+    return (
+        f"decode({term.sql})"
+        if dialect == DUCKDB
+        else (f"validate_utf8(CAST({term.sql} AS STRING))")
     )
 
 

@@ -20,18 +20,15 @@ TEXT, PATTERNS, BYTES = "text", "patterns", "bytes and digests"
 
 # Characters whose upper case is several: DuckDB maps one to one, Spark and Python do not.
 _LONGER = [chr(c) for c in range(0x80, 0xFFFF) if len(chr(c).upper()) > 1]
-
+_ASCII = "strlen({0}) = length({0})"
 
 # The dot of İ has to be written out for DuckDB, the sigma at a word's end made plain for Spark.
 _SIGMA = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
 _DOTTED = "'\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'"
 _LOWER = (
-    f"lower(CASE WHEN strlen({{0}}) = length({{0}}) THEN {{0}} ELSE replace({{0}}, {_DOTTED}) END)",
+    f"lower(CASE WHEN {_ASCII} THEN {{0}} ELSE replace({{0}}, {_DOTTED}) END)",
     f"lower(replace({{0}}, '{_SIGMA[0]}', '{_SIGMA[1]}'))",
 )
-
-
-_ASCII = "strlen({0}) = length({0})"
 
 
 def _upper(args: Sequence[Term]) -> str:
@@ -162,6 +159,8 @@ def _by(args: Sequence[Term], dialect: str) -> str:
 offer(PATTERNS, "rlike", "text word -> bool",
       lambda a: f"regexp_matches({a[0].sql}, {_pattern(a, DUCKDB)})",
       lambda a: f"({a[0].sql} RLIKE {_pattern(a, SPARK)})")  # fmt: skip
+
+
 def _consuming(args: Sequence[Term], dialect: str) -> str:
     """A pattern that never matches nothing: there engines replace different places."""
     if both_patterns(str(args[1].literal))["empty"]:

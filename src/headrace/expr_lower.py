@@ -19,6 +19,7 @@ from headrace import expr_arith as arith
 from headrace import expr_logic as logic
 from headrace.errors import PlanError
 from headrace.expr import Expr
+from headrace.expr_arith import refused
 from headrace.expr_call import lower_call
 from headrace.expr_cast import explicit_cast
 from headrace.expr_tree import Node
@@ -55,7 +56,7 @@ class Lowering:
             return self._raw_column(node)
         made = _METHODS[type(node)](self, node)
         if pt.is_null(made.type):
-            raise arith.refused(node, "it is always null, so it has no type", "Write cast(null as ...).")
+            raise refused(node, "it is always null, so it has no type", "Write cast(null as ...).")
         return made
 
     def term(self, node: Node) -> Term:
@@ -73,7 +74,7 @@ class Lowering:
         together = common(t.type for t in terms)
         if together is None:
             kinds = " and ".join(dict.fromkeys(spoken(t.type) for t in terms))
-            raise arith.refused(where, f"{kinds} do not go together", "Use cast to make them one type.")
+            raise refused(where, f"{kinds} do not go together", "Use cast to make them one type.")
         return [self.widened(t, together) for t in terms]
 
     def widened(self, term: Term, to: pa.DataType) -> Term:
@@ -99,7 +100,7 @@ class Lowering:
         try:
             return cast(raw, to, self.dialect)
         except TypeError:
-            raise arith.refused(node, f"no expression can hold {raw.type}", "Cast the input.") from None
+            raise refused(node, f"no expression can hold {raw.type}", "Cast the input.") from None
 
     def _literal(self, node: Node) -> Term:
         if node.args["is_string"]:
@@ -113,7 +114,7 @@ class Lowering:
         return Term("TRUE" if node.this else "FALSE", pa.bool_(), bool(node.this))
 
     def _interval(self, node: Node) -> Term:
-        raise arith.refused(node, "an interval stands beside a timestamp", "Write at + interval 5 minutes.")
+        raise refused(node, "an interval is no value of its own", "Write at + interval 5 minutes.")
 
     def _cast(self, node: Node) -> Term:
         to = type_of(node.args["to"].sql(dialect="spark"))
@@ -125,7 +126,7 @@ class Lowering:
         if pt.is_map(of.type) and of.type.key_type == pa.string():
             return lower_call(self, "element_at", [of, self._text(name)], node)
         if not pt.is_struct(of.type):
-            raise arith.refused(node, f"{spoken(of.type)} has no fields", "Only a struct or a map has.")
+            raise refused(node, f"{spoken(of.type)} has no fields", "Only a struct or a map has.")
         position = of.type.get_field_index(name)
         if position < 0:
             raise unknown_column(name, pa.schema(list(of.type)), "field")

@@ -180,9 +180,9 @@ def cast(term: Term, to: pa.DataType, dialect: str) -> Term:
     """`term` in a type that holds it: only widening happens here; see `expr_cast` for the rest."""
     if term.type == to:
         return term
-    whole = isinstance(term.literal, int) and not isinstance(term.literal, bool)
-    if whole and (is_int(to) or to == pa.float64()):
-        return int_literal(int(str(term.literal)), to, dialect)
+    value = term.literal
+    if type(value) is int and (is_int(to) or to == pa.float64()):
+        return int_literal(value, to, dialect)
     if dialect == DUCKDB and to == pa.float64() and _long_decimal(term.type):
         return Term(f"CAST(CAST({term.sql} AS VARCHAR) AS DOUBLE)", to)
     return Term(f"CAST({term.sql} AS {type_name(to, dialect)})", to)

@@ -14,7 +14,7 @@ import decimal
 import dis
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyarrow import types as pt
@@ -69,6 +69,12 @@ class Row:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise Untraceable(f"it assigns to the row's {name!r}")
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise Untraceable("it needs the row as a value: its text, its truth, or to compare it")
+
+    __str__ = __repr__ = __format__ = __bool__ = __eq__ = __ne__ = __lt__ = __hash__ = _refuse
+    __contains__ = __reversed__ = __reduce_ex__ = _refuse
 
 
 def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
@@ -182,6 +188,8 @@ def _read(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
                 yield name, cells[name].cell_contents
             elif step.opname in ("STORE_GLOBAL", "IMPORT_NAME", "YIELD_VALUE"):
                 raise Untraceable("it has effects besides its value")
+            elif step.opname == "IS_OP" or step.opname.endswith("_NONE"):
+                raise Untraceable("it asks with `is` (use .is_null() on columns)")
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

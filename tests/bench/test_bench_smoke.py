@@ -56,7 +56,7 @@ def test_both_contenders_give_the_same_result(places, job):
 
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("who", [OURS, THEIRS])
-def test_every_row_is_read_in_batches_of_the_size_asked_for(places, job, who):
+def test_both_read_all_rows_in_as_many_batches(places, job, who):
     _, root = places
     figures = json.loads((root / who / job / "figures.json").read_text())
     rows = [rows for rows, *_ in figures["batches"] if rows]

@@ -83,7 +83,7 @@ def test_a_failing_function_is_one_python_error_with_step_place_and_record(
 
 
 def test_the_same_record_is_a_dead_letter_by_default(spark: Any, tmp_path: Path) -> None:
-    job = hr.Job("dead")
+    job = hr.Job("letters")
     rows = job.read(hr.rows([{"v": i} for i in range(6)], "v bigint"), name="rows")
     rows.map(_boom, schema="v bigint", name="divide").write("collect:", name="out")
     run = hr.run(job, folder=str(tmp_path), until="end")

@@ -40,9 +40,7 @@ def _run(tmp_path: Path, build: Any) -> tuple[list[Any], list[Any]]:
 
 
 def test_a_mapped_row_that_does_not_fit_is_dead_alone(tmp_path: Path) -> None:
-    out, dead = _run(
-        tmp_path, lambda s: s.map(_odd_text, schema="k string, v bigint", name="odd")
-    )
+    out, dead = _run(tmp_path, lambda s: s.map(_odd_text, schema="k string, v bigint", name="odd"))
     assert [r["v"] for r in out] == [0, 1, 2, 4, 5] and dead == [(3, "odd")]
 
 
@@ -55,7 +53,5 @@ def test_a_folded_value_that_does_not_fit_leaves_the_key_as_it_was(tmp_path: Pat
 
 
 def test_a_process_value_that_does_not_fit_leaves_the_key_as_it_was(tmp_path: Path) -> None:
-    out, dead = _run(
-        tmp_path, lambda s: s.key_by("k").process(Sum(), unbounded=True, name="sum")
-    )
+    out, dead = _run(tmp_path, lambda s: s.key_by("k").process(Sum(), unbounded=True, name="sum"))
     assert [r["total"] for r in out] == [0, 1, 3, 7, 12] and dead == [(3, "sum")]

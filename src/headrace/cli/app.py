@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import jobs, topic
+from headrace.cli import jobs, topic, warm
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
@@ -57,6 +57,7 @@ app = typer.Typer(
 app.command("run", rich_help_panel="Jobs")(jobs.run)
 app.command("explain", rich_help_panel="Jobs")(jobs.explain)
 app.command("plan", rich_help_panel="Jobs")(jobs.plan)
+app.command("warm", rich_help_panel="Installation")(warm.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")
 
 

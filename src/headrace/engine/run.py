@@ -29,7 +29,8 @@ from headrace.engine.failure import recover
 from headrace.engine.session import configured, session
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.nodes import Fold, Process, WindowFold
-from headrace.plan.program import Drafted, Program, build
+from headrace.plan.program import Drafted, build
+from headrace.runtime.bundle import Bundle
 from headrace.runtime.envelope import DDL
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
@@ -156,7 +157,7 @@ class Run:
         if self._latest is None:
             return None
         spark = self._query.lastProgress if self._state == "running" else None
-        return progress_of(self._program, self._latest, _phases(spark))
+        return progress_of(self._latest, _phases(spark))
 
     def output(self, name: str) -> pa.Table:
         """All rows that a "collect:" output has been given so far."""
@@ -200,7 +201,7 @@ class Run:
     def _launch(self) -> Any:
         start, pace = self._start, self._pace
         spark = session(self._settings.master)
-        cargo = Cargo.pack(start.bundle, user_modules(self._program))
+        cargo = Cargo.pack(start.bundle, user_modules(start.bundle))
         name, keep = f"headrace_{uuid.uuid4().hex[:12]}", self._settings.keep_epochs
         binding = Binding(name, cargo, self.folder, start.token, pace, keep)
         with configured(spark):
@@ -240,7 +241,7 @@ class Run:
             if epoch > known:
                 self._latest = self._start.log.read(epoch)
                 if self._on_progress is not None:
-                    self._on_progress(progress_of(self._program, self._latest, {}))
+                    self._on_progress(progress_of(self._latest, {}))
 
     def _settle(self, state: str) -> None:
         """Let the batch in hand finish, then stop the query."""
@@ -296,9 +297,11 @@ def _graceful(run: Run) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def user_modules(program: Program) -> tuple[ModuleType, ...]:
+def user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
     """The modules of the user's functions that are not installed packages."""
-    functions = [p.function.fn for p in program.python()]
+    program = bundle.program
+    functions: list[Any] = [p.function.fn for p in program.python()]
+    functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
     for node in program.stateful():
         if isinstance(node, Fold | WindowFold):
             functions.append(node.function.fn)

@@ -24,12 +24,12 @@ _FILES = (
 )
 # Our JVM moves envelopes and schedules; the work is done in Python and C++. So it needs no
 # optimising compiler and little memory, and should start quickly.
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
+JVM = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dlog4j2.configurationFile={_LOGGING}"
 
 CORE = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.python.daemon.module": "headrace.engine.daemon",
@@ -48,7 +48,6 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": f"{JVM} {archive.options()}",
 }
 
 
@@ -78,10 +77,12 @@ def _started(master: str, extra: dict[str, str]) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = _python()
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["HEADRACE_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", JVM)
+    os.environ["HEADRACE_STDOUT"] = f"/proc/{os.getpid()}/fd/1"
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     _share_path()
     zygote.start()
-    settings = {**CORE, **(LOCAL if master.startswith("local") else {}), **extra}
+    settings = {**CORE, "spark.driver.extraJavaOptions": f"{JVM} {archive.options()}"}
+    settings |= {**(LOCAL if master.startswith("local") else {}), **extra}
     builder: Any = SparkSession.builder.master(master).appName("headrace")
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -6,6 +6,7 @@ are seen in the order of event time, origin and offset.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from headrace.ops.grouping import Grouped, group, in_order
 from headrace.state.table import KeyedTable, TableSpec
 
 VALUES = "values"
+_MUTABLE = (list, dict, set)  # the next row may change it in place
 
 
 class FoldOperator:
@@ -139,7 +141,7 @@ class Folder:
             known[code] = True
             values[code] = value
             kept.append(i)
-            outs.append(value)
+            outs.append(copy.copy(value) if type(value) in _MUTABLE else value)
         return kept, outs
 
     def _store(self, table: KeyedTable, keys: pa.Table, folded: Folded) -> None:

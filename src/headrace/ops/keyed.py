@@ -8,11 +8,13 @@ it holds afterwards; nothing here reads or writes state.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
+from headrace.chunk import table_of
 from headrace.errors import PlanError
 from headrace.schema import SchemaLike, type_of
 
@@ -23,6 +25,12 @@ class Value:
 
     type: pa.DataType
     default: Any = None
+    kind: Any = None  # the dataclass that it is an instance of, if so
+
+    def loaded(self, stored: Any) -> Any:
+        """The value as the user's code knows it."""
+        record = self.kind is not None and isinstance(stored, dict)
+        return self.kind(**stored) if record else stored
 
     def start(self) -> Any:
         """A fresh start value, so that no two keys share a list."""
@@ -33,13 +41,13 @@ def value(kind: Any, default: Any = None) -> Any:
     """Declare a value kept per key: `hot = hr.value(bool, default=False)`."""
     column = type_of(kind)
     try:
-        pa.scalar(default, column)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        table_of([(default,)], pa.schema([("value", column)]))
+    except ValueError as error:
         raise PlanError(
             f"the default {default!r} is not of the value's type {column}", code="HR-PLAN-030",
             hint="Give a default of the declared type, or leave it out to start with None.",
         ) from error  # fmt: skip
-    return Value(column, default)
+    return Value(column, default, kind if dataclasses.is_dataclass(kind) else None)
 
 
 class Context(Protocol):

@@ -33,6 +33,10 @@ class Call:
     watermark: int
 
 
+class _Again(Exception):
+    """A call failed: go through the rows again, with care."""
+
+
 class ProcessOperator:
     version = 1
 
@@ -70,13 +74,13 @@ class ProcessOperator:
         ordered = in_order(pa.concat_tables(arrived, promote_options="default"))
         found = group(ordered, [HASH, *self._key_names])
         for check in (False, True):
-            # Only if something does not fit its columns is every call checked by itself.
+            # Only if a call fails or does not fit its columns is every call checked by itself.
             objects = self._load(step.tables[VALUES], found.keys)
             faults: list[Fault] = []
             try:
                 out = self._run(step, found, objects, faults, check)
                 self._store(step.tables[VALUES], found.keys, objects)
-            except ValueError:
+            except (_Again, ValueError):
                 if check:
                     raise
                 continue
@@ -106,7 +110,8 @@ class ProcessOperator:
         for i, is_known in enumerate(known.tolist()):
             one = copy.copy(prototype)
             for name, column in zip(names, columns, strict=True):
-                setattr(one, name, column[i] if is_known else declared[name].start())
+                start = declared[name].loaded(column[i]) if is_known else declared[name].start()
+                setattr(one, name, start)
             objects.append(one)
         return objects
 
@@ -131,16 +136,17 @@ class ProcessOperator:
             call.key = keys[code]
             call.input = self._names[port]
             call.time = times[i] if times else None
-            before = dict(vars(objects[code])) if check else {}
+            before = copy.deepcopy(vars(objects[code])) if check else {}
             try:
                 given = list(_many(handlers[port](objects[code], rows[port][index], call)))
                 if check:
                     table_of(given, self._schema)
                     self._values([objects[code]])
             except Exception as error:
-                if check:  # the key stays as it was before the row that failed
-                    vars(objects[code]).clear()
-                    vars(objects[code]).update(before)
+                if not check:
+                    raise _Again from error
+                vars(objects[code]).clear()  # the key stays as it was before this row
+                vars(objects[code]).update(before)
                 arrived = step.inputs[port]
                 assert arrived is not None
                 faults.append(Fault(arrived.slice(index, 1), error))

@@ -21,7 +21,7 @@ from headrace.plan.evolution import describe
 from headrace.plan.nodes import Read
 from headrace.plan.program import Program
 from headrace.runtime.bundle import Bundle
-from headrace.runtime.epoch import ENDED
+from headrace.runtime.epoch import ENDED, Split, watermark_of
 from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
 from headrace.runtime.report import Report, Total, add_up
@@ -97,6 +97,7 @@ class Committer:
             "wall": self._clock.now(),
             "lag": end["lag"],
             "splits": [*splits, *gone],
+            "watermark": max(self._watermark(splits, end), before.get("watermark", MIN_TIME)),
             "ended": bool(splits) and all(s["state"] == ENDED for s in splits),
             "ops": self._ops(before, total),
             "state": self._state(before, total),
@@ -109,6 +110,11 @@ class Committer:
             "rows": _plus(before.get("rows", {}), total.rows),
             "timing": {phase: round(ms, 1) for phase, ms in total.timing.items()},
         }
+
+    def _watermark(self, splits: Sequence[Mapping[str, Any]], end: Mapping[str, Any]) -> int:
+        """What all inputs that have event time have reached."""
+        timed = [r.name for r in self._program.sources() if r.time is not None]
+        return watermark_of(timed, [Split(**s) for s in splits], end["clock"])
 
     def _ops(self, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
         ops = {}

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.plan.program import Program
-from headrace.runtime.epoch import Split, watermark_of
+from headrace.clock import MIN_TIME
 from headrace.state.manifest import Manifest
 
 
@@ -47,18 +45,15 @@ class Progress:
         return {f: sum(c.get(f, 0) for c in self.counts.values()) for f in fates}
 
 
-def progress_of(program: Program, manifest: Manifest, phases: Mapping[str, float]) -> Progress:
+def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
     body = manifest.body
-    splits = [Split(**s) for s in body["splits"]]
-    timed = [r.name for r in program.sources() if r.time is not None]
-    watermark = watermark_of(timed, splits, body["clock"]) if timed else MIN_TIME
     return Progress(
         epoch=manifest.epoch,
         clock=body["clock"],
         committed=body["wall"],
         read=_read(body["epoch_counts"]),
         lag=body["lag"],
-        watermark=None if watermark in (MIN_TIME, MAX_TIME) else watermark,
+        watermark=None if body["watermark"] == MIN_TIME else body["watermark"],
         counts=body["counts"],
         steps=body["steps"],
         outputs=body["rows"],

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import OFFSET
-from headrace.plan.nodes import OUT, Python, PythonChain, Stateful, Write
+from headrace.plan.nodes import LATE, OUT, Python, PythonChain, Stateful, Write
 from headrace.plan.program import Program
 
 FATES = ("read", "used", "filtered", "late", "dead")
@@ -74,6 +74,8 @@ def needs_tracking(program: Program, name: str) -> bool:
             node = program.nodes[consumer]
             steps = node.steps if isinstance(node, PythonChain) else (node,)
             if any(isinstance(s, Python) and s.kind in ("flat_map", "batches") for s in steps):
+                return True
+            if program.consumers_of(node.name, LATE):
                 return True
             if isinstance(node, Stateful | Write):
                 places += 1

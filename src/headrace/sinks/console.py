@@ -7,8 +7,10 @@ not in a manifest.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -22,6 +24,7 @@ from headrace.sinks.json_lines import json_lines
 from headrace.sinks.staging import Staging
 
 SHOWN = 20
+STDOUT = "HEADRACE_STDOUT"  # in the environment: the path of the driver's standard output
 
 
 class ConsoleSink(Sink):
@@ -49,7 +52,20 @@ class ConsoleSink(Sink):
         self._staging.sweep(live, upto)
 
     def _print(self, epoch: int, rows: pa.Table) -> None:
-        stream = self._stream or sys.stdout
+        with self._opened() as stream:
+            self._print_to(stream, epoch, rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[TextIO]:
+        """The user's standard output: on Spark a job commits in a process of its own."""
+        users = os.environ.get(STDOUT, "")
+        if self._stream is None and os.path.exists(users):
+            with open(users, "a", encoding="utf-8") as stream:
+                yield stream
+        else:
+            yield self._stream or sys.stdout
+
+    def _print_to(self, stream: TextIO, epoch: int, rows: pa.Table) -> None:
         if self._format == "json":
             stream.write(json_lines(rows.slice(0, self._rows)).decode())
         elif self._format == "table" or (self._format is None and stream.isatty()):

@@ -59,7 +59,7 @@ class Driver:
         if manifest is None:
             return None
         self.manifest = manifest
-        return progress_of(self.program, manifest, {})
+        return progress_of(manifest, {})
 
     def drain(self, most: int = 10_000) -> Progress | None:
         """Run epochs until there is nothing to do; the last one's figures."""
