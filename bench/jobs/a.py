@@ -54,7 +54,8 @@ def memory(case: str, contest: Contest) -> Row:
         return float(sample.pss)
 
     return Row(
-        f"M {case}", "peak memory of all processes, shared pages counted once", megabytes(contest.ours(peak)),
+        f"M {case}", "peak memory of all processes, shared pages counted once",
+        megabytes(contest.ours(peak)),
         megabytes(contest.theirs(peak)), contest.ratio(peak), AT_MOST, 1.0,
     )  # fmt: skip
 

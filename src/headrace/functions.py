@@ -9,7 +9,7 @@ A function is here only if a test shows that DuckDB and Spark give the same valu
 
 from __future__ import annotations
 
-from headrace.expr_api_nested import (
+from headrace.expr.api_nested import (
     array,
     array_append,
     array_concat,
@@ -35,7 +35,7 @@ from headrace.expr_api_nested import (
     slice,
     struct,
 )
-from headrace.expr_api_numbers import (
+from headrace.expr.api_numbers import (
     abs,
     acos,
     asin,
@@ -71,7 +71,7 @@ from headrace.expr_api_numbers import (
     tan,
     when,
 )
-from headrace.expr_api_text import (
+from headrace.expr.api_text import (
     ascii,
     base64,
     concat,
@@ -107,7 +107,7 @@ from headrace.expr_api_text import (
     trim,
     upper,
 )
-from headrace.expr_api_times import (
+from headrace.expr.api_times import (
     add_months,
     date_add,
     date_diff,

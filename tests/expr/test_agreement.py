@@ -11,7 +11,7 @@ import pytest
 from sqlglot import exp
 
 from headrace.expr import parsed
-from headrace.expr_catalog import names
+from headrace.expr.catalog import names
 from headrace.kernel import SelectStep, compile_chain, infer, to_spark_sql
 from tests.expr.hard_cases import FAILING, FRAMES
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import functions as f
 from headrace.expr import Expr, as_expr, col, lit, parsed, same
-from headrace.expr_catalog import find, names
+from headrace.expr.catalog import find, names
 from headrace.kernel import SelectStep, compile_chain
 from headrace.schema import schema_of
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from headrace.errors import PlanError, StepError
 from headrace.expr import Expr, as_expr, col, lit, parsed
 from headrace.kernel import Kernel, SelectStep, compile_chain, infer
-from headrace.kernel_arrow import simple_mask
-from headrace.kernel_sql import sql_mask
+from headrace.kernel.arrow import simple_mask
+from headrace.kernel.sql import sql_mask
 from headrace.schema import schema_of
 
 SCHEMA = schema_of("area string, t double, n bigint, k int, ok boolean")
@@ -325,7 +325,7 @@ def test_nothing_is_printed_when_the_process_ends():
             "COPY (SELECT 1) TO '/tmp/headrace_never'", "ATTACH '/tmp/headrace_never.db'"]
 )  # fmt: skip
 def test_the_door_is_shut_to_files_and_settings(sql):
-    from headrace.kernel_door import Error, connection
+    from headrace.kernel.door import Error, connection
 
     with pytest.raises(Error):
         connection().execute(sql)

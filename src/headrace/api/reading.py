@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError, Site
-from headrace.expr_lower import unknown_column
+from headrace.expr.lower import unknown_column
 from headrace.plan.draft import Draft
 from headrace.schema import ddl_type
 from headrace.sources import open_source

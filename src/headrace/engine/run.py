@@ -34,6 +34,7 @@ from headrace.runtime.bundle import Bundle
 from headrace.runtime.envelope import DDL
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
+from headrace.runtime.published import Published
 from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
 from headrace.settings import Settings
@@ -119,6 +120,7 @@ class Run:
         self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
         self._first = self._latest.epoch if self._latest else 0
+        self._published = Published(start.log.folder)
         self._changed = threading.Condition()
         self._scratch = tempfile.mkdtemp(prefix="headrace-")
         clear_wishes(start.log.folder)
@@ -237,8 +239,9 @@ class Run:
 
     def _follow(self) -> None:
         known = self._latest.epoch if self._latest else 0
+        visible = self._published.epoch()  # what we tell of can be seen at the outputs
         for epoch in self._start.log.epochs():
-            if epoch > known:
+            if known < epoch <= visible:
                 self._latest = self._start.log.read(epoch)
                 if self._on_progress is not None:
                     self._on_progress(progress_of(self._latest, {}))

@@ -25,7 +25,10 @@ _FILES = (
 # Our JVM moves envelopes and schedules; the work is done in Python and C++. So it needs no
 # optimising compiler and little memory, and should start quickly.
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
-JVM = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dlog4j2.configurationFile={_LOGGING}"
+JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData "
+    f"-Dlog4j2.configurationFile={_LOGGING}"
+)
 
 CORE = {
     "spark.ui.enabled": "false",

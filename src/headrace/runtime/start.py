@@ -154,8 +154,8 @@ def refuse_ended(start: Start) -> None:
             known = stood.get((name, split))
             if known is None or known["state"] != ENDED or known["at"] != source.latest(split):
                 raise StateError(
-                    f"job {start.bundle.program.name!r} has run to the end of its input and closed its "
-                    f"windows; there is more in input {name!r} now",
+                    f"job {start.bundle.program.name!r} has run to the end of its input and "
+                    f"closed its windows; there is more in input {name!r} now",
                     code="HR-STATE-020",
                     hint=f"Start afresh: give it another folder, or remove {start.log.folder}.",
                 )

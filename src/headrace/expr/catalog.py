@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.expr_types import Term
+from headrace.expr.types import Term
 
 Template = str | Callable[[Sequence[Term]], str]
 Gives = str | Callable[[Sequence[Term]], pa.DataType]

@@ -12,13 +12,13 @@ import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace.expr_arith import refused
-from headrace.expr_tree import Node
-from headrace.expr_types import DUCKDB, Term, is_nested, spoken
+from headrace.expr.arith import refused
+from headrace.expr.tree import Node
+from headrace.expr.types import DUCKDB, Term, is_nested, spoken
 
 if TYPE_CHECKING:
-    from headrace.expr import Expr
-    from headrace.expr_lower import Lowering
+    from headrace.expr.expression import Expr
+    from headrace.expr.lower import Lowering
 
 SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
           exp.NullSafeEQ: "<=>"}  # fmt: skip

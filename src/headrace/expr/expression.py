@@ -3,7 +3,7 @@
     col("t") > 40        "t > 40"        lambda e: e.t > 40
 
 are equal trees. Invariant: an `Expr` is a value; no method changes it, and it knows neither
-a schema nor an engine. Types and SQL are made in `expr_lower`, tracing in `trace`, running
+a schema nor an engine. Types and SQL are made in `lower`, tracing in `trace`, running
 in `kernel`.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from headrace import expr_tree as tree
-from headrace.expr_literal import literal
-from headrace.expr_methods import Methods
-from headrace.expr_operators import Operators
-from headrace.expr_parse import parse
-from headrace.expr_values import TRACING, NotAValue, Untraceable
+from headrace.expr import tree
+from headrace.expr.literal import literal
+from headrace.expr.methods import Methods
+from headrace.expr.operators import Operators
+from headrace.expr.parse import parse
+from headrace.expr.values import TRACING, NotAValue, Untraceable
 from headrace.schema import ddl_type, type_of
 
 __all__ = [
@@ -117,7 +117,7 @@ class Expr(Operators, Methods, NotAValue):
         schema = TRACING.get()
         if schema is None or name.startswith("__"):
             raise AttributeError(_no_attribute(name))
-        from headrace.expr_lower import fields_of
+        from headrace.expr.lower import fields_of
 
         if name in fields_of(self, schema):
             return self.field(name)
@@ -193,8 +193,8 @@ def as_expr(spec: Any, schema: pa.Schema) -> Expr:
     Raises PlanError HR-EXPR-001 to -004, and Untraceable for a function that has to run as
     Python.
     """
-    from headrace.expr_lower import check
-    from headrace.trace import trace
+    from headrace.expr.lower import check
+    from headrace.expr.trace import trace
 
     if isinstance(spec, str):
         made = col(spec) if spec in schema.names else parsed(spec)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.expr_catalog import listed, offer
-from headrace.expr_regex import both_patterns, replacement
-from headrace.expr_types import DUCKDB, SPARK, Term, text_literal
+from headrace.expr.catalog import listed, offer
+from headrace.expr.regex import both_patterns, replacement
+from headrace.expr.types import DUCKDB, SPARK, Term, text_literal
 
 TEXT, PATTERNS, BYTES = "text", "patterns", "bytes and digests"
 

@@ -13,8 +13,8 @@ from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expr_tree import Node, show
-from headrace.expr_types import (
+from headrace.expr.tree import Node, show
+from headrace.expr.types import (
     DUCKDB,
     Term,
     as_decimal,
@@ -28,7 +28,7 @@ from headrace.expr_types import (
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.expr_lower import Lowering
+    from headrace.expr.lower import Lowering
 
 
 def refused(node: Node, fact: str, hint: str) -> PlanError:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.errors import PlanError
-from headrace.expr_catalog import listed, offer
-from headrace.expr_types import DUCKDB, SPARK, Term, quote, text_literal, type_name
+from headrace.expr.catalog import listed, offer
+from headrace.expr.types import DUCKDB, SPARK, Term, quote, text_literal, type_name
 
 ARRAYS, STRUCTS, JSON = "arrays and maps", "structs", "json"
 

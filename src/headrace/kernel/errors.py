@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.expr_cast import UNREAD
+from headrace.expr.cast import UNREAD
 
 _TYPES = {
     "INT8": "tinyint", "INT16": "smallint", "INT32": "int", "INT64": "bigint",

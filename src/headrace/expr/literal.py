@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace import expr_tree as tree
+from headrace.expr import tree
 from headrace.errors import PlanError
 
 

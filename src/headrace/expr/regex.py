@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 from headrace.errors import PlanError
-from headrace.expr_types import DUCKDB, SPARK
+from headrace.expr.types import DUCKDB, SPARK
 
 _SPACE = " \\t\\n\\f\\r"
 _OUTSIDE = {"d": "[0-9]", "D": "[^0-9]", "w": "[a-zA-Z0-9_]", "W": "[^a-zA-Z0-9_]",

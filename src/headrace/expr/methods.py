@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.expr import Expr
+    from headrace.expr.expression import Expr
 
 
 class Methods:

@@ -177,7 +177,7 @@ def as_decimal(t: pa.DataType) -> pa.Decimal128Type:
 
 
 def cast(term: Term, to: pa.DataType, dialect: str) -> Term:
-    """`term` in a type that holds it: only widening happens here; see `expr_cast` for the rest."""
+    """`term` in a type that holds it: only widening happens here; see `cast` for the rest."""
     if term.type == to:
         return term
     value = term.literal

@@ -15,15 +15,15 @@ import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace import expr_arith as arith
-from headrace import expr_logic as logic
+from headrace.expr import arith
+from headrace.expr import logic
 from headrace.errors import PlanError
-from headrace.expr import Expr
-from headrace.expr_arith import refused
-from headrace.expr_call import lower_call
-from headrace.expr_cast import explicit_cast
-from headrace.expr_tree import Node
-from headrace.expr_types import (
+from headrace.expr.expression import Expr
+from headrace.expr.arith import refused
+from headrace.expr.calls import lower_call
+from headrace.expr.cast import explicit_cast
+from headrace.expr.tree import Node
+from headrace.expr.types import (
     DUCKDB,
     SPARK,
     Term,

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace import kernel_door as door
+from headrace.kernel import door
 from headrace.errors import StepError
-from headrace.expr_lower import check_condition, to_duckdb_sql, to_spark_sql
-from headrace.kernel_arrow import Mask, simple_mask
-from headrace.kernel_errors import plain
-from headrace.kernel_json import decode_json
-from headrace.kernel_sql import Chain, SelectStep, Step, infer, sql_mask
+from headrace.expr.lower import check_condition, to_duckdb_sql, to_spark_sql
+from headrace.kernel.arrow import Mask, simple_mask
+from headrace.kernel.errors import plain
+from headrace.kernel.json_rows import decode_json
+from headrace.kernel.sql import Chain, SelectStep, Step, infer, sql_mask
 
 __all__ = [
     "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql",

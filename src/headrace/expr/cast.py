@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import types as pt
 
-from headrace.expr_arith import refused
-from headrace.expr_tree import Node, time_text
-from headrace.expr_types import DUCKDB, SPARK, Term, cast, is_int, spoken, text_literal, type_name
+from headrace.expr.arith import refused
+from headrace.expr.tree import Node, time_text
+from headrace.expr.types import DUCKDB, SPARK, Term, cast, is_int, spoken, text_literal, type_name
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.expr_lower import Lowering
+    from headrace.expr.lower import Lowering
 
 UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 _DIGITS = r"[+-]?[0-9]+"

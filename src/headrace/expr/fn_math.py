@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.errors import PlanError
-from headrace.expr_arith import nonzero, truncated
-from headrace.expr_catalog import listed, offer
-from headrace.expr_types import DUCKDB, SPARK, Term, cast, is_int, type_name
+from headrace.expr.arith import nonzero, truncated
+from headrace.expr.catalog import listed, offer
+from headrace.expr.types import DUCKDB, SPARK, Term, cast, is_int, type_name
 
 NUMBERS, CONDITIONS = "numbers", "conditions and nulls"
 _NAN = "CAST('NaN' AS DOUBLE)"

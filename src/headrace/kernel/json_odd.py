@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from headrace import kernel_door as door
-from headrace.expr_types import DUCKDB, computed, spoken, text_literal, type_name
+from headrace.kernel import door
+from headrace.expr.types import DUCKDB, computed, spoken, text_literal, type_name
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 

@@ -15,12 +15,12 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace import kernel_door as door
+from headrace.kernel import door
 from headrace.expr import Expr, all_columns
-from headrace.expr_logic import condition
-from headrace.expr_lower import Lowering, bare, check
-from headrace.expr_types import DUCKDB, quote, zoneless
-from headrace.kernel_arrow import Mask
+from headrace.expr.logic import condition
+from headrace.expr.lower import Lowering, bare, check
+from headrace.expr.types import DUCKDB, quote, zoneless
+from headrace.kernel.arrow import Mask
 
 _ROW = "__row"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.expr import Column, Expr, call, column_of
+from headrace.expr.expression import Column, Expr, call, column_of
 
 
 def upper(column: Column) -> Expr:

@@ -3,7 +3,7 @@
 Invariant: what a document decodes to depends on that document alone, never on its neighbours
 in the chunk; a value that does not fit its field makes the document bad, never null and never
 another value. DuckDB parses all documents in one pass; only rows with something odd about
-them (a null, a huge integer) are looked at again, by `kernel_json_odd`.
+them (a null, a huge integer) are looked at again, by `json_odd`.
 
 The reading: a missing field is null; extra fields are ignored; of a repeated key the first
 counts. An integer may be written 5, 5.0 or "5", but not 5.5; a number may be a text that
@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace import kernel_door as door
-from headrace import kernel_json_odd as odd_rows
-from headrace.expr_types import DUCKDB, computed, text_literal, type_name
+from headrace.kernel import door
+from headrace.kernel import json_odd as odd_rows
+from headrace.expr.types import DUCKDB, computed, text_literal, type_name
 from headrace.schema import TIMESTAMP
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]

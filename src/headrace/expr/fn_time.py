@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.expr_catalog import offer
-from headrace.expr_types import DUCKDB, SPARK, Term, text_literal
+from headrace.expr.catalog import offer
+from headrace.expr.types import DUCKDB, SPARK, Term, text_literal
 from headrace.schema import TIMESTAMP
 
 TIME = "dates and times"

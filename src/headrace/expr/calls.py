@@ -13,14 +13,14 @@ from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expr_arith import refused
-from headrace.expr_catalog import Function, find
-from headrace.expr_tree import Node
-from headrace.expr_types import Term, cast, is_int, is_number, spoken
+from headrace.expr.arith import refused
+from headrace.expr.catalog import Function, find
+from headrace.expr.tree import Node
+from headrace.expr.types import Term, cast, is_int, is_number, spoken
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.expr_lower import Lowering
+    from headrace.expr.lower import Lowering
 
 _KINDS = {"bool": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "double": pa.float64(),
           "text": pa.string(), "binary": pa.binary(), "date": pa.date32(),

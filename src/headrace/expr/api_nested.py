@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.expr import Column, Expr, call, column_of, lit
+from headrace.expr.expression import Column, Expr, call, column_of, lit
 
 
 def array(*values: Any) -> Expr:

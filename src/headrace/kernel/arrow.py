@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from headrace.expr_tree import Node
+from headrace.expr.tree import Node
 
 Mask = Callable[[pa.Table], pa.ChunkedArray]
 _MOST = 8  # values of an IN: beyond that a chain of comparisons is slower than DuckDB

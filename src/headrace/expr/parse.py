@@ -1,8 +1,8 @@
-"""SQL text to the one tree: Spark's dialect, reduced to the nodes of `expr_tree`.
+"""SQL text to the one tree: Spark's dialect, reduced to the nodes of `tree`.
 
 Invariant: what this module returns is canonical; whatever is not a plain expression (a
 subquery, a window, an aggregate's DISTINCT) is refused with HR-EXPR-004. It knows no schema
-and no types; `expr_lower` does.
+and no types; `lower` does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headrace.expr_tree import (
+from headrace.expr.tree import (
     Dialect,
     Node,
     call,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from headrace.expr_tree import Node
+from headrace.expr.tree import Node
 
 if TYPE_CHECKING:
-    from headrace.expr import Expr
+    from headrace.expr.expression import Expr
 
 
 class Operators:

@@ -21,9 +21,9 @@ from pyarrow import types as pt
 
 from headrace.chunk import row_class
 from headrace.errors import PlanError
-from headrace.expr import Expr, col, lit
-from headrace.expr_lower import check, unknown_column
-from headrace.expr_values import TRACING, Untraceable
+from headrace.expr.expression import Expr, col, lit
+from headrace.expr.lower import check, unknown_column
+from headrace.expr.values import TRACING, Untraceable
 
 _CONSTANTS = (type(None), bool, int, float, str, bytes, dt.date, dt.timedelta, decimal.Decimal)
 _BUILTINS = (abs, dict, tuple, list, bool, int, float, str, bytes)  # they ask, and are refused

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot.expressions import Case, If
 
-from headrace.expr import Column, Expr, call, column_of, lit, parsed
+from headrace.expr.expression import Column, Expr, call, column_of, lit, parsed
 
 
 def abs(column: Column) -> Expr:

@@ -1,0 +1,26 @@
+"""Expressions: one tree, its types, and its SQL for DuckDB and for Spark.
+
+What the other rooms build with is here: `col`, `lit`, `as_expr` and the `Expr` they make. The
+modules inside import one another, never this page, so there is no circle. Nothing here runs
+an expression; `headrace.kernel` does.
+"""
+
+from headrace.expr.expression import (
+    Column,
+    Expr,
+    Untraceable,
+    all_columns,
+    as_expr,
+    as_exprs,
+    call,
+    col,
+    column_of,
+    lit,
+    parsed,
+    same,
+)
+
+__all__ = [
+    "Column", "Expr", "Untraceable", "all_columns", "as_expr", "as_exprs", "call", "col",
+    "column_of", "lit", "parsed", "same",
+]  # fmt: skip

@@ -1,0 +1,15 @@
+"""The kernel: expressions run over Arrow chunks, mostly by DuckDB.
+
+What the other rooms run with is here. The modules inside import one another, never this page,
+so there is no circle; `door` alone imports duckdb.
+"""
+
+from headrace.expr.lower import to_duckdb_sql, to_spark_sql
+from headrace.kernel.compiled import Kernel, compile_chain
+from headrace.kernel.json_rows import decode_json
+from headrace.kernel.sql import SelectStep, infer
+
+__all__ = [
+    "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql",
+    "to_spark_sql",
+]  # fmt: skip
