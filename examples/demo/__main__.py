@@ -43,7 +43,9 @@ def main(
     found = Findings(log)
     try:
         with Screen(AREAS, console) as screen:
-            run = hr.run(job, folder="job", target_batch="500ms", on_progress=screen.progress)
+            run = hr.run(
+                job, folder="job", target_batch="500ms", quiet=True, on_progress=screen.progress
+            )
             begin = time.time() - minutes * 60  # so that the last readings are of now
             _first_batch(run, log, begin)
             with _sensors(log, begin, minutes, speed) as sensors:

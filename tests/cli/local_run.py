@@ -8,7 +8,7 @@ had been pressed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.engine import run as engine
+from headrace.engine.reporter import Reporter
 from headrace.plan.program import build
 from headrace.runtime.progress import Progress, progress_of
 from headrace.runtime.start import folder_of
@@ -32,15 +33,18 @@ class LocalRun:
         folder: str | None = None,
         max_batch: int | None = None,
         drop: Collection[str] = (),
-        on_progress: Callable[[Progress], None] | None = None,
+        quiet: bool = False,
         **_: Any,
     ) -> None:
+        self._reporter = Reporter(job.name)
+        self._reporter.starting()
         self.folder = folder_of(build(job), Settings.load(), folder)
         self._driver = Driver(job, self.folder, until=until, max_batch=max_batch, drop=drop)
-        self._on_progress = on_progress
         self._state, self._until = "running", until
         self.comparison = self._driver.start.comparison
         self.guarantees = {n: s.guarantee for n, s in self._driver.start.bundle.sinks.items()}
+
+        self._reporter.started(self)
 
     @property
     def status(self) -> engine.Status:
@@ -50,15 +54,17 @@ class LocalRun:
     @property
     def progress(self) -> Progress | None:
         manifest = self._driver.manifest
-        return progress_of(self._driver.program, manifest, {}) if manifest else None
+        return progress_of(manifest, {}) if manifest else None
 
     def wait(self, timeout: float | None = None) -> engine.Status:
         self._state = "failed"
-        while progress := self._driver.epoch():
-            if self._on_progress is not None:
-                self._on_progress(progress)
-        self._driver.close()
-        self._state = "ended" if self._until == "end" else "stopped"
+        try:
+            while progress := self._driver.epoch():
+                self._reporter.progress(progress)
+            self._state = "ended" if self._until == "end" else "stopped"
+        finally:
+            self._driver.close()
+            self._reporter.finished(self)
         return self.status
 
     def output(self, name: str) -> pa.Table:

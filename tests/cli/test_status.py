@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headrace.cli.report import Reporter
-from headrace.cli.status import Meter, account, short, span, status_line
+from headrace.engine.reporter import Reporter
 from headrace.runtime.progress import Progress
+from headrace.runtime.status import Meter, account, short, span, status_line
 
 NOON = 1_700_049_600_000
 PROGRESS = Progress(
@@ -72,7 +72,7 @@ def test_durations_are_said_at_a_glance():
 
 def test_plain_lines_come_at_most_every_few_seconds():
     text = io.StringIO()
-    with Reporter("job", Console(file=text)) as reporter:
-        for epoch in (1, 2, 3):
-            reporter.progress(replace(PROGRESS, epoch=epoch))
+    reporter = Reporter("job", Console(file=text))
+    for epoch in (1, 2, 3):
+        reporter.progress(replace(PROGRESS, epoch=epoch))
     assert text.getvalue().count("job: epoch") == 1

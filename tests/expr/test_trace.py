@@ -12,8 +12,8 @@ import pytest
 from headrace import functions as f
 from headrace.errors import PlanError
 from headrace.expr import Untraceable, as_expr, col, lit, same
-from headrace.schema import schema_of
 from headrace.expr.trace import trace_row
+from headrace.schema import schema_of
 
 SCHEMA = schema_of("t double, n int, area string, ok boolean, home struct<city string, upper int>")
 LIMIT = 40

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headrace.kernel import door
 from headrace.expr import parsed
 from headrace.expr.lower import Lowering, check
 from headrace.expr.types import DUCKDB, common, computed, type_name, zoneless
+from headrace.kernel import door
 from headrace.schema import TIMESTAMP, schema_of
 from tests.expr.hard_cases import FRAMES
 

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import typer
 
 from headrace.cli.loading import load_job
-from headrace.cli.report import Reporter
 
 File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
 Name = Annotated[
@@ -67,18 +66,12 @@ def run(
     program.check()
     from headrace.engine.run import run as start  # pyspark is slow to import
 
-    reporter = Reporter(program.name)
-    with reporter:
-        running = start(
-            program, until=until, master=master, folder=folder, target_batch=target_batch,
-            max_batch=max_batch, parallelism=parallelism, drop=drop or (), drop_all=drop_all,
-            debug=debug, on_progress=reporter.progress,
-        )  # fmt: skip
-        reporter.started(running)
-        try:
-            running.wait()
-        finally:
-            reporter.finished(running)
+    running = start(
+        program, until=until, master=master, folder=folder, target_batch=target_batch,
+        max_batch=max_batch, parallelism=parallelism, drop=drop or (), drop_all=drop_all,
+        debug=debug,
+    )  # fmt: skip
+    running.wait()
 
 
 def explain(

@@ -26,6 +26,7 @@ import pyarrow as pa
 from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
+from headrace.engine.reporter import Reporter
 from headrace.engine.session import configured, session
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.nodes import Fold, Process, WindowFold
@@ -65,6 +66,7 @@ def run(
     drop: Collection[str] = (),
     drop_all: bool = False,
     debug: bool = False,
+    quiet: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Run:
     """Start `job` on Spark.
@@ -72,6 +74,8 @@ def run(
     until: "end" reads what is there now, closes every window and ends by itself.
     target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
     drop: names of steps whose state may be dropped because the program has them no more.
+    quiet: say nothing; else progress and, at the end, where every record went, are told on
+    standard error.
     """
     if until not in (None, "end"):
         raise RunError(
@@ -90,7 +94,8 @@ def run(
         tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
         target_ms=settings.target_batch, max_batch=settings.max_batch,
     )  # fmt: skip
-    return Run(start, settings, pace, debug, on_progress)
+    reporter = None if quiet else Reporter(program.name)
+    return Run(start, settings, pace, debug, reporter, on_progress)
 
 
 def _cores_of(master: str) -> int:
@@ -111,11 +116,12 @@ class Run:
         settings: Settings,
         pace: Pace,
         debug: bool,
+        reporter: Reporter | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self._start, self._settings, self._pace = start, settings, pace
         self._program = start.bundle.program
-        self._debug, self._on_progress = debug, on_progress
+        self._debug, self._reporter, self._on_progress = debug, reporter, on_progress
         self._state = "running"
         self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
@@ -124,7 +130,11 @@ class Run:
         self._changed = threading.Condition()
         self._scratch = tempfile.mkdtemp(prefix="headrace-")
         clear_wishes(start.log.folder)
+        if reporter is not None:
+            reporter.starting()
         self._query = self._launch()
+        if reporter is not None:
+            reporter.started(self)
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
         self._watcher.start()
 
@@ -243,8 +253,13 @@ class Run:
         for epoch in self._start.log.epochs():
             if known < epoch <= visible:
                 self._latest = self._start.log.read(epoch)
-                if self._on_progress is not None:
-                    self._on_progress(progress_of(self._latest, {}))
+                self._tell(progress_of(self._latest, {}))
+
+    def _tell(self, progress: Progress) -> None:
+        if self._reporter is not None:
+            self._reporter.progress(progress)
+        if self._on_progress is not None:
+            self._on_progress(progress)
 
     def _settle(self, state: str) -> None:
         """Let the batch in hand finish, then stop the query."""
@@ -270,6 +285,8 @@ class Run:
         with self._changed:
             if self._state == "running":
                 self._state = state
+                if self._reporter is not None:
+                    self._reporter.finished(self)
             self._changed.notify_all()
 
 

@@ -1,8 +1,8 @@
 """Expressions: one tree, its types, and its SQL for DuckDB and for Spark.
 
 What the other rooms build with is here: `col`, `lit`, `as_expr` and the `Expr` they make. The
-modules inside import one another, never this page, so there is no circle. Nothing here runs
-an expression; `headrace.kernel` does.
+modules inside import one another and take no name from this page, so there is no circle.
+Nothing here runs an expression; `headrace.kernel` does.
 """
 
 from headrace.expr.expression import (

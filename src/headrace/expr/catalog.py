@@ -1,7 +1,7 @@
 """The catalogue of functions: name, what it takes and gives, and its SQL in each engine.
 
 Invariant: a function is here only if `tests/expr/test_agreement.py` shows that its two
-lowerings give the same values. The tables themselves are in `expr_fn_*`; this module says how
+lowerings give the same values. The tables themselves are in `fn_*`; this module says how
 a row of them is written and finds functions by name.
 
 A signature such as "text int int? -> text" lists kinds: `int` and `long` take any integer and
@@ -89,4 +89,4 @@ def listed(template: str, separator: str = ", ") -> Callable[[Sequence[Term]], s
 
 
 def _load() -> None:
-    from headrace import expr_fn_math, expr_fn_nested, expr_fn_text, expr_fn_time  # noqa: F401
+    from headrace.expr import fn_math, fn_nested, fn_text, fn_time  # noqa: F401

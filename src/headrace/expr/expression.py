@@ -4,7 +4,7 @@
 
 are equal trees. Invariant: an `Expr` is a value; no method changes it, and it knows neither
 a schema nor an engine. Types and SQL are made in `lower`, tracing in `trace`, running
-in `kernel`.
+in `headrace.kernel`.
 """
 
 from __future__ import annotations

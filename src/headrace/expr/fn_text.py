@@ -50,7 +50,7 @@ _text("lower", "text -> text", *_LOWER)
 _text("length", "text -> int", "CAST(length({0}) AS INTEGER)", "length({0})")
 for _name, _spark in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
     offer(TEXT, _name, "text text? -> text", listed(f"{_name}({{}})"),
-          lambda args, where=_spark, name=_name: (  # type: ignore[misc]
+          lambda args, where=_spark, name=_name: (
               f"{name}({args[0].sql})" if len(args) == 1
               else f"trim({where} {args[1].sql} FROM {args[0].sql})"
           ))  # fmt: skip

@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
-from headrace.expr import tree
 from headrace.errors import PlanError
+from headrace.expr import tree
 
 
 def literal(value: Any) -> tree.Node:
@@ -85,10 +86,10 @@ def _struct(value: dict[str, Any]) -> tree.Node:
 
 def _inner(value: Any) -> tree.Node:
     node = getattr(value, "node", None)
-    return node.copy() if isinstance(node, exp.Expression) else literal(value)
+    return node.copy() if isinstance(node, tree.Node) else literal(value)
 
 
-_MAKERS: tuple[tuple[Any, Any], ...] = (
+_MAKERS: tuple[tuple[Any, Callable[[Any], tree.Node]], ...] = (
     (type(None), lambda _: exp.Null()),
     (bool, lambda v: exp.Boolean(this=v)),
     (int, _int), (float, _float), (str, exp.Literal.string), (bytes, _bytes),

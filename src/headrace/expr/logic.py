@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from headrace.expr.expression import Expr
     from headrace.expr.lower import Lowering
 
-SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
-          exp.NullSafeEQ: "<=>"}  # fmt: skip
+SIGNS: dict[type[Node], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
+    exp.NullSafeEQ: "<=>",
+}  # fmt: skip
 
 
 def condition(low: Lowering, expr: Expr) -> Term:
@@ -89,9 +91,9 @@ def _comparable(term: Term, where: Node) -> None:
 
 
 def between(low: Lowering, node: Node) -> Term:
-    x, low, high = low.same([node.this, node.args["low"], node.args["high"]], node)
+    x, least, most = low.same([node.this, node.args["low"], node.args["high"]], node)
     _comparable(x, node)
-    return Term(f"({x.sql} BETWEEN {low.sql} AND {high.sql})", pa.bool_())
+    return Term(f"({x.sql} BETWEEN {least.sql} AND {most.sql})", pa.bool_())
 
 
 def membership(low: Lowering, node: Node) -> Term:

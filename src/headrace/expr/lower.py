@@ -15,13 +15,12 @@ import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace.expr import arith
-from headrace.expr import logic
 from headrace.errors import PlanError
-from headrace.expr.expression import Expr
+from headrace.expr import arith, logic
 from headrace.expr.arith import refused
 from headrace.expr.calls import lower_call
 from headrace.expr.cast import explicit_cast
+from headrace.expr.expression import Expr
 from headrace.expr.tree import Node
 from headrace.expr.types import (
     DUCKDB,

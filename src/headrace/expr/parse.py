@@ -54,7 +54,7 @@ def canonical(node: Node, text: str = "") -> Node:
         raise unreadable(text or node.sql(), f"{_spoken(node)} is not offered here")
     made = type(node)()
     for key, value in node.args.items():
-        if isinstance(value, exp.Expression):
+        if isinstance(value, Node):
             made.set(key, canonical(value, text))
         elif isinstance(value, list):
             made.set(key, [canonical(v, text) for v in value])

@@ -8,14 +8,16 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 from __future__ import annotations
 
 import datetime as dt
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
 
 from headrace.errors import PlanError
 
-Node = exp.Expression
+Node = exp.Expr
 
 _SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "ceiling": "ceil",
               "power": "pow", "lcase": "lower", "ucase": "upper", "ifnull": "coalesce",
@@ -31,15 +33,15 @@ class Dialect(Spark):
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES: ClassVar = ["'", '"', "\\"]
 
-    class Parser(Spark.Parser):
-        FUNCTIONS: ClassVar = {}
-        ARRAY_CONSTRUCTORS: ClassVar = {}
-        NO_PAREN_FUNCTIONS: ClassVar = {}
+    class Parser(SparkParser):
+        FUNCTIONS: ClassVar[dict[str, Callable[..., Node]]] = {}
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
+            k: v for k, v in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
         }
         FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in Spark.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST")
+            k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST")
         }
 
 

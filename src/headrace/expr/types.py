@@ -190,7 +190,7 @@ def cast(term: Term, to: pa.DataType, dialect: str) -> Term:
 
 def _long_decimal(t: pa.DataType) -> bool:
     """Beyond 15 digits DuckDB's own cast to double may be off by a bit."""
-    return pt.is_decimal(t) and t.precision > 15
+    return bool(pt.is_decimal(t) and t.precision > 15)
 
 
 def int_literal(value: int, t: pa.DataType, dialect: str) -> Term:

@@ -1,7 +1,7 @@
 """The kernel: expressions run over Arrow chunks, mostly by DuckDB.
 
-What the other rooms run with is here. The modules inside import one another, never this page,
-so there is no circle; `door` alone imports duckdb.
+What the other rooms run with is here. The modules inside import one another and take no name
+from this page, so there is no circle; `door` alone imports duckdb.
 """
 
 from headrace.expr.lower import to_duckdb_sql, to_spark_sql

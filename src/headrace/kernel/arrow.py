@@ -57,8 +57,10 @@ _TESTS: dict[type[Node], Callable[[Any, Any], Any]] = {
     exp.GT: lambda x, v: pc.invert(pc.less_equal(x, v)),
     exp.GTE: lambda x, v: pc.invert(pc.less(x, v)),
 }
-_MIRRORED = {exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT,
-             exp.GTE: exp.LTE}  # fmt: skip
+_MIRRORED: dict[type[Node], type[Node]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}  # fmt: skip
 _LITERALS = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float64(), pa.string()}
 
 

@@ -1,4 +1,4 @@
-"""The kernel: chains of filters and projections, compiled once, run over Arrow chunks.
+"""Chains of filters and projections, compiled once, run over Arrow chunks.
 
 Invariant: the output has exactly the schema that `infer` announced, rows keep their order,
 and columns whose name starts with "__" pass through untouched. One row's error never takes
@@ -13,18 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel import door
 from headrace.errors import StepError
-from headrace.expr.lower import check_condition, to_duckdb_sql, to_spark_sql
+from headrace.expr.lower import check_condition
+from headrace.kernel import door
 from headrace.kernel.arrow import Mask, simple_mask
 from headrace.kernel.errors import plain
-from headrace.kernel.json_rows import decode_json
-from headrace.kernel.sql import Chain, SelectStep, Step, infer, sql_mask
-
-__all__ = [
-    "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql",
-    "to_spark_sql",
-]  # fmt: skip
+from headrace.kernel.sql import Chain, SelectStep, Step, sql_mask
 
 Bad = list[tuple[int, str]]
 _EXPLAINED = 50  # bad rows of a chunk that get a reason of their own

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from headrace.kernel import door
 from headrace.expr.types import DUCKDB, computed, spoken, text_literal, type_name
+from headrace.kernel import door
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -175,7 +175,7 @@ def _of(value: Any, kind: type, to: pa.DataType) -> Any:
 
 def _scalar(value: Any, to: pa.DataType) -> Any:
     if pt.is_integer(to):
-        made = _integer(value, to)
+        made: Any = _integer(value, to)
     elif pt.is_timestamp(to):
         made = _timestamp(value)
     else:

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from headrace.expr.types import DUCKDB, computed, text_literal, type_name
 from headrace.kernel import door
 from headrace.kernel import json_odd as odd_rows
-from headrace.expr.types import DUCKDB, computed, text_literal, type_name
 from headrace.schema import TIMESTAMP
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]

@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernel import door
 from headrace.expr import Expr, all_columns
 from headrace.expr.logic import condition
 from headrace.expr.lower import Lowering, bare, check
 from headrace.expr.types import DUCKDB, quote, zoneless
+from headrace.kernel import door
 from headrace.kernel.arrow import Mask
 
 _ROW = "__row"

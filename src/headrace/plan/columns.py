@@ -15,11 +15,11 @@ import pyarrow as pa
 from headrace.errors import PlanError, Site
 from headrace.expr import Expr, Untraceable, as_expr, col, parsed, same
 from headrace.expr.lower import unknown_column
+from headrace.expr.trace import trace_row
 from headrace.kernel import infer
 from headrace.plan.draft import UNKNOWN, Draft, uncertain, unknown_columns
 from headrace.plan.signature import record_schema
 from headrace.schema import SchemaLike
-from headrace.expr.trace import trace_row
 
 Columns = tuple[tuple[str, Expr], ...]
 WRONG = object()  # stands for an expression that is reported to be wrong

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.clock import MIN_TIME
+from headrace.clock import MAX_TIME
 from headrace.state.manifest import Manifest
 
 
@@ -53,7 +53,7 @@ def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
         committed=body["wall"],
         read=_read(body["epoch_counts"]),
         lag=body["lag"],
-        watermark=None if body["watermark"] == MIN_TIME else body["watermark"],
+        watermark=None if abs(body["watermark"]) == MAX_TIME else body["watermark"],
         counts=body["counts"],
         steps=body["steps"],
         outputs=body["rows"],

@@ -59,7 +59,8 @@ class ConsoleSink(Sink):
     def _opened(self) -> Iterator[TextIO]:
         """The user's standard output: on Spark a job commits in a process of its own."""
         users = os.environ.get(STDOUT, "")
-        if self._stream is None and os.path.exists(users):
+        elsewhere = f"/{os.getpid()}/" not in users and os.path.exists(users)
+        if self._stream is None and elsewhere:
             with open(users, "a", encoding="utf-8") as stream:
                 yield stream
         else:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InputError
-from headrace.kernel.json_rows import decode_json
+from headrace.kernel import decode_json
 from headrace.sources import delimited
 from headrace.sources.casts import NOT_TEXT, cast_text, gather
 from headrace.sources.contract import Decoded

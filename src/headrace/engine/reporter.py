@@ -7,16 +7,15 @@ how the run does it.
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headrace.cli.status import Meter, account, status_line
 from headrace.clock import SystemClock
 from headrace.runtime.progress import Progress
+from headrace.runtime.status import Meter, account, status_line
 
 _EVERY = 5.0  # seconds between plain lines
 
@@ -31,17 +30,8 @@ class Reporter:
         self._live: Live | None = None
         self._shown: float | None = None
 
-    def __enter__(self) -> Reporter:
+    def starting(self) -> None:
         self.say(f"{self._job}: starting Spark")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
 
     def started(self, run: Any) -> None:
         """Say what becomes of the state and what the outputs offer, then go live."""

@@ -1,6 +1,6 @@
 """How a run is doing, in one line: for terminals, logs and the demo's screen.
 
-Everything here is text made from the figures of an epoch; `report.py` decides where it goes.
+Everything here is text made from the figures of an epoch; `engine/reporter.py` prints it.
 """
 
 from __future__ import annotations
