@@ -8,6 +8,7 @@ Neighbouring levels have different keys, so each needs a shuffle of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from bench.batches import period, with_rows
 from bench.data import Shape, dataset
 from bench.digest import Digest, rounded
 from bench.digest import digest as digest_of
-from bench.measure import Lab, Sample
+from bench.measure import Failed, Lab, Sample
 from bench.rows import AT_MOST, Row, millis
 
 SCHEMA = "sensor string, at timestamp, celsius double"
@@ -26,6 +27,8 @@ ROWS = 50  # a batch
 
 
 def rows(lab: Lab) -> list[Row]:
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise Failed("I: transformWithStateInPandas needs the package protobuf (6.33.5 or newer)")
     levels = (0, 1) if lab.quick else (0, 1, 2, 4)
     return [_floor(lab, n, 12 if lab.quick else 45) for n in levels]
 

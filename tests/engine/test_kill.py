@@ -31,7 +31,8 @@ POINTS = [
 
 def start(place: Path, crash: str | None) -> int:
     environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
-    environment |= {"HEADRACE_CRASH": crash} if crash else {}
+    if crash:
+        environment |= {"HEADRACE_CRASH": crash, "HEADRACE_CRASH_SESSION": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.engine.kill_job", str(place)],
         cwd=ROOT, env=environment, start_new_session=True, capture_output=True, timeout=300,

@@ -1,9 +1,9 @@
 """Crash points: named places at durable steps where a test may end the process.
 
 `point(name)` does nothing unless the environment says HEADRACE_CRASH="name" or "name:n":
-then at the n-th passing the process kills itself and every other process of its session (the
-driver, the JVM, all workers), as a power cut would. In one process a test sets a hook
-instead and raises from it.
+then the process kills itself at the n-th passing. With HEADRACE_CRASH_SESSION=1, which only
+a test that has made a session for the job may say, the whole session goes with it: driver,
+JVM and workers, as in a power cut. In one process a test sets a hook instead and raises.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _VARIABLE = "HEADRACE_CRASH"
+_SESSION = "HEADRACE_CRASH_SESSION"
 _passed: Counter[str] = Counter()
 _hooks: list[Callable[[str], None]] = []
 
@@ -35,13 +36,14 @@ def _maybe_crash(name: str, wanted: str) -> None:
         return
     _passed[name] += 1
     if _passed[name] == int(nth or 1):
-        _power_cut()
+        _crash()
 
 
-def _power_cut() -> None:
-    """Kill every process of our session, ourselves last."""
+def _crash() -> None:
+    """Kill ourselves, and before that, if so asked, every process of our session."""
     me, session = os.getpid(), os.getsid(0)
-    for entry in os.listdir("/proc"):
+    whole = os.environ.get(_SESSION) == "1"
+    for entry in os.listdir("/proc") if whole else ():
         with contextlib.suppress(OSError, ValueError):
             if int(entry) != me and os.getsid(int(entry)) == session:
                 os.kill(int(entry), signal.SIGKILL)
