@@ -17,7 +17,8 @@ from bench.measure import OURS, THEIRS, environment
 
 pytestmark = pytest.mark.spark
 
-JOBS = ("a", "c", "p", "r")
+SIZES = {"a": {"keys": 20, "rate": 50}, "c": {}, "p": {}, "r": {"keys": 20}}
+JOBS = tuple(SIZES)
 BATCH, BATCHES, CORES = 4_000, 2, 2
 
 
@@ -27,7 +28,10 @@ def places(tmp_path_factory):
     root = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bench.data.CACHE", root)
-        params = {job: import_module(f"bench.jobs.{job}").params(BATCH, BATCHES) for job in JOBS}
+        params = {
+            job: import_module(f"bench.jobs.{job}").params(BATCH, BATCHES, **sizes)
+            for job, sizes in SIZES.items()
+        }
     for who in (OURS, THEIRS):
         arguments = []
         for job in JOBS:

@@ -9,11 +9,14 @@ rows within a group in the order of the table. Nothing here knows what an aggreg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.ops.agg_cells import Cells, cells_of
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 Finish: TypeAlias = "Callable[[], list[Column]]"
@@ -53,6 +56,9 @@ class Grouping:
 
     def run(self) -> pa.Table:
         """Answer everything that was asked; the key columns, one row per group."""
+        cells = cells_of(self._keys)
+        if cells is not None:
+            return self._by_cell(cells)
         keys = self._keys if self._keys.num_columns else _one_group(self.rows)
         names = [f"k{i}" for i in range(keys.num_columns)]
         labels = {label: f"v{i}" for i, label in enumerate(self._values)}
@@ -65,14 +71,52 @@ class Grouping:
         taken = answers.columns[: self._keys.num_columns]
         return pa.table(taken, self._keys.column_names)
 
+    def _by_cell(self, cells: Cells) -> pa.Table:
+        """Counts and sums of floats in one pass each; the rest by Arrow, over the cells."""
+        rest = {}
+        for ticket, (label, function) in self._asks.items():
+            if function == "count_all":
+                self._answers[ticket] = pa.array(cells.counts())
+            elif function == "sum" and _summable(self._values[str(label)]):
+                values = flat(self._values[str(label)])
+                sums = cells.sums(values.to_numpy())
+                exact = pa.types.is_integer(values.type)
+                self._answers[ticket] = pa.array(sums.astype(np.int64) if exact else sums)
+            else:
+                rest[ticket] = (str(label), function)
+        if rest:
+            self._by_arrow(cells, rest)
+        self.count = len(cells.present)
+        return pa.table(cells.keys, self._keys.column_names)
+
+    def _by_arrow(self, cells: Cells, rest: dict[str, tuple[str, Any]]) -> None:
+        labels = {label: self._values[label] for label, _ in rest.values()}
+        names = {label: f"v{i}" for i, label in enumerate(labels)}
+        table = pa.table([pa.array(cells.cell), *labels.values()], ["k", *names.values()])
+        asks = [(names[label], function) for label, function in rest.values()]
+        given = table.group_by("k", use_threads=False).aggregate(asks)
+        order = pa.array(np.argsort(given["k"].to_numpy()))
+        for ticket, column in zip(rest, given.columns[1:], strict=True):
+            self._answers[ticket] = pa.chunked_array([flat(column.take(order))])
+
     def answer(self, ticket: str) -> pa.ChunkedArray:
         return self._answers[ticket]
 
     def rows_of(self, ticket: str) -> tuple[Index, Index]:
         """Row numbers group by group (in table order within one), and where each starts."""
-        lists = self._answers[ticket].combine_chunks()
+        lists = flat(self._answers[ticket])
         sizes = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
         return lists.flatten().to_numpy(), np.cumsum(sizes) - sizes
+
+
+def _summable(values: Column) -> bool:
+    """Whether adding up doubles gives what Arrow gives: of integers, only if all sums are exact."""
+    if values.null_count or not len(values):
+        return False
+    if pa.types.is_integer(values.type):
+        bounds = pc.min_max(values).as_py()
+        return bool(max(-bounds["min"], bounds["max"]) * len(values) < 2**53)
+    return bool(pa.types.is_float64(values.type))
 
 
 def _one_group(rows: int) -> pa.Table:

@@ -16,6 +16,8 @@ import pyarrow as pa
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
+from headrace.ops.agg_groups import flat
+from headrace.ops.agg_keys import key_numbers
 from headrace.ops.aggregates import Aggregate, merge, partial
 from headrace.ops.contract import Step
 from headrace.ops.panes import fire
@@ -24,6 +26,7 @@ from headrace.state.table import KeyedTable, TableSpec
 
 PANES = "panes"
 _PANE = "__pane"
+_KEY = "__key"
 
 
 class WindowAggOperator:
@@ -75,16 +78,42 @@ class WindowAggOperator:
 
     def _absorb(self, table: KeyedTable, arrived: pa.Table) -> None:
         identity = [TIME, HASH, *self._keys]
-        fresh = merge(arrived, identity, self._aggs)
+        fresh = self._merged(arrived, identity)
         held, found = table.get(fresh.select(identity))
         if found.any():
-            mask = pa.array(found)
-            known = fresh.select(identity).filter(mask)
-            for field in held.schema:
-                known = known.append_column(field, held.column(field.name).filter(mask))
-            both = pa.concat_tables([known.select(fresh.column_names), fresh])
-            fresh = merge(both, identity, self._aggs)
+            fresh = self._with_held(fresh, held, found, identity)
         table.put(fresh)
+
+    def _with_held(
+        self, fresh: pa.Table, held: pa.Table, found: np.ndarray, identity: list[str]
+    ) -> pa.Table:
+        """What arrived, merged with what was held; it stays in its order."""
+        at = pa.array(np.flatnonzero(found))
+        both = pa.concat_tables([held.take(at), fresh.select(held.column_names).take(at)])
+        number = np.tile(np.arange(len(at)), 2)
+        merged = merge(both.append_column(_KEY, pa.array(number)), [_KEY], self._aggs)
+        if not np.array_equal(merged.column(_KEY).to_numpy(), number[: len(at)]):
+            merged = merged.sort_by(_KEY)
+        index = np.arange(fresh.num_rows)
+        index[found] = fresh.num_rows + np.arange(len(at))
+        for name in held.column_names:
+            both = pa.concat_arrays([flat(fresh.column(name)), flat(merged.column(name))])
+            at_name = fresh.column_names.index(name)
+            fresh = fresh.set_column(at_name, name, both.take(pa.array(index)))
+        return fresh
+
+    def _merged(self, partials: pa.Table, identity: list[str]) -> pa.Table:
+        """One partial per identity, in order of time and hash.
+
+        Grouped by time and hash alone where no two keys share a hash, which is nearly always.
+        """
+        number, first = key_numbers(partials.select(identity[1:]))
+        keyed = partials.append_column(_KEY, pa.array(number))
+        merged = merge(keyed, [TIME, _KEY], self._aggs)
+        at = pa.array(first[merged.column(_KEY).to_numpy()])
+        columns = [merged.column(TIME), *(flat(partials.column(n)).take(at) for n in identity[1:])]
+        rest = merged.drop_columns([TIME, _KEY])
+        return pa.table([*columns, *rest.columns], [*identity, *rest.column_names])
 
     def _fire(self, table: KeyedTable, step: Step) -> None:
         panes = table.scan(self._window.oldest_needed_pane(step.before), step.after)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.clock import MIN_TIME
-from headrace.plan.nodes import OUT, Read
+from headrace.plan.nodes import LATE, OUT, Read, WindowAgg
 from headrace.plan.program import Program
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.dead import DeadLetters
@@ -107,7 +107,8 @@ class _Reader:
     ) -> None:
         node = program.nodes[split.input]
         assert isinstance(node, Read)
-        self._node, self._source, self._split, self._flow = node, source, split, flow
+        self._node, self._split, self._flow = node, split, flow
+        self._source = source.encoding(encodable(program, node))
         self._limit = None if node.max_skew is None else clock + node.max_skew
         self._tally = Tally(needs_tracking(program, node.name))
         self.watermark = MIN_TIME
@@ -201,3 +202,14 @@ def milliseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
         whole = pc.floor(pc.divide(units.cast(pa.float64(), safe=False), float(-per_unit)))
         return whole.cast(pa.int64())
     return pa.chunked_array([pa.array(c.to_numpy() // -per_unit) for c in units.chunks])
+
+
+def encodable(program: Program, node: Read) -> tuple[str, ...]:
+    """Text columns that only operators which aggregate before they send will see."""
+    keys: set[str] = set()
+    for consumer, _ in program.consumers_of(node.name, OUT):
+        reached = program.nodes[consumer]
+        if not isinstance(reached, WindowAgg) or program.consumers_of(consumer, LATE):
+            return ()
+        keys.update(reached.keys[0])
+    return tuple(k for k in sorted(keys) if pa.types.is_string(node.schema.field(k).type))

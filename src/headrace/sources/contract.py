@@ -7,7 +7,7 @@ range has not been given to `commit`. Offsets are JSON-able; nothing here knows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -79,6 +79,10 @@ class Source(Protocol):
     def read(self, range: Range) -> Iterator[Chunk]:
         """Chunks of 64 thousand to a million rows, in order of offset."""
         ...
+
+    def encoding(self, names: Sequence[str]) -> Source:
+        """The same source; these text columns may come dictionary encoded, as they are stored."""
+        return self
 
     def decode(self, chunk: pa.Table) -> Decoded:
         """A raw chunk as typed rows: the good rows, a mask of the bad ones, why each is bad."""

@@ -30,6 +30,7 @@ class Parquet:
     schema: pa.Schema
     raw: bool = False
     least: int = 1 << 14
+    encoded: tuple[str, ...] = ()  # columns to be left dictionary encoded, as they are stored
 
     def begin(self, path: str, size: int, whole: bool) -> int | None:
         with open(path, "rb") as file:
@@ -66,7 +67,8 @@ class Parquet:
         return min(end, after) if near else position
 
     def read(self, path: str, extent: Extent, at: int) -> Iterator[Chunk]:
-        with _opened(path) as file:
+        schema = _encoded(self.schema, self.encoded)
+        with _opened(path, self.encoded) as file:
             groups = _bounds(file)
             first = int(np.searchsorted(groups, extent.start, side="right")) - 1
             last = int(np.searchsorted(groups, extent.end))
@@ -75,7 +77,7 @@ class Parquet:
                 lo, hi = max(row, extent.start), min(row + batch.num_rows, extent.end)
                 if lo < hi:
                     table = pa.Table.from_batches([batch.slice(lo - row, hi - lo)])
-                    yield conform(path, table, self.schema), np.arange(lo + shift, hi + shift)
+                    yield conform(path, table, schema), np.arange(lo + shift, hi + shift)
                 row += batch.num_rows
 
     def _batches(
@@ -109,9 +111,14 @@ def _bounds(file: pq.ParquetFile) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
 
 
-def _opened(path: str) -> pq.ParquetFile:
+def _encoded(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
+    kinds = [pa.dictionary(pa.int32(), f.type) if f.name in names else f.type for f in schema]
+    return pa.schema([f.with_type(k) for f, k in zip(schema, kinds, strict=True)])
+
+
+def _opened(path: str, encoded: tuple[str, ...] = ()) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, memory_map=True)
+        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(encoded))
     except (pa.ArrowException, ValueError) as cause:
         raise _damaged(path, str(cause)) from cause
 

@@ -6,7 +6,9 @@ needs no list of its own. Cuts lie between records. Scanning and spooling are no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,12 +17,20 @@ import pyarrow as pa
 from headrace.sources.contract import Chunk, Decoded, Range, Source, even_cuts, refuse_shorter
 from headrace.sources.layout import Layout, unreadable
 from headrace.sources.listing import Stretch
+from headrace.sources.parquet import Parquet
 
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 
 
 class TapeSource(Source):
     layout: Layout
+
+    def encoding(self, names: Sequence[str]) -> Source:
+        if not names or not isinstance(self.layout, Parquet):
+            return self
+        twin = copy.copy(self)
+        twin.layout = replace(self.layout, encoded=tuple(names))
+        return twin
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
         """The files that lie on the tape from `start` to `end`."""

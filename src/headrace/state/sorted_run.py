@@ -70,13 +70,26 @@ class Run:
 
     def _worth_asking(self, wanted: Wanted) -> Mask | slice:
         if wanted.times is not None:
-            return self._within(wanted.hashes) & (wanted.times >= self.floor)
+            return self._timely(wanted)
         if not len(self):
             return slice(0)
         first, last = self.rows.hashes[0], self.rows.hashes[-1]  # both sides are sorted by hash
         a = np.searchsorted(wanted.hashes, first, "left")
         b = np.searchsorted(wanted.hashes, last, "right")
         return slice(int(a), int(b))
+
+    def _timely(self, wanted: Wanted) -> Mask | slice:
+        """Both sides are sorted by time: only the stretch of times that this run has."""
+        times = self.rows.times
+        if times is None or wanted.times is None or not len(times):
+            return slice(0)
+        first = max(int(times[0]), self.floor)
+        a, b = np.searchsorted(wanted.times, [first, int(times[-1]) + 1]).tolist()
+        if self.lo == 0 and self.hi == ALL_HASHES:
+            return slice(a, b)
+        mask = np.zeros(len(wanted.hashes), np.bool_)
+        mask[a:b] = self._within(wanted.hashes[a:b])
+        return mask
 
     def _within(self, hashes: Hashes) -> Mask:
         if self.lo == 0 and self.hi == ALL_HASHES:
