@@ -7,7 +7,6 @@ lets the batch in hand finish: the planner sees the stop flag and offers nothing
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sys
@@ -27,7 +26,7 @@ from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import configured, session
+from headrace.engine.session import configured, cores, session
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.nodes import Fold, Process, WindowFold
 from headrace.plan.program import Drafted, build
@@ -85,7 +84,7 @@ def run(
     settings = Settings.load(
         master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
     )
-    tasks = settings.parallelism or _cores_of(settings.master)
+    tasks = settings.parallelism or cores(settings.master)
     start = prepare(
         program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
     )
@@ -96,15 +95,6 @@ def run(
     )  # fmt: skip
     reporter = None if quiet else Reporter(program.name)
     return Run(start, settings, pace, debug, reporter, on_progress)
-
-
-def _cores_of(master: str) -> int:
-    """The cores of a local master, without starting Spark; a cluster's are asked for later."""
-    if master == "local":
-        return 1
-    if master.startswith("local[") and master[6:].split("]")[0].split(",")[0].isdigit():
-        return int(master[6:].split("]")[0].split(",")[0])
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 class Run:

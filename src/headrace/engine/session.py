@@ -7,6 +7,7 @@ Settings that the design depends on are set here and nowhere else. Where Spark r
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,7 +78,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 def _started(master: str, extra: dict[str, str]) -> SparkSession:
     find_java()
-    os.environ["PYSPARK_PYTHON"] = _python()
+    os.environ["PYSPARK_PYTHON"] = _python(master)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["HEADRACE_PYTHON"] = sys.executable
     os.environ["HEADRACE_STDOUT"] = f"/proc/{os.getpid()}/fd/1"
@@ -85,7 +86,7 @@ def _started(master: str, extra: dict[str, str]) -> SparkSession:
     _share_path()
     zygote.start()
     settings = {**CORE, "spark.driver.extraJavaOptions": f"{JVM} {archive.options()}"}
-    settings |= {**(LOCAL if master.startswith("local") else {}), **extra}
+    settings |= {**(LOCAL if in_process(master) else {}), **extra}
     builder: Any = SparkSession.builder.master(master).appName("headrace")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -99,9 +100,26 @@ def _started(master: str, extra: dict[str, str]) -> SparkSession:
         ) from error
 
 
-def _python() -> str:
-    """A launcher that starts this interpreter with PySpark's compiled modules, not its zip."""
-    return str(Path(__file__).with_name("python.sh"))
+def _python(master: str) -> str:
+    """What Spark starts as its Python: here our launcher; elsewhere what is installed there."""
+    if in_process(master):
+        return str(Path(__file__).with_name("python.sh"))
+    return os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def in_process(master: str) -> bool:
+    """Whether Spark runs within this machine's one JVM."""
+    return master == "local" or master.startswith("local[")
+
+
+def cores(master: str) -> int:
+    """How many tasks `master` runs at once; a cluster is asked, which starts Spark on it."""
+    if not in_process(master):
+        return int(session(master).sparkContext.defaultParallelism)
+    asked = re.match(r"local\[(\d+)", master)
+    if asked or master == "local":
+        return int(asked[1]) if asked else 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 def _share_path() -> None:
