@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 VARIABLE = "HEADRACE_ZYGOTE"
@@ -107,20 +108,26 @@ def _become(connection: socket.socket) -> None:
     module, *arguments = wanted["arguments"][1:]  # "-m", module, ...
     sys.argv = [module, *arguments]
     sys.modules.pop(module, None)  # it runs as the main module now
+    traceback.print_exc = _print_exc
     code = 0
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         code = 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _print_exc(*_: object, **__: object) -> None:
+    """PySpark's daemon tells of every error; that Spark has gone away is none."""
+    error = sys.exc_info()[1]
+    if error is not None and not isinstance(error, BrokenPipeError | ConnectionResetError):
+        traceback.print_exception(error)
 
 
 def _environment(wanted: dict[str, object]) -> None:
