@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 
 from bench.data import CACHE, ROOT, Shape, dataset
 from bench.measure import OURS, THEIRS, Failed, Lab, Sample, environment
+from bench.memory import watching
 from bench.rows import AT_MOST, Row, seconds
 
 LIMIT = 12.0  # seconds, warm and cold
 ROWS = 10_000
-PHASES = ("python", "import", "program", "jvm", "session", "query", "batch", "output", "end")
 
 
 def rows(lab: Lab) -> list[Row]:
@@ -58,7 +58,7 @@ def _middle(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _phases(stamps: dict[str, float]) -> str:
-    """How long each phase took, up to the first output."""
+    """How long each phase took, up to the first output; a phase ends where it is named."""
     known = sorted((at, name) for name, at in stamps.items() if at <= stamps["output"])
     before, parts = 0.0, []
     for at, name in known:
@@ -80,15 +80,16 @@ def start(lab: Lab, who: str, state: str, source: str) -> dict[str, float]:
                 [sys.executable, "-m", f"bench.start.{who}", source, str(place)],
                 cwd=ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
-            output = _first_output(child, place / "out")
-            code = child.wait()
+            with watching(child.pid) as watch:
+                output = _first_output(child, place / "out")
+                code = child.wait()
         if code or output is None:
             raise Failed(f"J: {who} failed\n{(place / 'log.txt').read_text()[-4000:]}")
         stamps = json.loads((place / "stamps.json").read_text())
     finally:
         shutil.rmtree(place, ignore_errors=True)
     found = {name: at - began for name, at in {**stamps, "output": output}.items()}
-    sample = Sample(who, {"phases": found}, None, 0, 0, load, 0.0)
+    sample = Sample(who, {"phases": found}, None, watch.rss, watch.pss, load, watch.others)
     lab.samples.setdefault(f"J {state}", []).append(sample)
     lab.say(f"  J {state:<12} {who:<7} {found['output']:6.1f} s   load {load:.1f}")
     return found

@@ -2,7 +2,7 @@
 
 import sys
 
-from bench.start.stamps import stamp, watch_jvm
+from bench.start.stamps import stamp, watch_spark
 
 stamp("python")
 import headrace as hr  # noqa: E402
@@ -11,7 +11,7 @@ stamp("import")
 
 
 def main(source: str, target: str) -> None:
-    watch_jvm()
+    watch_spark()
     job = hr.Job("start")
     schema = "sensor string, at timestamp, celsius double"
     readings = job.read(f"files:{source}", schema=schema, time="at", delay="2s")

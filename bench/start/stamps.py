@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,20 @@ def stamp(name: str) -> None:
         Path(file).write_text(json.dumps(_MADE))
 
 
-def watch_jvm() -> None:
-    """Note when the JVM is up, which is somewhere inside making the session."""
+def watch_spark() -> None:
+    """Note when the JVM is up and when the session is there, whoever makes it."""
     if "STAMPS" not in os.environ:
         return
     context: Any = importlib.import_module("pyspark.core.context")
-    launch = context.launch_gateway
+    context.launch_gateway = _stamped(context.launch_gateway, "jvm")
+    builder: Any = importlib.import_module("pyspark.sql").SparkSession.Builder
+    builder.getOrCreate = _stamped(builder.getOrCreate, "session")
 
-    def launched(*args: Any, **options: Any) -> Any:
-        gateway = launch(*args, **options)
-        stamp("jvm")
-        return gateway
 
-    context.launch_gateway = launched
+def _stamped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def called(*args: Any, **options: Any) -> Any:
+        given = function(*args, **options)
+        stamp(name)
+        return given
+
+    return called

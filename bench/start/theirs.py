@@ -2,7 +2,7 @@
 
 import sys
 
-from bench.start.stamps import stamp, watch_jvm
+from bench.start.stamps import stamp, watch_spark
 
 stamp("python")
 from pyspark.sql import SparkSession  # noqa: E402
@@ -12,9 +12,8 @@ stamp("import")
 
 
 def main(source: str, target: str) -> None:
-    watch_jvm()
+    watch_spark()
     spark = SparkSession.builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    stamp("session")
     readings = spark.readStream.schema("sensor string, at timestamp, celsius double").parquet(
         source
     )
