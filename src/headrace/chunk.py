@@ -81,8 +81,8 @@ def _unused(name: str, taken: set[str]) -> str:
 
 def rows_of(table: pa.Table) -> list[Any]:
     """The table as named tuples, column by column: no dictionary per row."""
-    make = row_class(tuple(table.column_names))._make
-    return list(map(make, zip(*map(_pylist, table.columns), strict=True)))
+    row, new = row_class(tuple(table.column_names)), tuple.__new__  # `_make` counts every row
+    return [new(row, values) for values in zip(*map(_pylist, table.columns), strict=True)]
 
 
 def _pylist(column: pa.ChunkedArray) -> list[Any]:
@@ -157,7 +157,8 @@ def table_of(rows: Iterable[Any], schema: pa.Schema) -> pa.Table:
     rows = list(rows)
     kinds: set[Any] = set(map(type, rows))
     readers = {kind: _reader(kind, names) for kind in kinds}
-    values = [readers[type(row)](row) for row in rows]
+    as_they_are = all(reader is _as_is for reader in readers.values())
+    values = rows if as_they_are else [readers[type(row)](row) for row in rows]
     if not values:
         return schema.empty_table()
     wrong = set(map(len, values)) - {len(names)}
