@@ -1,4 +1,4 @@
-"""`python -m bench [NAMES] [--quick]`: run the jobs, print one table, keep the figures.
+"""`python -m bench [NAMES] [--quick] [--pairs N]`: run the jobs, print one table, keep the figures.
 
 Ends with 1 when a contender failed or results differ; a missed target is shown, not an
 error, for on a busy machine it means nothing.
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = set(asked.names) - set(NAMES)
     if unknown:
         parser.error(f"no job {', '.join(sorted(unknown))}; the jobs are {', '.join(NAMES)}")
-    lab = Lab(quick=asked.quick, say=lambda line: print(line, flush=True))
+    lab = Lab(quick=asked.quick, reps=asked.pairs, say=lambda line: print(line, flush=True))
     rows: list[Row] = []
     failures: list[Failed] = []
     for name in asked.names or NAMES:
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", type=str.lower)
     parser.add_argument("--quick", action="store_true", help="small sizes: do both agree?")
+    parser.add_argument("--pairs", type=int, help="how often each contender runs")
     return parser
 
 

@@ -33,7 +33,7 @@ ROWS = 10_000
 def rows(lab: Lab) -> list[Row]:
     source = dataset(Shape("readings", 1, ROWS, keys=20, rate=50)).folder
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for rep in range(1 if lab.quick else 3):
+    for rep in range(lab.pairs_of(3)):
         for who in (OURS, THEIRS) if rep % 2 == 0 else (THEIRS, OURS):
             for state in ("cold", "warm"):
                 if state == "cold":
