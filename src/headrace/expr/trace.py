@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyarrow import types as pt
 
-from headrace.chunk import row_class
 from headrace.errors import PlanError
 from headrace.expr.expression import Expr, col, lit
 from headrace.expr.lower import check, unknown_column
 from headrace.expr.values import TRACING, Untraceable
+from headrace.rows import row_class
 
 _CONSTANTS = (type(None), bool, int, float, str, bytes, dt.date, dt.timedelta, decimal.Decimal)
 _BUILTINS = (abs, dict, tuple, list, bool, int, float, str, bytes)  # they ask, and are refused

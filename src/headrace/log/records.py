@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.chunk import values_of
 from headrace.errors import LogError
 from headrace.log.contract import BYTES, Records
 from headrace.log.topic import Topic
+from headrace.rows import values_of
 
 
 def table_for(topic: Topic, records: Records, keys: Sequence[Any] | None = None) -> pa.Table:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME, row_class, rows_of, table_of
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import Grouped, group, in_order
+from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
 VALUES = "values"
-_MUTABLE = (list, dict, set)  # the next row may change it in place
+_MUTABLE = {list, dict, set}  # the next row may change it in place
+
+
+class _NOTHING:
+    """Stands for the value of a key that has none; as a class, a copy of it is itself."""
 
 
 class FoldOperator:
@@ -84,79 +88,80 @@ class Folder:
         self._scalar = zero is not None and value.names == ["value"]
         self._shape = tuple(row.names if zero is None else value.names)
 
+    @collector_paused()
     def apply(
         self, table: KeyedTable, keys: pa.Table, found: Grouped, names: list[str], step: Step
     ) -> tuple[list[int], pa.Table]:
         """Fold the rows into the table; which rows gave something, and what.
 
-        Only if some value does not fit its columns are the rows gone through again, each
-        value checked by itself, so that the row that spoils it is set aside alone.
+        Only if a call fails or a value does not fit its columns are the rows gone through
+        again, each value checked by itself, so that the row that spoils it is set aside alone.
         """
-        for check in (False, True):
-            folded, faults = self._load(table, keys), list[Fault]()
-            kept, outs = self._run(found, folded, names, faults, check)
-            try:
-                values = table_of(outs, self.value)
-                self._store(table, keys, folded)
-            except ValueError:
-                if check:
-                    raise
-                continue
-            step.faults.extend(faults)
+        seen = found.rows.select(names)
+        rows = rows_of(seen)
+        try:
+            folded = self._load(table, keys)
+            outs = self._run(found, folded, rows)
+            values = table_of(outs, self.value, (rows, seen))
+            self._store(table, keys, folded)
+            return list(range(len(rows))), values
+        except Exception:
+            folded = self._load(table, keys)
+            kept, outs = self._run_checked(found, folded, rows, step.faults)
+            values = table_of(outs, self.value)
+            self._store(table, keys, folded)
             return kept, values
-        raise AssertionError("unreachable")
 
-    def _load(self, table: KeyedTable, keys: pa.Table) -> Folded:
+    def _load(self, table: KeyedTable, keys: pa.Table) -> list[Any]:
         """The accumulator of each key, as far as it has one."""
         held, known = table.get(keys)
         if not known.any():
-            return Folded([None] * keys.num_rows, known.tolist())
-        if self._scalar:
-            return Folded(held.column("value").to_pylist(), known.tolist())
+            return [_NOTHING] * keys.num_rows
         columns = [(held if n in held.column_names else keys).column(n) for n in self._shape]
-        make = row_class(self._shape)._make
-        rows = zip(*(c.to_pylist() for c in columns), strict=True)
-        return Folded([make(values) for values in rows], known.tolist())
+        rows = rows_of(pa.table(columns, names=list(self._shape)))
+        values = [row.value for row in rows] if self._scalar else rows
+        return [v if is_known else _NOTHING for v, is_known in zip(values, known, strict=True)]
 
-    def _run(
-        self, found: Grouped, folded: Folded, names: list[str], faults: list[Fault], check: bool
-    ) -> tuple[list[int], list[Any]]:
-        """Fold each row into its key's value; what came after each, and of which rows."""
+    def _run(self, found: Grouped, values: list[Any], rows: list[Any]) -> list[Any]:
+        """Fold each row into its key's value; what came after each."""
         fn, zero = self._fn, self._zero
-        values, known = folded.values, folded.known
+        outs: list[Any] = []
+        add = outs.append
+        for code, row in zip(found.codes.tolist(), rows, strict=True):
+            before = values[code]
+            if before is not _NOTHING:
+                value = fn(before, row)
+            else:
+                value = row if zero is None else fn(zero(), row)
+            values[code] = value
+            add(copy.copy(value) if type(value) in _MUTABLE else value)
+        return outs
+
+    def _run_checked(
+        self, found: Grouped, values: list[Any], rows: list[Any], faults: list[Fault]
+    ) -> tuple[list[int], list[Any]]:
+        """The same, a row at a time; which rows gave something."""
         kept: list[int] = []
         outs: list[Any] = []
-        rows = rows_of(found.rows.select(names))
-        for i, (code, row) in enumerate(zip(found.codes.tolist(), rows, strict=True)):
+        for i, code in enumerate(found.codes.tolist()):
+            before = copy.deepcopy(values[code])
+            one = Grouped(found.rows.slice(i, 1), found.codes[i : i + 1], found.keys)
             try:
-                if known[code]:
-                    value = fn(values[code], row)
-                else:
-                    value = row if zero is None else fn(zero(), row)
-                if check:
-                    table_of([value], self.value)
+                (value,) = self._run(one, values, rows[i : i + 1])
+                table_of([value], self.value)
             except Exception as error:
-                faults.append(Fault(found.rows.slice(i, 1), error))
+                values[code] = before  # the key stays as it was before this row
+                faults.append(Fault(one.rows, error))
                 continue
-            known[code] = True
-            values[code] = value
             kept.append(i)
-            outs.append(copy.copy(value) if type(value) in _MUTABLE else value)
+            outs.append(value)
         return kept, outs
 
-    def _store(self, table: KeyedTable, keys: pa.Table, folded: Folded) -> None:
+    def _store(self, table: KeyedTable, keys: pa.Table, values: list[Any]) -> None:
         """Write back the accumulators of the keys that have one."""
-        live = [i for i, known in enumerate(folded.known) if known]
-        rows = table_of([folded.values[i] for i in live], self.value)
+        live = [i for i, value in enumerate(values) if value is not _NOTHING]
+        rows = table_of([values[i] for i in live], self.value)
         put = keys.take(pa.array(live, pa.int64()))
         for field in self.value:
             put = put.append_column(field, rows.column(field.name))
         table.put(put)
-
-
-@dataclass(slots=True)
-class Folded:
-    """The accumulators of some keys, by number, and which of them there are."""
-
-    values: list[Any]
-    known: list[bool]

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from headrace.chunk import table_of
 from headrace.errors import PlanError
+from headrace.rows import table_of
 from headrace.schema import SchemaLike, type_of
 
 

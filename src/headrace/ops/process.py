@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME, rows_of, table_of, visible
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import Grouped, group, in_order
 from headrace.ops.keyed import KeyedProcess
+from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
 VALUES = "values"
@@ -66,6 +67,7 @@ class ProcessOperator:
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
         return prepared
 
+    @collector_paused()
     def step(self, step: Step) -> None:
         parts = [self._skeleton(port, rows) for port, rows in enumerate(step.inputs)]
         arrived = [part for part in parts if part is not None]

@@ -15,8 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.chunk import HIDDEN, hidden_columns, row_class, rows_of, table_of, values_of, visible
+from headrace.chunk import HIDDEN, hidden_columns, visible
 from headrace.plan.nodes import Python
+from headrace.rows import collector_paused, row_class, rows_of, table_of, values_of
+from headrace.runtime.reads import columns_read
 
 Where = Sequence[int]  # for each row, the row of the chunk that it came from
 
@@ -30,15 +32,19 @@ class Failed:
     error: BaseException
 
 
+@collector_paused()
 def run_rows(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list[Failed]]:
     """Run fused row steps over a chunk; hidden columns follow the row they came from."""
-    rows = rows_of(visible(chunk))
+    seen = visible(chunk)
+    if steps[0].kind in ("map", "flat_map"):
+        seen = seen.select(columns_read(steps[0].function.fn, seen.column_names))
+    rows = rows_of(seen)
     failed: list[Failed] = []
     try:
         where, given = _through(steps, range(len(rows)), rows)
-        values = table_of(given, steps[-1].schema)
+        values = table_of(given, steps[-1].schema, (rows, seen))
     except Exception:
-        where, given = _one_by_one(steps, rows, failed)
+        where, given = _one_by_one(steps, rows_of(visible(chunk)), failed)
         values = table_of(given, steps[-1].schema)
     hidden = chunk.select(hidden_columns(chunk))
     if where != range(chunk.num_rows):

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import table_of
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, PlanError, StepError
+from headrace.rows import table_of
 from headrace.schema import SchemaLike, schema_of
 from headrace.sources.contract import Chunk, Positions, Range, Source
 from headrace.sources.place import place, put

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import table_of
 from headrace.errors import InputError
+from headrace.rows import table_of
 from headrace.schema import SchemaLike, schema_of
 from headrace.sources.contract import Chunk, Range, Source
 from headrace.sources.place import place, put
