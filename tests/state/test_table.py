@@ -107,6 +107,15 @@ class Model:
         got = list(zip(*(c.to_pylist() for c in values.columns), strict=True))
         assert got == [e or (None, None) for e in expected]
 
+    def check_match(self, table: KeyedTable, asked: list[tuple[int, tuple]]) -> None:
+        """All rows of the hashes asked for, whatever the rest of their identity."""
+        hashes = self.keys(asked)["__h"].to_numpy()
+        got = table.match(hashes)
+        whole = table.scan()
+        wanted = whole.filter(pa.array(np.isin(whole["__h"].to_numpy(), hashes)))
+        key = [(name, "ascending") for name in ("n", "text")]
+        assert got.sort_by(key).equals(wanted.sort_by(key).combine_chunks())
+
     def check_scan(self, tables: list[KeyedTable], lo: int, hi: int) -> None:
         rows = [table.scan(lo, hi) for table in tables]
         for part in rows:
@@ -165,6 +174,8 @@ def test_a_table_in_memory_is_a_dict(data):
             model.delete(table, rows)
         elif what == "get":
             model.check_get(table, rows)
+            if not model.spec.timed:
+                model.check_match(table, rows)
         elif what == "scan":
             model.check_scan([table], number - 1, number + 1)
         elif what == "expire":
@@ -238,6 +249,8 @@ def test_a_table_in_files_is_a_dict_for_any_number_of_tasks(data, tmp_path_facto
             for t, mine in enumerate(by_task):
                 do = model.check_get if what == "get" else model.delete
                 do(held[t], mine)
+                if what == "get" and not model.spec.timed:
+                    model.check_match(held[t], mine)
         elif what == "scan":
             model.check_scan(held, number - 1, number + 1)
         elif what == "expire":

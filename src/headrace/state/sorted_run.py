@@ -68,6 +68,13 @@ class Run:
         at[ask] = find(self.rows, wanted.only(ask))
         return at
 
+    def having(self, hashes: Hashes) -> pa.Table:
+        """The rows with one of these hashes, which are sorted and distinct."""
+        first = np.searchsorted(self.rows.hashes, hashes, "left")
+        count = np.searchsorted(self.rows.hashes, hashes, "right") - first
+        at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        return self.table.take(pa.array(at))
+
     def _worth_asking(self, wanted: Wanted) -> Mask | slice:
         if wanted.times is not None:
             return self._timely(wanted)

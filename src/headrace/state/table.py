@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.hashing import Ints
+from headrace.hashing import Hashes, Ints
 from headrace.state.identity import Identities, Mask, Wanted, numbers, sort_order
 from headrace.state.sorted_run import Run, as_run, identities, merge_runs, sorted_run
 from headrace.state.spec import GONE, TableSpec, conform
@@ -88,6 +88,16 @@ class KeyedTable:
     def scan(self, lo: int = MIN_TIME, hi: int = MAX_TIME) -> pa.Table:
         """The live rows, with lo <= time < hi if timed, sorted by ([time,] hash)."""
         parts = [run.slice(max(lo, self.floor), hi) for run in self._runs]
+        return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
+
+    def match(self, hashes: Hashes) -> pa.Table:
+        """The live rows with one of these hashes, sorted by hash; for tables without time.
+
+        Where a key is only the beginning of the identity, these are all its rows; another
+        key may have the same hash.
+        """
+        asked = np.unique(hashes)
+        parts = [run.having(asked) for run in self._runs]
         return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
 
     def first_time(self) -> int | None:
