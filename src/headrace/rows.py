@@ -173,7 +173,8 @@ def table_of(
     values = rows if as_they_are else [readers[type(row)](row) for row in rows]
     if not values:
         return schema.empty_table()
-    wrong = set(map(len, values)) - {len(names)}
+    named = as_they_are and all(hasattr(kind, "_fields") for kind in kinds)
+    wrong = set() if named else set(map(len, values)) - {len(names)}
     if wrong:
         listed = ", ".join(names)
         raise ValueError(f"a row has {wrong.pop()} values, expected {len(names)}: {listed}")

@@ -2,9 +2,9 @@
 
 An operator is made anew for each task and epoch from its node. It never sees Spark, files
 or the wall clock: its state comes as keyed tables, its time as two watermarks and a clock
-reading. Within an epoch all rows are applied under the watermark `before`; then the
-watermark moves to `after`, and what is due fires. So an epoch's result does not depend on
-the order in which rows arrive.
+reading; to one that goes by processing time, the clock is its watermark. Within an epoch
+all rows are applied under the watermark `before`; then the watermark moves to `after`, and
+what is due fires. So an epoch's result does not depend on the order in which rows arrive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Step:
     epoch: int
     out: list[pa.Table] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    next: int = MAX_TIME  # the event time at which something is due even without input
+    next: int = MAX_TIME  # the watermark at which something is due even without input
+    wake: int = MAX_TIME  # the clock at which something is due even without input
 
 
 class Operator(Protocol):

@@ -128,6 +128,11 @@ class Stateful(Node):
     unbounded: bool = False  # the user accepts state for every key ever seen
 
     @property
+    def clocked(self) -> bool:
+        """Whether it goes by processing time: its watermark is then the clock."""
+        return False
+
+    @property
     def stateful(self) -> bool:
         return True
 

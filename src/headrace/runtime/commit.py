@@ -124,6 +124,7 @@ class Committer:
             facts = total.ops.get(node.name) or {
                 "watermark": old.get("watermark", MIN_TIME),
                 "next": old.get("next", MAX_TIME),
+                "wake": old.get("wake", MAX_TIME),
                 "held": old.get("held", 0),
             }
             version = operator_for(node).version

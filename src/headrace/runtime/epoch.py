@@ -91,3 +91,9 @@ def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> 
         spoke = [s.watermark + clock - s.seen for s in idle if s.watermark > MIN_TIME]
         return max(spoke, default=MIN_TIME)
     return MAX_TIME if mine else MIN_TIME
+
+
+def reached_by(clocked: bool, inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:
+    """Where an operator stands: the clock if it goes by that, else the watermark."""
+    watermark = watermark_of(inputs, splits, clock)
+    return clock if clocked and watermark < MAX_TIME else watermark

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, hidden_columns, visible
+from headrace.chunk import HASH, OFFSET, TIME, hidden_columns, visible
 from headrace.clock import MIN_TIME
 from headrace.hashing import hash_keys, tasks_of
 from headrace.kernel import Kernel, compile_chain
@@ -110,6 +111,8 @@ class Flow:
 
     def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
         operator = self._operators[node.name]
+        if node.clocked:
+            rows = stamped(rows, self._epoch.clock)
         late = operator.late(index, rows, self._epoch.before.get(node.name, MIN_TIME))
         if late is not None and late.any():
             gone = rows.filter(pa.array(late))
@@ -165,6 +168,14 @@ class Flow:
             assert isinstance(node, Stateful)
             self._release(node, index)
         return self.ready()
+
+
+def stamped(rows: pa.Table, clock: int) -> pa.Table:
+    """The rows with the clock as their time."""
+    times = pa.array(np.full(rows.num_rows, clock, dtype=np.int64))
+    if TIME not in rows.column_names:
+        return rows.append_column(TIME, times)
+    return rows.set_column(rows.column_names.index(TIME), TIME, times)
 
 
 def _nobody_counts(fate: str, rows: pa.Table) -> None:

@@ -23,7 +23,7 @@ from headrace.plan.nodes import OUT, Stateful
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.dead import DeadLetters
 from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
-from headrace.runtime.epoch import Epoch, Split, watermark_of
+from headrace.runtime.epoch import Epoch, Split, reached_by
 from headrace.runtime.flow import Flow
 from headrace.runtime.lineage import upstream
 from headrace.runtime.operators import operator_for
@@ -95,7 +95,7 @@ class _Level:
         specs = operator.tables()
         before = self._epoch.before.get(node.name, MIN_TIME)
         inputs = upstream(self._program, node.name)
-        reached = watermark_of(inputs, self._epoch.splits, self._epoch.clock)
+        reached = reached_by(node.clocked, inputs, self._epoch.splits, self._epoch.clock)
         step = Step(
             inputs=[c and pa.concat_tables(c, promote_options="default") for c in chunks],
             tables={s.name: self._state.open(node.name, s) for s in specs},
@@ -111,7 +111,9 @@ class _Level:
         for name, table in step.tables.items():
             self._report.state[f"{node.name}/{name}"] = self._state.store(node.name, table)
         held = sum(t.rows_held for t in step.tables.values())
-        self._report.ops[node.name] = {"watermark": step.after, "next": step.next, "held": held}
+        self._report.ops[node.name] = {
+            "watermark": step.after, "next": step.next, "wake": step.wake, "held": held,
+        }  # fmt: skip
         for rows in step.out:
             self._flow.steps[node.name]["out"] += rows.num_rows
             self._flow.push(node.name, OUT, rows)

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.clock import MIN_TIME, Clock
+from headrace.clock import MAX_TIME, MIN_TIME, Clock
 from headrace.plan.nodes import Read
 from headrace.runtime.admission import Admission
 from headrace.runtime.bundle import Bundle
-from headrace.runtime.epoch import ENDED, IDLE, LIVE, Epoch, Piece, SourceTask, Split, watermark_of
+from headrace.runtime.epoch import ENDED, IDLE, LIVE, Epoch, Piece, SourceTask, Split, reached_by
 from headrace.runtime.lineage import upstream
 from headrace.runtime.stopping import drain_asked, stop_asked
 from headrace.state.manifest import EpochLog
@@ -176,17 +176,12 @@ class Planner:
             if split.at != start or (split.state == ENDED and (old is None or old.state != ENDED)):
                 return True
         return any(
-            watermark_of(inputs, after, now) >= self._next(body, op)
-            for op, inputs in self._upstream.items()
-            if self._next(body, op) is not None
+            now >= facts["wake"]
+            or reached_by(node.clocked, self._upstream[node.name], after, now) >= facts["next"]
+            for node in self._program.stateful()
+            if (facts := body.get("ops", {}).get(node.name)) is not None
+            and min(facts["next"], facts["wake"]) < MAX_TIME
         )
-
-    @staticmethod
-    def _next(body: Mapping[str, Any], op: str) -> Any:
-        facts = body.get("ops", {}).get(op)
-        if facts is None or facts["next"] >= 2**62:
-            return None
-        return facts["next"]
 
     # its tasks
 

@@ -9,7 +9,7 @@ set aside with its error, and the others go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
@@ -19,6 +19,8 @@ from headrace.chunk import HIDDEN, hidden_columns, visible
 from headrace.plan.nodes import Python
 from headrace.rows import collector_paused, row_class, rows_of, table_of, values_of
 from headrace.runtime.reads import columns_read
+
+_AT_ONCE = 4_000  # rows whose objects fit into a processor's cache
 
 Where = Sequence[int]  # for each row, the row of the chunk that it came from
 
@@ -32,9 +34,19 @@ class Failed:
     error: BaseException
 
 
-@collector_paused()
 def run_rows(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list[Failed]]:
     """Run fused row steps over a chunk; hidden columns follow the row they came from."""
+    tables: list[pa.Table] = []
+    failed: list[Failed] = []
+    for at in range(0, chunk.num_rows, _AT_ONCE):
+        made, faults = _run_slice(steps, chunk.slice(at, _AT_ONCE))
+        tables.append(made)
+        failed.extend(replace(f, index=at + f.index) for f in faults)
+    return pa.concat_tables(tables or [_run_slice(steps, chunk)[0]]), failed
+
+
+@collector_paused()
+def _run_slice(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list[Failed]]:
     seen = visible(chunk)
     if steps[0].kind in ("map", "flat_map"):
         seen = seen.select(columns_read(steps[0].function.fn, seen.column_names))

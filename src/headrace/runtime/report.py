@@ -80,5 +80,6 @@ def _joined(known: dict[str, Any] | None, facts: dict[str, Any]) -> dict[str, An
     return {
         "watermark": max(known["watermark"], facts["watermark"]),
         "next": min(known["next"], facts["next"]),
+        "wake": min(known["wake"], facts["wake"]),
         "held": known["held"] + facts["held"],
     }
