@@ -20,6 +20,8 @@ from headrace.errors import RunError
 
 _RECORD = "HEADRACE_RECORD"
 _QUIET = "-Xlog:disable"  # an archive that does not fit is no news to the user
+# Mapped where it was made for, its pages stay the file's; moved, every one is copied.
+_IN_PLACE = "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
 
 
 def path() -> Path:
@@ -31,7 +33,8 @@ def options() -> str:
     """What to tell a JVM so that it uses the archive, if there is one."""
     if _RECORD in os.environ:
         return os.environ[_RECORD]
-    return f"-Xshare:auto -XX:SharedArchiveFile={path()} {_QUIET}" if path().exists() else ""
+    shared = f"-Xshare:auto -XX:SharedArchiveFile={path()} {_IN_PLACE} {_QUIET}"
+    return shared if path().exists() else ""
 
 
 def record(work: Callable[[], object]) -> Path:

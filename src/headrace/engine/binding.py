@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from headrace.clock import SystemClock
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import marked
+from headrace.engine.memory import given_back
 from headrace.runtime.commit import Committer
 from headrace.runtime.envelope import DDL, REPORT, Envelope, pack, unpack
 from headrace.runtime.level_task import run_level
@@ -96,7 +97,7 @@ class Reader(DataSourceStreamReader):
             return [InputPartition(task) for task in self._planner.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        with marked():
+        with given_back(), marked():
             yield from _batches(run_source(self._binding.cargo.open(), partition.value))
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -116,7 +117,7 @@ class Level:
     number: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with marked():
+        with given_back(), marked():
             yield from _batches(run_level(self.cargo.open(), self.number, unpack(batches)))
 
 

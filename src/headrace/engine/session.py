@@ -27,7 +27,7 @@ _FILES = (
 # optimising compiler and little memory, and should start quickly.
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 JVM = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData "
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xms80m -Xmn24m "
     f"-Dlog4j2.configurationFile={_LOGGING}"
 )
 
@@ -79,7 +79,9 @@ def configured(spark: SparkSession) -> Iterator[None]:
 def _started(master: str, extra: dict[str, str]) -> SparkSession:
     find_java()
     os.environ["PYSPARK_PYTHON"] = _python(master)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = _python(master)  # what looks for data sources
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back
     os.environ["HEADRACE_PYTHON"] = sys.executable
     os.environ["HEADRACE_STDOUT"] = f"/proc/{os.getpid()}/fd/1"
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -20,7 +20,7 @@ from headrace.sources.contract import RAW, Chunk, Decoded
 from headrace.sources.layout import changed, checksum, size_of
 from headrace.sources.listing import Extent, Mark
 
-BLOCK = 16 << 20
+BLOCK = 1 << 20
 HEAD = 1 << 10  # bytes of a file that its fingerprint covers
 PROBE = 1 << 16
 BOM = b"\xef\xbb\xbf"
