@@ -1,0 +1,118 @@
+"""What is computed over the rows of a window, when the rows themselves are needed.
+
+Named aggregates without an evictor never come here: they live in partials. Everything else
+(a user's fold, reduce or process function, aggregates after an eviction) is given windows
+laid end to end, each window's rows in order, and answers with rows and the windows they are
+of. A window on which the user's function raises is a fault, not a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.ops.agg_groups import Index
+from headrace.ops.aggregates import Aggregate, partial, result
+from headrace.ops.contract import Fault
+from headrace.rows import collector_paused, rows_of, table_of
+
+_WINDOW = "__window"
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Windows laid end to end: window i has the rows from starts[i] to starts[i + 1]."""
+
+    rows: pa.Table  # the user's columns and the hidden ones, each window's rows in order
+    starts: Index
+    keys: pa.Table  # one row per window: "__h" and the key columns
+    begins: Index  # the bounds of each window in ms; MIN_TIME and MAX_TIME for none
+    ends: Index
+    panes: Index  # how often each has fired before
+    timings: Sequence[str]  # "early", "on time", "late"
+    finals: Sequence[bool]
+    watermark: int = 0
+    clock: int = 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def numbers(self) -> Index:
+        """The window of each row."""
+        counts = np.diff(self.starts, append=self.rows.num_rows)
+        return np.repeat(np.arange(len(self)), counts)
+
+    def bounds(self, window: int) -> slice:
+        last = window + 1 == len(self)
+        return slice(
+            int(self.starts[window]),
+            self.rows.num_rows if last else int(self.starts[window + 1]),
+        )
+
+
+@dataclass(slots=True)
+class Given:
+    """What came of some windows: rows, and the window each is of."""
+
+    values: pa.Table
+    windows: Index
+    faults: list[Fault] = field(default_factory=list)
+
+
+class WindowFunction(Protocol):
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns it gives."""
+
+    def over(self, laid: Laid) -> Given:
+        """The results of these windows."""
+
+
+class AggregateRows:
+    """Named aggregates of the rows of each window."""
+
+    def __init__(self, aggs: Mapping[str, Aggregate], schema: pa.Schema) -> None:
+        self._aggs, self.schema = aggs, schema
+
+    def over(self, laid: Laid) -> Given:
+        rows = laid.rows.append_column(_WINDOW, pa.array(laid.numbers))
+        made = result(partial(rows, [_WINDOW], self._aggs), self._aggs)
+        windows = made.column(_WINDOW).to_numpy()
+        return Given(made.select(self.schema.names).cast(self.schema), windows)
+
+
+class FoldRows:
+    """A user's reduce (no zero) or fold over the rows of each window."""
+
+    def __init__(self, fn: Any, zero: Any, row: pa.Schema, schema: pa.Schema) -> None:
+        self._fn, self._zero, self._row, self.schema = fn, zero, row, schema
+
+    @collector_paused()
+    def over(self, laid: Laid) -> Given:
+        rows = rows_of(laid.rows.select(self._row.names))
+        values, windows, faults = [], [], list[Fault]()
+        for window in range(len(laid)):
+            mine = laid.bounds(window)
+            try:
+                value = self._folded(rows[mine])
+                table_of([value], self.schema)
+            except Exception as error:
+                faults.append(Fault(laid.rows.slice(mine.start, 1), error))
+                continue
+            values.append(value)
+            windows.append(window)
+        return Given(table_of(values, self.schema), np.array(windows, np.int64), faults)
+
+    def _folded(self, rows: list[Any]) -> Any:
+        if self._zero is None:
+            value, rows = rows[0], rows[1:]
+        else:
+            value = self._zero()
+        for row in rows:
+            value = self._fn(value, row)
+        return value
