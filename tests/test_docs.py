@@ -6,10 +6,11 @@ Every page is one program, run from top to bottom in a folder of its own:
 - a block whose first line is a comment with a file's name is also kept under that name;
 - functions called `test_...` are run by pytest;
 - a ```console block is typed: `$ headrace ...` is run, other commands are not; what follows
-  is what is printed (standard error included); `...` is any text, on its own any lines.
+  is what is printed (standard error included); `...` is any text, on its own any lines; `^C`
+  on a line of its own is pressed when what is shown before it has been printed.
 
 Only files and headings of this repository are checked; the web is not visited. Pages run
-in process; a page that calls `hr.run` does so on Spark, `headrace run` never does.
+in process; what they run runs on the Spark of the tests.
 """
 
 from __future__ import annotations
@@ -24,11 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
-from headrace.cli.app import app
-from headrace.engine import run as engine
-from tests.cli.local_run import LocalRun, forget
+from tests.terminal import Typed, forget, type_in
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -40,6 +38,7 @@ BLOCK = re.compile(
     r"^```(\w+)\n(.*?)^```$\n?(?=(\n```text\n(.*?)^```$)?)", re.MULTILINE | re.DOTALL
 )
 FILE = re.compile(r"# (\S+\.\w+)\n")
+CTRL_C = "^C\n"
 
 
 def links(text: str) -> Iterator[str]:
@@ -123,8 +122,9 @@ def play(page: str, text: str) -> None:
             assert matches(printed, block.shown), f"{block.text}\nprinted\n\n{printed}"
         elif block.kind == "console":
             for command, shown in typed(block.text):
-                result = invoke(command)
-                right = matches(result.output, shown) if shown else result.exit_code == 0
+                result = invoke(command, shown)
+                wanted = shown.replace(CTRL_C, "")
+                right = matches(result.output, wanted) if shown else result.exit_code == 0
                 assert right, f"$ {shlex.join(command)}\n{result.output}"
     if any(name.startswith("test_") for name in names):
         Path("test_page.py").write_text("\n".join(b.text for b in found if b.kind == "python"))
@@ -147,10 +147,9 @@ def typed(text: str) -> Iterator[tuple[list[str], str]]:
             yield words, shown
 
 
-def invoke(words: list[str]) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "run", LocalRun)
-        return CliRunner().invoke(app, words[1:])
+def invoke(words: list[str], shown: str) -> Typed:
+    before, pressed, _ = shown.partition(CTRL_C)
+    return type_in(words[1:], (lambda printed: matches(printed, before)) if pressed else None)
 
 
 def matches(printed: str, shown: str) -> bool:
@@ -166,7 +165,8 @@ def _line(shown: str) -> str:
 
 
 def needs_spark(text: str) -> bool:
-    return any(b.kind == "python" and "hr.run(" in b.text for b in blocks(text))
+    calls = {"python": "hr.run(", "console": "$ headrace run "}
+    return any(calls.get(b.kind, "\0") in b.text for b in blocks(text))
 
 
 def pages() -> Iterator[Any]:
@@ -182,6 +182,7 @@ def test_what_a_page_shows_runs_and_prints_what_it_says(page, request, tmp_path,
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delenv("HEADRACE_LOG", raising=False)
     if needs_spark(text):
         request.getfixturevalue("spark")
     try:

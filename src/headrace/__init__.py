@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace import functions
+from headrace.api import triggers
 from headrace.api.connected import connect
 from headrace.api.job import Job
 from headrace.api.keyed import KeyedStream
@@ -28,6 +29,7 @@ from headrace.errors import (
 from headrace.expr import Expr, col, lit
 from headrace.functions import *  # noqa: F403
 from headrace.log import EmbeddedLog
+from headrace.ops import watermarks
 from headrace.ops.aggregates import (
     collect,
     count,
@@ -43,6 +45,10 @@ from headrace.ops.aggregates import (
     sum,
     variance,
 )
+from headrace.ops.assigners import cumulating, everything, session
+from headrace.ops.calendar import calendar
+from headrace.ops.evictors import keep, keep_last, keep_near
+from headrace.ops.watermarks import ingestion
 from headrace.ops.windows import sliding, tumbling
 from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
@@ -55,10 +61,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Context", "EmbeddedLog", "Expr", "FencedError", "HeadraceError", "InputError", "Job",
     "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError", "Run", "RunError",
-    "StateError", "StepError", "Stream", "WindowResult", "__version__", "col", "collect",
-    "collected", "connect", "count", "count_distinct", "first", "generate", "last", "lit", "max",
-    "max_by", "mean", "min", "min_by", "read_output", "rows", "run", "sliding", "stddev", "sum",
-    "tumbling", "value", "variance",
+    "StateError", "StepError", "Stream", "WindowResult", "__version__", "calendar", "col",
+    "collect", "collected", "connect", "count", "count_distinct", "cumulating", "everything",
+    "first", "generate", "ingestion", "keep", "keep_last", "keep_near", "last", "lit", "max",
+    "max_by", "mean", "min", "min_by", "read_output", "rows", "run", "session", "sliding",
+    "stddev", "sum", "triggers", "tumbling", "value", "variance", "watermarks",
 ]  # fmt: skip
 __all__ += functions.__all__
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.app import app
-from tests.cli.local_run import forget, no_spark  # noqa: F401  a fixture
+from tests.terminal import forget
 
 JOB = """
     import headrace as hr
@@ -175,11 +178,14 @@ def test_explain_as_json_is_for_machines_and_nothing_is_left_behind(call, tmp_pa
 # runs
 
 
-@pytest.mark.usefixtures("no_spark")
-def test_run_prints_outputs_to_stdout_and_tells_the_rest_on_stderr(call):
+@pytest.mark.spark
+def test_run_prints_outputs_to_stdout_and_tells_the_rest_on_stderr(spark, call, capfd):
     result = call("run", "job.py", "--until", "end", job=JOB)
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("totals.write: ") == 20
+    assert result.stdout == ""  # what is printed comes from a process that Spark started
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == [
+        "totals.write:"
+    ] * 20
     lines = result.stderr.splitlines()
     assert lines[0] == "counts: starting Spark"
     assert "  output totals.write: at least once" in lines
@@ -190,8 +196,39 @@ def test_run_prints_outputs_to_stdout_and_tells_the_rest_on_stderr(call):
     assert "  output totals.write: wrote 20" in lines
 
 
-@pytest.mark.usefixtures("no_spark")
-def test_run_fails_with_the_error_of_the_users_function_and_what_was_read(call):
+ENDLESS = """
+    import headrace as hr
+
+    job = hr.Job("numbers")
+    job.read(hr.generate(1_000, lambda i: {"n": i}), name="all").write("console:", name="each")
+"""
+
+
+@pytest.mark.spark
+def test_ctrl_c_finishes_the_batch_in_hand_and_is_no_error(call):
+    assert call("plan", "job.py", job=ENDLESS).exit_code == 0
+    environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
+    command = [sys.executable, "-m", "headrace.cli.app", "run", "job.py", "--master", "local[2]"]
+    with open("printed", "w") as printed, subprocess.Popen(
+        command, stdout=printed, stderr=subprocess.PIPE, text=True, env=environment,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        told = []
+        for line in process.stderr:
+            told.append(line.rstrip())
+            if line.startswith("numbers: epoch "):
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all of them get it
+    assert process.returncode == 0, told
+    assert told[0] == "numbers: starting Spark" and "Traceback" not in "".join(told)
+    assert told[-3].startswith("numbers: stopped after epoch ")
+    rows = Path("printed").read_text().splitlines()
+    read = f"{len(rows):,}"
+    assert told[-2] == f"  input  all: read {read} = used {read} + filtered 0 + late 0 + dead 0"
+    assert rows == [f"each: n={i}" for i in range(len(rows))]
+
+
+@pytest.mark.spark
+def test_run_fails_with_the_error_of_the_users_function_and_what_was_read(spark, call):
     text = JOB.replace('hr.Job("counts")', 'hr.Job("counts", on_error="fail")')
     text = text.replace("rows.key_by", 'rows.filter(lambda r: 1 // (r.v - 3) or bool("x")).key_by')
     result = call("run", "job.py", "--until", "end", job=text)
@@ -200,8 +237,8 @@ def test_run_fails_with_the_error_of_the_users_function_and_what_was_read(call):
     assert "counts: failed after epoch 0" in result.stderr
 
 
-@pytest.mark.usefixtures("no_spark")
-def test_plan_says_what_is_new_same_renamed_dropped_and_refused(call):
+@pytest.mark.spark
+def test_plan_says_what_is_new_same_renamed_dropped_and_refused(spark, call):
     assert "has not run yet: everything is new" in call("plan", "job.py", job=JOB).stdout
     call("run", "job.py", "--until", "end", "--folder", "here")
     same = call("plan", "job.py", "--folder", "here")
@@ -223,20 +260,8 @@ def test_plan_says_what_is_new_same_renamed_dropped_and_refused(call):
     assert "HR-EVOLVE-001" in changed.stderr
 
 
-@pytest.mark.usefixtures("no_spark")
-def test_a_folder_of_another_job_is_refused(call):
+@pytest.mark.spark
+def test_a_folder_of_another_job_is_refused(spark, call):
     call("run", "job.py", "--until", "end", "--folder", "here", job=JOB)
     other = JOB.replace('hr.Job("counts")', 'hr.Job("other")')
     assert "HR-STATE-001" in failed(call("plan", "job.py", "--folder", "here", job=other))
-
-
-@pytest.mark.spark
-def test_run_on_spark_ends_by_itself_and_accounts_for_every_row(spark, call, tmp_path):
-    text = JOB.replace("console:", "collect:")
-    folder = str(tmp_path / "here")
-    result = call("run", "job.py", "--until", "end", "--folder", folder, job=text)
-    assert result.exit_code == 0, result.output
-    assert "counts: ended after epoch 1" in result.stderr
-    assert "rows: read 20 = used 20 + filtered 0 + late 0 + dead 0" in result.stderr
-    again = call("plan", "job.py", "--folder", folder)
-    assert again.exit_code == 0 and "operator  totals: same" in again.stdout

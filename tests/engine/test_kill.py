@@ -1,63 +1,63 @@
-"""kill -9 of everything at each durable step of a batch on real Spark, then a fresh start.
+"""kill -9 three times at each durable step of a batch on real Spark: nothing lost or doubled.
 
-The verifier is this process; driver, JVM and workers are another session, which a crash
-point kills whole. The outputs after the restart equal those of an undisturbed run, for every
-sink at once. Each step costs two starts of Spark; the in-process suite has all passings.
+Once everything dies (driver, JVM, workers), and the next start dies at the next step; twice
+only the process that takes the step, in another epoch each time. The verifier is this
+process. For every sink at once the outputs equal those of an undisturbed run. `make chaos`
+has more of it; the in-process suite (tests/runtime/test_crashes.py) has all passings.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections import Counter
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import headrace as hr
-from headrace.state.manifest import EpochLog
-from headrace.testing import Driver
-from tests.runtime.crashing import ROWS, build, contents
+from tests.engine.killing import (
+    BATCH,
+    IN_TASKS,
+    ON_DRIVER,
+    STEPS,
+    Contents,
+    check_in_the_end,
+    check_so_far,
+    start,
+    undisturbed,
+)
+from tests.runtime.crashing import contents
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).parent.parent.parent
-POINTS = [
-    "offset.written:2", "source.read:2", "sink.stage:3", "run.synced:2", "state.written:2",
-    "commit.checked:2", "commit.manifest:2", "sink.publish:3", "commit.done:2",
-]  # fmt: skip
-
-
-def start(place: Path, crash: str | None) -> int:
-    environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
-    if crash:
-        environment |= {"HEADRACE_CRASH": crash, "HEADRACE_CRASH_SESSION": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.kill_job", str(place)],
-        cwd=ROOT, env=environment, start_new_session=True, capture_output=True, timeout=300,
-        check=False,
-    )  # fmt: skip
-    return done.returncode
 
 
 @pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[Any]]:
-    place = tmp_path_factory.mktemp("wanted")
-    Driver(build(place), place / "job", max_batch=40).drain()
-    return contents(place)
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    return undisturbed(tmp_path_factory.mktemp("wanted"))
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_kill_at_this_step_loses_and_doubles_nothing(
-    point: str, tmp_path: Path, wanted: dict[str, Counter[Any]]
-) -> None:
-    assert start(tmp_path, point) == -9
-    assert start(tmp_path, None) == 0
-    assert contents(tmp_path) == wanted
-    latest = EpochLog(tmp_path / "job").latest()
-    assert latest is not None and latest.body["ended"]
-    for counts in latest.body["counts"].values():
-        assert counts["read"] == len(ROWS)
-        assert len(ROWS) == sum(counts[f] for f in ("used", "filtered", "late", "dead"))
-    assert hr.read_output(tmp_path / "job" / "dead").num_rows == 8
+def test_a_kill_of_everything_at_one_step_after_the_other(tmp_path: Path, wanted: Contents) -> None:
+    for step in STEPS:
+        code, _, told = start(str(tmp_path), str(BATCH), crash=f"{step}:2")
+        assert code == -9, f"{step}: {told}"
+        check_so_far(tmp_path, wanted)
+    code, _, told = start(str(tmp_path), str(BATCH))
+    assert code == 0, told
+    check_in_the_end(tmp_path, wanted)
+
+
+def test_kills_of_single_processes_at_every_step(tmp_path: Path, wanted: Contents) -> None:
+    for step in STEPS:
+        for nth in (1, 9):
+            place = tmp_path / f"{step}-{nth}"
+            place.mkdir()
+            (place / "order").write_text(f"{step}:{nth}")
+    code, printed, told = start("each", str(tmp_path), str(BATCH))
+    assert code == 0, told
+    found = json.loads(printed)
+    assert len(found) == 2 * len(STEPS)
+    for name, what in found.items():
+        step = name.rpartition("-")[0]
+        assert what["killed"], f"{name} was not reached"
+        assert what["starts"] == (1 if step in IN_TASKS else 2), name
+        assert contents(tmp_path / name) == wanted, name
+        check_in_the_end(tmp_path / name, wanted)
+    assert {n.rpartition("-")[0] for n in found} == {*IN_TASKS, *ON_DRIVER}

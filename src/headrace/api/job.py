@@ -11,10 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.reading import Timing, check_place, source_schema, timing
+from headrace.api.reading import check_place, source_schema
 from headrace.api.stream import Stream
+from headrace.api.timing import Timing, timing
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
+from headrace.ops.watermarks import Ingestion, Strategy
 from headrace.plan.check import check
 from headrace.plan.draft import DEAD, UNKNOWN, Draft, bad_name
 from headrace.plan.explain import Explanation, explain
@@ -46,20 +48,25 @@ class Job:
         return f"<Job {self.name!r}>"
 
     def read(
-        self, uri: str | Any, *, schema: SchemaLike | None = None, time: str | None = None,
-        delay: Duration | None = None, idle: Duration | None = None,
-        max_skew: Duration | None = None, in_order: bool = False, format: str | None = None,
-        name: str | None = None, was: str | None = None, **options: Any,
+        self, uri: str | Any, *, schema: SchemaLike | None = None,
+        time: str | Ingestion | None = None, delay: Duration | None = None,
+        watermark: Strategy | None = None, idle: Duration | None = None,
+        max_skew: Duration | None = None, align: Duration | None = None, in_order: bool = False,
+        format: str | None = None, name: str | None = None, was: str | None = None, **options: Any,
     ) -> Stream:  # fmt: skip
         """An input: "log:topic", "files:path", "socket:host:port", or a source made in Python.
 
-        `time` is the column of event time and `delay` how late a row may come after a newer
-        one; `in_order=True` instead says that rows never do. An input silent for `idle` no
-        longer holds windows back; a row further ahead of the clock than `max_skew` is dead.
+        `time` is the column of event time, or `hr.ingestion()`: the clock's. `delay` says how
+        late a row may come after a newer one; instead, `in_order=True` says that rows never
+        do, and `watermark` takes another strategy, of `hr.watermarks`. An input silent for
+        `idle` no longer holds windows back; a row further ahead of the clock than `max_skew` is
+        dead; a split further ahead than `align` of the slowest one is not read until that has
+        caught up.
         """
         site = call_site()
         known = self._schema(uri, schema, format, options, site)
-        said = timing(self.draft, Timing(time, delay, idle, max_skew, in_order), known, site)
+        told = Timing(time, delay, watermark, idle, max_skew, align, in_order)
+        said = timing(self.draft, told, known, site)
         node = Read(
             name="", schema=known, uri=uri, timed=time is not None, time=time, format=format,
             options=options, site=site, was=was, **said,

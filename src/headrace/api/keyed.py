@@ -14,9 +14,12 @@ import pyarrow as pa
 from headrace.api import connected, stream, windowed
 from headrace.api.adding import Adding
 from headrace.api.folding import accumulator, reduced
+from headrace.api.windowing import cut
+from headrace.clock import Duration
 from headrace.ops.aggregates import Aggregate
+from headrace.ops.evictors import Evictor
 from headrace.ops.keyed import KeyedProcess
-from headrace.ops.windows import Window
+from headrace.ops.triggers import Trigger
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, Fold, Rolling
@@ -45,9 +48,29 @@ class KeyedStream:
     def __repr__(self) -> str:
         return f"<KeyedStream {self.unkeyed.name!r} by {', '.join(self._keys)}>"
 
-    def window(self, window: Window) -> windowed.WindowedStream:
-        """Cut each key's rows into windows: `window(hr.tumbling("5s"))`."""
-        return windowed.WindowedStream(self._draft, self._edge, self._keys, window)
+    def window(
+        self,
+        window: Any,
+        *,
+        time: str = "event",
+        trigger: Trigger | None = None,
+        lateness: Duration = 0,
+        evict: Evictor | None = None,
+        mode: str = "replace",
+        info: bool | None = None,
+        may_lose: bool = False,
+    ) -> windowed.WindowedStream:
+        """Cut each key's rows into windows: `window(hr.tumbling("5s"))`.
+
+        `time` is "event" or "processing". `trigger` says when a window shows its result
+        besides when it is over, `lateness` how long it then waits for late rows, `evict`
+        which of its rows are seen, `mode` whether a firing shows all ("replace"), what is new
+        ("delta"), or takes the old result back first ("retract"). `info` adds the columns
+        `pane`, `timing` and `final`; by default where a window may fire more than once.
+        """
+        at = Adding(self._draft, self._edge)
+        windows = cut(at, window, time, trigger, lateness, evict, mode, info, may_lose)
+        return windowed.WindowedStream(self._draft, self._edge, self._keys, windows)
 
     def agg(
         self, *, unbounded: bool = False, name: str | Aggregate | None = None,

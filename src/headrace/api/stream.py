@@ -15,9 +15,11 @@ import pyarrow as pa
 from headrace.api import connected, keyed, splitting, windowed
 from headrace.api.adding import PLAIN, Adding
 from headrace.api.reading import check_place
+from headrace.clock import Duration
 from headrace.errors import call_site
 from headrace.expr import Expr, Untraceable, col
-from headrace.ops.windows import Window
+from headrace.ops.evictors import Evictor
+from headrace.ops.triggers import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.plan.naming import place_name, points_somewhere
@@ -156,9 +158,24 @@ class Stream:
             edge = at.columns("key_by", {**kept, **picked})
         return keyed.KeyedStream(self._draft, edge, keys)
 
-    def window(self, window: Window) -> windowed.WindowedStream:
-        """Cut all rows into windows: `window(hr.sliding("60s", every="5s"))`."""
-        return windowed.WindowedStream(self._draft, self._edge, (), window)
+    def window(
+        self,
+        window: Any,
+        *,
+        time: str = "event",
+        trigger: Trigger | None = None,
+        lateness: Duration = 0,
+        evict: Evictor | None = None,
+        mode: str = "replace",
+        info: bool | None = None,
+        may_lose: bool = False,
+    ) -> windowed.WindowedStream:
+        """Cut all rows into windows, whatever their key; see `KeyedStream.window`."""
+        whole = keyed.KeyedStream(self._draft, self._edge, ())
+        return whole.window(
+            window, time=time, trigger=trigger, lateness=lateness, evict=evict, mode=mode,
+            info=info, may_lose=may_lose,
+        )  # fmt: skip
 
     def connect(
         self, other: connected.AnyStream, *, by: connected.By = None,

@@ -7,19 +7,21 @@ event time is the last millisecond of the window, so windows can follow windows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.api import stream
-from headrace.api.adding import Adding
+from headrace.api.adding import PLAIN, Adding
 from headrace.api.folding import accumulator, reduced
+from headrace.api.windowing import Cut
 from headrace.errors import PlanError
 from headrace.ops.aggregates import Aggregate
-from headrace.ops.windows import Window
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, WindowAgg, WindowFold
+from headrace.plan.nodes import Edge, PyFunction
+from headrace.plan.signature import any_schema, check_takes, site_of
 from headrace.schema import TIMESTAMP, SchemaLike
 
 BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
@@ -28,9 +30,8 @@ BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP)
 class WindowedStream:
     """A stream and its windows, waiting to hear what to compute."""
 
-    def __init__(self, draft: Draft, edge: Edge, keys: tuple[str, ...], window: object) -> None:
-        self._draft, self._edge, self._keys = draft, edge, keys
-        self._window = self._checked(window)
+    def __init__(self, draft: Draft, edge: Edge, keys: tuple[str, ...], windows: Cut) -> None:
+        self._draft, self._edge, self._keys, self._cut = draft, edge, keys, windows
 
     def agg(
         self, *, name: str | Aggregate | None = None, was: str | Aggregate | None = None,
@@ -40,11 +41,7 @@ class WindowedStream:
         given, before, wanted = split_names(name, was, aggs)
         at = Adding(self._draft, self._edge, given, before)
         made, fields = typed_aggs(self._draft, wanted, at.schema, at.site)
-        node = WindowAgg(
-            schema=self._schema(at, fields), keys=(self._keys,), window=self._window, aggs=made,
-            **at.common(),
-        )  # fmt: skip
-        return self._result(at, node)
+        return self._result(at, fields, aggs=made)
 
     def reduce(
         self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
@@ -52,7 +49,7 @@ class WindowedStream:
         """Fold the rows of each window into one row, two at a time: fn(row, row) -> row."""
         at = Adding(self._draft, self._edge, name, was)
         function, value = reduced(at, fn, self._keys)
-        return self._folded(at, function=function, zero=None, value=value)
+        return self._result(at, list(value), function=function, zero=None, value=value)
 
     def fold(
         self, zero: Any, fn: Callable[[Any, Any], Any], *, schema: SchemaLike | None = None,
@@ -61,38 +58,45 @@ class WindowedStream:
         """Fold the rows of each window into a value: fn(value, row) -> value."""
         at = Adding(self._draft, self._edge, name, was)
         function, start, value = accumulator(at, zero, fn, schema)
-        return self._folded(at, function=function, zero=start, value=value)
+        return self._result(at, list(value), function=function, zero=start, value=value)
 
-    def _folded(self, at: Adding, **fields: Any) -> stream.WindowResult:
-        schema = self._schema(at, list(fields["value"]))
-        node = WindowFold(
-            schema=schema, keys=(self._keys,), window=self._window, **fields, **at.common()
-        )
-        return self._result(at, node)
+    def process(
+        self, fn: Callable[[Any, list[Any], Any], Any], *, schema: SchemaLike | None = None,
+        name: str | None = None, was: str | None = None,
+    ) -> stream.WindowResult:  # fmt: skip
+        """All rows of each window at once: fn(key, rows, window) gives a row, or rows.
+
+        `rows` are in event-time order; `window` has `start`, `end` (ms), `pane`, `timing`,
+        `final`, `watermark` and `clock`.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        with self._draft.attempt(at.site):
+            check_takes(fn, 3, "process")
+            if self._cut.mode == "retract":
+                raise PlanError(
+                    "process cannot take back what it gave", code="HR-WINDOW-040",
+                    hint='Use mode="replace" or "delta", or aggregates instead of process.',
+                )  # fmt: skip
+        value = at.attempt(lambda: any_schema(fn, schema, "process"))
+        function = PyFunction(fn, site_of(fn), PLAIN)
+        return self._result(at, list(value), function=function, value=value, process=True)
+
+    def _result(self, at: Adding, fields: list[pa.Field], **computed: Any) -> stream.WindowResult:
+        schema = self._schema(at, fields)
+        node = self._cut.node(schema=schema, keys=(self._keys,), **computed, **at.common())
+        node = replace(node, timed=node.timed or not self._cut.by_rows)
+        return stream.WindowResult(self._draft, at.add(node, "window"))
 
     def _schema(self, at: Adding, fields: list[pa.Field]) -> pa.Schema:
         keys = [at.schema.field(k) for k in self._keys if k in at.schema.names]
         if not fields or len(keys) < len(self._keys):
             return UNKNOWN
         before = [*keys, *BOUNDS]
-        for problem in clashes([f.name for f in before], fields, "part of every window's result"):
+        after = self._cut.fields()
+        taken = [f.name for f in (*before, *after)]
+        for problem in clashes(taken, fields, "part of every window's result"):
             at.report(problem)
-        return pa.schema([*before, *(f for f in fields if f.name not in {b.name for b in before})])
-
-    def _result(self, at: Adding, node: WindowAgg | WindowFold) -> stream.WindowResult:
-        edge = at.add(node, "window")
-        return stream.WindowResult(self._draft, edge)
-
-    def _checked(self, window: object) -> Window:
-        if isinstance(window, Window):
-            return window
-        Adding(self._draft, self._edge).report(
-            PlanError(
-                f"{window!r} is not a window", code="HR-PLAN-022",
-                hint='Write hr.tumbling("5s") or hr.sliding("60s", every="5s").',
-            )
-        )  # fmt: skip
-        return Window(1, 1)
+        return pa.schema([*before, *(f for f in fields if f.name not in taken), *after])
 
 
 def split_names(

@@ -28,7 +28,8 @@ from headrace.engine.failure import recover
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import configured, cores, session
 from headrace.errors import HeadraceError, RunError
-from headrace.plan.nodes import Fold, Process, WindowFold
+from headrace.ops.watermarks import Custom
+from headrace.plan.nodes import AnyWindow, Fold, Process, RowWindow, WindowFold
 from headrace.plan.program import Drafted, build
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.envelope import DDL
@@ -177,6 +178,8 @@ class Run:
                     return self.status
                 with self._changed:
                     self._changed.wait(0.2 if left is None else min(0.2, left))
+        with self._changed:  # the end has been told, too
+            pass
         if self._error is not None:
             raise self._error
         return self.status
@@ -312,8 +315,10 @@ def user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
     program = bundle.program
     functions: list[Any] = [p.function.fn for p in program.python()]
     functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
+    watermarks = [r.watermark for r in program.sources()]
+    functions += [w.kind for w in watermarks if isinstance(w, Custom)]
     for node in program.stateful():
-        if isinstance(node, Fold | WindowFold):
+        if isinstance(node, Fold | WindowFold | AnyWindow | RowWindow) and node.function:
             functions.append(node.function.fn)
         elif isinstance(node, Process):
             functions.append(type(node.function))

@@ -6,8 +6,10 @@ Settings that the design depends on are set here and nowhere else. Where Spark r
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +59,7 @@ LOCAL = {
 
 def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
     """The process's Spark session; a new one on `master` if there is none."""
+    _share_output()
     return SparkSession.getActiveSession() or _started(master, extra or {})
 
 
@@ -129,3 +132,15 @@ def _share_path() -> None:
     extra = [p for p in sys.path if p and "site-packages" not in p and os.path.isdir(p)]
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*known, *extra])).strip(os.pathsep)
+
+
+def _share_output() -> None:
+    """Let others print where we do: in `> out 2>&1` nobody writes over another's lines."""
+    for descriptor in (1, 2):
+        try:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except OSError:  # closed
+            continue
+        if regular:
+            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_APPEND)

@@ -21,6 +21,7 @@ from headrace.ops.agg_keys import key_numbers
 from headrace.ops.aggregates import Aggregate, merge, partial
 from headrace.ops.contract import Step
 from headrace.ops.panes import fire
+from headrace.ops.partials import with_held
 from headrace.ops.windows import Window
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -81,26 +82,8 @@ class WindowAggOperator:
         fresh = self._merged(arrived, identity)
         held, found = table.get(fresh.select(identity))
         if found.any():
-            fresh = self._with_held(fresh, held, found, identity)
+            fresh = with_held(fresh, held, found, self._aggs)
         table.put(fresh)
-
-    def _with_held(
-        self, fresh: pa.Table, held: pa.Table, found: np.ndarray, identity: list[str]
-    ) -> pa.Table:
-        """What arrived, merged with what was held; it stays in its order."""
-        at = pa.array(np.flatnonzero(found))
-        both = pa.concat_tables([held.take(at), fresh.select(held.column_names).take(at)])
-        number = np.tile(np.arange(len(at)), 2)
-        merged = merge(both.append_column(_KEY, pa.array(number)), [_KEY], self._aggs)
-        if not np.array_equal(merged.column(_KEY).to_numpy(), number[: len(at)]):
-            merged = merged.sort_by(_KEY)
-        index = np.arange(fresh.num_rows)
-        index[found] = fresh.num_rows + np.arange(len(at))
-        for name in held.column_names:
-            both = pa.concat_arrays([flat(fresh.column(name)), flat(merged.column(name))])
-            at_name = fresh.column_names.index(name)
-            fresh = fresh.set_column(at_name, name, both.take(pa.array(index)))
-        return fresh
 
     def _merged(self, partials: pa.Table, identity: list[str]) -> pa.Table:
         """One partial per identity, in order of time and hash.

@@ -135,6 +135,13 @@ def sliding(size: Duration, every: Duration, *, offset: Duration | None = None) 
     return Window(millis(size), slide, _shift(offset, slide))
 
 
+def floor_of(watermark: int, lateness: int) -> int:
+    """Windows that end before this are done with under the watermark."""
+    if watermark <= MIN_TIME:
+        return MIN_TIME
+    return MAX_TIME + 1 if watermark >= MAX_TIME else watermark - lateness + 1
+
+
 def panes_of(times: Times, window: Window) -> Times:
     """The start of the pane that holds each time."""
     return window.panes_of(times)

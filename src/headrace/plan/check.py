@@ -23,11 +23,11 @@ from headrace.plan.nodes import (
     Python,
     Read,
     Rolling,
+    RowWindow,
     Select,
     Stateful,
     Union,
-    WindowAgg,
-    WindowFold,
+    Windowed,
     Write,
 )  # fmt: skip
 from headrace.schema import ddl_of, ddl_type
@@ -46,12 +46,13 @@ def check(draft: Draft) -> list[PlanError]:
 
 def window_without_time(graph: Graph) -> Problems:
     for node in graph:
-        if isinstance(node, WindowAgg | WindowFold) and not node.inputs[0].node.timed:
+        if _needs_time(node) and not node.inputs[0].node.timed:
             inputs = " and ".join(repr(r.name) for r in _sources(node) if not r.timed)
             yield PlanError(
                 f"the window {node.name!r} needs event time, but {inputs or 'its input'} has none",
                 code="HR-PLAN-002", site=node.site,
-                hint='Name the time column where it is read: job.read(..., time="at", delay="2s").',
+                hint='Name the time column where it is read: job.read(..., time="at", delay="2s"); '
+                "or time=hr.ingestion() if no column has one.",
             )  # fmt: skip
 
 
@@ -222,6 +223,11 @@ CHECKS: tuple[Callable[[Graph], Problems], ...] = (
     window_without_time, key_columns, unbounded_state, union_schemas, connected_keys,
     process_methods, dead_letters, column_names, targets, nowhere, earlier_names,
 )  # fmt: skip
+
+
+def _needs_time(node: Node) -> bool:
+    by_rows = isinstance(node, RowWindow) and not node.window.needs_time
+    return isinstance(node, Windowed) and not node.clocked and not by_rows
 
 
 def _ends(node: Node) -> bool:

@@ -19,10 +19,12 @@ from headrace.clock import pretty
 from headrace.errors import StateError
 from headrace.plan.aggs import partial_schema
 from headrace.plan.nodes import (
+    AnyWindow,
     Fold,
     Node,
     Process,
     Rolling,
+    RowWindow,
     Stateful,
     WindowAgg,
     WindowFold,
@@ -99,7 +101,15 @@ def shape(node: Stateful) -> dict[str, Any]:
     if isinstance(node, WindowAgg | WindowFold):
         window = node.window
         found["window"] = {"size": window.size, "slide": window.slide, "offset": window.offset}
-    if isinstance(node, WindowAgg | Rolling):
+    if isinstance(node, AnyWindow):
+        found["window"] = {"assigner": str(node.windowing.assigner), "mode": node.windowing.mode}
+        found["watched"] = sorted(w.name + w.agg for w in node.windowing.trigger.watches())
+        found["clocked"] = node.windowing.trigger.clocked
+    if isinstance(node, RowWindow):
+        found["window"] = str(node.window)
+    if isinstance(node, AnyWindow | RowWindow) and node.function is not None:
+        found["rows"] = _columns(schema)
+    if isinstance(node, WindowAgg | Rolling | AnyWindow | RowWindow):
         found["aggregates"] = [
             [name, agg.kind, _columns(partial_schema(((name, agg),), schema))]
             for name, agg in node.aggs

@@ -15,6 +15,7 @@ from typing import Any
 from headrace.plan.logical import detail_of, kind_of, port_name, python_of
 from headrace.plan.nodes import (
     LATE,
+    AnyWindow,
     Dead,
     Edge,
     Node,
@@ -100,7 +101,8 @@ def _leaving(program: Program, level: int) -> Iterator[tuple[Stateful, Edge, tup
 
 
 def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
-    what = "partial aggregates" if isinstance(node, WindowAgg) else "rows"
+    partials = isinstance(node, WindowAgg) or (isinstance(node, AnyWindow) and not node.function)
+    what = "partial aggregates" if partials else "rows"
     return {"to": node.name, "from": port_name(edge), "what": what, "by": list(keys)}
 
 

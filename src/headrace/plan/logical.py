@@ -14,8 +14,10 @@ from functools import singledispatch
 from headrace.clock import pretty
 from headrace.expr import Expr
 from headrace.ops.aggregates import Aggregate
+from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import (
     OUT,
+    AnyWindow,
     Dead,
     Edge,
     Fold,
@@ -26,6 +28,7 @@ from headrace.plan.nodes import (
     PythonChain,
     Read,
     Rolling,
+    RowWindow,
     Select,
     SelectChain,
     Stateful,
@@ -66,7 +69,8 @@ def port_name(edge: Edge) -> str:
 
 _KINDS: dict[type[Node], str] = {
     Read: "read", Dead: "dead letters", Union: "union", SelectChain: "select",
-    PythonChain: "python", WindowAgg: "window", WindowFold: "window", Rolling: "rolling",
+    PythonChain: "python", WindowAgg: "window", WindowFold: "window", AnyWindow: "window",
+    RowWindow: "window", Rolling: "rolling",
     Fold: "fold", Process: "process", Write: "write",
 }  # fmt: skip
 
@@ -84,8 +88,12 @@ def python_of(node: Node) -> str | None:
     """Why a step runs as Python, or None."""
     if isinstance(node, Python | Fold | WindowFold):
         return _function(node.function)
+    if isinstance(node, AnyWindow | RowWindow):
+        return _function(node.function) if node.function else None
     if isinstance(node, Process):
         return f"{type(node.function).__name__}: a process function"
+    if isinstance(node, Read) and isinstance(node.watermark, Custom):
+        return f"{node.watermark.kind.__qualname__}: a watermark of your own"
     return None
 
 
@@ -103,10 +111,11 @@ def detail_of(node: Node) -> str:
 @detail_of.register
 def _(node: Read) -> str:
     uri = node.uri if isinstance(node.uri, str) else type(node.uri).__name__
-    delay = f"delay {pretty(node.delay)}" if node.delay else "in order"
-    said = [f"time {node.time}", delay] if node.time else []
-    said += [f"idle {pretty(node.idle)}"] if node.idle is not None else []
-    said += [f"max_skew {pretty(node.max_skew)}"] if node.max_skew is not None else []
+    said = [f"time {node.time}"] if node.time is not None else []
+    said += [_plain(str(node.watermark))] if isinstance(node.time, str) else []
+    for name in ("idle", "max_skew", "align"):
+        length = getattr(node, name)
+        said += [f"{name} {pretty(length)}"] if length is not None else []
     return ", ".join([uri, *said])
 
 
@@ -128,6 +137,29 @@ def _(node: Python) -> str:
 @detail_of.register
 def _(node: WindowAgg) -> str:
     return f"{node.window}, {keyed_by(node)}: {aggregates(node.aggs)}"
+
+
+@detail_of.register
+def _(node: AnyWindow) -> str:
+    windowing = node.windowing
+    said = [str(windowing.assigner), f"by {'processing' if node.processing else 'event'} time"]
+    said += [str(windowing.trigger)]
+    said += [f"lateness {pretty(windowing.lateness)}"] if windowing.lateness else []
+    said += [windowing.mode] if windowing.mode != "replace" else []
+    said += [str(node.evictor)] if node.evictor else []
+    return f"{', '.join(said)}, {keyed_by(node)}: {_computed(node)}"
+
+
+@detail_of.register
+def _(node: RowWindow) -> str:
+    return f"{node.window}, {keyed_by(node)}: {_computed(node)}"
+
+
+def _computed(node: AnyWindow | RowWindow) -> str:
+    if node.function is None:
+        return aggregates(node.aggs)
+    what = "process" if node.process else _folding(node.zero)
+    return f"{what} {title(node.function.fn)}"
 
 
 @detail_of.register

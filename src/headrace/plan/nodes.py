@@ -17,6 +17,9 @@ import pyarrow as pa
 from headrace.errors import Site
 from headrace.expr import Expr
 from headrace.ops.aggregates import Aggregate
+from headrace.ops.evictors import Evictor
+from headrace.ops.timed_windows import Windowing
+from headrace.ops.watermarks import Bounded, Ingestion, Strategy
 from headrace.ops.windows import Window
 
 OUT, LATE = "out", "late"
@@ -72,10 +75,11 @@ class Read(Node):
 
     uri: Any  # "log:topic", "files:path", ..., or a source made in the program
     declared: pa.Schema | None = None
-    time: str | None = None
-    delay: int = 0
+    time: str | Ingestion | None = None
+    watermark: Strategy = Bounded(0)  # noqa: RUF009  a value
     idle: int | None = None
     max_skew: int | None = None
+    align: int | None = None  # how far its splits may run ahead of the slowest aligned one
     format: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -138,13 +142,53 @@ class Stateful(Node):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WindowAgg(Stateful):
+class Windowed(Stateful):
+    """A node that computes something over windows."""
+
+    processing: bool = False  # its windows are of processing time
+
+    @property
+    def clocked(self) -> bool:
+        return self.processing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WindowAgg(Windowed):
+    """Named aggregates over tumbling or sliding windows that fire once, from shared panes."""
+
     window: Window
     aggs: tuple[tuple[str, Aggregate], ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WindowFold(Stateful):
+class AnyWindow(Windowed):
+    """Windows of time of every kind; `function` is None for named aggregates."""
+
+    windowing: Windowing
+    aggs: tuple[tuple[str, Aggregate], ...] = ()
+    function: PyFunction | None = None
+    zero: PyFunction | None = None
+    value: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    process: bool = False  # the function sees all rows of a window at once
+    evictor: Evictor | None = None
+    extras: tuple[tuple[str, Expr], ...] = ()  # columns that trigger, assigner or evictor read
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowWindow(Windowed):
+    """Windows that are bounded by rows, not by time."""
+
+    window: Any  # a value of ops/row_specs.py
+    aggs: tuple[tuple[str, Aggregate], ...] = ()
+    function: PyFunction | None = None
+    zero: PyFunction | None = None
+    value: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    process: bool = False
+    extras: tuple[tuple[str, Expr], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WindowFold(Windowed):
     """`reduce` (zero is None, rows fold into a row) or `fold` over each window."""
 
     window: Window

@@ -14,15 +14,18 @@ import pyarrow as pa
 
 from headrace.expr import Expr, all_columns
 from headrace.kernel import infer
+from headrace.ops.watermarks import columns_watched
 from headrace.plan.aggs import arguments, columns_read, projected
 from headrace.plan.nodes import (
     LATE,
+    AnyWindow,
     Edge,
     Node,
     Python,
     PythonChain,
     Read,
     Rolling,
+    RowWindow,
     Select,
     SelectChain,
     WindowAgg,
@@ -43,12 +46,12 @@ def project_arguments(graph: Graph) -> Graph:
     late = _with_late(graph)
 
     def one(node: Node) -> tuple[Node, ...]:
-        made = arguments(node.aggs) if isinstance(node, WindowAgg | Rolling) else {}
+        made = _made(node)
         if not made:
             return (node,)
-        assert isinstance(node, WindowAgg | Rolling)
+        assert isinstance(node, WindowAgg | Rolling | AnyWindow | RowWindow)
         (edge,) = node.inputs
-        kept = _kept(node, edge.schema, whole=isinstance(node, Rolling) or node.name in late)
+        kept = _kept(node, edge.schema, whole=_sees_rows(node) or node.name in late)
         columns = {**kept, **made}
         before = Select(
             name=f"{node.name}:arguments", schema=infer(columns, edge.schema), inputs=(edge,),
@@ -158,7 +161,23 @@ def _readers(graph: Graph) -> Counter[str]:
     return Counter(e.node.name for n in graph for e in n.inputs)
 
 
-def _kept(node: WindowAgg | Rolling, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
+Aggregating = WindowAgg | Rolling | AnyWindow | RowWindow
+
+
+def _made(node: Node) -> dict[str, Expr]:
+    """Columns that a step needs and that are not there yet."""
+    extras = dict(node.extras) if isinstance(node, AnyWindow | RowWindow) else {}
+    return {**extras, **(arguments(node.aggs) if isinstance(node, Aggregating) else {})}
+
+
+def _sees_rows(node: Node) -> bool:
+    """Whether it needs every column, not only those it aggregates."""
+    if isinstance(node, AnyWindow | RowWindow):
+        return node.function is not None
+    return not isinstance(node, WindowAgg)
+
+
+def _kept(node: Aggregating, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
     """The columns that go on beside the new ones."""
     plain = {a for _, agg in node.aggs for a in agg.arguments if isinstance(a, str)}
     used = {*node.keys[0], *plain}
@@ -180,13 +199,14 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
         where = node.where.columns if node.where is not None else frozenset[str]()
         made = [e.columns for _, e in node.columns or ()]
         return {*where, *(needed if node.columns is None else frozenset[str]().union(*made))}
-    if isinstance(node, WindowAgg) and not whole:
-        return {*node.keys[0], *columns_read(node.aggs)}
+    if isinstance(node, WindowAgg | AnyWindow | RowWindow) and not (whole or _sees_rows(node)):
+        return {*node.keys[0], *columns_read(node.aggs), *_made(node)}
     return set(edge.schema.names)
 
 
 def _pruned(node: Read, needed: set[str]) -> Read:
-    kept = [f for f in node.schema if f.name in needed or f.name == node.time]
+    watched = {node.time, *columns_watched(node.watermark, tuple(node.schema.names))}
+    kept = [f for f in node.schema if f.name in needed or f.name in watched]
     if len(kept) == len(node.schema):
         return node
     fields = kept or [node.schema.field(0)]  # a chunk needs a column to have rows

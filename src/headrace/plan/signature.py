@@ -103,6 +103,12 @@ def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) 
     return _described(args[0], fn, method)
 
 
+def any_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
+    """The rows that `fn` gives, one or many a call."""
+    many = schema is None and typing.get_origin(_hints(fn).get("return")) in _MANY
+    return rows_schema(fn, schema, method) if many else row_schema(fn, schema, method)
+
+
 def value_schema(
     fn: Callable[..., Any], zero: object, schema: SchemaLike | None, method: str
 ) -> pa.Schema:

@@ -85,10 +85,7 @@ class Committer:
 
     def _body(self, epoch: int, total: Total, end: Mapping[str, Any]) -> dict[str, Any]:
         before = self._log.read(epoch - 1).body if epoch > 1 else {}
-        splits = [
-            {**s, "watermark": max(s["watermark"], total.splits.get(str(s["id"]), MIN_TIME))}
-            for s in end["splits"]
-        ]
+        splits = [_advanced(s, total) for s in end["splits"]]
         here = {(s["input"], s["name"]) for s in splits}
         gone = [s for s in before.get("splits", []) if (s["input"], s["name"]) not in here]
         return {
@@ -138,6 +135,13 @@ class Committer:
             whole = SlotState.from_json(known) if known else SlotState.empty(self._slots)
             state[table] = whole.apply([SlotState.from_json(p) for p in parts]).to_json()
         return state
+
+
+def _advanced(split: Mapping[str, Any], total: Total) -> dict[str, Any]:
+    """The split with the watermark that its rows gave it, and what that has to remember."""
+    place = str(split["id"])
+    watermark = max(split["watermark"], total.splits.get(place, MIN_TIME))
+    return {**split, "watermark": watermark, "memory": total.memory.get(place, split["memory"])}
 
 
 def uri_of(read: Read) -> str:

@@ -27,6 +27,7 @@ class Split:
     watermark: int = MIN_TIME
     seen: int = 0  # the clock when it last had rows (or was first seen)
     state: str = LIVE
+    memory: Any = None  # what a custom watermark remembers: plain JSON
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from headrace.ops.contract import Operator
 from headrace.ops.fold import Folder, FoldOperator
 from headrace.ops.process import ProcessOperator
 from headrace.ops.rolling_agg import RollingOperator
+from headrace.ops.timed_windows import TimedWindowOperator
 from headrace.ops.window_agg import WindowAggOperator
 from headrace.ops.window_fold import WindowFoldOperator
-from headrace.plan.nodes import Fold, Process, Rolling, Stateful, WindowAgg, WindowFold
+from headrace.ops.window_function import AggregateRows, FoldRows, ProcessRows, WindowFunction
+from headrace.plan.nodes import (
+    AnyWindow,
+    Fold,
+    Process,
+    Rolling,
+    RowWindow,
+    Stateful,
+    WindowAgg,
+    WindowFold,
+)
 
 
 def operator_for(node: Stateful) -> Operator:
@@ -18,6 +31,15 @@ def operator_for(node: Stateful) -> Operator:
     match node:
         case WindowAgg():
             return WindowAggOperator(node.window, dict(node.aggs), keys, inputs[0], node.schema)
+        case AnyWindow():
+            work = (_over_rows(node), node.evictor) if node.function or node.evictor else None
+            aggs = {} if work else dict(node.aggs)
+            return TimedWindowOperator(node.windowing, aggs, work, keys, inputs[0], node.schema)
+        case RowWindow():
+            from headrace.ops.row_windows import RowWindowOperator
+
+            function = _over_rows(node) if node.function else dict(node.aggs)
+            return RowWindowOperator(node.window, function, keys, inputs[0], node.schema)
         case WindowFold():
             return WindowFoldOperator(node.window, _folder(node), keys, inputs[0], node.schema)
         case Rolling():
@@ -27,6 +49,19 @@ def operator_for(node: Stateful) -> Operator:
         case Process():
             return ProcessOperator(node.function, node.names, node.keys, inputs, node.schema)
     raise TypeError(f"no operator for {type(node).__name__}")
+
+
+def _over_rows(node: AnyWindow | RowWindow) -> WindowFunction:
+    """What is computed over the rows of each window."""
+    schema = node.inputs[0].schema
+    if node.function is None:
+        fields = [node.schema.field(name) for name, _ in node.aggs]
+        return AggregateRows(dict(node.aggs), pa.schema(fields))
+    rows = pa.schema([f for f in schema if f.name not in dict(node.extras)])
+    if node.process:
+        return ProcessRows(node.function.fn, node.keys[0], rows, node.value)
+    zero = node.zero.fn if node.zero else None
+    return FoldRows(node.function.fn, zero, rows, node.value)
 
 
 def _folder(node: Fold | WindowFold) -> Folder:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
+from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import Read
 from headrace.runtime.admission import Admission
+from headrace.runtime.alignment import aligned, held_back
 from headrace.runtime.bundle import Bundle
-from headrace.runtime.epoch import ENDED, IDLE, LIVE, Epoch, Piece, SourceTask, Split, reached_by
+from headrace.runtime.epoch import ENDED, LIVE, Epoch, Piece, SourceTask, Split, reached_by
 from headrace.runtime.lineage import upstream
+from headrace.runtime.standing import settled, state_of
 from headrace.runtime.stopping import drain_asked, stop_asked
 from headrace.state.manifest import EpochLog
 
 Offset = dict[str, Any]
-IDLE_AFTER = 10_000  # ms of silence after which a split no longer holds the others back
 _ROWS_PER_TASK = 20_000  # fewer are not worth a second task
 
 
@@ -50,6 +52,7 @@ class Planner:
         self._program, self._sources, self._log = program, bundle.sources, log
         self._clock, self._pace = clock, pace
         self._admission = Admission(pace.target_ms, pace.max_batch)
+        self._aligned = aligned(program)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
         self._ending = pace.until_end
         self._targets: dict[tuple[str, str], Any] = {}
@@ -118,7 +121,7 @@ class Planner:
                     next_id += 1
                 moved.append(split)
         wanted = [self._latest(s) for s in moved]
-        allowed = self._allow(moved, wanted)
+        allowed = self._allow(moved, wanted, self._held(moved, wanted, now))
         return [
             self._settled(s, at, latest, now)
             for s, at, latest in zip(moved, allowed, wanted, strict=True)
@@ -133,32 +136,48 @@ class Planner:
             self._targets[place] = source.latest(split.name)
         return self._targets[place]
 
-    def _allow(self, splits: list[Split], wanted: list[Any]) -> list[Any]:
+    def _held(self, splits: list[Split], wanted: list[Any], now: int) -> frozenset[int]:
+        """The splits that wait until others have caught up."""
+        if not self._aligned:
+            return frozenset()
+        live = set()
+        for split, end in zip(splits, wanted, strict=True):
+            more, ended = split.at != end, self._ended(split, split.at, end)
+            if state_of(self._read(split), split, now, more=more, ended=ended) == LIVE:
+                live.add(split.id)
+        return held_back(splits, live, self._aligned)
+
+    def _allow(self, splits: list[Split], wanted: list[Any], held: frozenset[int]) -> list[Any]:
         """How far each split may go, so that the epoch has about the rows allowed."""
         lags = [
             self._sources[s.input].rows(s.name, s.at, end) if s.at != end else 0
             for s, end in zip(splits, wanted, strict=True)
         ]
+        self._waiting = sum(lags)
+        ends = [s.at if s.id in held else end for s, end in zip(splits, wanted, strict=True)]
+        lags = [0 if s.id in held else lag for s, lag in zip(splits, lags, strict=True)]
         total, budget = sum(lags), self._admission.rows
-        self._waiting = total
         if total <= budget:
-            return wanted
+            return ends
         shares = [max(1, budget * lag // total) if lag else 0 for lag in lags]
         return [
             self._sources[s.input].clamp(s.name, s.at, end, share) if s.at != end else end
-            for s, end, share in zip(splits, wanted, shares, strict=True)
+            for s, end, share in zip(splits, ends, shares, strict=True)
         ]
 
     def _settled(self, split: Split, at: Any, latest: Any, now: int) -> Split:
-        source, read = self._sources[split.input], self._program.nodes[split.input]
-        assert isinstance(read, Read)
-        moved = at != split.at
+        more, ended = split.at != latest, self._ended(split, at, latest)
+        return settled(self._read(split), split, at, now, more=more, ended=ended)
+
+    def _ended(self, split: Split, at: Any, latest: Any) -> bool:
+        source = self._sources[split.input]
         pinned = self._ending and not source.bounded
-        ended = at == latest and (pinned or source.ended(split.name, at))
-        idle = IDLE_AFTER if read.idle is None else read.idle
-        quiet = not moved and now - split.seen >= idle
-        state = ENDED if ended else IDLE if quiet else LIVE
-        return replace(split, at=at, seen=now if moved else split.seen, state=state)
+        return bool(at == latest and (pinned or source.ended(split.name, at)))
+
+    def _read(self, split: Split) -> Read:
+        read = self._program.nodes[split.input]
+        assert isinstance(read, Read)
+        return read
 
     def _rows(self, split: Split, known: Mapping[tuple[str, str], Any]) -> int:
         source = self._sources[split.input]
@@ -224,6 +243,8 @@ class Planner:
             if begin == split.at:
                 continue
             pieces = max(1, -(-rows[split.id] * count // max(total, 1)))
+            if isinstance(self._read(split).watermark, Custom):
+                pieces = 1  # its object sees all rows of the split, in order
             for part in source.cut(split.name, begin, split.at, pieces):
                 lightest = loads.index(min(loads))
                 shares[lightest].append(Piece(split.id, part))

@@ -21,6 +21,7 @@ class Report:
     inputs: dict[str, dict[str, int]] = field(default_factory=dict)  # fates by input
     steps: dict[str, dict[str, int]] = field(default_factory=dict)  # rows in, out, late, dead
     splits: dict[str, int] = field(default_factory=dict)  # watermark by split id
+    memory: dict[str, Any] = field(default_factory=dict)  # of the watermark, by split id
     staged: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)  # rows staged by output
     state: dict[str, dict[str, Any]] = field(default_factory=dict)  # table update by "op/table"
@@ -45,6 +46,7 @@ class Total:
     rows: Counter[str] = field(default_factory=Counter)
     staged: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     splits: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     state: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     ops: dict[str, dict[str, Any]] = field(default_factory=dict)
     timing: Counter[str] = field(default_factory=Counter)
@@ -63,6 +65,7 @@ def add_up(reports: Iterable[Report]) -> Total:
         total.rows.update(report.rows)
         for split, watermark in report.splits.items():
             total.splits[split] = max(watermark, total.splits.get(split, watermark))
+        total.memory.update(report.memory)
         for table, update in report.state.items():
             total.state[table].append(update)
         for name, facts in report.ops.items():

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.clock import MIN_TIME
+from headrace.ops.watermarks import Ingestion, columns_watched
 from headrace.plan.nodes import LATE, OUT, Read, WindowAgg
 from headrace.plan.program import Program
 from headrace.runtime.bundle import Bundle
@@ -28,6 +29,8 @@ from headrace.runtime.flow import Flow
 from headrace.runtime.outputs import DEAD, Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.tally import Tally, needs_tracking
+from headrace.runtime.times import milliseconds
+from headrace.runtime.tracking import Failures, tracker
 from headrace.sources import Source
 from headrace.state.faults import point
 
@@ -62,19 +65,17 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     dead = DeadLetters(epoch, program.on_error)
     flow = Flow(program, epoch, outputs, dead)
     splits = {s.id: s for s in epoch.splits}
-    watermarks: dict[int, int] = {}
     for piece in task.pieces:
         split = splits[piece.split]
         reader = _Reader(program, bundle.sources[split.input], split, flow, epoch.clock)
         yield from reader.run(piece)
-        watermarks[split.id] = max(watermarks.get(split.id, MIN_TIME), reader.watermark)
+        reader.tell(report)
         report.inputs[split.input] = _sum(report.inputs.get(split.input), reader.counts)
         point("source.read")
     yield from flow.finish()
     finish_dead(program, flow, outputs)
     yield from flow.finish()
     outputs.finish()
-    report.splits = {str(i): w for i, w in watermarks.items()}
     report.staged, report.rows = dict(outputs.staged), dict(outputs.rows)
     report.steps = {n: dict(c) for n, c in flow.steps.items()}
     report.timing = {"source": (wall.perf_counter() - began) * 1_000}
@@ -109,13 +110,22 @@ class _Reader:
         assert isinstance(node, Read)
         self._node, self._split, self._flow = node, split, flow
         self._source = source.encoding(encodable(program, node))
+        self._clock = clock
         self._limit = None if node.max_skew is None else clock + node.max_skew
         self._tally = Tally(needs_tracking(program, node.name))
-        self.watermark = MIN_TIME
+        self._tracker = tracker(node, self._limit, split.memory)
 
     @property
     def counts(self) -> Mapping[str, int]:
         return self._tally.counts
+
+    def tell(self, report: Report) -> None:
+        """Say how far the split has come, and what its watermark has to remember."""
+        place = str(self._split.id)
+        known = report.splits.get(place, MIN_TIME)
+        report.splits[place] = max(known, self._tracker.watermark)
+        if self._tracker.memory is not None:
+            report.memory[place] = self._tracker.memory
 
     def run(self, piece: Piece) -> Iterator[Envelope]:
         self._flow.fate = self._tally.mark
@@ -133,7 +143,7 @@ class _Reader:
         if self._source.raw:
             chunk, offsets = self._decoded(chunk, offsets)
         rows = chunk.select(self._node.schema.names)
-        times = self._times(chunk)
+        times = self._times(chunk, len(offsets))
         source = np.full(len(offsets), self._split.id, dtype=np.int32)
         rows = rows.append_column(SOURCE, pa.array(source))
         rows = rows.append_column(OFFSET, pa.array(offsets))
@@ -148,9 +158,11 @@ class _Reader:
         self._kill(pa.table({OFFSET: offsets[bad]}), reasons)
         return rows, offsets[~bad]
 
-    def _times(self, chunk: pa.Table) -> pa.Array | None:
+    def _times(self, chunk: pa.Table, rows: int) -> pa.ChunkedArray | None:
         if self._node.time is None:
             return None
+        if isinstance(self._node.time, Ingestion):
+            return pa.chunked_array([np.full(rows, self._clock, dtype=np.int64)])
         return milliseconds(chunk.column(self._node.time))
 
     def _timed(self, rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
@@ -162,10 +174,16 @@ class _Reader:
             ahead = pc.greater(rows.column(TIME), self._limit)
             reason = f"the time column {self._node.time!r} is too far ahead of the clock (max_skew)"
             rows = self._without(rows, ahead, reason)
-        if rows.num_rows:
-            newest = pc.max(rows.column(TIME)).as_py()
-            self.watermark = max(self.watermark, newest - self._node.delay)
-        return rows
+        failures = self._tracker.see(rows) if rows.num_rows else {}
+        return self._judged(rows, failures) if failures else rows
+
+    def _judged(self, rows: pa.Table, failures: Failures) -> pa.Table:
+        """The rows without those on which the watermark failed."""
+        places = sorted(failures)
+        gone = np.zeros(rows.num_rows, dtype=bool)
+        gone[places] = True
+        self._kill(rows.filter(pa.array(gone)), [failures[p] for p in places])
+        return rows.filter(pa.array(~gone))
 
     def _without(self, rows: pa.Table, mask: pa.ChunkedArray, reason: str) -> pa.Table:
         if not pc.any(mask).as_py():
@@ -187,29 +205,14 @@ def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value or b"")
 
 
-def milliseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Event times as int64 milliseconds: timestamps of any unit, dates, or integers."""
-    kind = column.type
-    if pa.types.is_integer(kind):
-        return column.cast(pa.int64())
-    if pa.types.is_date(kind):
-        return column.cast(pa.timestamp("ms")).cast(pa.int64())
-    per_unit = {"s": 1_000, "ms": 1, "us": -1_000, "ns": -1_000_000}[kind.unit]
-    units = column.cast(pa.int64())
-    if per_unit > 0:
-        return units if per_unit == 1 else pc.multiply(units, per_unit)
-    if units.null_count:
-        whole = pc.floor(pc.divide(units.cast(pa.float64(), safe=False), float(-per_unit)))
-        return whole.cast(pa.int64())
-    return pa.chunked_array([pa.array(c.to_numpy() // -per_unit) for c in units.chunks])
-
-
 def encodable(program: Program, node: Read) -> tuple[str, ...]:
     """Text columns that only operators which aggregate before they send will see."""
     keys: set[str] = set()
+    watched = columns_watched(node.watermark, tuple(node.schema.names))
     for consumer, _ in program.consumers_of(node.name, OUT):
         reached = program.nodes[consumer]
         if not isinstance(reached, WindowAgg) or program.consumers_of(consumer, LATE):
             return ()
         keys.update(reached.keys[0])
+    keys -= watched
     return tuple(k for k in sorted(keys) if pa.types.is_string(node.schema.field(k).type))

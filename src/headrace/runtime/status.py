@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from datetime import UTC, datetime
 
+from headrace.clock import MAX_TIME
 from headrace.runtime.progress import Progress
 
 _WINDOW = 10_000  # ms over which the rate is taken
 _FATES = ("used", "filtered", "late", "dead")
+_FAR = 60_000_000_000_000  # ms from 1970; beyond it, in the year 3871, a date tells nobody more
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
 
 
@@ -79,6 +82,16 @@ def span(ms: int) -> str:
         if ms >= 2 * size:
             return f"{ms // size}{unit}"
     return f"{ms / 1_000:.1f}s"
+
+
+def moment(ms: int) -> str:
+    """A point in time, in UTC; the end and the beginning of time by name."""
+    if abs(ms) >= MAX_TIME:
+        return "the end of time" if ms > 0 else "the beginning of time"
+    if not -_FAR <= ms < _FAR:
+        return f"{ms} ms"
+    shown = datetime.fromtimestamp(ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{shown}.{ms % 1_000:03}" if ms % 1_000 else shown
 
 
 def _watermark(p: Progress, now: int) -> str:

@@ -1,9 +1,12 @@
 """Crash points: named places at durable steps where a test may end the process.
 
 `point(name)` does nothing unless the environment says HEADRACE_CRASH="name" or "name:n":
-then the process kills itself at the n-th passing. With HEADRACE_CRASH_SESSION=1, which only
-a test that has made a session for the job may say, the whole session goes with it: driver,
-JVM and workers, as in a power cut. In one process a test sets a hook instead and raises.
+then the process kills itself at the n-th passing. "@FILE" finds such an order in a file, if
+there is one: passings are counted over all processes, and the order is carried out once.
+
+A test that has made a session for the job may say who else goes, in HEADRACE_CRASH_SESSION:
+"1" is every process of the session, as in a power cut; "leader" (the driver) and "java" (the
+JVM) are killed alone, while we go on. In one process a test sets a hook instead and raises.
 """
 
 from __future__ import annotations
@@ -31,23 +34,52 @@ def point(name: str) -> None:
 
 
 def _maybe_crash(name: str, wanted: str) -> None:
-    target, _, nth = wanted.partition(":")
-    if target != name:
+    order = wanted[1:] if wanted.startswith("@") else None
+    target, _, nth = (_ordered(order) if order else wanted).partition(":")
+    if target != name or _passing(name, order) != int(nth or 1):
         return
-    _passed[name] += 1
-    if _passed[name] == int(nth or 1):
-        _crash()
+    if order:
+        os.unlink(order)
+    _crash(os.environ.get(_SESSION, ""))
 
 
-def _crash() -> None:
-    """Kill ourselves, and before that, if so asked, every process of our session."""
+def _ordered(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8") as order:
+            return order.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _passing(name: str, order: str | None) -> int:
+    """How often `name` was passed, now included: in this process, or since the order."""
+    if order is None:
+        _passed[name] += 1
+        return _passed[name]
+    with open(f"{order}.passed", "ab", buffering=0) as passed:  # one byte each: no two are equal
+        passed.write(b".")
+        return passed.tell()
+
+
+def _crash(victims: str) -> None:
+    """Kill `victims` of our session, and ourselves unless they are named."""
     me, session = os.getpid(), os.getsid(0)
-    whole = os.environ.get(_SESSION) == "1"
-    for entry in os.listdir("/proc") if whole else ():
+    for entry in os.listdir("/proc") if victims else ():
         with contextlib.suppress(OSError, ValueError):
-            if int(entry) != me and os.getsid(int(entry)) == session:
-                os.kill(int(entry), signal.SIGKILL)
-    os.kill(me, signal.SIGKILL)
+            process = int(entry)
+            if process != me and os.getsid(process) == session and _is(victims, process):
+                os.kill(process, signal.SIGKILL)
+    if victims in ("", "1"):
+        os.kill(me, signal.SIGKILL)
+
+
+def _is(victims: str, process: int) -> bool:
+    if victims == "leader":
+        return process == os.getsid(process)
+    if victims == "1":
+        return True
+    with open(f"/proc/{process}/comm", encoding="utf-8") as name:
+        return name.read().strip() == victims
 
 
 @contextmanager

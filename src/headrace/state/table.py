@@ -100,9 +100,12 @@ class KeyedTable:
         parts = [run.having(asked) for run in self._runs]
         return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
 
-    def first_time(self) -> int | None:
-        """The earliest time of a row that has not expired; a deleted row may still count."""
-        times = (run.first_time(self.floor) for run in self._runs)
+    def first_time(self, since: int = MIN_TIME) -> int | None:
+        """The earliest time, not before `since`, of a row that has not expired.
+
+        A deleted row may still count.
+        """
+        times = (run.first_time(max(since, self.floor)) for run in self._runs)
         return min((t for t in times if t is not None), default=None)
 
     def expire(self, floor: int) -> None:

@@ -1,0 +1,145 @@
+"""Triggers: when a window shows its result, besides when it is over.
+
+    from headrace import triggers as t
+    .window(hr.tumbling("1h"), trigger=t.at_watermark(early=t.every("10s")), lateness="5m")
+
+A trigger is looked at once per batch: "after 100 rows" fires when at least 100 have come
+since it last fired. Every trigger goes on after it fired, unless `first` or `repeat(times=)`
+says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.clock import Duration, millis
+from headrace.errors import PlanError, call_site
+from headrace.ops.triggers import (
+    AfterDelay,
+    AfterRows,
+    AtMost,
+    AtWatermark,
+    Combined,
+    Custom,
+    Every,
+    OnDelta,
+    OnRow,
+    Trigger,
+    WindowNow,
+)
+
+__all__ = [
+    "Trigger", "WindowNow", "after_delay", "after_rows", "all_of", "any_of", "at_watermark",
+    "custom", "every", "first", "on_change", "on_delta", "on_row", "repeat",
+]  # fmt: skip
+
+
+def at_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -> Trigger:
+    """When the watermark passes the window's end: the trigger that windows have by default.
+
+    Before that as `early` says, if given; after it, within the allowed lateness, as `late`
+    says, else with every batch that brings rows.
+    """
+    for name, trigger in (("early", early), ("late", late)):
+        if trigger is not None:
+            _checked(trigger, f"at_watermark({name}=...)")
+            if isinstance(trigger, AtWatermark):
+                raise _refused(
+                    f"at_watermark({name}=...) is at_watermark itself", 2,
+                    "Say what else should fire: t.every(...), t.after_rows(...), t.on_change().",
+                )  # fmt: skip
+    return AtWatermark(early, late)
+
+
+def every(period: Duration, *, time: str = "processing") -> Trigger:
+    """Every `period`, if something is new; by the clock, or with time="event" by event time."""
+    length = millis(period)
+    if length <= 0:
+        raise _refused(f"every({period!r}) never ends", 3, "Choose a period above zero.")
+    if time not in ("processing", "event"):
+        raise _refused(f"time={time!r} is unknown", 4, 'Write time="processing" or time="event".')
+    return Every(length, time == "event")
+
+
+def after_rows(count: int) -> Trigger:
+    """When `count` rows have come that were not shown yet."""
+    if count < 1:
+        raise _refused(f"after_rows({count}) fires on nothing", 5, "Choose one row or more.")
+    return AfterRows(count)
+
+
+def on_change() -> Trigger:
+    """With every batch that brings rows."""
+    return AfterRows(1)
+
+
+def on_row(predicate: Any) -> Trigger:
+    """When a row comes that fulfils `predicate`, as in `where`: a punctuation."""
+    return OnRow("", predicate)
+
+
+def on_delta(column: Any, threshold: float) -> Trigger:
+    """When `column` has moved by `threshold` since the window last fired."""
+    if not threshold > 0:
+        raise _refused(f"on_delta has threshold {threshold!r}", 6, "Choose one above zero.")
+    return OnDelta("", column, float(threshold))
+
+
+def after_delay(delay: Duration) -> Trigger:
+    """`delay` after the first row that was not shown yet, by the clock."""
+    length = millis(delay)
+    if length <= 0:
+        raise _refused(f"after_delay({delay!r}) is no delay", 3, "Choose a delay above zero.")
+    return AfterDelay(length)
+
+
+def any_of(*triggers: Trigger) -> Trigger:
+    """When one of them would fire."""
+    return _combined(triggers, "any_of", every=False)
+
+
+def all_of(*triggers: Trigger) -> Trigger:
+    """When all of them would fire."""
+    return _combined(triggers, "all_of", every=True)
+
+
+def first(trigger: Trigger) -> Trigger:
+    """Only the first time, once per window."""
+    return AtMost(_checked(trigger, "first"), 1)
+
+
+def repeat(trigger: Trigger, *, times: int | None = None) -> Trigger:
+    """Again and again, which is what triggers do; or `times` times per window at most."""
+    _checked(trigger, "repeat")
+    if times is None:
+        return trigger
+    if times < 1:
+        raise _refused(f"repeat has times={times}", 7, "Choose one or more.")
+    return AtMost(trigger, times)
+
+
+def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
+    """Your own: `fn(window)` is asked of each window that got rows or whose end was passed."""
+    if not callable(fn):
+        raise _refused(f"custom needs a function, not {fn!r}", 8, "Give fn(window) -> bool.")
+    return Custom(fn)
+
+
+def _combined(triggers: tuple[Trigger, ...], name: str, *, every: bool) -> Trigger:
+    if not triggers:
+        raise _refused(f"{name} of nothing", 9, "Give at least one trigger.")
+    return Combined(tuple(_checked(t, name) for t in triggers), every)
+
+
+def _checked(trigger: object, where: str) -> Trigger:
+    if isinstance(trigger, Trigger):
+        return trigger
+    raise _refused(
+        f"{where} got {trigger!r}, which is not a trigger", 1,
+        "Triggers are made by headrace.triggers: t.every(...), t.after_rows(...) ...",
+    )  # fmt: skip
+
+
+def _refused(fact: str, number: int, hint: str) -> PlanError:
+    return PlanError(fact, code=f"HR-TRIGGER-{number:03}", hint=hint, site=call_site())

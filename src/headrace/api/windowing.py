@@ -1,0 +1,241 @@
+"""How a stream is cut into windows: what the user said, checked and made plain.
+
+A `Cut` knows which node the windows become: shared panes where nothing more is asked than
+tumbling or sliding windows that fire once, the general one otherwise, or the one by rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.adding import Adding
+from headrace.clock import Duration, millis
+from headrace.errors import PlanError
+from headrace.expr import Expr, lit
+from headrace.expr.api_numbers import when
+from headrace.ops.assigners import GAP, Assigner, Everything, Session, Spread
+from headrace.ops.evictors import NEAR, Evictor, KeepNear
+from headrace.ops.timed_windows import Windowing
+from headrace.ops.triggers import (
+    AtMost,
+    AtWatermark,
+    Combined,
+    OnDelta,
+    OnRow,
+    Trigger,
+)
+from headrace.ops.windows import Window
+from headrace.plan import columns as cols
+from headrace.plan.nodes import AnyWindow, RowWindow, WindowAgg, WindowFold
+from headrace.schema import ddl_type
+
+MODES = ("replace", "delta", "retract")
+Extras = tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Windows as they were asked for."""
+
+    window: Any
+    trigger: Trigger
+    lateness: int
+    evictor: Evictor | None
+    mode: str
+    processing: bool
+    info: bool
+    extras: Extras
+
+    @property
+    def by_rows(self) -> bool:
+        return hasattr(self.window, "needs_time")
+
+    @property
+    def plain(self) -> bool:
+        """Whether every window fires once, when it is over, and says no more than its result."""
+        once = self.trigger == AtWatermark() and not self.lateness and self.mode == "replace"
+        bare = self.evictor is None and not self.info
+        return once and bare and isinstance(self.window, Window)
+
+    def fields(self) -> list[pa.Field]:
+        """The columns that say which firing a result is of."""
+        found = [("pane", pa.int32()), ("timing", pa.string()), ("final", pa.bool_())]
+        change = [pa.field("change", pa.string())] if self.mode == "retract" else []
+        return [*(pa.field(*f) for f in found if self.info), *change]
+
+    def node(self, **fields: Any) -> WindowAgg | WindowFold | AnyWindow | RowWindow:
+        """The node that computes `fields` over these windows."""
+        if self.by_rows:
+            return RowWindow(window=self.window, extras=self.extras, **fields)
+        if self.plain and not fields.get("process"):
+            kind = WindowAgg if "aggs" in fields else WindowFold
+            return kind(window=self.window, processing=self.processing, **fields)
+        assigner = Spread(self.window) if isinstance(self.window, Window) else self.window
+        windowing = Windowing(assigner, self.trigger, self.lateness, self.mode)
+        return AnyWindow(
+            windowing=windowing, evictor=self.evictor, extras=self.extras,
+            processing=self.processing, **fields,
+        )  # fmt: skip
+
+
+def cut(
+    at: Adding, window: object, time: str, trigger: object, lateness: Duration,
+    evict: object, mode: str, info: bool | None, may_lose: bool,
+) -> Cut:  # fmt: skip
+    """What was asked for; problems are reported, and a plain window stands in."""
+    extras: dict[str, Expr] = {}
+    with at.draft.attempt(at.site):
+        window = _window(at, window, extras)
+        fires = _trigger(at, trigger, extras)
+        late = _lateness(lateness)
+        evictor = _evictor(at, evict, extras)
+        _check(window, fires, late, evictor, mode, time, may_lose)
+        said = trigger is not None or late > 0 or mode != "replace"
+        return Cut(
+            window, fires, late, evictor, mode, time == "processing",
+            said if info is None else info, tuple(extras.items()),
+        )  # fmt: skip
+    return Cut(Window(1, 1), AtWatermark(), 0, None, "replace", False, False, ())
+
+
+def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
+    if isinstance(window, Session) and not isinstance(window.gap, int):
+        gap = _number(at, window.gap, "the gap of a session", whole=True)
+        extras[GAP] = gap.cast("bigint")
+        return Session(gap)
+    if hasattr(window, "needs_time"):  # bounded by rows: the plan makes columns of expressions
+        return _row_window(at, window, extras)
+    if isinstance(window, Window | Assigner):
+        return window
+    raise PlanError(
+        f"{window!r} is not a window", code="HR-PLAN-022",
+        hint='Write hr.tumbling("5s"), hr.sliding("60s", every="5s"), hr.session("10m") ...',
+    )  # fmt: skip
+
+
+def _row_window(at: Adding, window: Any, extras: dict[str, Expr]) -> Any:
+    spec = getattr(window, "column", None)
+    if spec is None or (isinstance(spec, str) and spec in at.schema.names):
+        return window
+    boolean = type(window).__name__ == "Until"
+    found = at.condition(spec, "until") if boolean else _number(at, spec, "a delta window")
+    if found is not None:
+        extras["$cut"] = found
+    return replace(window, column="$cut")
+
+
+def _trigger(at: Adding, trigger: object, extras: dict[str, Expr]) -> Trigger:
+    if trigger is None:
+        return AtWatermark()
+    if not isinstance(trigger, Trigger):
+        raise PlanError(
+            f"trigger={trigger!r} is not a trigger", code="HR-TRIGGER-001",
+            hint="Make one with headrace.triggers: t.at_watermark(early=t.every('10s')).",
+        )  # fmt: skip
+    return _named(at, trigger, extras)
+
+
+def _named(at: Adding, trigger: Trigger, extras: dict[str, Expr]) -> Trigger:
+    """The trigger with expressions for what the user wrote, under names that stay."""
+    match trigger:
+        case AtWatermark(early, late):
+            return AtWatermark(*(t and _named(at, t, extras) for t in (early, late)))
+        case Combined(parts, every):
+            return Combined(tuple(_named(at, t, extras) for t in parts), every)
+        case AtMost(of, most):
+            return AtMost(_named(at, of, extras), most)
+        case OnRow(_, predicate):
+            name = f"$t{len(extras)}"
+            found = at.condition(predicate, "on_row")
+            if found is None:
+                return trigger
+            extras[name] = when(found, True)  # null, not false: so that counting counts the true
+            return OnRow(name, found)
+        case OnDelta(_, column, threshold):
+            name = f"$t{len(extras)}"
+            found = _number(at, column, "on_delta")
+            extras[name] = extras[f"{name}.first"] = found
+            return OnDelta(name, found, threshold)
+    return trigger
+
+
+def _number(at: Adding, spec: object, what: str, whole: bool = False) -> Expr:
+    expr = cols.expression(at.draft, spec, at.schema, at.site)
+    if expr is None:  # reported already
+        return lit(0)
+    kind = cols.typed(at.draft, {"x": expr}, at.schema, at.site).schema.field("x").type
+    good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
+    if not good and not pa.types.is_null(kind):
+        raise PlanError(
+            f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr} is "
+            f"{ddl_type(kind)}", code="HR-WINDOW-009", hint="Cast it, or name another column.",
+        )  # fmt: skip
+    return expr
+
+
+def _lateness(lateness: Duration) -> int:
+    late = millis(lateness)
+    if late < 0:
+        raise PlanError(
+            f"lateness={lateness!r} is below zero", code="HR-WINDOW-033",
+            hint="Say how long a window waits for late rows; nothing by default.",
+        )  # fmt: skip
+    return late
+
+
+def _evictor(at: Adding, evict: object, extras: dict[str, Expr]) -> Evictor | None:
+    if evict is None:
+        return None
+    if not isinstance(evict, Evictor):
+        raise PlanError(
+            f"evict={evict!r} is not an evictor", code="HR-WINDOW-034",
+            hint="Write hr.keep_last(rows=100), hr.keep_last('10s'), hr.keep_near(...) or hr.keep.",
+        )  # fmt: skip
+    if isinstance(evict, KeepNear):
+        extras[NEAR] = _number(at, evict.column, "keep_near")
+    return evict
+
+
+def _check(
+    window: Any, trigger: Trigger, lateness: int, evictor: Evictor | None, mode: str, time: str,
+    may_lose: bool,
+) -> None:  # fmt: skip
+    if mode not in MODES:
+        raise PlanError(
+            f"mode={mode!r} is unknown", code="HR-WINDOW-035",
+            hint='Write "replace" (each firing shows all), "delta" (only what is new) or '
+            '"retract" (the old result out, the new one in).',
+        )  # fmt: skip
+    if time not in ("event", "processing"):
+        raise PlanError(
+            f"time={time!r} is unknown", code="HR-WINDOW-036",
+            hint='Write time="event" or time="processing"; ingestion time is read(time=...).',
+        )  # fmt: skip
+    if hasattr(window, "needs_time"):
+        asked = [trigger != AtWatermark() and "trigger", lateness and "lateness",
+                 evictor is not None and "evict", mode != "replace" and "mode"]  # fmt: skip
+        for name in filter(None, asked):
+            raise PlanError(
+                f"{name}= has no meaning for {window}, which its rows close",
+                code="HR-WINDOW-037", hint=f"Leave {name}= out, or use a window of time.",
+            )  # fmt: skip
+        return
+    if lateness and time == "processing":
+        raise PlanError(
+            "lateness= has no meaning in processing time, where nothing is late",
+            code="HR-WINDOW-038", hint="Leave it out, or use event time.",
+        )  # fmt: skip
+    if isinstance(window, Everything) and lateness:
+        raise PlanError(
+            "lateness= has no meaning for a window that does not end",
+            code="HR-WINDOW-039", hint="Leave it out.",
+        )  # fmt: skip
+    if not trigger.safe and not may_lose and not isinstance(window, Everything):
+        raise PlanError(
+            f"the trigger ({trigger}) can lose rows: what it has not shown when the window is "
+            "over is never shown", code="HR-TRIGGER-010",
+            hint="Put it into t.at_watermark(early=...), or say may_lose=True.",
+        )  # fmt: skip

@@ -1,0 +1,121 @@
+"""The rows of open windows, for functions that need the rows themselves.
+
+A row is kept once per key, however many windows hold it; a window's rows are those of its
+key whose time lies in it. Rows that no open window holds any more are deleted when the
+last window that held them is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.ops.agg_groups import Index, Mask
+from headrace.ops.agg_keys import key_numbers
+from headrace.ops.assigners import Assigner, expanded
+from headrace.ops.contract import Step
+from headrace.ops.window_book import START
+from headrace.ops.windows import Times, floor_of
+from headrace.state.table import TableSpec
+
+ROWS = "rows"
+_EPOCH, _NUMBER, _AT = "$epoch", "$number", "$at"
+_PLACE = {_AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
+_HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
+
+
+class KeptRows:
+    def __init__(self, keys: Sequence[str], input: pa.Schema) -> None:
+        self._keys, self._input = list(keys), input
+        self._values = [f for f in input if f.name not in keys]
+
+    def spec(self) -> TableSpec:
+        keys = [self._input.field(k) for k in self._keys]
+        number = [pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64())]
+        place = [pa.field(n, kind) for n, kind in _PLACE.items()]
+        return TableSpec(ROWS, pa.schema([*keys, *number]), pa.schema([*self._values, *place]))
+
+    def add(self, rows: pa.Table, step: Step) -> None:
+        """Keep the rows that arrived."""
+        names = [HASH, *self._keys, *(f.name for f in self._values)]
+        kept = rows.select(names)
+        count = rows.num_rows
+        kept = kept.append_column(_EPOCH, pa.array(np.full(count, step.epoch, np.int64)))
+        kept = kept.append_column(_NUMBER, pa.array(np.arange(count)))
+        for name, kind in _PLACE.items():
+            column = _HIDDEN[name]
+            there = column in rows.column_names
+            kept = kept.append_column(
+                name, rows.column(column).cast(kind) if there else _zeros(count, kind)
+            )
+        step.tables[ROWS].put(kept)
+
+    def of(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index, Times]:
+        """The rows of each window in order, laid end to end; where each starts; their epochs."""
+        found = step.tables[ROWS].match(windows.column(HASH).to_numpy())
+        identity = [HASH, *self._keys]
+        both = pa.concat_tables([found.select(identity), windows.select(identity)])
+        number, _ = key_numbers(both)
+        mine, theirs = number[: found.num_rows], number[found.num_rows :]
+        columns = [found.column(n).to_numpy() for n in (*reversed(_PLACE), _EPOCH, _NUMBER)]
+        offset, source, at, epoch, count = columns
+        order = np.lexsort((count, epoch, offset, source, at, mine))
+        mine, at = mine[order], at[order]
+        low = _count_before(mine, at, theirs, windows.column(START).to_numpy())
+        high = _count_before(mine, at, theirs, windows.column(TIME).to_numpy())
+        _, index = expanded(low, high - low)
+        rows = found.take(pa.array(order[index]))
+        starts = np.cumsum(high - low) - (high - low)
+        return self._as_rows(rows), starts, rows.column(_EPOCH).to_numpy()
+
+    def _as_rows(self, kept: pa.Table) -> pa.Table:
+        rows = kept.select([*self._input.names, HASH])
+        for name, hidden in _HIDDEN.items():
+            rows = rows.append_column(hidden, kept.column(name))
+        return rows
+
+    def forget(self, windows: pa.Table, assigner: Assigner, lateness: int, step: Step) -> None:
+        """Delete the rows that were in these expired windows and are in no other."""
+        table = step.tables[ROWS]
+        found = table.match(windows.column(HASH).to_numpy())
+        if not found.num_rows:
+            return
+        gone = self._merged_away if assigner.merges else self._outlived
+        dead = gone(found, windows, assigner, floor_of(step.after, lateness))
+        table.delete(found.filter(pa.array(dead)))
+
+    def _outlived(self, found: pa.Table, windows: pa.Table, assigner: Assigner, floor: int) -> Mask:
+        dead: Mask = assigner.reach(found.column(_AT).to_numpy(), found) < floor
+        return dead
+
+    def _merged_away(
+        self, found: pa.Table, windows: pa.Table, assigner: Assigner, floor: int
+    ) -> Mask:
+        """Of merging windows only the bounds say which rows they hold."""
+        identity = [HASH, *self._keys]
+        both = pa.concat_tables([found.select(identity), windows.select(identity)])
+        number, _ = key_numbers(both)
+        mine, theirs = number[: found.num_rows], number[found.num_rows :]
+        at = found.column(_AT).to_numpy()
+        begun = _count_before(theirs, windows.column(START).to_numpy(), mine, at + 1)
+        over = _count_before(theirs, windows.column(TIME).to_numpy(), mine, at + 1)
+        dead: Mask = begun > over
+        return dead
+
+
+def _count_before(keys: Times, at: Times, asked: Times, until: Times) -> Times:
+    """For each (asked, until), how many of (keys, at) come before it, by key and then time."""
+    key = np.concatenate([keys, asked])
+    time = np.concatenate([at, until])
+    is_row = np.arange(len(key)) < len(keys)
+    order = np.lexsort((is_row, time, key))  # what is asked comes before a row of its time
+    before = np.empty(len(key), np.int64)
+    before[order] = np.cumsum(is_row[order])
+    return before[len(keys) :]
+
+
+def _zeros(count: int, kind: pa.DataType) -> pa.Array:
+    return pa.array(np.zeros(count, kind.to_pandas_dtype()))

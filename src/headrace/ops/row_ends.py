@@ -1,0 +1,85 @@
+"""Where windows end: after how many of a key's new rows.
+
+Only arithmetic over the rows of one epoch and what was remembered of each key: how many of
+its rows came since its last window ended, and the number that a delta is measured from. What
+windows hold is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.ops.agg_groups import Column, Index, Mask
+from headrace.ops.agg_span import stretches
+from headrace.ops.row_delta import moved
+from headrace.ops.row_order import Ordered
+from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, RowWindow, Until
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Window i of key key[i] ends after after[i] of the key's new rows; both rise.
+
+    `since` has, for each key, the rows that came after its last end.
+    """
+
+    key: Index
+    after: Index
+    since: Index
+    reference: Column | None = None  # of each key, for a delta
+
+    @property
+    def count(self) -> Index:
+        """How many windows of each key end."""
+        return np.bincount(self.key, minlength=len(self.since))
+
+
+def ends_of(spec: RowWindow, rows: Ordered, since: Index, reference: Column | None) -> Ends:
+    """The windows that end among these rows, given what is remembered of their keys."""
+    match spec:
+        case Count():
+            return _every(spec.step, rows.sizes, since)
+        case LastTime():
+            return _every(spec.every, rows.sizes, since)
+        case LastRows():
+            return _ticks(spec.every, rows)
+        case Until():
+            flags = rows.column(spec.column).fill_null(False).to_numpy(zero_copy_only=False)
+            return _at(rows, np.flatnonzero(flags), since, inside=spec.inside)
+        case Delta():
+            assert reference is not None
+            places, after = moved(spec, rows.starts, rows.column(spec.column), reference)
+            return _at(rows, places, since, inside=False, reference=after)
+
+
+def _every(every: int, sizes: Index, since: Index) -> Ends:
+    total = since + sizes
+    count = total // every
+    key = np.repeat(np.arange(len(count)), count)
+    number = stretches(np.ones(len(count), np.int64), count)
+    return Ends(key, number * every - since[key], total % every)
+
+
+def _ticks(every: int, rows: Ordered) -> Ends:
+    """After the last row before each multiple of `every`."""
+    times = rows.times
+    assert times is not None
+    ends: Mask = np.ones(len(times), np.bool_)
+    ends[:-1] = np.diff(times // every) != 0
+    ends[rows.starts[1:] - 1] = True
+    return _at(rows, np.flatnonzero(ends), np.zeros(len(rows.starts), np.int64), inside=True)
+
+
+def _at(
+    rows: Ordered, places: Index, since: Index, inside: bool, reference: Column | None = None
+) -> Ends:
+    """Ends at these rows: after them, or (not `inside`) before, where there is a window."""
+    key = np.searchsorted(rows.starts, places, side="right") - 1
+    after = places - rows.starts[key] + inside
+    some = after + since[key] > 0
+    key, after = key[some], after[some]
+    left = since + rows.sizes
+    left[key] = rows.sizes[key] - after  # of a key's ends, the last is the last to be written
+    return Ends(key, after, left, reference)

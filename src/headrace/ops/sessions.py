@@ -1,0 +1,49 @@
+"""Windows of one key that meet become one: the arithmetic of merging windows.
+
+Two windows meet when one begins before the other ends. Only intervals and numbers of keys
+are known here; what the windows hold is merged by who asks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from headrace.ops.windows import Times
+
+
+class Joined(NamedTuple):
+    """Windows in groups that meet: the group of each window, and the bounds of each group."""
+
+    group: Times
+    start: Times
+    end: Times
+    key: Times  # of each group
+
+
+def joined(key: Times, start: Times, end: Times) -> Joined:
+    """Group the windows [start, end) of each key that meet, directly or through others.
+
+    Groups are numbered by key, then by time.
+    """
+    order = np.lexsort((end, start, key))
+    key, start, end = key[order], start[order], end[order]
+    furthest = _running_max(key, end)
+    fresh = np.ones(len(key), np.bool_)
+    fresh[1:] = (key[1:] != key[:-1]) | (start[1:] >= furthest[:-1])
+    heads = np.flatnonzero(fresh)
+    group = np.empty(len(key), np.int64)
+    group[order] = np.cumsum(fresh) - 1
+    last = np.append(heads[1:], len(key)) - 1
+    return Joined(group, start[heads], furthest[last] if len(key) else end, key[heads])
+
+
+def _running_max(key: Times, values: Times) -> Times:
+    """The largest value of the key so far; keys rise."""
+    if not len(values):
+        return values
+    # Ranks instead of values, so that a step up per key keeps the keys apart.
+    distinct, rank = np.unique(values, return_inverse=True)
+    lifted = np.maximum.accumulate(rank + key * len(distinct))
+    return distinct[lifted - key * len(distinct)]

@@ -1,0 +1,271 @@
+"""Windows of time with any assigner, trigger, lateness and function.
+
+State is a table of windows, timed by their *end*: what the watermark passes is a stretch of
+it, and what has expired falls off whole. A row of it holds the window's partials and what
+its trigger must know. Within an epoch arrivals are folded in first, then every window that
+got rows or whose time has come is judged once. A batch pays for those windows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.hashing import hash_keys
+from headrace.ops.agg_keys import key_numbers
+from headrace.ops.aggregates import Aggregate, count, max, partial
+from headrace.ops.assigners import Assigner, Everything
+from headrace.ops.contract import Step
+from headrace.ops.evictors import Evictor
+from headrace.ops.firing import MARKS, TIMERS, WINDOWS, Firing
+from headrace.ops.grouping import group
+from headrace.ops.kept_rows import KeptRows
+from headrace.ops.open_windows import OPEN, OpenWindows
+from headrace.ops.sessions import joined
+from headrace.ops.triggers import Trigger, watched
+from headrace.ops.window_book import END, START, Book
+from headrace.ops.window_function import WindowFunction
+from headrace.ops.windows import Times, floor_of
+from headrace.state.table import TableSpec
+
+_GROUP = "__group"
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """How a stream is cut, and when and how a window shows its result."""
+
+    assigner: Assigner
+    trigger: Trigger
+    lateness: int = 0
+    mode: str = "replace"  # or "delta", "retract"
+
+
+class TimedWindowOperator:
+    version = 1
+
+    def __init__(
+        self,
+        windowing: Windowing,
+        aggs: Mapping[str, Aggregate],
+        work: tuple[WindowFunction, Evictor | None] | None,
+        keys: Sequence[str],
+        input: pa.Schema,
+        output: pa.Schema,
+    ) -> None:
+        self._windowing, self._keys, self._input = windowing, list(keys), input
+        self._assigner = windowing.assigner
+        since, ever = watched(windowing.trigger)
+        latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
+        self._book = Book(
+            main=dict(aggs), since={"$new": count(), **since},
+            ever={"$rows": count(), **latest, **ever}, mode=windowing.mode,
+        )  # fmt: skip
+        self._kept = KeptRows(self._keys, input) if work else None
+        self._open = OpenWindows(self._keys, windowing.lateness)
+        self._firing = Firing(windowing, self._book, self._kept, work, self._keys, output)
+
+    # what it keeps
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        keys = [self._input.field(k) for k in self._keys]
+        identity = pa.schema([*keys, pa.field(START, pa.int64())])
+        timer = pa.schema([*identity, pa.field(END, pa.int64())])
+        value = pa.schema([*self._book.fields(self._input), *self._firing.was_fields()])
+        found = [TableSpec(WINDOWS, identity, value, timed=True)]
+        if self._assigner.merges:
+            found.append(self._open.spec(pa.schema(keys)))
+        if self._windowing.trigger.clocked:
+            found.append(TableSpec(TIMERS, timer, pa.schema([]), timed=True))
+        found.append(TableSpec(MARKS, timer, pa.schema([]), timed=True))
+        if self._kept is not None:
+            found.append(self._kept.spec())
+        return tuple(found)
+
+    # where the rows are
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        if watermark == MIN_TIME or not rows.num_rows:
+            return None
+        reach = self._assigner.reach(rows.column(TIME).to_numpy(), rows)
+        return reach <= watermark - self._windowing.lateness
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return rows if self._kept is not None else self._partials(rows)
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared if self._kept is not None else self._regrouped(prepared)
+
+    def _partials(self, rows: pa.Table) -> pa.Table:
+        """One row per window and key: its bounds and its partials."""
+        if HASH not in rows.column_names:
+            hashes = hash_keys([rows.column(k) for k in self._keys], rows.num_rows)
+            rows = rows.append_column(HASH, pa.array(hashes))
+        placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
+        if len(placed.row) != rows.num_rows or not self._assigner.merges:
+            rows = rows.take(pa.array(placed.row))
+        rows = _with(rows, START, placed.start)
+        rows = _with(rows, END, placed.end)
+        group, first, start, end = self._groups(rows)
+        made = partial(_with(rows, _GROUP, group), [_GROUP], self._book.all)
+        number = made.column(_GROUP).to_numpy()
+        identity = rows.select([HASH, *self._keys]).take(pa.array(first[number]))
+        columns = [*identity.columns, pa.array(start[number]), pa.array(end[number])]
+        parts = made.drop_columns([_GROUP])
+        names = [HASH, *self._keys, START, END, *parts.column_names]
+        return pa.table([*columns, *parts.columns], names=names)
+
+    def _regrouped(self, prepared: pa.Table) -> pa.Table:
+        """Several prepared chunks as one: windows that are the same, or that meet, merged."""
+        group, first, start, end = self._groups(prepared)
+        if len(first) == prepared.num_rows:
+            return prepared
+        merged = self._book.merged(prepared, group)
+        identity = prepared.select([HASH, *self._keys]).take(pa.array(first))
+        columns = [*identity.columns, pa.array(start), pa.array(end)]
+        names = [HASH, *self._keys, START, END, *merged.column_names]
+        return pa.table([*columns, *merged.columns], names=names)
+
+    def _groups(self, windows: pa.Table) -> tuple[Times, Times, Times, Times]:
+        """The window that each row is part of, its first row, and its bounds."""
+        number, _ = key_numbers(windows.select([HASH, *self._keys]))
+        start, end = (windows.column(n).to_numpy() for n in (START, END))
+        if self._assigner.merges:
+            found = joined(number, start, end)
+            group, start, end = found.group, found.start, found.end
+            _, first = np.unique(group, return_index=True)
+            return group, first, start, end
+        order = np.lexsort((end, start, number))
+        again = np.zeros(len(order), np.bool_)
+        for column in (number, start, end):
+            again[1:] |= column[order][1:] != column[order][:-1]
+        group = np.empty(len(order), np.int64)
+        group[order] = np.cumsum(again)
+        _, first = np.unique(group, return_index=True)
+        return group, first, start[first], end[first]
+
+    # one epoch
+
+    def step(self, step: Step) -> None:
+        table = step.tables[WINDOWS]
+        fresh = self._arrived(step)
+        if fresh is not None:
+            fresh = self._with_held(fresh, step)
+        windows, touched = self._candidates(fresh, step)
+        if windows is not None:
+            self._firing.judge(windows, touched, step)
+            self._forget(windows, touched, step)
+        table.expire(floor_of(step.after, self._windowing.lateness))
+        self._look_ahead(step)
+
+    def _arrived(self, step: Step) -> pa.Table | None:
+        arrived = step.inputs[0]
+        if arrived is None or not arrived.num_rows:
+            return None
+        if self._kept is not None:
+            self._kept.add(arrived, step)
+            arrived = self._partials(arrived)
+        open_ones = arrived.column(END).to_numpy() >= floor_of(
+            step.before, self._windowing.lateness
+        )
+        if not open_ones.all():  # a row may be too late for one of its windows, not for another
+            arrived = arrived.filter(pa.array(open_ones))
+        arrived = self._regrouped(arrived)
+        arrived = arrived.rename_columns([TIME if n == END else n for n in arrived.column_names])
+        return self._firing.unshown(self._book.opened(arrived, step.clock))
+
+    def _with_held(self, fresh: pa.Table, step: Step) -> pa.Table:
+        """What arrived, with what was held of the same windows, or of windows that it meets."""
+        table = step.tables[WINDOWS]
+        identity = [TIME, HASH, *self._keys, START]
+        if not self._assigner.merges:
+            held, found = table.get(fresh.select(identity))
+            if not found.any():
+                return fresh
+            at = np.flatnonzero(found)
+            known = fresh.select(identity).take(pa.array(at))
+            for name in held.column_names:
+                known = known.append_column(name, held.column(name).take(pa.array(at)))
+            group = np.concatenate([at, np.arange(fresh.num_rows)])
+            return self._book.fold(known, fresh, group, fresh.select(identity))
+        known, group, merged = self._open.meet(fresh, step.tables[OPEN], table, step.before)
+        if not known.num_rows:
+            return fresh
+        folded = self._book.fold(known, fresh, group, merged)
+        self._firing.absorbed(known, merged, group, step)
+        table.delete(known.select(identity))
+        return folded
+
+    def _candidates(self, fresh: pa.Table | None, step: Step) -> tuple[pa.Table | None, np.ndarray]:
+        """Every window to be judged, and whether it got rows."""
+        parts = [] if fresh is None else [fresh]
+        table = step.tables[WINDOWS]
+        spans = {(step.before + 1, floor_of(step.after, 0))}
+        if self._windowing.lateness:
+            floors = (floor_of(w, self._windowing.lateness) for w in (step.before, step.after))
+            spans.add((*floors,))  # type: ignore[arg-type]
+        due = [table.scan(lo, hi) for lo, hi in sorted(spans) if lo < hi]
+        due += [self._woken(step, name, now) for name, now in self._clocks(step)]
+        parts += [d.select(fresh.column_names) if fresh is not None else d for d in due]
+        parts = [p for p in parts if p.num_rows]
+        if not parts:
+            return None, np.zeros(0, np.bool_)
+        windows = pa.concat_tables(parts, promote_options="permissive")
+        touched = np.arange(windows.num_rows) < (0 if fresh is None else fresh.num_rows)
+        if len(parts) == 1:
+            return windows.combine_chunks(), touched
+        _, first = key_numbers_of(windows, [TIME, START, HASH, *self._keys])
+        return windows.take(pa.array(first)).combine_chunks(), touched[first]
+
+    def _clocks(self, step: Step) -> list[tuple[str, int]]:
+        """The timer tables, and how far each has come."""
+        clocks = {TIMERS: step.clock, MARKS: step.after}
+        return [(n, now) for n, now in clocks.items() if n in step.tables]
+
+    def _woken(self, step: Step, name: str, now: int) -> pa.Table:
+        """The windows with a timer that is due; whether it still matters is judged later."""
+        timers = step.tables[name]
+        due = timers.scan(MIN_TIME, now + 1)
+        timers.expire(now + 1)
+        identity = due.select([END, HASH, *self._keys, START])
+        identity = identity.rename_columns([TIME, HASH, *self._keys, START])
+        held, found = step.tables[WINDOWS].get(identity)
+        for column in held.column_names:
+            identity = identity.append_column(column, held.column(column))
+        return identity.filter(pa.array(found))
+
+    def _forget(self, windows: pa.Table, touched: np.ndarray, step: Step) -> None:
+        lateness = self._windowing.lateness
+        expired = windows.column(TIME).to_numpy() < floor_of(step.after, lateness)
+        if self._assigner.merges:
+            self._open.update(windows, touched, expired, step.tables[OPEN], step.after)
+        if self._kept is not None and expired.any():
+            gone = windows.filter(pa.array(expired))
+            self._kept.forget(gone, self._assigner, lateness, step)
+
+    def _look_ahead(self, step: Step) -> None:
+        """When something is due even if nothing comes."""
+        table, lateness = step.tables[WINDOWS], self._windowing.lateness
+        times = [table.first_time(step.after + 1), step.tables[MARKS].first_time()]
+        if lateness and (oldest := table.first_time()) is not None:
+            times.append(oldest + lateness)
+        step.next = min((t for t in times if t is not None), default=MAX_TIME)
+        if TIMERS in step.tables:
+            first = step.tables[TIMERS].first_time()
+            step.wake = MAX_TIME if first is None else first
+
+
+def key_numbers_of(windows: pa.Table, names: Sequence[str]) -> tuple[Times, Times]:
+    """Number the windows by identity; the first row of each."""
+    codes = group(windows, names).codes
+    _, first = np.unique(codes, return_index=True)
+    return codes, first
+
+
+def _with(rows: pa.Table, name: str, values: np.ndarray) -> pa.Table:
+    return rows.append_column(name, pa.array(values))

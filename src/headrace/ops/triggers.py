@@ -1,0 +1,345 @@
+"""Triggers: when a window shows its result, besides or instead of when it is over.
+
+A trigger is a value; `ready` judges many windows at once from what is known of them. It is
+asked once per epoch, of windows that got rows, whose end the watermark passed, or whose
+time has come (`due` by the clock, `mark` by the watermark). After a firing everything
+counts from anew. Nothing here keeps state or knows what a window computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.expr import Expr
+from headrace.ops.aggregates import Aggregate
+from headrace.ops.windows import Times
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of some windows at the end of an epoch, a row for each."""
+
+    start: Times
+    end: Times
+    rows: Times  # in all
+    new: Times  # not shown yet
+    touched: Mask  # got rows in this epoch
+    panes: Times  # firings so far
+    first: Times  # the clock when the oldest row not shown yet came
+    fired: Times  # the clock at the last firing; MIN_TIME before the first
+    shown: Times  # the watermark at the last firing
+    before: int
+    after: int
+    clock: int
+    values: Mapping[str, Any]  # what the trigger wanted watched, by name; NaN for none
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    @property
+    def closes(self) -> Mask:
+        """The watermark passes the end in this epoch."""
+        passed: Mask = (self.end > self.before) & (self.end <= self.after)
+        return passed
+
+    @property
+    def late(self) -> Mask:
+        """The watermark had passed the end before."""
+        over: Mask = self.end <= self.before
+        return over
+
+    def none(self) -> Times:
+        return np.full(len(self), MAX_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A column that a trigger wants watched: since the last firing, or since ever."""
+
+    name: str
+    expr: Expr
+    agg: str
+    since: bool
+
+
+class Trigger:
+    """Base of all triggers."""
+
+    safe = False  # shows every row before the window is forgotten
+    clocked = False  # needs the clock
+
+    def ready(self, f: Facts) -> Mask:
+        raise NotImplementedError
+
+    def due(self, f: Facts) -> Times:
+        """The clock at which it may become ready without another row."""
+        return f.none()
+
+    def mark(self, f: Facts) -> Times:
+        """The watermark, before the window's end, at which it may become ready."""
+        return f.none()
+
+    def watches(self) -> list[Watch]:
+        return []
+
+
+@dataclass(frozen=True)
+class AtWatermark(Trigger):
+    """When the watermark passes the end; before that as `early` says, after it as `late`."""
+
+    early: Trigger | None = None
+    late: Trigger | None = None
+    safe = True
+
+    def __str__(self) -> str:
+        early = f", early {self.early}" if self.early else ""
+        late = f", late {self.late}" if self.late else ""
+        return f"at the watermark{early}{late}"
+
+    @property
+    def clocked(self) -> bool:  # type: ignore[override]
+        return any(t.clocked for t in (self.early, self.late) if t)
+
+    def ready(self, f: Facts) -> Mask:
+        closes, late = f.closes, f.late
+        early = self.early.ready(f) if self.early else np.zeros(len(f), np.bool_)
+        again = self.late.ready(f) if self.late else f.touched
+        return np.where(closes, True, np.where(late, again, early))
+
+    def due(self, f: Facts) -> Times:
+        over = f.end <= f.after
+        early = self.early.due(f) if self.early else f.none()
+        again = self.late.due(f) if self.late else f.none()
+        return np.where(over, again, early)
+
+    def mark(self, f: Facts) -> Times:
+        return self.early.mark(f) if self.early else f.none()
+
+    def watches(self) -> list[Watch]:
+        return [w for t in (self.early, self.late) if t for w in t.watches()]
+
+
+@dataclass(frozen=True)
+class AfterRows(Trigger):
+    """When at least so many rows have come since the last firing."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return "on every change" if self.count == 1 else f"after {self.count} rows"
+
+    def ready(self, f: Facts) -> Mask:
+        return f.new >= self.count
+
+
+@dataclass(frozen=True)
+class Every(Trigger):
+    """Every so often, by the clock or by event time, if there is something new."""
+
+    period: int
+    event: bool = False
+
+    def __str__(self) -> str:
+        return f"every {pretty(self.period)}{' of event time' if self.event else ''}"
+
+    @property
+    def clocked(self) -> bool:  # type: ignore[override]
+        return not self.event
+
+    def ready(self, f: Facts) -> Mask:
+        if self.event:
+            return (f.new > 0) & (self._next_mark(f) <= f.after)
+        return (f.new > 0) & (self._next(f) <= f.clock)
+
+    def due(self, f: Facts) -> Times:
+        return f.none() if self.event else np.where(f.new > 0, self._next(f), MAX_TIME)
+
+    def mark(self, f: Facts) -> Times:
+        if not self.event:
+            return f.none()
+        next_mark = self._next_mark(f)
+        return np.where((f.new > 0) & (next_mark < f.end), next_mark, MAX_TIME)
+
+    def _next(self, f: Facts) -> Times:
+        since = np.where(f.fired > MIN_TIME, f.fired, f.first)
+        return np.where(since < MAX_TIME, since + self.period, MAX_TIME)
+
+    def _next_mark(self, f: Facts) -> Times:
+        """The first multiple of the period after what was shown, from the window's start on."""
+        start = np.where(f.start > MIN_TIME, f.start, 0)
+        shown = np.maximum(f.shown, start)
+        mark: Times = start + ((shown - start) // self.period + 1) * self.period
+        return mark
+
+
+@dataclass(frozen=True)
+class AfterDelay(Trigger):
+    """So long after the oldest row that has not been shown came, by the clock."""
+
+    delay: int
+    clocked = True
+
+    def __str__(self) -> str:
+        return f"{pretty(self.delay)} after a row"
+
+    def ready(self, f: Facts) -> Mask:
+        return (f.new > 0) & (self.due(f) <= f.clock)
+
+    def due(self, f: Facts) -> Times:
+        return np.where(
+            f.new > 0, np.minimum(f.first, MAX_TIME - self.delay) + self.delay, MAX_TIME
+        )
+
+
+@dataclass(frozen=True)
+class OnRow(Trigger):
+    """When a row came that fulfils the predicate: a punctuation."""
+
+    name: str
+    predicate: Expr
+
+    def __str__(self) -> str:
+        return f"on a row with {self.predicate}"
+
+    def ready(self, f: Facts) -> Mask:
+        came: Mask = np.nan_to_num(f.values[self.name]) > 0
+        return came
+
+    def watches(self) -> list[Watch]:
+        return [Watch(self.name, self.predicate, "count", since=True)]
+
+
+@dataclass(frozen=True)
+class OnDelta(Trigger):
+    """When the last value is `threshold` or more from the one at the last firing.
+
+    Before the first firing: from the window's first value.
+    """
+
+    name: str
+    column: Expr
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"on {self.column} moving by {self.threshold:g}"
+
+    def ready(self, f: Facts) -> Mask:
+        base, last = f.values[f"{self.name}.base"], f.values[self.name]
+        moved: Mask = np.abs(last - base) >= self.threshold
+        return (f.new > 0) & moved
+
+    def watches(self) -> list[Watch]:
+        return [
+            Watch(self.name, self.column, "last", since=False),
+            Watch(f"{self.name}.first", self.column, "first", since=False),
+        ]
+
+
+@dataclass(frozen=True)
+class Combined(Trigger):
+    """Any, or all, of several."""
+
+    parts: tuple[Trigger, ...]
+    every: bool
+
+    def __str__(self) -> str:
+        return f"{'all' if self.every else 'any'} of ({'; '.join(map(str, self.parts))})"
+
+    @property
+    def safe(self) -> bool:  # type: ignore[override]
+        return (all if self.every else any)(t.safe for t in self.parts)
+
+    @property
+    def clocked(self) -> bool:  # type: ignore[override]
+        return any(t.clocked for t in self.parts)
+
+    def ready(self, f: Facts) -> Mask:
+        found = [t.ready(f) for t in self.parts]
+        made: Mask = (np.logical_and if self.every else np.logical_or).reduce(found)
+        return made
+
+    def due(self, f: Facts) -> Times:
+        earliest: Times = np.minimum.reduce([t.due(f) for t in self.parts])
+        return earliest
+
+    def mark(self, f: Facts) -> Times:
+        earliest: Times = np.minimum.reduce([t.mark(f) for t in self.parts])
+        return earliest
+
+    def watches(self) -> list[Watch]:
+        return [w for t in self.parts for w in t.watches()]
+
+
+@dataclass(frozen=True)
+class AtMost(Trigger):
+    """Another trigger, at most so many times per window."""
+
+    of: Trigger
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.of}, {'once' if self.most == 1 else f'{self.most} times'} at most"
+
+    @property
+    def clocked(self) -> bool:  # type: ignore[override]
+        return self.of.clocked
+
+    def ready(self, f: Facts) -> Mask:
+        return self.of.ready(f) & (f.panes < self.most)
+
+    def due(self, f: Facts) -> Times:
+        return np.where(f.panes < self.most, self.of.due(f), MAX_TIME)
+
+    def mark(self, f: Facts) -> Times:
+        return np.where(f.panes < self.most, self.of.mark(f), MAX_TIME)
+
+    def watches(self) -> list[Watch]:
+        return self.of.watches()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowNow:
+    """One window, as a trigger of the user's own sees it."""
+
+    start: int
+    end: int
+    rows: int
+    new: int
+    panes: int
+    watermark: int
+    clock: int
+    over: bool  # the watermark has passed the end
+
+
+@dataclass(frozen=True, eq=False)
+class Custom(Trigger):
+    """The user's own: a function of a `WindowNow`, asked when rows came or time passed its end."""
+
+    fn: Callable[[WindowNow], bool]
+
+    def __str__(self) -> str:
+        return f"when {getattr(self.fn, '__name__', 'a function')} says so"
+
+    def ready(self, f: Facts) -> Mask:
+        columns = zip(
+            f.start.tolist(), f.end.tolist(), f.rows.tolist(), f.new.tolist(), f.panes.tolist(),
+            strict=True,
+        )  # fmt: skip
+        found = [bool(self.fn(WindowNow(*c, f.after, f.clock, c[1] <= f.after))) for c in columns]
+        return np.array(found, np.bool_)
+
+
+def watched(trigger: Trigger) -> tuple[dict[str, Aggregate], dict[str, Aggregate]]:
+    """The aggregates that a trigger needs: since the last firing, and since ever."""
+    found = {w.name: (w.since, Aggregate(w.agg, w.name)) for w in trigger.watches()}
+    since = {name: agg for name, (is_since, agg) in found.items() if is_since}
+    ever = {name: agg for name, (is_since, agg) in found.items() if not is_since}
+    return since, ever

@@ -1,0 +1,162 @@
+"""What is written down of a window between epochs: its partials, and its trigger's facts.
+
+Partials come in three sets: `main` is what the user asked for, `since` counts from the last
+firing, `ever` from the window's beginning. A set that was reset is null until the next row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg_groups import Mask, flat
+from headrace.ops.aggregates import Aggregate, merge, part_names, result
+from headrace.ops.windows import Times
+
+START, END = "$start", "$end"
+PANES, FIRST, FIRED, SHOWN, EPOCH = "$panes", "$first", "$fired", "$shown", "$epoch"
+BOOK = {PANES: 0, FIRST: MAX_TIME, FIRED: MIN_TIME, SHOWN: MIN_TIME, EPOCH: -1}
+_NEW, _GROUP = "$new", "__group"
+
+
+@dataclass(frozen=True)
+class Book:
+    main: Mapping[str, Aggregate]
+    since: Mapping[str, Aggregate]
+    ever: Mapping[str, Aggregate]
+    mode: str
+    all: Mapping[str, Aggregate] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all", {**self.main, **self.since, **self.ever})
+
+    @property
+    def bases(self) -> list[str]:
+        """Values at the last firing that a trigger compares with."""
+        return [n.removesuffix(".first") for n in self.ever if n.endswith(".first")]
+
+    def fields(self, input: pa.Schema) -> list[pa.Field]:
+        wide = pa.schema([*input, pa.field(TIME, pa.int64())])
+        parts = [f for n, a in self.all.items() for f in a.partial_fields(n, wide)]
+        facts = [pa.field(n, pa.int64()) for n in BOOK]
+        return [*parts, *facts, *(pa.field(f"{b}.base", pa.float64()) for b in self.bases)]
+
+    def merged(self, windows: pa.Table, group: Times) -> pa.Table:
+        """The partials of each group, in order of the groups' numbers."""
+        return _in_order(merge(_numbered(windows, group), [_GROUP], self.all))
+
+    def opened(self, windows: pa.Table, clock: int) -> pa.Table:
+        """Windows of which only partials are known, with the facts of a new window."""
+        count = windows.num_rows
+        for name, value in (BOOK | {FIRST: clock}).items():
+            windows = windows.append_column(name, pa.array(np.full(count, value, np.int64)))
+        for base in self.bases:
+            windows = windows.append_column(f"{base}.base", pa.nulls(count, pa.float64()))
+        return windows
+
+    def fold(self, known: pa.Table, fresh: pa.Table, group: Times, identity: pa.Table) -> pa.Table:
+        """Windows that were held and that arrived, by group; `identity` says what each is now.
+
+        `group` has the numbers of the known ones first, then of the fresh ones.
+        """
+        both = pa.concat_tables([known, fresh.select(known.column_names)])
+        live = np.concatenate([unreset(known), np.ones(fresh.num_rows, np.bool_)])
+        made = identity
+        for aggs, mask in self._sets(live):
+            if aggs:
+                part = _numbered(both, group).filter(pa.array(mask))
+                for name, column in _named(_in_order(merge(part, [_GROUP], aggs))):
+                    made = made.append_column(name, column)
+        for name, values in self._facts(known, group, identity.num_rows, fresh, live).items():
+            made = made.append_column(name, pa.array(values))
+        for name in known.column_names:
+            if name not in made.column_names:  # bases, and what was shown
+                made = made.append_column(name, _inherited(known, name, group, made))
+        return made.select(known.column_names)
+
+    def _sets(self, live: Mask) -> list[tuple[Mapping[str, Aggregate], Mask]]:
+        every = np.ones(len(live), np.bool_)
+        main = live if self.mode == "delta" else every
+        return [(self.main, main), (self.since, live), (self.ever, every)]
+
+    def _facts(
+        self, known: pa.Table, group: Times, count: int, fresh: pa.Table, live: Mask
+    ) -> dict[str, Times]:
+        mine = group[: known.num_rows]
+        facts = {n: np.full(count, v, np.int64) for n, v in BOOK.items()}
+        for name in (PANES, FIRED, SHOWN, EPOCH):
+            np.maximum.at(facts[name], mine, known.column(name).to_numpy())
+        both = np.concatenate([known.column(FIRST).to_numpy(), fresh.column(FIRST).to_numpy()])
+        np.minimum.at(facts[FIRST], group[live], both[live])
+        return facts
+
+    def reset(self, windows: pa.Table, fired: Mask, clock: int, after: int, epoch: int) -> pa.Table:
+        """The windows after those that `fired` have shown what they had."""
+        sets = [self.since, self.main] if self.mode == "delta" else [self.since]
+        names = [p for aggs in sets for n, a in aggs.items() for p in part_names(n, a)]
+        empty = pa.array(fired)
+        for name in names:
+            windows = _changed(windows, name, pc.if_else(empty, None, windows.column(name)))
+        now = {PANES: None, FIRST: MAX_TIME, FIRED: clock, SHOWN: after, EPOCH: epoch}
+        for name, value in now.items():
+            old = windows.column(name).to_numpy()
+            new = old + 1 if value is None else np.full(len(old), value, np.int64)
+            windows = _changed(windows, name, pa.array(np.where(fired, new, old)))
+        for base in self.bases:
+            last = self.results(windows, {base: self.ever[base]}).column(base).cast(pa.float64())
+            name = f"{base}.base"
+            windows = _changed(windows, name, pc.if_else(empty, last, windows.column(name)))
+        return windows
+
+    def results(self, windows: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
+        """The values of `aggs` for each window."""
+        names = [p for n, a in aggs.items() for p in part_names(n, a)]
+        return result(windows.select(names), aggs)
+
+
+def unreset(windows: pa.Table) -> Mask:
+    """Which windows have rows that were not shown yet."""
+    new = next(n for n in windows.column_names if n.startswith(f"{_NEW}__"))
+    live: Mask = pc.is_valid(flat(windows.column(new))).to_numpy(zero_copy_only=False)
+    return live
+
+
+def _numbered(windows: pa.Table, group: Times) -> pa.Table:
+    return windows.append_column(_GROUP, pa.array(group))
+
+
+def _in_order(merged: pa.Table) -> pa.Table:
+    number = merged.column(_GROUP).to_numpy()
+    merged = merged.drop_columns([_GROUP])
+    if np.array_equal(number, np.arange(len(number))):
+        return merged
+    return merged.take(pa.array(np.argsort(number)))
+
+
+def _named(table: pa.Table) -> Sequence[tuple[str, pa.ChunkedArray]]:
+    return list(zip(table.column_names, table.columns, strict=True))
+
+
+def _changed(windows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    kind = windows.schema.field(name).type
+    return windows.set_column(windows.column_names.index(name), name, column.cast(kind))
+
+
+def _inherited(known: pa.Table, name: str, group: Times, made: pa.Table) -> pa.Array:
+    """A column of the windows that are what they were; null where there is none such."""
+    mine = group[: known.num_rows]
+    same = np.ones(known.num_rows, np.bool_)
+    for bound in (TIME, START):
+        same &= known.column(bound).to_numpy() == made.column(bound).to_numpy()[mine]
+    at = np.full(made.num_rows, -1, np.int64)
+    at[mine[same]] = np.flatnonzero(same)
+    return flat(known.column(name)).take(pa.array(at, mask=at < 0))
+
+
+IDENTITY = (TIME, HASH, START)
