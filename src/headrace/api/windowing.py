@@ -16,9 +16,9 @@ from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.expr import Expr, lit
 from headrace.expr.api_numbers import when
-from headrace.ops.assigners import GAP, Assigner, Everything, Session, Spread
+from headrace.ops.assigners import GAP, Apart, Everything, Session, Spread
+from headrace.ops.custom_windows import Own, WindowAssigner
 from headrace.ops.evictors import NEAR, Evictor, KeepNear
-from headrace.ops.timed_windows import Windowing
 from headrace.ops.triggers import (
     AtMost,
     AtWatermark,
@@ -27,6 +27,7 @@ from headrace.ops.triggers import (
     OnRow,
     Trigger,
 )
+from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Window
 from headrace.plan import columns as cols
 from headrace.plan.nodes import AnyWindow, RowWindow, WindowAgg, WindowFold
@@ -108,7 +109,9 @@ def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
         return Session(gap)
     if hasattr(window, "needs_time"):  # bounded by rows: the plan makes columns of expressions
         return _row_window(at, window, extras)
-    if isinstance(window, Window | Assigner):
+    if isinstance(window, WindowAssigner):
+        return Own(window)
+    if isinstance(window, Window | Session | Apart):
         return window
     raise PlanError(
         f"{window!r} is not a window", code="HR-PLAN-022",

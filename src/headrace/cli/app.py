@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import jobs, topic, warm
+from headrace.cli import jobs, topic, warm, why
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
@@ -28,6 +28,8 @@ EPILOG = """Try:
 [bold]headrace run job.py[/bold]: for ever; Ctrl-C finishes the batch in hand
 
 [bold]headrace plan job.py[/bold]: after a change, what becomes of the state
+
+[bold]headrace why job.py[/bold]: why there is no output, and what it waits for
 """
 
 
@@ -57,6 +59,7 @@ app = typer.Typer(
 app.command("run", rich_help_panel="Jobs")(jobs.run)
 app.command("explain", rich_help_panel="Jobs")(jobs.explain)
 app.command("plan", rich_help_panel="Jobs")(jobs.plan)
+app.command("why", rich_help_panel="Jobs")(why.why)
 app.command("warm", rich_help_panel="Installation")(warm.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.clock import SystemClock
 from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
@@ -38,6 +39,7 @@ from headrace.runtime.progress import Progress, progress_of
 from headrace.runtime.published import Published
 from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
+from headrace.runtime.why_told import Why, told
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.state.manifest import Manifest
@@ -161,6 +163,10 @@ class Run:
             return None
         spark = self._query.lastProgress if self._state == "running" else None
         return progress_of(self._latest, _phases(spark))
+
+    def why(self) -> Why:
+        """Why there is no output, or none yet: print it. The most likely reason comes first."""
+        return told(self.name, self._program, self._latest, SystemClock().now())
 
     def output(self, name: str) -> pa.Table:
         """All rows that a "collect:" output has been given so far."""

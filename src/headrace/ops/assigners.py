@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr
+from headrace.ops.sessions import Joined, joined
 from headrace.ops.windows import Times, Window
 
 FOREVER = MAX_TIME - 1  # the end of a window that only the end of input ends
@@ -31,12 +32,16 @@ class Placed(NamedTuple):
     end: Times
 
 
-@runtime_checkable
 class Assigner(Protocol):
     """What a window step needs to know of its windows."""
 
-    merges: bool
-    slack: int  # ms that a window stays open beyond the end that it shows
+    @property
+    def merges(self) -> bool:
+        """Whether windows of a key may become one."""
+
+    @property
+    def slack(self) -> int:
+        """For how many ms a window stays open beyond the end that it shows."""
 
     def place(self, times: Times, rows: pa.Table) -> Placed:
         """Every row in every window that holds it, rows in order."""
@@ -44,14 +49,26 @@ class Assigner(Protocol):
     def reach(self, times: Times, rows: pa.Table) -> Times:
         """For each row, when the last window that holds it ends."""
 
+    def join(self, key: Times, start: Times, end: Times) -> Joined:
+        """Which windows of a key become one; asked only if it merges."""
+
+
+class Apart:
+    """Base of windows that never merge."""
+
+    __slots__ = ()
+    merges = False
+    slack = 0
+
+    def join(self, key: Times, start: Times, end: Times) -> Joined:
+        raise NotImplementedError("these windows do not merge")
+
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Apart):
     """Tumbling and sliding windows, one by one; panes are for those who can share."""
 
     window: Window
-    merges = False
-    slack = 0
 
     def __str__(self) -> str:
         return str(self.window)
@@ -71,14 +88,12 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Cumulating:
+class Cumulating(Apart):
     """Windows that begin together and end one step after the other, up to `size`."""
 
     size: int
     step: int
     offset: int = 0
-    merges = False
-    slack = 0
 
     def __post_init__(self) -> None:
         if self.size <= 0 or self.step <= 0:
@@ -129,13 +144,13 @@ class Session:
         gap = self.gap if isinstance(self.gap, int) else _gaps(rows)
         return times + (gap + self.slack)
 
+    def join(self, key: Times, start: Times, end: Times) -> Joined:
+        return joined(key, start, end)
+
 
 @dataclass(frozen=True, slots=True)
-class Everything:
+class Everything(Apart):
     """One window for all time: it ends with the input."""
-
-    merges = False
-    slack = 0
 
     def __str__(self) -> str:
         return "everything"

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
-from headrace.ops.assigners import Placed, refused
+from headrace.ops.assigners import Apart, Placed, refused
 from headrace.ops.windows import Times
 
 UNITS = ("day", "week", "month", "year")
@@ -25,12 +25,10 @@ _EPOCH = dt.date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(Apart):
     unit: str
     zone: str = "UTC"
     each: int = 1
-    merges = False
-    slack = 0
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:

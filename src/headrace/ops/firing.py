@@ -8,7 +8,6 @@ chosen to lose it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +23,9 @@ from headrace.ops.kept_rows import KeptRows
 from headrace.ops.triggers import Facts
 from headrace.ops.window_book import EPOCH, FIRED, FIRST, PANES, SHOWN, START, Book
 from headrace.ops.window_function import Given, Laid, WindowFunction
+from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Times, floor_of
 from headrace.schema import TIMESTAMP
-
-if TYPE_CHECKING:
-    from headrace.ops.timed_windows import Windowing
 
 WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
 END = "$end"

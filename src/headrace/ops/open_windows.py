@@ -15,8 +15,8 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.ops.agg_groups import Mask, flat
 from headrace.ops.agg_keys import key_numbers
-from headrace.ops.sessions import joined
 from headrace.ops.window_book import START
+from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Times, floor_of
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -34,8 +34,9 @@ class Bounds(NamedTuple):
 
 
 class OpenWindows:
-    def __init__(self, keys: Sequence[str], lateness: int) -> None:
-        self._identity, self._lateness = [HASH, *keys], lateness
+    def __init__(self, keys: Sequence[str], windowing: Windowing) -> None:
+        self._identity, self._lateness = [HASH, *keys], windowing.lateness
+        self._join = windowing.assigner.join
 
     def spec(self, keys: pa.Schema) -> TableSpec:
         return TableSpec(OPEN, keys, pa.schema([(_BEGINS, _TIMES), (_ENDS, _TIMES)]))
@@ -50,7 +51,7 @@ class OpenWindows:
         number, keys = self._numbered(fresh)
         held = self._bounds(index, keys, before)
         arrived = Bounds(number, fresh.column(START).to_numpy(), fresh.column(TIME).to_numpy())
-        found = joined(*map(np.concatenate, zip(held, arrived, strict=True)))
+        found = self._join(*map(np.concatenate, zip(held, arrived, strict=True)))
         mine, theirs = found.group[: len(held.key)], found.group[len(held.key) :]
         grows = np.zeros(len(found.key), np.bool_)
         grows[theirs] = True
@@ -74,7 +75,7 @@ class OpenWindows:
         number, keys = self._numbered(changed)
         old = self._bounds(index, keys, after)
         new = Bounds(number, changed.column(START).to_numpy(), changed.column(TIME).to_numpy())
-        found = joined(*map(np.concatenate, zip(old, new, strict=True)))
+        found = self._join(*map(np.concatenate, zip(old, new, strict=True)))
         alive = found.end >= floor_of(after, self._lateness)
         key, start, end = found.key[alive], found.start[alive], found.end[alive]
         counts = np.bincount(key, minlength=keys.num_rows)

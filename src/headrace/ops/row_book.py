@@ -42,6 +42,10 @@ class Book:
         """When so many rows of each key have come, and these windows have ended."""
         return Book(ends.since, self.number + ends.count, self.rows + sizes, ends.reference)
 
+    def grown(self, sizes: Index) -> Book:
+        """When so many rows of each key have come, and wait."""
+        return Book(self.since, self.number, self.rows + sizes, self.reference)
+
     def ended(self) -> Book:
         """When the input has: every window is over, and nothing is measured from."""
         nothing = None if self.reference is None else pa.nulls(len(self.since), self.reference.type)

@@ -35,6 +35,25 @@ class Ends:
         """How many windows of each key end."""
         return np.bincount(self.key, minlength=len(self.since))
 
+    @property
+    def number(self) -> Index:
+        """The number of each window among those of its key that end here."""
+        count = self.count
+        return np.arange(len(self.key)) - np.repeat(np.cumsum(count) - count, count)
+
+    @property
+    def last(self) -> Index:
+        """After how many new rows of each key its last window ends; zero if none does."""
+        last = np.zeros(len(self.since), np.int64)
+        last[self.key] = self.after  # the last to be written is the last
+        return last
+
+    def only(self, which: Index) -> Ends:
+        """The same for these keys, which have all the ends, under new numbers."""
+        place = np.zeros(len(self.since), np.int64)
+        place[which] = np.arange(len(which))
+        return Ends(place[self.key], self.after, self.since[which])
+
 
 def ends_of(spec: RowWindow, rows: Ordered, since: Index, reference: Column | None) -> Ends:
     """The windows that end among these rows, given what is remembered of their keys."""

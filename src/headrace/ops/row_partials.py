@@ -91,7 +91,10 @@ class PartialWindows:
         if len(which):
             number = (book.number[cut.key] + np.arange(len(cut.key)) - cut.first[cut.key])[which]
             yield self._fired(rows.keys, cut.key[which], number, made.take(pa.array(which)))
-        self._store(table, rows.keys, known, book.after(ends, rows.sizes), made, cut.last)
+        after = book.after(ends, rows.sizes)
+        names = [_LOW, _HIGH, *self._parts]
+        kept = take([made[n] for n in names], cut.last, after.since > 0)
+        self._put(table, rows.keys, known, after, dict(zip(names, kept, strict=True)))
 
     def _made(self, rows: Ordered, cut: Pieces, held: pa.Table, open: Mask) -> pa.Table:
         """The bounds and the partial of each piece, with what was held of it."""
@@ -126,18 +129,10 @@ class PartialWindows:
         windows = Ended(keys, number, begins, ends, at_end)
         return Fired(windows, result(made.select(self._parts), self._aggs), np.arange(len(number)))
 
-    def _store(
-        self, table: KeyedTable, keys: pa.Table, known: Mask, book: Book, made: pa.Table, last: Index
-    ) -> None:
-        """Keep what is open; of a key without an open window only its number, if wanted."""
-        open = book.since > 0
-        names = [_LOW, _HIGH, *self._parts]
-        kept = dict(zip(names, take([made[n] for n in names], last, open), strict=True))
-        self._put(table, keys, known, book, kept)
-
     def _put(
         self, table: KeyedTable, keys: pa.Table, known: Mask, book: Book, kept: Mapping[str, Column]
     ) -> None:
+        """Of a key without an open window only its number is kept, if wanted."""
         open = book.since > 0
         put = pa.table({n: keys[n] for n in keys.column_names} | dict(book.columns()) | dict(kept))
         if self._numbered or open.all():

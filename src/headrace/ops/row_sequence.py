@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HIDDEN, TIME
+from headrace.chunk import TIME
 from headrace.ops.agg_groups import Index, Mask, integers
 from headrace.ops.agg_order import distinct, rises, sorted_by
 from headrace.ops.agg_span import stretches
+from headrace.ops.row_ends import Ends
 from headrace.ops.row_order import Ordered
 from headrace.ops.row_specs import Count, LastRows, LastTime, RowWindow
 from headrace.ops.row_store import fitted
@@ -52,14 +53,13 @@ class RowSequence:
 
     @classmethod
     def of_kept(cls, kept: pa.Table, counts: Index, schema: pa.Schema) -> RowSequence:
-        """Kept rows alone; hidden columns that are null throughout were never there."""
-        empty = [n for n in HIDDEN if n in schema.names and kept[n].null_count == kept.num_rows]
-        pool = kept.select([n for n in schema.names if n not in empty]).combine_chunks()
+        """Kept rows alone."""
+        pool = fitted(kept, schema).combine_chunks()
         return cls(pool, np.arange(kept.num_rows), counts, np.zeros_like(counts))
 
     @property
     def starts(self) -> Index:
-        return np.cumsum(self.kept + self.new) - (self.kept + self.new)
+        return self.stops - (self.kept + self.new)
 
     @property
     def stops(self) -> Index:
@@ -72,7 +72,8 @@ class RowSequence:
 
     @property
     def times(self) -> Index:
-        return integers(self.pool[TIME])[self.index]
+        times: Index = integers(self.pool[TIME])[self.index]
+        return times
 
     def windows(self, spec: RowWindow, key: Index, after: Index) -> Laid:
         """The windows that end after so many new rows of their key."""
@@ -91,7 +92,7 @@ class RowSequence:
     def _by_time(self, size: int, key: Index, high: Index) -> Laid:
         """What had come by then, by time: the rows up to the one that ends the window."""
         owner, times = self.key, self.times
-        index, high = self.index, high
+        index = self.index
         if not rises([owner, times]):
             turn = sorted_by([owner, times])
             place = np.empty(len(turn), np.int64)
@@ -100,24 +101,29 @@ class RowSequence:
         low = _first_after(owner, times, key, times[high - 1] - size)
         return Laid(self.pool, index, low, high)
 
-    def alive(self, spec: RowWindow, since: Index, last: Index, after: int) -> Mask:
-        """The rows that later windows may hold.
+    @property
+    def is_new(self) -> Mask:
+        return np.arange(len(self.index)) >= (self.starts + self.kept)[self.key]
 
-        `since`: rows of each key after its last window; `last`: where that ended; `after`: the
-        watermark. New windows of the last while end at rows not older than that.
-        """
+    def alive(self, spec: RowWindow, ends: Ends, watermark: int) -> Mask:
+        """The rows that windows after these `ends` may hold."""
         match spec:
             case Count(tumbles=False):
-                first = self.stops - (spec.size - spec.step + since)
+                first = self.stops - (spec.size - spec.step + ends.since)
             case LastRows():
                 first = self.stops - (spec.rows - 1)
             case LastTime():
-                times = self.times
-                latest = np.where(since > 0, times[self.stops - 1], after)
-                return times > (np.minimum(latest, after) - spec.size)[self.key]
+                return self._within(spec.size, ends.since, watermark)
             case _:
-                first = last
+                first = self.starts + self.kept + ends.last
         return np.arange(len(self.index)) >= first[self.key]
+
+    def _within(self, size: int, since: Index, watermark: int) -> Mask:
+        """The rows within `size` of where a window may yet end: at a row that is to come, not
+        older than the watermark, or, if the input ends, at a key's last."""
+        times = self.times
+        last = np.where(since > 0, times[self.stops - 1], watermark)
+        return np.asarray(times > (np.minimum(last, watermark) - size)[self.key])
 
 
 def _first_after(owner: Index, times: Index, key: Index, bound: Index) -> Index:

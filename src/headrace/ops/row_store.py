@@ -74,7 +74,8 @@ class PackedRows:
         mine = np.flatnonzero(number >= 0)
         turn = sorted_by([number[mine], integers(found[_PARCEL])[mine]]) if len(mine) else mine
         found, number = found.take(pa.array(mine[turn])), number[mine[turn]]
-        return Kept(self.unpacked(found), found.select(self.spec.identity.names), number, _sizes(found))
+        identity = found.select(self.spec.identity.names)
+        return Kept(self.unpacked(found), identity, number, _sizes(found))
 
     def _numbers(self, keys: pa.Table, found: pa.Table) -> Index:
         """The place of each row's key among `keys`; -1 for another one of the same hash."""
@@ -85,12 +86,17 @@ class PackedRows:
         return place[number[keys.num_rows :]]
 
     def unpacked(self, found: pa.Table) -> pa.Table:
-        """The rows in these parcels, one after the other, with the hash of their key."""
+        """The rows in these parcels, one after the other, with the hash of their key.
+
+        A hidden column that is null throughout was never there.
+        """
         owner = np.repeat(np.arange(found.num_rows), _sizes(found))
         names = [HASH, *self._key.names]
         columns = dict(zip(names, take([found[n] for n in names], owner), strict=True))
         for field in self._packed:
-            columns[field.name] = flat(found[_list(field.name)]).flatten()
+            values = flat(found[_list(field.name)]).flatten()
+            if field.name not in HIDDEN or values.null_count < len(owner) or not len(owner):
+                columns[field.name] = values
         return pa.table(columns)
 
 

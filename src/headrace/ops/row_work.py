@@ -63,16 +63,24 @@ class Calling:
     def _band(self, laid: Laid, windows: Ended, band: slice, step: Step) -> Fired:
         low, sizes = laid.low[band], (laid.high - laid.low)[band]
         rows = laid.pool.take(pa.array(laid.index[stretches(low, sizes)]))
-        count = len(windows)
-        given = self._function.over(
-            LaidRows(
-                rows, np.cumsum(sizes) - sizes, windows.keys,
-                np.full(count, MIN_TIME) if windows.begins is None else windows.begins,
-                np.full(count, MAX_TIME) if windows.ends is None else windows.ends,
-                windows.number, windows.timings, [True] * count, step.after, step.clock,
-            )  # fmt: skip
-        )
+        given = self._function.over(_given(rows, sizes, windows, step))
         return Fired(windows, given.values, given.windows, given.faults)
+
+
+def _given(rows: pa.Table, sizes: Index, windows: Ended, step: Step) -> LaidRows:
+    count = len(windows)
+    return LaidRows(
+        rows=rows,
+        starts=np.cumsum(sizes) - sizes,
+        keys=windows.keys,
+        begins=np.full(count, MIN_TIME) if windows.begins is None else windows.begins,
+        ends=np.full(count, MAX_TIME) if windows.ends is None else windows.ends,
+        panes=windows.number,
+        timings=windows.timings,
+        finals=[True] * count,
+        watermark=step.after,
+        clock=step.clock,
+    )
 
 
 def bounds(laid: Laid) -> tuple[Index | None, Index | None]:

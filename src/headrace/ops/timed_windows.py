@@ -9,7 +9,6 @@ got rows or whose time has come is judged once. A batch pays for those windows o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,31 +18,21 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
 from headrace.ops.agg_keys import key_numbers
 from headrace.ops.aggregates import Aggregate, count, max, partial
-from headrace.ops.assigners import Assigner, Everything
+from headrace.ops.assigners import Everything
 from headrace.ops.contract import Step
 from headrace.ops.evictors import Evictor
 from headrace.ops.firing import MARKS, TIMERS, WINDOWS, Firing
 from headrace.ops.grouping import group
 from headrace.ops.kept_rows import KeptRows
 from headrace.ops.open_windows import OPEN, OpenWindows
-from headrace.ops.sessions import joined
-from headrace.ops.triggers import Trigger, watched
+from headrace.ops.triggers import watched
 from headrace.ops.window_book import END, START, Book
 from headrace.ops.window_function import WindowFunction
+from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Times, floor_of
 from headrace.state.table import TableSpec
 
 _GROUP = "__group"
-
-
-@dataclass(frozen=True)
-class Windowing:
-    """How a stream is cut, and when and how a window shows its result."""
-
-    assigner: Assigner
-    trigger: Trigger
-    lateness: int = 0
-    mode: str = "replace"  # or "delta", "retract"
 
 
 class TimedWindowOperator:
@@ -67,7 +56,7 @@ class TimedWindowOperator:
             ever={"$rows": count(), **latest, **ever}, mode=windowing.mode,
         )  # fmt: skip
         self._kept = KeptRows(self._keys, input) if work else None
-        self._open = OpenWindows(self._keys, windowing.lateness)
+        self._open = OpenWindows(self._keys, windowing)
         self._firing = Firing(windowing, self._book, self._kept, work, self._keys, output)
 
     # what it keeps
@@ -136,7 +125,7 @@ class TimedWindowOperator:
         number, _ = key_numbers(windows.select([HASH, *self._keys]))
         start, end = (windows.column(n).to_numpy() for n in (START, END))
         if self._assigner.merges:
-            found = joined(number, start, end)
+            found = self._assigner.join(number, start, end)
             group, start, end = found.group, found.start, found.end
             _, first = np.unique(group, return_index=True)
             return group, first, start, end

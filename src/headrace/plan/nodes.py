@@ -18,8 +18,8 @@ from headrace.errors import Site
 from headrace.expr import Expr
 from headrace.ops.aggregates import Aggregate
 from headrace.ops.evictors import Evictor
-from headrace.ops.timed_windows import Windowing
 from headrace.ops.watermarks import Bounded, Ingestion, Strategy
+from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Window
 
 OUT, LATE = "out", "late"

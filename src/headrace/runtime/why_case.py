@@ -156,9 +156,9 @@ class Case:
             return {(): names} if names else {}
         aside = _aside(self.program)
         for node in self.program.nodes.values():
-            if isinstance(node, Stateful | Write) and node.name not in aside:
-                if self._unfed(node.name):
-                    found.setdefault(tuple(dict.fromkeys(self._stops(node))), []).append(node.name)
+            ends = isinstance(node, Stateful | Write) and node.name not in aside
+            if ends and self._unfed(node.name):
+                found.setdefault(tuple(dict.fromkeys(self._stops(node))), []).append(node.name)
         return found
 
     def _unfed(self, name: str) -> bool:

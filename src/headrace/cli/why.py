@@ -1,0 +1,70 @@
+"""`headrace why`: why a job gives no output, from what its folder remembers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.jobs import Folder, Name
+from headrace.cli.loading import load_job
+from headrace.clock import SystemClock
+from headrace.errors import RunError
+from headrace.runtime.start import folder_of
+from headrace.runtime.why_told import Why, told
+from headrace.settings import Settings
+from headrace.state.files import read_sealed
+from headrace.state.manifest import EpochLog
+
+Place = Annotated[
+    Path,
+    typer.Argument(
+        help="A job's folder, or the Python file that makes it: the file knows more.",
+        metavar="FOLDER_OR_FILE", show_default=False,
+    ),
+]  # fmt: skip
+
+
+def why(
+    place: Place,
+    job: Name = None,
+    folder: Folder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
+) -> None:
+    """Say why a job gives no output: what it waits for, the most likely reason first.
+
+    A window gives its result when the watermark passes its end, and the watermark is as slow
+    as the slowest split. So an empty output is mostly one of these: an input without rows, a
+    filter that lets nothing through, rows that are all late, a split that is silent but not
+    idle yet, a window that is not over. Each is named with its step, its split and its time.
+
+    Reads the last batch's manifest; the job may run or not, and nothing is changed.
+
+    Example: [bold]headrace why examples/fire_alarm.py[/bold]
+
+    Example: [bold]headrace why .headrace/jobs/fire-alarm --json[/bold]
+    """
+    found = _of_folder(place) if place.is_dir() else _of_file(place, job, folder)
+    typer.echo(json.dumps(found.json, indent=2) if as_json else found.text)
+
+
+def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
+    program = load_job(file, job).program()
+    log = EpochLog(folder_of(program, Settings.load(), folder))
+    if (log.folder / "job.json").exists():
+        log.open(program.name, 1)  # refuses the folder of another job
+    return told(program.name, program, log.latest(), SystemClock().now())
+
+
+def _of_folder(folder: Path) -> Why:
+    path = folder / "job.json"
+    if not path.is_file():
+        raise RunError(
+            f"{str(folder)!r} is not the folder of a job", code="HR-CLI-005",
+            hint="A job's folder has a file job.json; jobs lie in .headrace/jobs unless told "
+            "otherwise. Or give the Python file that makes the job.",
+        )  # fmt: skip
+    name = read_sealed(path, "job")["job"]
+    return told(name, None, EpochLog(folder).latest(), SystemClock().now())
