@@ -30,6 +30,7 @@ from headrace.expr import Expr, col, lit
 from headrace.functions import *  # noqa: F403
 from headrace.log import EmbeddedLog
 from headrace.ops import watermarks
+from headrace.ops.agg_own import OwnAggregate as Aggregate
 from headrace.ops.aggregates import (
     collect,
     count,
@@ -47,9 +48,10 @@ from headrace.ops.aggregates import (
 )
 from headrace.ops.assigners import cumulating, everything, session
 from headrace.ops.calendar import calendar
+from headrace.ops.custom_windows import WindowAssigner
 from headrace.ops.evictors import keep, keep_last, keep_near
 from headrace.ops.watermarks import ingestion
-from headrace.ops.windows import sliding, tumbling
+from headrace.ops.windows import delta, sliding, tumbling, until
 from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
 
@@ -59,13 +61,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Context", "EmbeddedLog", "Expr", "FencedError", "HeadraceError", "InputError", "Job",
-    "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError", "Run", "RunError",
-    "StateError", "StepError", "Stream", "WindowResult", "__version__", "calendar", "col",
-    "collect", "collected", "connect", "count", "count_distinct", "cumulating", "everything",
-    "first", "generate", "ingestion", "keep", "keep_last", "keep_near", "last", "lit", "max",
-    "max_by", "mean", "min", "min_by", "read_output", "rows", "run", "session", "sliding",
-    "stddev", "sum", "triggers", "tumbling", "value", "variance", "watermarks",
+    "Aggregate", "Context", "EmbeddedLog", "Expr", "FencedError", "HeadraceError", "InputError",
+    "Job", "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError", "Run",
+    "RunError", "StateError", "StepError", "Stream", "WindowAssigner", "WindowResult",
+    "__version__", "calendar", "col", "collect", "collected", "connect", "count",
+    "count_distinct", "cumulating", "delta", "everything", "first", "generate", "ingestion",
+    "keep", "keep_last", "keep_near", "last", "lit", "max", "max_by", "mean", "min", "min_by",
+    "read_output", "rows", "run", "session", "sliding", "stddev", "sum", "triggers", "tumbling",
+    "until", "value", "variance", "watermarks",
 ]  # fmt: skip
 __all__ += functions.__all__
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
@@ -55,14 +56,14 @@ def _send(log: hr.EmbeddedLog, partition: int, *times: int) -> None:
     log.append("rows", [{"k": "a", "at": t} for t in times], partition=partition)
 
 
-def _driver(tmp_path: Path, clock: ManualClock, **reading: Any) -> Driver:
+def _driver(tmp_path: Path, clock: ManualClock, until: str | None = None, **reading: Any) -> Driver:
     job = hr.Job("time")
     options = {"time": "at", "delay": "1s", "idle": "10s", **reading}
     rows = job.read("log:rows", log=str(tmp_path / "log"), name="rows", **options)
     counts = rows.key_by("k").window(hr.tumbling("5s")).agg(n=hr.count())
     counts.write("collect:", name="counts")
     counts.late.write("collect:", name="late")
-    return Driver(job, tmp_path / "job", until=None, clock=clock)
+    return Driver(job, tmp_path / "job", until=until, clock=clock)
 
 
 def _counts(driver: Driver) -> list[tuple[int, int]]:
@@ -133,3 +134,47 @@ def test_the_watermark_never_goes_back_over_a_restart(tmp_path: Path) -> None:
     assert first is not None and second is not None
     assert first.watermark == second.watermark == 49_000
     assert driver.output("late").num_rows == 1
+
+
+def test_a_split_that_wakes_is_judged_by_the_watermark_as_everybody_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    log, clock = _log(tmp_path), ManualClock(100_000)
+    driver = _driver(tmp_path, clock)
+    _send(log, 0, 1_000)
+    _send(log, 1, 2_000)
+    driver.drain()
+    clock.advance(10_000)
+    _send(log, 0, 24_000)  # split 1 is idle: the watermark goes on without it, to 23 s
+    driver.drain()
+    assert _counts(driver) == [(0, 2)]
+    _send(log, 1, 3_000, 12_000, 21_000, 26_000)
+    progress = driver.drain()
+    assert [r["at"] for r in driver.output("late").to_pylist()] == [3_000, 12_000]
+    assert progress is not None and progress.watermark == 23_000  # it does not go back for it
+    driver = _driver(tmp_path, clock, until="end")
+    driver.drain()
+    assert _counts(driver) == [(0, 2), (20_000, 2), (25_000, 1)]
+
+
+moves = st.tuples(st.integers(0, 1), st.integers(0, 40_000), st.integers(0, 12_000))
+
+
+@given(st.lists(moves, max_size=10))
+@settings(max_examples=25)
+def test_every_row_is_in_a_window_or_late_whoever_sleeps_and_wakes(
+    sent: list[tuple[int, int, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root, clock = Path(folder), ManualClock(100_000)
+        log = _log(root)
+        driver = _driver(root, clock)
+        for partition, time, pause in sent:
+            _send(log, partition, time)
+            driver.drain()
+            clock.advance(pause)
+            driver.drain()
+        driver = _driver(root, clock, until="end")
+        driver.drain()
+        late = driver.output("late").num_rows
+        assert sum(n for _, n in _counts(driver)) + late == len(sent)

@@ -197,7 +197,6 @@ def test_rows_that_are_all_dead_at_the_input_or_at_a_step(tmp_path: Path) -> Non
     _send(log, 0, 1, 2)
     assert bench.kinds()[0] == ("dead", "fails")
     assert bench.why()[0].text == "step 'fails' failed on all 2 rows"
-    other = Bench(tmp_path / "other", counts, max_skew="1s")
     log = _log(tmp_path / "other")
     other = Bench(tmp_path / "other", counts, max_skew="1s")
     _send(log, 0, 1_000, 2_000)
@@ -215,6 +214,44 @@ def test_windows_of_the_clocks_time_wait_for_the_clock(tmp_path: Path) -> None:
     assert (clock.kind, clock.where, clock.facts) == ("clock", "counts", {"wake": NOW + 10_000})
     assert "in 6.0s" in clock.text
     assert starved.kind == "starved"
+
+
+def test_windows_of_processing_time_wait_for_the_clock(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+
+    def build(rows: hr.Stream) -> None:
+        window = rows.key_by("k").window(hr.tumbling("10s"), time="processing")
+        window.agg(n=hr.count(), name="counts").write("collect:", name="out")
+
+    bench = Bench(tmp_path, build)
+    _send(log, 0, 1)
+    clock, starved = bench.why()
+    assert (clock.kind, clock.facts) == ("clock", {"wake": NOW + 10_000})
+    assert starved.kind == "starved"
+    stood = bench.driver.manifest
+    bench.clock.advance(10_000)
+    assert stood is not None
+    due = why(bench.driver.program, stood.body, bench.clock.now())[0]
+    assert "that is due" in due.text and "running?" in due.hint
+    assert bench.why() == []
+
+
+def test_a_trigger_that_waits_for_the_clock(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+
+    def build(rows: hr.Stream) -> None:
+        early = hr.triggers.at_watermark(early=hr.triggers.after_delay("3s"))
+        window = rows.key_by("k").window(hr.tumbling("10s"), trigger=early)
+        window.agg(n=hr.count(), name="counts").write("collect:", name="out")
+
+    bench = Bench(tmp_path, build)
+    _send(log, 0, 1)
+    reasons = bench.why()
+    assert [r.kind for r in reasons] == ["split", "window", "clock", "starved"]
+    assert (reasons[2].where, reasons[2].facts) == ("counts", {"wake": NOW + 3_000})
+    bench.clock.advance(3_000)
+    assert [r.kind for r in bench.why()] == ["split", "window"]
+    assert bench.driver.output("out").num_rows == 1
 
 
 def test_a_split_that_is_held_to_stay_with_the_others(tmp_path: Path) -> None:
@@ -299,7 +336,7 @@ def test_the_text_is_short_and_the_json_says_the_same(tmp_path: Path) -> None:
     answer = told("asked", bench.driver.program, bench.driver.manifest, NOW + 4_000)
     assert str(answer).splitlines() == [
         "job 'asked' after batch 1, 4.0s ago",
-        "  watermark the beginning of time; rows written: 0 to 'out', 0 to 'late'",
+        "  the watermark has not begun; rows written: 0 to 'out', 0 to 'late'",
         "  1. the watermark is held back by split '1' of input 'rows': it has given no row yet, "
         "and it has been silent for 4.0s",
         "     If it stays silent it is idle in 6.0s and counts no more (idle is 10.0s).",

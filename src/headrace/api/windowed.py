@@ -17,6 +17,7 @@ from headrace.api.adding import PLAIN, Adding
 from headrace.api.folding import accumulator, reduced
 from headrace.api.windowing import Cut
 from headrace.errors import PlanError
+from headrace.ops.agg_own import OwnAggregate
 from headrace.ops.aggregates import Aggregate
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
@@ -103,7 +104,8 @@ def split_names(
     name: object, was: object, aggs: dict[str, Any]
 ) -> tuple[str | None, str | None, dict[str, Any]]:
     """Tell a step's `name=` and `was=` from result columns that are called so."""
+    kinds = (Aggregate, OwnAggregate)
     columns = {"name": name, "was": was}
-    wanted = {**{k: v for k, v in columns.items() if isinstance(v, Aggregate)}, **aggs}
-    given, before = (None if isinstance(v, Aggregate) else v for v in (name, was))
+    wanted = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
+    given, before = (None if isinstance(v, kinds) else v for v in (name, was))
     return given, before, wanted  # type: ignore[return-value]

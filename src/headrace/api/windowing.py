@@ -19,6 +19,8 @@ from headrace.expr.api_numbers import when
 from headrace.ops.assigners import GAP, Apart, Everything, Session, Spread
 from headrace.ops.custom_windows import Own, WindowAssigner
 from headrace.ops.evictors import NEAR, Evictor, KeepNear
+from headrace.ops.row_specs import RowWindow as RowSpec
+from headrace.ops.row_specs import Until
 from headrace.ops.triggers import (
     AtMost,
     AtWatermark,
@@ -52,7 +54,7 @@ class Cut:
 
     @property
     def by_rows(self) -> bool:
-        return hasattr(self.window, "needs_time")
+        return isinstance(self.window, RowSpec)
 
     @property
     def plain(self) -> bool:
@@ -107,7 +109,7 @@ def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
         gap = _number(at, window.gap, "the gap of a session", whole=True)
         extras[GAP] = gap.cast("bigint")
         return Session(gap)
-    if hasattr(window, "needs_time"):  # bounded by rows: the plan makes columns of expressions
+    if isinstance(window, RowSpec):  # bounded by rows: the plan makes columns of expressions
         return _row_window(at, window, extras)
     if isinstance(window, WindowAssigner):
         return Own(window)
@@ -123,8 +125,8 @@ def _row_window(at: Adding, window: Any, extras: dict[str, Expr]) -> Any:
     spec = getattr(window, "column", None)
     if spec is None or (isinstance(spec, str) and spec in at.schema.names):
         return window
-    boolean = type(window).__name__ == "Until"
-    found = at.condition(spec, "until") if boolean else _number(at, spec, "a delta window")
+    until = isinstance(window, Until)
+    found = at.condition(spec, "until") if until else _number(at, spec, "a delta window")
     if found is not None:
         extras["$cut"] = found
     return replace(window, column="$cut")
@@ -217,7 +219,7 @@ def _check(
             f"time={time!r} is unknown", code="HR-WINDOW-036",
             hint='Write time="event" or time="processing"; ingestion time is read(time=...).',
         )  # fmt: skip
-    if hasattr(window, "needs_time"):
+    if isinstance(window, RowSpec):
         asked = [trigger != AtWatermark() and "trigger", lateness and "lateness",
                  evictor is not None and "evict", mode != "replace" and "mode"]  # fmt: skip
         for name in filter(None, asked):

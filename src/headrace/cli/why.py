@@ -53,9 +53,11 @@ def why(
 def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
     program = load_job(file, job).program()
     log = EpochLog(folder_of(program, Settings.load(), folder))
+    latest = None
     if (log.folder / "job.json").exists():
         log.open(program.name, 1)  # refuses the folder of another job
-    return told(program.name, program, log.latest(), SystemClock().now())
+        latest = log.latest()
+    return told(program.name, program, latest, SystemClock().now())
 
 
 def _of_folder(folder: Path) -> Why:

@@ -15,6 +15,7 @@ from headrace.errors import PlanError
 from headrace.ops.agg_base import Synopsis, Unfit
 from headrace.ops.agg_moments import Variance
 from headrace.ops.agg_ordered import Collect, Distinct, Pick
+from headrace.ops.agg_own import Own, OwnAggregate
 from headrace.ops.agg_plain import Count, Extreme, Mean, Sum
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Aggregate:
     kind: str
     column: str | Expr | None = None
     by: str | Expr | None = None
+    own: OwnAggregate | None = None  # of the user's own
 
     def __str__(self) -> str:
         arguments = [str(a) for a in (self.column, self.by) if a is not None]
@@ -44,7 +46,7 @@ class Aggregate:
 
     @property
     def synopsis(self) -> Synopsis:
-        return KINDS[self.kind]
+        return KINDS[self.kind] if self.own is None else Own(self.own)
 
     @property
     def ordered(self) -> bool:

@@ -215,11 +215,11 @@ def count_distinct(column: str | Expr) -> Aggregate:
     return _of("count_distinct", column)
 
 
-def _of(kind: str, *arguments: str | Expr | None) -> Aggregate:
-    for argument in arguments:
+def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> Aggregate:
+    for argument in (column, by):
         if isinstance(argument, int | float | bytes | list | tuple):
             raise PlanError(
                 f"{kind}({argument!r}) does not name a column", code="HR-AGG-003",
                 hint=f'Write {kind}("column"), or {kind} of an expression.', site=call_site(),
             )  # fmt: skip
-    return Aggregate(kind, *arguments)
+    return Aggregate(kind, column, by)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty
 from headrace.errors import PlanError, call_site
+from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, Until
 
 Times = npt.NDArray[np.int64]
 
@@ -123,16 +124,53 @@ class Window:
         return (time - self.offset) // self.slide * self.slide + self.offset
 
 
-def tumbling(size: Duration, *, offset: Duration | None = None) -> Window:
-    """Windows one after the other: each record is in exactly one."""
+def tumbling(
+    size: Duration | None = None, *, rows: int | None = None, offset: Duration | None = None
+) -> Window | Count:
+    """Windows one after the other, each record in exactly one: `size` long, or of so many rows."""
+    if (size is None) == (rows is None) or (rows is not None and offset is not None):
+        fact = f"tumbling has size {size!r}, rows {rows!r} and offset {offset!r}"
+        raise _refused(fact, 41, 'Write tumbling("5s"), tumbling("1d", offset="6h"), or rows=100.')
+    if rows is not None:
+        return Count(rows)
+    assert size is not None
     length = millis(size)
     return Window(length, length, _shift(offset, length))
 
 
-def sliding(size: Duration, every: Duration, *, offset: Duration | None = None) -> Window:
-    """Windows that overlap: `size` long, a new one opens `every` so often."""
+def sliding(
+    size: Duration | None = None, every: Duration | None = None, *, rows: int | None = None,
+    every_rows: int | None = None, offset: Duration | None = None,
+) -> Window | Count | LastRows | LastTime:  # fmt: skip
+    """Windows that overlap: `size` long or the last `rows`, `every` so often or `every_rows`."""
+    if (size is None) == (rows is None) or (every is None) == (every_rows is None):
+        fact = "sliding needs one length and one step"
+        hint = 'Write sliding("60s", every="5s"), sliding(rows=100, every_rows=10), or mix them.'
+        raise _refused(fact, 42, hint)
+    if offset is not None and (size is None or every is None):
+        raise _refused("offset= is for windows of time", 43, "Leave it out.")
+    if rows is not None:
+        return Count(rows, every_rows) if every is None else LastRows(rows, millis(every))
+    assert size is not None
+    if every_rows is not None:
+        return LastTime(millis(size), every_rows)
+    assert every is not None
     slide = millis(every)
     return Window(millis(size), slide, _shift(offset, slide))
+
+
+def delta(column: Any, threshold: float, *, since: str = "first") -> Delta:
+    """Windows that end before `column` is more than `threshold` from the window's first row.
+
+    With since="previous", from the row before.
+    """
+    return Delta(column, threshold, since)
+
+
+def until(predicate: Any, *, inside: bool = True) -> Until:
+    """Windows that a row ends, if it fulfils `predicate`; as its last row, or (not `inside`)
+    as the first of the next window."""
+    return Until(predicate, inside)
 
 
 def floor_of(watermark: int, lateness: int) -> int:

@@ -7,12 +7,14 @@ An argument is a column's name where it can be; another expression stays one her
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from headrace.errors import PlanError, Site
 from headrace.expr import Expr, col, same
 from headrace.kernel import infer
+from headrace.ops.agg_own import OwnAggregate, check_own
 from headrace.ops.aggregates import Aggregate
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft, uncertain
@@ -76,6 +78,12 @@ def partial_schema(aggs: Aggs, schema: pa.Schema) -> pa.Schema:
 def _plain(
     draft: Draft, name: str, agg: object, schema: pa.Schema, site: Site | None
 ) -> Aggregate | None:
+    if isinstance(agg, OwnAggregate):
+        with draft.attempt(site):
+            check_own(agg)
+            title = f"{type(agg).__module__}.{type(agg).__qualname__}"
+            return _plain(draft, name, Aggregate(title, agg.column, own=agg), schema, site)
+        return None
     if not isinstance(agg, Aggregate):
         draft.report(
             PlanError(
@@ -87,7 +95,7 @@ def _plain(
         return None
     pair = [a if a is None else _argument(draft, a, schema, site) for a in (agg.column, agg.by)]
     wrong = len([p for p in pair if p is not None]) < len(agg.arguments)
-    return None if wrong else Aggregate(agg.kind, *pair)
+    return None if wrong else replace(agg, column=pair[0], by=pair[1])
 
 
 def _argument(

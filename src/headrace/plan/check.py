@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.ops.keyed import KeyedProcess
+from headrace.ops.row_specs import needs_time
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
     Dead,
@@ -226,7 +227,7 @@ CHECKS: tuple[Callable[[Graph], Problems], ...] = (
 
 
 def _needs_time(node: Node) -> bool:
-    by_rows = isinstance(node, RowWindow) and not node.window.needs_time
+    by_rows = isinstance(node, RowWindow) and not needs_time(node.window)
     return isinstance(node, Windowed) and not node.clocked and not by_rows
 
 

@@ -8,6 +8,7 @@ from headrace.ops.contract import Operator
 from headrace.ops.fold import Folder, FoldOperator
 from headrace.ops.process import ProcessOperator
 from headrace.ops.rolling_agg import RollingOperator
+from headrace.ops.row_windows import RowWindowOperator
 from headrace.ops.timed_windows import TimedWindowOperator
 from headrace.ops.window_agg import WindowAggOperator
 from headrace.ops.window_fold import WindowFoldOperator
@@ -36,8 +37,6 @@ def operator_for(node: Stateful) -> Operator:
             aggs = {} if work else dict(node.aggs)
             return TimedWindowOperator(node.windowing, aggs, work, keys, inputs[0], node.schema)
         case RowWindow():
-            from headrace.ops.row_windows import RowWindowOperator
-
             function = _over_rows(node) if node.function else dict(node.aggs)
             return RowWindowOperator(node.window, function, keys, inputs[0], node.schema)
         case WindowFold():

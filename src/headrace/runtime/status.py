@@ -9,7 +9,6 @@ import time
 from collections import deque
 from datetime import UTC, datetime
 
-from headrace.clock import MAX_TIME
 from headrace.runtime.progress import Progress
 
 _WINDOW = 10_000  # ms over which the rate is taken
@@ -85,9 +84,7 @@ def span(ms: int) -> str:
 
 
 def moment(ms: int) -> str:
-    """A point in time, in UTC; the end and the beginning of time by name."""
-    if abs(ms) >= MAX_TIME:
-        return "the end of time" if ms > 0 else "the beginning of time"
+    """A point in time, in UTC."""
     if not -_FAR <= ms < _FAR:
         return f"{ms} ms"
     shown = datetime.fromtimestamp(ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -68,7 +68,13 @@ def _head(answer: Why) -> Iterator[str]:
     ago = span(max(0, answer.clock - body["wall"]))
     wrote = ", ".join(f"{rows:,} to {name!r}" for name, rows in _outputs(answer).items())
     yield f"job {answer.job!r} after batch {answer.manifest.epoch}, {ago} ago"
-    yield f"  watermark {moment(body['watermark'])}; rows written: {wrote}"
+    yield f"  the watermark {_stands(body['watermark'])}; rows written: {wrote}"
+
+
+def _stands(watermark: int) -> str:
+    if abs(watermark) == MAX_TIME:
+        return "has not begun" if watermark < 0 else "is at the end of time"
+    return f"is at {moment(watermark)}"
 
 
 def _outputs(answer: Why) -> dict[str, int]:

@@ -1,0 +1,289 @@
+"""Row windows: any epochs, keys and state files, against plain Python."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.ops.aggregate_model import AGGS, FLOATS, NUMBERS, TEXTS, check
+from tests.ops.row_window_model import Following, Row, Shown, is_late, model_of
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.errors import PlanError, RunError
+from headrace.hashing import slot_range, tasks_of
+from headrace.ops import aggregates as agg
+from headrace.ops import row_kept, row_work
+from headrace.ops.contract import Fault, Step
+from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, RowWindow, Until
+from headrace.ops.row_windows import RowWindowOperator
+from headrace.ops.window_function import AggregateRows, FoldRows, Given, Laid
+from headrace.schema import TIMESTAMP
+from headrace.state import RunCache, RunWriter, SlotState, TableSpec, open_table, store_changes
+
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))  # more for a long search
+SLOTS = 4
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+INPUT = pa.schema([
+    ("k", pa.int64()), ("x", pa.int64()), ("f", pa.float64()), ("s", pa.string()),
+    ("stop", pa.bool_()), ("i", pa.int64()),
+])  # fmt: skip
+HIDDEN = {"__t": pa.int64(), "__s": pa.int32(), "__o": pa.int64()}
+BOUNDS = [("window_start", TIMESTAMP), ("window_end", TIMESTAMP)]
+INFO = [("pane", pa.int32()), ("timing", pa.string()), ("final", pa.bool_())]
+RESULTS = pa.schema([(name, a.result_type(INPUT)) for name, a in AGGS.items()])
+
+
+class Listing:
+    """A window function that tells which rows it was given, and what it was told of them."""
+
+    schema = pa.schema([
+        ("rows", pa.list_(pa.int64())), ("begins", pa.int64()), ("ends", pa.int64()),
+        ("numbers", pa.int64()), ("timings", pa.string()), ("owner", pa.int64()),
+    ])  # fmt: skip
+
+    def over(self, laid: Laid) -> Given:
+        ids, owners = laid.rows["i"].to_pylist(), laid.rows["k"].to_pylist()
+        made, windows, faults = [], [], []
+        for window in range(len(laid)):
+            mine = laid.bounds(window)
+            assert set(owners[mine]) == {laid.keys["k"][window].as_py()}
+            if ids[mine] == [13]:
+                faults.append(Fault(laid.rows.slice(mine.start, 1), ValueError("13")))
+                continue
+            bounds = int(laid.begins[window]), int(laid.ends[window]), int(laid.panes[window])
+            made.append((ids[mine], *bounds, laid.timings[window], owners[mine.start]))
+            windows.append(window)
+        columns = zip(*made, strict=True) if made else [[]] * len(self.schema)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=True)]
+        values = pa.Table.from_arrays(arrays, schema=self.schema)
+        return Given(values, np.array(windows, np.int64), faults)
+
+
+class Job:
+    """An operator as it lives in a job: its tables in files, opened anew every epoch."""
+
+    names = count()
+
+    def __init__(self, folder: Path, operator: Callable[[], RowWindowOperator]) -> None:
+        self.folder, self.operator, self.cache = folder, operator, RunCache(folder)
+        self.state = {s.name: SlotState.empty(SLOTS) for s in operator().tables()}
+        self.number = 0
+
+    def epoch(self, rows: pa.Table | None, before: int, after: int, tasks: int = 1) -> list[Step]:
+        parts = {name: list[SlotState]() for name in self.state}
+        steps = []
+        for task in range(tasks):
+            held = slot_range(task, tasks, SLOTS)
+            tables = {s.name: self.opened(s, *held) for s in self.operator().tables()}
+            mine = None if rows is None else rows.filter(pa.array(_task(rows, tasks) == task))
+            step = Step([mine], tables, before, after, 0, self.number)
+            self.operator().step(step)
+            steps.append(step)
+            for name, table in tables.items():
+                writer = RunWriter(self.folder, f"task-{next(self.names)}")
+                part = store_changes(table, self.state[name], *held, SLOTS, writer, self.cache)
+                writer.close()
+                parts[name].append(SlotState.from_json(json.loads(json.dumps(part.to_json()))))
+        self.state = {name: s.apply(parts[name]) for name, s in self.state.items()}
+        self.number += 1
+        return steps
+
+    def opened(self, spec: TableSpec, lo: int = 0, hi: int = SLOTS) -> Any:
+        return open_table(spec, self.state[spec.name], lo, hi, SLOTS, self.cache)
+
+    def held(self, name: str) -> pa.Table:
+        return self.opened(next(s for s in self.operator().tables() if s.name == name)).scan()
+
+
+def _task(rows: pa.Table, tasks: int) -> np.ndarray:
+    return tasks_of(rows["__h"].to_numpy(), SLOTS, tasks)
+
+
+def table_of(rows: list[Row], timed: bool = True) -> pa.Table:
+    """Rows as they reach an operator: keys share two hashes."""
+    hidden = {n: t for n, t in HIDDEN.items() if timed or n != "__t"}
+    fields = [*INPUT, *(pa.field(n, t) for n, t in hidden.items())]
+    table = pa.table({f.name: pa.array([r[f.name] for r in rows], f.type) for f in fields})
+    hashes = [5 + 2**63 * ((r["k"] or 0) % 2) for r in rows]
+    return table.append_column("__h", pa.array(hashes, pa.uint64()))
+
+
+ROW = st.tuples(
+    st.sampled_from([0, 0, 1, 2, None]), NUMBERS, FLOATS, TEXTS, st.sampled_from([None, False, True]),
+    st.integers(0, 12),
+)  # fmt: skip
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[list[Row], int, int]]:
+    """Epochs of rows and watermarks; times go up and down, and the input may end, even twice."""
+    epochs, number, before = [], 0, MIN_TIME
+    drawn = draw(st.lists(st.tuples(st.lists(ROW, max_size=14), st.integers(0, 9)), max_size=7))
+    ends = draw(st.sampled_from([0, 1, 1, 1, 2]))
+    for at, (values, step) in enumerate(drawn):
+        rows = []
+        for k, x, f, s, stop, t in values:
+            near = 5 * at + t
+            order = {"__t": near, "__s": number % 2, "__o": number * 7 % 101}
+            rows.append(dict(k=k, x=x, f=f, s=s, stop=stop, i=number) | order)
+            number += 1
+        known = max(before, -5) + step
+        after = MAX_TIME if at >= len(drawn) - ends else known if draw(st.booleans()) else before
+        epochs.append((rows, before, after))
+        before = after
+    return epochs
+
+
+def run(
+    job: Job,
+    spec: RowWindow,
+    epochs: list[tuple[list[Row], int, int]],
+    timed: bool,
+    tasks: Iterator[int],
+) -> Iterator[tuple[list[Row], list[Fault], list[Shown], Any]]:
+    """Epoch by epoch: what the job gave, and what it should have given."""
+    model, operator = model_of(spec), job.operator()
+    for rows, before, after in epochs:
+        rows = rows if timed else [r | {"__t": 0} for r in rows]
+        table = table_of(rows, timed)
+        late = operator.late(0, table, before)
+        by_hand = [before > MIN_TIME and is_late(spec, r, before) for r in rows]
+        assert (late is None and not any(by_hand)) or late.tolist() == by_hand
+        rows = [r for r, gone in zip(rows, by_hand, strict=True) if not gone]
+        table = operator.prepare(0, table_of(rows, timed))
+        steps = job.epoch(operator.combine(0, table) if rows else None, before, after, next(tasks))
+        given = [row for s in steps for out in s.out for row in out.to_pylist()]
+        faults = [f for s in steps for f in s.faults]
+        yield given, faults, list(model.epoch(rows, before, after)), model
+
+
+def moment(ms: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+def check_bounds(row: Row, want: Shown, timed: bool) -> None:
+    """What is the same whatever is computed."""
+    times = [r["__t"] for r in want.rows]
+    hashed = np.array([5 + 2**63 * ((want.key or 0) % 2)], np.uint64)
+    assert (row["__s"], row["__o"]) == (-1, hashed.view(np.int64)[0])
+    if timed:
+        assert (row["window_start"], row["window_end"]) == (
+            moment(min(times)),
+            moment(max(times) + 1),
+        )
+        assert row["__t"] == max(times)
+    else:
+        assert row["window_start"] is None and row["window_end"] is None and "__t" not in row
+
+
+SPECS = {
+    "tumbling": st.integers(1, 5).map(Count),
+    "sliding": st.integers(1, 6).flatmap(
+        lambda size: st.integers(1, size).map(lambda every: Count(size, every))
+    ),
+    "delta": st.builds(
+        Delta, st.sampled_from(["x", "f"]), st.sampled_from([0, 1.5, 3, 10**6]),
+        st.sampled_from(["first", "previous"]),
+    ),
+    "until": st.builds(Until, st.just("stop"), st.booleans()),
+    "last rows": st.builds(LastRows, st.integers(1, 5), st.integers(1, 9)),
+    "last time": st.builds(LastTime, st.integers(1, 9), st.integers(1, 5)),
+}  # fmt: skip
+DEEP = settings(
+    max_examples=EXAMPLES, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("family", SPECS)
+@DEEP
+@given(st.data())
+def test_aggregates_of_row_windows_are_those_of_their_rows(
+    family: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    spec, timed = data.draw(SPECS[family]), family.startswith("last") or data.draw(st.booleans())
+    kind, numbered = data.draw(st.sampled_from(["named", "rows"])), data.draw(st.booleans())
+    output = pa.schema([INPUT.field("k"), *BOUNDS, *(INFO if numbered else []), *RESULTS])
+    function = AGGS if kind == "named" else AggregateRows(AGGS, RESULTS)
+    job = Job(
+        tmp_path_factory.mktemp("job"),
+        lambda: RowWindowOperator(spec, function, ["k"], INPUT, output),
+    )
+    tasks = iter(lambda: data.draw(st.integers(1, 3)), 0)
+
+    for given_, _, want, model in run(job, spec, data.draw(histories()), timed, tasks):
+        assert len(given_) == len(want)
+        by_number = sorted(want, key=lambda w: (w.key is None, w.key, w.number))
+        given_.sort(key=lambda r: (r["k"] is None, r["k"]))  # stable: a key's come in order
+        for row, window in zip(given_, by_number, strict=True):
+            assert row["k"] == window.key
+            check_bounds(row, window, timed)
+            check(row, window.rows, AGGS)
+            if numbered:
+                told = (row["pane"], row["timing"], row["final"])
+                assert told == (window.number, "end" if window.at_end else "on time", True)
+        if kind == "named" and isinstance(model, Following) and not numbered:
+            assert job.held("windows").num_rows == sum(map(bool, model.rows.values()))
+
+
+@pytest.mark.parametrize("family", SPECS)
+@DEEP
+@given(st.data())
+def test_a_function_sees_the_rows_of_its_windows_in_order(
+    family: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    spec, timed = data.draw(SPECS[family]), family.startswith("last") or data.draw(st.booleans())
+    output = pa.schema([INPUT.field("k"), *BOUNDS, *INFO, *Listing.schema])
+    job = Job(
+        tmp_path_factory.mktemp("job"),
+        lambda: RowWindowOperator(spec, Listing(), ["k"], INPUT, output),
+    )
+    tasks = iter(lambda: data.draw(st.integers(1, 3)), 0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_work, "_BAND", data.draw(st.sampled_from([1, 7, 1 << 20])))
+        patch.setattr(row_kept, "_MANY", data.draw(st.sampled_from([0, 2, 8])))
+        for given_, faults, want, model in run(job, spec, data.draw(histories()), timed, tasks):
+            good = {(w.key, w.number): w for w in want if [r["i"] for r in w.rows] != [13]}
+            assert len(faults) == len(want) - len(good)
+            assert len(given_) == len(good)
+            for row in given_:
+                window = good[row["k"], row["pane"]]
+                check_bounds(row, window, timed)
+                assert row["rows"] == [r["i"] for r in window.rows]
+                assert (row["owner"], row["numbers"]) == (row["k"], row["pane"])
+                assert row["timings"] == row["timing"] == ("end" if window.at_end else "on time")
+                told = (row["begins"], row["ends"])
+                assert told == bounds_told(window, timed)
+            check_kept(job, spec, model)
+
+
+def bounds_told(window: Shown, timed: bool) -> tuple[int, int]:
+    times = [r["__t"] for r in window.rows]
+    return (min(times), max(times) + 1) if timed else (MIN_TIME, MAX_TIME)
+
+
+def check_kept(job: Job, spec: RowWindow, model: Any) -> None:
+    """Only open windows are kept, or what overlapping ones still need."""
+    kept: dict[Any, int] = {}
+    for row in job.held("rows").to_pylist():
+        kept[row["k"]] = kept.get(row["k"], 0) + len(row["[i]"])
+    match spec:
+        case Count(tumbles=False):
+            assert all(n < 2 * spec.size for n in kept.values())
+        case LastRows():
+            assert all(n <= 2 * spec.rows for n in kept.values())
+        case LastTime():
+            pass
+        case _:
+            assert kept == {key: len(rows) for key, rows in model.rows.items() if rows}
