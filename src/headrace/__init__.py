@@ -51,6 +51,7 @@ from headrace.ops.calendar import calendar
 from headrace.ops.custom_windows import WindowAssigner
 from headrace.ops.evictors import keep, keep_last, keep_near
 from headrace.ops.watermarks import ingestion
+from headrace.ops.window_process import WindowProcess, window_value
 from headrace.ops.windows import delta, sliding, tumbling, until
 from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
@@ -63,12 +64,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Aggregate", "Context", "EmbeddedLog", "Expr", "FencedError", "HeadraceError", "InputError",
     "Job", "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError", "Run",
-    "RunError", "StateError", "StepError", "Stream", "WindowAssigner", "WindowResult",
-    "__version__", "calendar", "col", "collect", "collected", "connect", "count",
-    "count_distinct", "cumulating", "delta", "everything", "first", "generate", "ingestion",
-    "keep", "keep_last", "keep_near", "last", "lit", "max", "max_by", "mean", "min", "min_by",
-    "read_output", "rows", "run", "session", "sliding", "stddev", "sum", "triggers", "tumbling",
-    "until", "value", "variance", "watermarks",
+    "RunError", "StateError", "StepError", "Stream", "WindowAssigner", "WindowProcess",
+    "WindowResult", "__version__", "calendar", "col", "collect", "collected", "connect",
+    "count", "count_distinct", "cumulating", "delta", "everything", "first", "generate",
+    "ingestion", "keep", "keep_last", "keep_near", "last", "lit", "max", "max_by", "mean",
+    "min", "min_by", "read_output", "rows", "run", "session", "sliding", "stddev", "sum",
+    "triggers", "tumbling", "until", "value", "variance", "watermarks", "window_value",
 ]  # fmt: skip
 __all__ += functions.__all__
 

@@ -133,8 +133,7 @@ class Ticking(Model):
 def model_of(spec: RowWindow) -> Following | Overlapping | Ticking:
     if isinstance(spec, LastRows):
         return Ticking(spec)
-    overlap = isinstance(spec, LastTime) or (isinstance(spec, Count) and spec.every is not None)
-    return Overlapping(spec) if overlap else Following(spec)
+    return Following(spec) if spec.tumbles else Overlapping(spec)
 
 
 def is_late(spec: RowWindow, row: Row, before: int) -> bool:

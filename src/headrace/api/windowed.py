@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from headrace.api.windowing import Cut
 from headrace.errors import PlanError
 from headrace.ops.agg_own import OwnAggregate
 from headrace.ops.aggregates import Aggregate
+from headrace.ops.window_process import WindowProcess
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, PyFunction
@@ -62,25 +63,34 @@ class WindowedStream:
         return self._result(at, list(value), function=function, zero=start, value=value)
 
     def process(
-        self, fn: Callable[[Any, list[Any], Any], Any], *, schema: SchemaLike | None = None,
-        name: str | None = None, was: str | None = None,
+        self, fn: Callable[[Any, list[Any], Any], Any] | WindowProcess, *,
+        schema: SchemaLike | None = None, unbounded: bool = False, name: str | None = None,
+        was: str | None = None,
     ) -> stream.WindowResult:  # fmt: skip
         """All rows of each window at once: fn(key, rows, window) gives a row, or rows.
 
         `rows` are in event-time order; `window` has `start`, `end` (ms), `pane`, `timing`,
-        `final`, `watermark` and `clock`.
+        `final`, `watermark` and `clock`. A `WindowProcess` may keep values per key and window.
         """
         at = Adding(self._draft, self._edge, name, was)
+        method = fn.process if isinstance(fn, WindowProcess) else fn
         with self._draft.attempt(at.site):
-            check_takes(fn, 3, "process")
+            check_takes(method, 3, "process")
+            if isinstance(fn, WindowProcess) and fn.values and self._cut.by_rows:
+                raise PlanError(
+                    f"{type(fn).__name__} keeps values, which windows of rows cannot",
+                    code="HR-WINDOW-044", hint="Keep them in a keyed process function after it.",
+                )  # fmt: skip
             if self._cut.mode == "retract":
                 raise PlanError(
                     "process cannot take back what it gave", code="HR-WINDOW-040",
                     hint='Use mode="replace" or "delta", or aggregates instead of process.',
                 )  # fmt: skip
-        value = at.attempt(lambda: any_schema(fn, schema, "process"))
-        function = PyFunction(fn, site_of(fn), PLAIN)
-        return self._result(at, list(value), function=function, value=value, process=True)
+        value = at.attempt(lambda: any_schema(method, schema, "process"))
+        function = PyFunction(cast("Any", fn), site_of(method), PLAIN)
+        return self._result(
+            at, list(value), function=function, value=value, process=True, unbounded=unbounded
+        )
 
     def _result(self, at: Adding, fields: list[pa.Field], **computed: Any) -> stream.WindowResult:
         schema = self._schema(at, fields)

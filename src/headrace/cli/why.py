@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,12 @@ from headrace.cli.jobs import Folder, Name
 from headrace.cli.loading import load_job
 from headrace.clock import SystemClock
 from headrace.errors import RunError
-from headrace.runtime.start import folder_of
-from headrace.runtime.why_told import Why, told
 from headrace.settings import Settings
 from headrace.state.files import read_sealed
 from headrace.state.manifest import EpochLog
+
+if TYPE_CHECKING:
+    from headrace.runtime.why_told import Why
 
 Place = Annotated[
     Path,
@@ -51,6 +52,9 @@ def why(
 
 
 def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
+    from headrace.runtime.start import folder_of  # slow to import, and help needs none of it
+    from headrace.runtime.why_told import told
+
     program = load_job(file, job).program()
     log = EpochLog(folder_of(program, Settings.load(), folder))
     latest = None
@@ -61,6 +65,8 @@ def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
 
 
 def _of_folder(folder: Path) -> Why:
+    from headrace.runtime.why_told import told
+
     path = folder / "job.json"
     if not path.is_file():
         raise RunError(

@@ -20,7 +20,6 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headrace.clock import SystemClock
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import marked
 from headrace.engine.memory import given_back
@@ -77,7 +76,7 @@ class Reader(DataSourceStreamReader):
     def _planner(self) -> Planner:
         if self._made is None:
             bundle, log = self._binding.cargo.open(), EpochLog(self._binding.folder)
-            self._made = Planner(bundle, log, SystemClock(), self._binding.pace)
+            self._made = Planner(bundle, log, bundle.clock, self._binding.pace)
         return self._made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -159,7 +158,7 @@ class Writer(DataSourceStreamArrowWriter):
             binding = self._binding
             bundle, log = binding.cargo.open(), EpochLog(binding.folder)
             self._made = Committer(
-                bundle, log, binding.token, binding.pace.slots, SystemClock(), binding.keep
+                bundle, log, binding.token, binding.pace.slots, bundle.clock, binding.keep
             )
         return self._made
 

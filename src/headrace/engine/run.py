@@ -197,6 +197,15 @@ class Run:
             self._watcher.join()
         return self.status
 
+    def catch_up(self) -> None:
+        """Block until everything that is there has been processed; raises what it failed with."""
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            self._fail(str(error))
+        if self._error is not None:
+            raise self._error
+
     def drain(self) -> None:
         """Read what is there now, close every window, then end: as if begun with until="end"."""
         ask_to_drain(self._start.log.folder)

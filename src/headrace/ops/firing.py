@@ -8,6 +8,7 @@ chosen to lose it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from headrace.ops.kept_rows import KeptRows
 from headrace.ops.triggers import Facts
 from headrace.ops.window_book import EPOCH, FIRED, FIRST, PANES, SHOWN, START, Book
 from headrace.ops.window_function import Given, Laid, WindowFunction
+from headrace.ops.window_memory import WindowMemory
 from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Times, floor_of
 from headrace.schema import TIMESTAMP
@@ -47,15 +49,16 @@ class Firing:
     ) -> None:
         self._windowing, self._book, self._kept, self._work = windowing, book, kept, work
         self._keys, self._output = list(keys), output
-        fixed = {*keys, "window_start", "window_end", *INFO, CHANGE}
-        self._values = [f for f in output if f.name not in fixed]
+        self.memory = WindowMemory(work[0] if work else None, keys)
+        names = work[0].schema.names if work else list(book.main)
+        self._values = [output.field(name) for name in names]
 
     # what was shown, for those who take it back
 
     def was_fields(self) -> list[pa.Field]:
-        """The columns in which a window remembers what it last showed."""
+        """The columns in which a window remembers what it last showed, and its function's."""
         if self._windowing.mode != "retract":
-            return []
+            return self.memory.fields()
         shown = pa.field(_SHOWN, pa.bool_())  # null before this very window has shown anything
         return [shown, *(pa.field(f"{_WAS}{f.name}", f.type) for f in self._values)]
 
@@ -116,7 +119,9 @@ class Firing:
     def _show(self, windows: pa.Table, fire: Mask, expired: Mask, step: Step) -> pa.Table:
         fired = windows.filter(pa.array(fire))
         final = expired[fire]
-        given = self._results(fired, final, step)
+        fired, given = self._results(fired, final, step)
+        if self.memory.used:
+            windows = _put_back(windows, fired, fire)
         step.faults.extend(given.faults)
         retract = self._windowing.mode == "retract"
         if retract:
@@ -140,11 +145,13 @@ class Firing:
         shown = pa.array(fire | _has_shown(windows))
         return windows.set_column(windows.column_names.index(_SHOWN), _SHOWN, shown)
 
-    def _results(self, fired: pa.Table, final: Mask, step: Step) -> Given:
+    def _results(self, fired: pa.Table, final: Mask, step: Step) -> tuple[pa.Table, Given]:
+        """What the windows give, and the windows with what their function remembers now."""
         if self._work is None:
             values = self._book.results(fired, self._book.main)
             schema = pa.schema(self._values)
-            return Given(values.select(schema.names).cast(schema), np.arange(fired.num_rows))
+            given = Given(values.select(schema.names).cast(schema), np.arange(fired.num_rows))
+            return fired, given
         function, evictor = self._work
         assert self._kept is not None
         rows, starts, epochs = self._kept.of(fired, step)
@@ -160,8 +167,13 @@ class Firing:
             timings=TIMINGS[_timing(fired.column(TIME).to_numpy()[some], step)].tolist(),
             finals=final[some].tolist(), watermark=step.after, clock=step.clock,
         )  # fmt: skip
-        given = function.over(laid)
-        return Given(given.values, some[given.windows], given.faults)
+        mine = fired.take(pa.array(some))
+        memory = self.memory.recall(mine, step)
+        given = function.over(replace(laid, memory=memory))
+        if memory is not None:
+            self.memory.store_keys(memory, mine, step)
+            fired = self.memory.store_own(memory, fired, some)
+        return fired, Given(given.values, some[given.windows], given.faults)
 
     def _visible(
         self, fired: pa.Table, rows: pa.Table, starts: Index, epochs: Times,
@@ -190,12 +202,12 @@ class Firing:
         shown_end = end - self._windowing.assigner.slack
         columns = {k: windows.column(k) for k in self._keys}
         columns |= {"window_start": _stamps(start), "window_end": _stamps(shown_end)}
-        columns |= {n: values.column(n) for n in values.column_names}
         taken_back = 1 if sign == "-" else 0
         columns["pane"] = pa.array(windows.column(PANES).to_numpy() - taken_back)
         columns["timing"] = pa.array(TIMINGS[_timing(end, step)], pa.string())
         columns["final"] = pa.array(final)
         columns[CHANGE] = pa.array([sign] * windows.num_rows)
+        columns |= {n: values.column(n) for n in values.column_names}
         chunk = pa.table({n: columns[n] for n in self._output.names}).cast(self._output)
         chunk = chunk.append_column(TIME, pa.array(self._times(windows, shown_end)))
         chunk = chunk.append_column(SOURCE, pa.array(np.full(len(end), -1, dtype=np.int32)))
@@ -225,6 +237,13 @@ class Firing:
         mine = windows.filter(pa.array(wanted))
         timer = mine.select([HASH, *self._keys, START]).append_column(END, mine.column(TIME))
         step.tables[table].put(timer.append_column(TIME, pa.array(due[wanted])))
+
+
+def _put_back(windows: pa.Table, fired: pa.Table, fire: Mask) -> pa.Table:
+    """All windows, with those that fired as they are now."""
+    place = np.arange(windows.num_rows)
+    place[fire] = windows.num_rows + np.arange(fired.num_rows)
+    return pa.concat_tables([windows, fired]).take(pa.array(place)).combine_chunks()
 
 
 def _has_shown(windows: pa.Table) -> Mask:

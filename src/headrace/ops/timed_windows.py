@@ -74,6 +74,8 @@ class TimedWindowOperator:
         found.append(TableSpec(MARKS, timer, pa.schema([]), timed=True))
         if self._kept is not None:
             found.append(self._kept.spec())
+        values = self._firing.memory.spec(pa.schema(keys))
+        found += [values] if values is not None else []
         return tuple(found)
 
     # where the rows are

@@ -8,20 +8,28 @@ of. A window on which the user's function raises is a fault, not a failure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg_groups import Index
 from headrace.ops.aggregates import Aggregate, partial, result
 from headrace.ops.contract import Fault
 from headrace.rows import collector_paused, rows_of, table_of
 
 _WINDOW = "__window"
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a function remembers: values per key, and values per window."""
+
+    owner: Index  # the number of each window's key
+    keys: list[dict[str, Any]]  # by number of the key
+    windows: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,7 @@ class Laid:
     finals: Sequence[bool]
     watermark: int = 0
     clock: int = 0
+    memory: Memory | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -96,18 +105,12 @@ class FoldRows:
     @collector_paused()
     def over(self, laid: Laid) -> Given:
         rows = rows_of(laid.rows.select(self._row.names))
-        values, windows, faults = [], [], list[Fault]()
-        for window in range(len(laid)):
-            mine = laid.bounds(window)
-            try:
-                value = self._folded(rows[mine])
-                table_of([value], self.schema)
-            except Exception as error:
-                faults.append(Fault(laid.rows.slice(mine.start, 1), error))
-                continue
-            values.append(value)
-            windows.append(window)
-        return Given(table_of(values, self.schema), np.array(windows, np.int64), faults)
+        bounds = [laid.bounds(window) for window in range(len(laid))]
+        try:
+            values = [self._folded(rows[mine]) for mine in bounds]
+            return Given(table_of(values, self.schema), np.arange(len(laid)))
+        except Exception:
+            return one_by_one(laid, self.schema, lambda i: [self._folded(rows[bounds[i]])])
 
     def _folded(self, rows: list[Any]) -> Any:
         if self._zero is None:
@@ -119,59 +122,18 @@ class FoldRows:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class WindowCall:
-    """The window that a process function is called for, and what it may ask about it."""
-
-    start: int | None  # ms; None for a window without bounds
-    end: int | None
-    pane: int  # how often it has fired before
-    timing: str  # "early", "on time", "late"
-    final: bool
-    watermark: int
-    clock: int
-
-
-class ProcessRows:
-    """A user's `fn(key, rows, window)`, called once per firing with all rows of the window."""
-
-    def __init__(self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema) -> None:
-        self._fn, self._keys, self._row, self.schema = fn, list(keys), row, schema
-
-    @collector_paused()
-    def over(self, laid: Laid) -> Given:
-        rows = rows_of(laid.rows.select(self._row.names))
-        calls = zip(self._key_values(laid), self._windows(laid), strict=True)
-        values: list[Any] = []
-        windows: list[int] = []
-        faults: list[Fault] = []
-        for number, (key, window) in enumerate(calls):
-            mine = laid.bounds(number)
-            try:
-                given = many(self._fn(key, rows[mine], window))
-                table_of(given, self.schema)
-            except Exception as error:
-                faults.append(Fault(laid.rows.slice(mine.start, 1), error))
-                continue
-            values.extend(given)
-            windows.extend([number] * len(given))
-        return Given(table_of(values, self.schema), np.array(windows, np.int64), faults)
-
-    def _key_values(self, laid: Laid) -> list[Any]:
-        if not self._keys:
-            return [None] * len(laid)
-        rows = rows_of(laid.keys.select(self._keys))
-        return [row[0] for row in rows] if len(self._keys) == 1 else list(map(tuple, rows))
-
-    def _windows(self, laid: Laid) -> list[WindowCall]:
-        begins = [None if b <= MIN_TIME else b for b in laid.begins.tolist()]
-        ends = [None if e >= MAX_TIME - 1 else e for e in laid.ends.tolist()]
-        facts = zip(begins, ends, laid.panes.tolist(), laid.timings, laid.finals, strict=True)
-        return [WindowCall(*fact, laid.watermark, laid.clock) for fact in facts]
-
-
-def many(given: Any) -> list[Any]:
-    """Nothing, one row, a list of rows or a generator: as rows."""
-    if given is None:
-        return []
-    return list(given) if isinstance(given, list | Iterator) else [given]
+def one_by_one(laid: Laid, schema: pa.Schema, call: Callable[[int], list[Any]]) -> Given:
+    """Each window by itself, so that one on which the function fails is set aside alone."""
+    values: list[Any] = []
+    windows: list[int] = []
+    faults: list[Fault] = []
+    for window in range(len(laid)):
+        try:
+            given = call(window)
+            table_of(given, schema)
+        except Exception as error:
+            faults.append(Fault(laid.rows.slice(laid.bounds(window).start, 1), error))
+            continue
+        values.extend(given)
+        windows.extend([window] * len(given))
+    return Given(table_of(values, schema), np.array(windows, np.int64), faults)

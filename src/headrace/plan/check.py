@@ -14,8 +14,10 @@ import pyarrow as pa
 from headrace.errors import PlanError
 from headrace.ops.keyed import KeyedProcess
 from headrace.ops.row_specs import needs_time
+from headrace.ops.window_process import WindowProcess
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
+    AnyWindow,
     Dead,
     Edge,
     Fold,
@@ -70,9 +72,8 @@ def key_columns(graph: Graph) -> Problems:
 
 
 def unbounded_state(graph: Graph) -> Problems:
-    for node in (n for n in graph if isinstance(n, Rolling | Fold | Process)):
-        keeps = not isinstance(node, Process) or len(node.state)
-        if keeps and not node.unbounded:
+    for node in (n for n in graph if isinstance(n, Stateful)):
+        if _keeps_keys(node) and not node.unbounded:
             by = ", ".join(node.keys[0])
             yield PlanError(
                 f"the state of {node.name!r} grows without bound: one entry for every {by} "
@@ -224,6 +225,16 @@ CHECKS: tuple[Callable[[Graph], Problems], ...] = (
     window_without_time, key_columns, unbounded_state, union_schemas, connected_keys,
     process_methods, dead_letters, column_names, targets, nowhere, earlier_names,
 )  # fmt: skip
+
+
+def _keeps_keys(node: Stateful) -> bool:
+    """Whether it keeps something for every key ever seen."""
+    if isinstance(node, AnyWindow) and node.function is not None:
+        fn = node.function.fn
+        return isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
+    if isinstance(node, Process):
+        return len(node.state) > 0
+    return isinstance(node, Rolling | Fold)
 
 
 def _needs_time(node: Node) -> bool:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.clock import pretty
 from headrace.errors import StateError
+from headrace.ops.window_process import WindowProcess
 from headrace.plan.aggs import partial_schema
 from headrace.plan.nodes import (
     AnyWindow,
@@ -109,6 +110,9 @@ def shape(node: Stateful) -> dict[str, Any]:
         found["window"] = str(node.window)
     if isinstance(node, AnyWindow | RowWindow) and node.function is not None:
         found["rows"] = _columns(schema)
+        fn = node.function.fn
+        kept: Mapping[str, Any] = fn.values if isinstance(fn, WindowProcess) else {}
+        found["kept"] = [[n, ddl_type(v.type), type(v).__name__] for n, v in kept.items()]
     if isinstance(node, WindowAgg | Rolling | AnyWindow | RowWindow):
         found["aggregates"] = [
             [name, agg.kind, _columns(partial_schema(((name, agg),), schema))]

@@ -1,14 +1,16 @@
-"""What every process of a run holds: the program, its inputs and its outputs, opened.
+"""What every process of a run holds: the program, its inputs, outputs and clock, opened.
 
 Inputs and outputs are opened once, on the driver, where relative paths mean what the user
-meant; they are small, and travel with the program.
+meant; they are small, and travel with the program. So does the clock, and who is told of
+durable steps: a test brings its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from headrace.clock import Clock, SystemClock
 from headrace.plan.program import Program
 from headrace.sinks import Sink
 from headrace.sources import Source
@@ -19,3 +21,5 @@ class Bundle:
     program: Program
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
+    clock: Clock = field(default_factory=SystemClock)
+    told: Callable[[str], None] | None = None  # of the durable steps of a commit, by name

@@ -26,7 +26,7 @@ from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
 from headrace.runtime.report import Report, Total, add_up
 from headrace.runtime.tally import FATES
-from headrace.state.faults import point
+from headrace.state.faults import hooked, point
 from headrace.state.manifest import EpochLog, Manifest
 from headrace.state.slots import SlotState
 
@@ -39,12 +39,16 @@ class Committer:
     def __init__(
         self, bundle: Bundle, log: EpochLog, token: int, slots: int, clock: Clock, keep: int = 20
     ) -> None:
-        self._program, self._sinks = bundle.program, bundle.sinks
+        self._program, self._sinks, self._told = bundle.program, bundle.sinks, bundle.told
         self._log, self._token = log, token
         self._slots, self._clock, self._keep = slots, clock, keep
         self._published = Published(log.folder)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
+        with hooked(self._told):
+            return self._commit(reports)
+
+    def _commit(self, reports: Sequence[Report]) -> Manifest:
         epoch = reports[0].epoch
         end = next(r.end for r in reports if r.end is not None)
         if reports[0].replay:

@@ -12,7 +12,8 @@ from headrace.ops.row_windows import RowWindowOperator
 from headrace.ops.timed_windows import TimedWindowOperator
 from headrace.ops.window_agg import WindowAggOperator
 from headrace.ops.window_fold import WindowFoldOperator
-from headrace.ops.window_function import AggregateRows, FoldRows, ProcessRows, WindowFunction
+from headrace.ops.window_function import AggregateRows, FoldRows, WindowFunction
+from headrace.ops.window_process import ProcessRows
 from headrace.plan.nodes import (
     AnyWindow,
     Fold,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
@@ -19,7 +19,7 @@ from headrace.plan.nodes import Read
 from headrace.runtime.admission import Admission
 from headrace.runtime.alignment import aligned, held_back
 from headrace.runtime.bundle import Bundle
-from headrace.runtime.epoch import ENDED, LIVE, Epoch, Piece, SourceTask, Split, reached_by
+from headrace.runtime.epoch import ENDED, IDLE, LIVE, Epoch, Piece, SourceTask, Split, reached_by
 from headrace.runtime.lineage import upstream
 from headrace.runtime.standing import settled, state_of
 from headrace.runtime.stopping import drain_asked, stop_asked
@@ -143,7 +143,9 @@ class Planner:
         live = set()
         for split, end in zip(splits, wanted, strict=True):
             more, ended = split.at != end, self._ended(split, split.at, end)
-            if state_of(self._read(split), split, now, more=more, ended=ended) == LIVE:
+            idle = not more and self._sources[split.input].idle(split.name, split.at)
+            state = state_of(self._read(split), split, now, more=more, ended=ended)
+            if state == LIVE and not idle:
                 live.add(split.id)
         return held_back(splits, live, self._aligned)
 
@@ -167,7 +169,11 @@ class Planner:
 
     def _settled(self, split: Split, at: Any, latest: Any, now: int) -> Split:
         more, ended = split.at != latest, self._ended(split, at, latest)
-        return settled(self._read(split), split, at, now, more=more, ended=ended)
+        after = settled(self._read(split), split, at, now, more=more, ended=ended)
+        source = self._sources[split.input]
+        watermark = max(after.watermark, source.watermark(split.name, at))
+        idle = after.state == LIVE and source.idle(split.name, at)
+        return replace(after, watermark=watermark, state=IDLE if idle else after.state)
 
     def _ended(self, split: Split, at: Any, latest: Any) -> bool:
         source = self._sources[split.input]

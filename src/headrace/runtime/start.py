@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from headrace.runtime.operators import operator_for
 from headrace.runtime.outputs import open_sinks
 from headrace.runtime.tables import table_key
 from headrace.settings import Settings
+from headrace.sinks import Sink
 from headrace.sources import Source, open_source
 from headrace.state.manifest import EpochLog
 
@@ -64,6 +65,18 @@ def open_inputs(
     }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Edges:
+    """How a job's inputs and outputs are opened, and who is told of a commit's durable steps."""
+
+    inputs: Callable[[Program, str, str | None, Clock], Mapping[str, Source]] = open_inputs
+    outputs: Callable[[Program, str], Mapping[str, Sink]] = open_sinks
+    told: Callable[[str], None] | None = None
+
+
+REAL = Edges()
+
+
 def prepare(
     program: Program,
     settings: Settings,
@@ -74,6 +87,7 @@ def prepare(
     drop: Collection[str] = (),
     drop_all: bool = False,
     clock: Clock | None = None,
+    edges: Edges = REAL,
 ) -> Start:
     """Open and check inputs, outputs and the folder; take the folder; adopt changes."""
     place = folder_of(program, settings, folder)
@@ -83,14 +97,14 @@ def prepare(
     if comparison is not None:
         comparison.check(drop_all or drop)
     clock = clock or SystemClock()
-    sources = open_inputs(program, place, until, clock)
-    sinks = open_sinks(program, place)
+    sources = edges.inputs(program, place, until, clock)
+    sinks = edges.outputs(program, place)
     for source in sources.values():
         source.check()
     for sink in sinks.values():
         sink.check()
     token = log.take_fence()
-    bundle = Bundle(program, sources, sinks)
+    bundle = Bundle(program, sources, sinks, clock, edges.told)
     start = Start(bundle, log, token, slots, comparison)
     Committer(bundle, log, token, slots, clock, settings.keep_epochs).recover()
     if comparison is not None and any(c.verdict != SAME for c in comparison.changes):

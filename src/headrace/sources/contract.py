@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.clock import MIN_TIME
 from headrace.errors import InputError
 
 Offset = Any  # JSON-able; an int for every source in this package
@@ -91,6 +92,14 @@ class Source(Protocol):
     def commit(self, offsets: Mapping[str, Offset]) -> None:
         """Everything before `offsets` is safe: the source may forget it."""
         return None
+
+    def watermark(self, split: str, offset: Offset) -> int:
+        """The event time that the split has reached at `offset` by the input's own word."""
+        return MIN_TIME
+
+    def idle(self, split: str, offset: Offset) -> bool:
+        """Whether the input itself says that nothing will come for a while after `offset`."""
+        return False
 
     def where(self, split: str, offset: Offset) -> str:
         """The record's place in words, for errors and dead letters."""

@@ -83,8 +83,11 @@ def _is(victims: str, process: int) -> bool:
 
 
 @contextmanager
-def hooked(hook: Callable[[str], None]) -> Iterator[None]:
-    """Call `hook` with the name of every point passed in this block."""
+def hooked(hook: Callable[[str], None] | None) -> Iterator[None]:
+    """Call `hook`, if there is one, with the name of every point passed in this block."""
+    if hook is None:
+        yield
+        return
     _hooks.append(hook)
     try:
         yield

@@ -18,7 +18,7 @@ from headrace.runtime.commit import Committer
 from headrace.runtime.local import LocalRunner
 from headrace.runtime.planner import Pace, Planner
 from headrace.runtime.progress import Progress, progress_of
-from headrace.runtime.start import prepare, refuse_ended
+from headrace.runtime.start import REAL, Edges, prepare, refuse_ended
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.state.manifest import Manifest
@@ -37,13 +37,14 @@ class Driver:
         max_batch: int | None = None,
         clock: Clock | None = None,
         drop: Any = (),
+        edges: Edges = REAL,
     ) -> None:
         self.program = build(job)
         self.clock = clock or SystemClock()
         settings = Settings.load(max_batch=max_batch)
         start = prepare(
             self.program, settings, tasks, folder=str(folder), until=until, drop=drop,
-            clock=self.clock,
+            clock=self.clock, edges=edges,
         )  # fmt: skip
         refuse_ended(start)
         self.start = start

@@ -1,0 +1,32 @@
+"""A stage on real Spark: the process's session, one query that stays, one batch per step.
+
+The only module of `testing` that knows the engine; it is imported when a test asks for it.
+"""
+
+from __future__ import annotations
+
+from headrace.engine.run import Run
+from headrace.plan.program import build
+from headrace.runtime.planner import Pace
+from headrace.runtime.start import Start, prepare, refuse_ended
+from headrace.settings import Settings
+from headrace.testing.stages import MANY, Play
+
+
+class OnSpark:
+    def __init__(self, play: Play) -> None:
+        settings = Settings.load(max_batch=MANY)
+        self.start: Start = prepare(
+            build(play.job), settings, play.tasks, folder=play.folder, drop=play.drop,
+            clock=play.clock, edges=play.edges,
+        )  # fmt: skip
+        refuse_ended(self.start)
+        slots = self.start.slots
+        pace = Pace(min(play.tasks, slots), slots, max_batch=MANY)
+        self._run = Run(self.start, settings, pace, False, None, None)
+
+    def settle(self) -> None:
+        self._run.catch_up()
+
+    def close(self) -> None:
+        self._run.stop()

@@ -1,0 +1,54 @@
+"""Where a harness plays its job: in this process here, on Spark in `on_spark.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.clock import Clock
+from headrace.plan.program import Drafted
+from headrace.runtime.start import Edges, Start
+from headrace.testing.drive import Driver
+
+MANY = 1 << 40  # rows a batch: what a step sends is one
+
+
+@dataclass(frozen=True)
+class Play:
+    """One start of a job on a folder, as every stage needs it."""
+
+    job: Drafted
+    folder: str
+    clock: Clock
+    edges: Edges
+    tasks: int
+    drop: Collection[str] = ()
+
+
+class Stage(Protocol):
+    @property
+    def start(self) -> Start: ...
+
+    def settle(self) -> None:
+        """Do all there is to do, then return; raise what the job failed with."""
+
+    def close(self) -> None: ...
+
+
+class InProcess:
+    def __init__(self, play: Play) -> None:
+        self._driver = Driver(
+            play.job, play.folder, until=None, tasks=play.tasks, max_batch=MANY,
+            clock=play.clock, drop=play.drop, edges=play.edges,
+        )  # fmt: skip
+
+    @property
+    def start(self) -> Start:
+        return self._driver.start
+
+    def settle(self) -> None:
+        self._driver.drain()
+
+    def close(self) -> None:
+        self._driver.close()

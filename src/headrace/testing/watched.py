@@ -1,0 +1,72 @@
+"""A job that can be watched: late rows of every window, and dead letters, are outputs too.
+
+The job's own steps stay as they are; outputs are added to them, under names that no user
+can write. Only the draft is looked at; what is wrong with it is reported before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.errors import PlanError
+from headrace.plan.check import check
+from headrace.plan.draft import DEAD, Draft
+from headrace.plan.nodes import DEAD_SCHEMA, LATE, Dead, Edge, Node, Read, Windowed, Write
+from headrace.plan.program import Drafted
+
+LETTERS = "dead:letters"
+
+
+def late_of(step: str) -> str:
+    """The name of the output that holds the late rows of a step."""
+    return f"late:{step}"
+
+
+class Watched:
+    """A job as `build` takes it, with outputs added, and the names a test may use."""
+
+    def __init__(self, job: Drafted) -> None:
+        real = job.draft
+        if problems := check(real):
+            raise PlanError.of(problems)
+        self.draft: Draft = _Draft(
+            real.job, real.folder, real.on_error, real.dead_limit, real.slots, real=real
+        )
+        graph = real.graph()
+        self.inputs = {n.name: n for n in graph if isinstance(n, Read)}
+        self.outputs = [n.name for n in graph if isinstance(n, Write)]
+        self.windows = [n.name for n in graph if _has_late(n)]
+        self.stateful = [n.name for n in graph if n.stateful]
+
+
+@dataclass
+class _Draft(Draft):
+    real: Draft | None = None
+
+    def graph(self) -> tuple[Node, ...]:
+        return self._graph
+
+    @cached_property
+    def _graph(self) -> tuple[Node, ...]:
+        assert self.real is not None
+        graph = self.real.graph()
+        return (*graph, *_added(graph))
+
+
+def _added(graph: tuple[Node, ...]) -> Iterator[Node]:
+    for node in graph:
+        if _has_late(node):
+            edge = Edge(node, LATE)
+            yield Write(name=late_of(node.name), schema=edge.schema, inputs=(edge,), uri="collect:")
+    dead = next((n for n in graph if isinstance(n, Dead)), None)
+    if dead is None:
+        dead = Dead(name=DEAD, schema=DEAD_SCHEMA)
+        yield dead
+    yield Write(name=LETTERS, schema=dead.schema, inputs=(Edge(dead),), uri="collect:")
+
+
+def _has_late(node: Node) -> bool:
+    """Whether rows can come too late for a step: windows, whatever they compute."""
+    return isinstance(node, Windowed)
