@@ -165,8 +165,8 @@ def _line(shown: str) -> str:
 
 
 def needs_spark(text: str) -> bool:
-    calls = {"python": "hr.run(", "console": "$ headrace run "}
-    return any(calls.get(b.kind, "\0") in b.text for b in blocks(text))
+    calls = {"python": ("hr.run(", "spark_harness("), "console": ("$ headrace run ",)}
+    return any(call in b.text for b in blocks(text) for call in calls.get(b.kind, ()))
 
 
 def pages() -> Iterator[Any]:

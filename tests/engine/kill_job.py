@@ -22,7 +22,7 @@ def once(place: Path, batch: int, master: str) -> None:
     run = hr.run(
         build(place), folder=folder, until="end", max_batch=batch, master=master, quiet=True
     )
-    run.wait()
+    assert run.wait().state == "ended"
 
 
 def starts(place: Path, batch: int, master: str, crash: Path) -> int:

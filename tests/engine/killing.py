@@ -16,13 +16,13 @@ from headrace.testing import Driver
 from tests.runtime.crashing import ROWS, build, contents
 
 ROOT = Path(__file__).parent.parent.parent
-BATCH = 8  # rows: 15 epochs in all
 
 # The durable steps of a batch, in order. A task passes the first kind, and Spark does a task
 # again; the driver's own processes pass the others, and without them the query is over.
 IN_TASKS = ("source.read", "sink.stage", "run.synced", "state.written")
 ON_DRIVER = ("offset.written", "commit.checked", "commit.manifest", "sink.publish", "commit.done")
 STEPS = IN_TASKS + ON_DRIVER
+OFTEN = ("sink.stage", "sink.publish")  # once per output, and there are seven
 
 Contents = Mapping[str, Counter[Any]]
 
@@ -40,9 +40,9 @@ def start(*words: str, crash: str | None = None, victims: str = "1") -> tuple[in
     return done.returncode, done.stdout, done.stderr
 
 
-def undisturbed(place: Path) -> Contents:
+def undisturbed(place: Path, batch: int) -> Contents:
     """What the outputs must hold in the end: a run in one process, without Spark."""
-    Driver(build(place), place / "job", max_batch=BATCH).drain()
+    Driver(build(place), place / "job", max_batch=batch).drain()
     return contents(place)
 
 

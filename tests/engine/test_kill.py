@@ -14,50 +14,43 @@ from pathlib import Path
 import pytest
 
 from tests.engine.killing import (
-    BATCH,
     IN_TASKS,
-    ON_DRIVER,
+    OFTEN,
     STEPS,
-    Contents,
     check_in_the_end,
     check_so_far,
     start,
     undisturbed,
-)
-from tests.runtime.crashing import contents
+)  # fmt: skip
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> Contents:
-    return undisturbed(tmp_path_factory.mktemp("wanted"))
-
-
-def test_a_kill_of_everything_at_one_step_after_the_other(tmp_path: Path, wanted: Contents) -> None:
+def test_a_kill_of_everything_at_one_step_after_the_other(tmp_path: Path) -> None:
+    place, batch = tmp_path / "killed", 8  # 15 epochs: every start gets further
+    wanted = undisturbed(tmp_path / "wanted", batch)
     for step in STEPS:
-        code, _, told = start(str(tmp_path), str(BATCH), crash=f"{step}:2")
+        code, _, told = start(str(place), str(batch), crash=f"{step}:2")
         assert code == -9, f"{step}: {told}"
-        check_so_far(tmp_path, wanted)
-    code, _, told = start(str(tmp_path), str(BATCH))
+        check_so_far(place, wanted)
+    code, _, told = start(str(place), str(batch))
     assert code == 0, told
-    check_in_the_end(tmp_path, wanted)
+    check_in_the_end(place, wanted)
 
 
-def test_kills_of_single_processes_at_every_step(tmp_path: Path, wanted: Contents) -> None:
+def test_two_kills_of_the_process_that_takes_the_step(tmp_path: Path) -> None:
+    root, batch = tmp_path / "killed", 30  # 4 epochs, of which one is killed
+    wanted = undisturbed(tmp_path / "wanted", batch)
     for step in STEPS:
-        for nth in (1, 9):
-            place = tmp_path / f"{step}-{nth}"
-            place.mkdir()
+        for nth in (1, 17 if step in OFTEN else 3):
+            place = root / f"{step} {nth}"
+            place.mkdir(parents=True)
             (place / "order").write_text(f"{step}:{nth}")
-    code, printed, told = start("each", str(tmp_path), str(BATCH))
+    code, printed, told = start("each", str(root), str(batch))
     assert code == 0, told
     found = json.loads(printed)
     assert len(found) == 2 * len(STEPS)
     for name, what in found.items():
-        step = name.rpartition("-")[0]
         assert what["killed"], f"{name} was not reached"
-        assert what["starts"] == (1 if step in IN_TASKS else 2), name
-        assert contents(tmp_path / name) == wanted, name
-        check_in_the_end(tmp_path / name, wanted)
-    assert {n.rpartition("-")[0] for n in found} == {*IN_TASKS, *ON_DRIVER}
+        assert what["starts"] == (1 if name.split()[0] in IN_TASKS else 2), f"{name}: {told}"
+        check_in_the_end(root / name, wanted)

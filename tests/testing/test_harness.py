@@ -73,10 +73,12 @@ def test_time_that_passes_closes_the_windows_of_a_silent_input(harness: Make) ->
 
 def test_a_step_is_one_batch_however_many_rows_it_has(harness: Make) -> None:
     job = harness(counts())
-    for step in (1, 2, 3):
-        job.send("rows", rows(*((f"k{i}", i, step) for i in range(30_000))))
+    (row,) = rows(("a", 1, 1))
+    many = pa.table({n: [v] * 50_000 for n, v in row.items()})
+    for step in (1, 2):
+        job.send("rows", many)
         assert job.progress is not None
-        assert job.progress.epoch == step and job.progress.read == 30_000
+        assert job.progress.epoch == step and job.progress.read == 50_000
 
 
 def test_sending_sets_the_clock_in_the_same_batch(harness: Make) -> None:
@@ -170,7 +172,7 @@ def test_a_crash_loses_the_batch_and_the_next_start_does_it_again(harness: Make)
 
 def test_a_crash_changes_nothing_wherever_it_comes() -> None:
     sent = [("ab"[i % 2], i, 7.0 * i) for i in range(9)]
-    for crashing in range(9):
+    for crashing in (0, 4, 8):
         with Harness(two_inputs()) as job:
             for step, row in enumerate(sent):
                 if step == crashing:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.testing.transcript import Case, read_cases, run_case
+from headrace.testing import Case, read_cases, run_case
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
 CASES = [(file.stem, case) for file in FILES for case in read_cases(file)]

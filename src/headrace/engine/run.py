@@ -238,14 +238,15 @@ class Run:
         try:
             while self._state == "running":
                 self._follow()
-                error = None if self._query.isActive else self._query.exception()
+                active = self._query.isActive  # asked once: it may fail at any moment
+                error = None if active else self._query.exception()
                 if error is not None:
                     self._fail(str(error))
                 elif self._latest and self._latest.body["ended"]:
                     self._settle("ended")
                 elif stop_asked(self._start.log.folder):
                     self._settle("stopped")
-                elif not self._query.isActive:
+                elif not active:
                     self._finish("stopped")
                 else:
                     time.sleep(_POLL)

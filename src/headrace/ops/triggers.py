@@ -142,7 +142,11 @@ class AfterRows(Trigger):
 
 @dataclass(frozen=True)
 class Every(Trigger):
-    """Every so often, by the clock or by event time, if there is something new."""
+    """Every so often, if there is something new.
+
+    By the clock: so long after the last firing, or after the first row. By event time: when
+    the watermark passes a multiple of the period, counted from the window's start.
+    """
 
     period: int
     event: bool = False
@@ -156,7 +160,7 @@ class Every(Trigger):
 
     def ready(self, f: Facts) -> Mask:
         if self.event:
-            return (f.new > 0) & (self._next_mark(f) <= f.after)
+            return (f.new > 0) & (self._mark_after(f, f.before) <= f.after)
         return (f.new > 0) & (self._next(f) <= f.clock)
 
     def due(self, f: Facts) -> Times:
@@ -165,18 +169,18 @@ class Every(Trigger):
     def mark(self, f: Facts) -> Times:
         if not self.event:
             return f.none()
-        next_mark = self._next_mark(f)
+        next_mark = self._mark_after(f, f.after)
         return np.where((f.new > 0) & (next_mark < f.end), next_mark, MAX_TIME)
 
     def _next(self, f: Facts) -> Times:
         since = np.where(f.fired > MIN_TIME, f.fired, f.first)
         return np.where(since < MAX_TIME, since + self.period, MAX_TIME)
 
-    def _next_mark(self, f: Facts) -> Times:
-        """The first multiple of the period after what was shown, from the window's start on."""
+    def _mark_after(self, f: Facts, watermark: int) -> Times:
+        """The first multiple of the period that the watermark has not reached."""
         start = np.where(f.start > MIN_TIME, f.start, 0)
-        shown = np.maximum(f.shown, start)
-        mark: Times = start + ((shown - start) // self.period + 1) * self.period
+        reached = np.maximum(watermark, start)
+        mark: Times = start + ((reached - start) // self.period + 1) * self.period
         return mark
 
 
