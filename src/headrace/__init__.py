@@ -13,8 +13,17 @@ from headrace.api import triggers
 from headrace.api.connected import connect
 from headrace.api.job import Job
 from headrace.api.keyed import KeyedStream
-from headrace.api.process import Context, KeyedProcess, value
-from headrace.api.stream import Stream, WindowResult
+from headrace.api.process import (
+    Context,
+    KeyedProcess,
+    aggregating,
+    last_of,
+    list_of,
+    map_of,
+    reducing,
+    value,
+)
+from headrace.api.stream import ProcessResult, Stream, WindowResult
 from headrace.errors import (
     FencedError,
     HeadraceError,
@@ -63,13 +72,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aggregate", "Context", "EmbeddedLog", "Expr", "FencedError", "HeadraceError", "InputError",
-    "Job", "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError", "Run",
-    "RunError", "StateError", "StepError", "Stream", "WindowAssigner", "WindowProcess",
-    "WindowResult", "__version__", "calendar", "col", "collect", "collected", "connect",
-    "count", "count_distinct", "cumulating", "delta", "everything", "first", "generate",
-    "ingestion", "keep", "keep_last", "keep_near", "last", "lit", "max", "max_by", "mean",
-    "min", "min_by", "read_output", "rows", "run", "session", "sliding", "stddev", "sum",
-    "triggers", "tumbling", "until", "value", "variance", "watermarks", "window_value",
+    "Job", "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError",
+    "ProcessResult", "Run", "RunError", "StateError", "StepError", "Stream", "WindowAssigner",
+    "WindowProcess", "WindowResult", "__version__", "aggregating", "calendar", "col", "collect",
+    "collected", "connect", "count", "count_distinct", "cumulating", "delta", "everything",
+    "first", "generate", "ingestion", "keep", "keep_last", "keep_near", "last", "last_of",
+    "list_of", "lit", "map_of", "max", "max_by", "mean", "min", "min_by", "read_output",
+    "reducing", "rows", "run", "session", "sliding", "stddev", "sum", "triggers", "tumbling",
+    "until", "value", "variance", "watermarks", "window_value",
 ]  # fmt: skip
 __all__ += functions.__all__
 

@@ -37,19 +37,20 @@ class ConnectedStreams:
     def process(
         self, fn: KeyedProcess, *, output: SchemaLike | None = None, unbounded: bool = False,
         name: str | None = None, was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+    ) -> stream.ProcessResult:  # fmt: skip
         """Hand the rows of each key, in order of event time, to a `hr.KeyedProcess`."""
         at = Adding(self._draft, self._edges[0], name, was)
         self._check(at, fn)
         said = output if output is not None else getattr(fn, "output", None)
         schema = at.attempt(lambda: _output(fn, said))
         state = fn.state() if isinstance(fn, KeyedProcess) else UNKNOWN
+        sides = fn.sides() if isinstance(fn, KeyedProcess) else {}
         common = {
             **at.common(), "inputs": self._edges, "timed": all(e.node.timed for e in self._edges)
         }  # fmt: skip
         node = Process(schema=schema, keys=self._keys, names=self._names, function=fn,
-                       state=state, unbounded=unbounded, **common)  # fmt: skip
-        return stream.Stream(self._draft, at.add(node, "process"))
+                       state=state, unbounded=unbounded, sides=sides, **common)  # fmt: skip
+        return stream.ProcessResult(self._draft, at.add(node, "process"))
 
     def _check(self, at: Adding, fn: object) -> None:
         if isinstance(fn, KeyedProcess):

@@ -125,7 +125,7 @@ class KeyedStream:
     def process(
         self, fn: KeyedProcess, *, output: SchemaLike | None = None, unbounded: bool = False,
         name: str | None = None, was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+    ) -> stream.ProcessResult:  # fmt: skip
         """Hand each key's rows, in order, to a process function that may keep values."""
         return connected.ConnectedStreams(
             self._draft, (self._edge,), (self._keys,), (connected.input_name(self.unkeyed),)

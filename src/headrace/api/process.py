@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.ops.keyed import Context, KeyedProcess, Value, value
+from headrace.ops.kept import aggregating, last_of, list_of, map_of, reducing, value
+from headrace.ops.keyed import Context, KeyedProcess
 
-__all__ = ["Context", "KeyedProcess", "Value", "value"]
+__all__ = [
+    "Context", "KeyedProcess", "aggregating", "last_of", "list_of", "map_of", "reducing", "value",
+]  # fmt: skip

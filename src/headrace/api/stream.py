@@ -16,7 +16,7 @@ from headrace.api import connected, keyed, splitting, windowed
 from headrace.api.adding import PLAIN, Adding
 from headrace.api.reading import check_place
 from headrace.clock import Duration
-from headrace.errors import call_site
+from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.ops.evictors import Evictor
 from headrace.ops.triggers import Trigger
@@ -211,3 +211,19 @@ class WindowResult(Stream):
     def late(self) -> Stream:
         """Rows, as they went into the step, that came after their windows had closed."""
         return Stream(self._draft, Edge(self._edge.node, LATE))
+
+
+class ProcessResult(Stream):
+    """What a process function gave; each of its side outputs is a stream as well."""
+
+    def side(self, name: str) -> Stream:
+        """The rows that it gave by `ctx.emit(name, row)`."""
+        node = self._edge.node
+        if name not in node.sides:
+            known = ", ".join(node.sides) or "none"
+            raise PlanError(
+                f"{node.name!r} has no side output {name!r}; it has {known}", code="HR-PLAN-034",
+                hint='Declare it in the class: outputs = {"name": "column type, ..."}.',
+                site=call_site(),
+            )  # fmt: skip
+        return Stream(self._draft, Edge(node, name))

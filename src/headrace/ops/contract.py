@@ -39,6 +39,7 @@ class Step:
     clock: int
     epoch: int
     out: list[pa.Table] = field(default_factory=list)
+    sides: dict[str, list[pa.Table]] = field(default_factory=dict)  # rows for side outputs
     faults: list[Fault] = field(default_factory=list)
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input

@@ -1,37 +1,28 @@
 """Keyed process functions: the user's code sees one key's rows, one at a time, in order.
 
-Each key touched in the epoch gets its own shallow copy of the user's object, so that
-`self.hot` is that key's value; after the loop the declared values are read back by column.
+The keys that have rows or timers in an epoch are gone through one after the other: all
+rows of a key, then its timers that are due. One object of the user's class serves them all;
+between two keys its declared state is swapped. What it gave and kept leaves by column.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault, Step
-from headrace.ops.grouping import Grouped, group, in_order
 from headrace.ops.keyed import KeyedProcess
+from headrace.ops.process_call import CLOCK, EVENT, Call, many
+from headrace.ops.process_state import KeyState
+from headrace.ops.process_work import Arranged, Arranger
 from headrace.rows import collector_paused, rows_of, table_of
-from headrace.state.table import KeyedTable, TableSpec
-
-VALUES = "values"
-_PORT, _ROW = "__port", "__row"
-
-
-class Call:
-    """What the user's function may ask about the call it is in."""
-
-    __slots__ = ("input", "key", "time", "watermark")
-    key: Any
-    input: str
-    time: int | None
-    watermark: int
+from headrace.state.table import TableSpec
 
 
 class _Again(Exception):
@@ -39,7 +30,7 @@ class _Again(Exception):
 
 
 class ProcessOperator:
-    version = 1
+    version = 2
 
     def __init__(
         self,
@@ -49,14 +40,15 @@ class ProcessOperator:
         inputs: Sequence[pa.Schema],
         output: pa.Schema,
     ) -> None:
-        self._function, self._state, self._schema = function, function.state(), output
-        self._names, self._keys = names, keys
-        self._key_names = [f"k{i}" for i in range(len(keys[0]))]
+        self._function, self._names, self._schema = function, names, output
+        self._sides = function.sides()
         types = [inputs[0].field(k).type for k in keys[0]]
-        self._key = pa.schema(list(zip(self._key_names, types, strict=True)))
+        self._key = pa.schema([(f"k{i}", kind) for i, kind in enumerate(types)])
+        self._arranger = Arranger(self._key, keys)
+        self._state = KeyState(function, self._key)
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return (TableSpec(VALUES, self._key, self._state),)
+        return self._state.tables()
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         return None
@@ -69,119 +61,173 @@ class ProcessOperator:
 
     @collector_paused()
     def step(self, step: Step) -> None:
-        parts = [self._skeleton(port, rows) for port, rows in enumerate(step.inputs)]
-        arrived = [part for part in parts if part is not None]
-        if not arrived:
-            return
-        ordered = in_order(pa.concat_tables(arrived, promote_options="default"))
-        found = group(ordered, [HASH, *self._key_names])
-        for check in (False, True):
-            # Only if a call fails or does not fit its columns is every call checked by itself.
-            objects = self._load(step.tables[VALUES], found.keys)
-            faults: list[Fault] = []
+        work = self._arranger.arrange(step.inputs, self._state.due(step))
+        if len(work):
+            for check in (False, True):
+                # Only if a call fails or does not fit is every call checked by itself.
+                try:
+                    self._finish(self._run(work, step, check), work, step)
+                    break
+                except (_Again, ValueError):
+                    if check:
+                        raise
+        self._state.forget(step)
+        self._state.look_ahead(step)
+
+    def _run(self, work: Arranged, step: Step, check: bool) -> _Round:
+        made = _Round(self._function, step, work.keys, self._key)
+        made.states = self._state.load(work.keys, step)
+        rows = [rows_of(t.select([n for n in t.column_names if not n.startswith("__")]))
+                if t is not None else [] for t in step.inputs]  # fmt: skip
+        handlers = [_handler(type(self._function), name) for name in self._names]
+        calls = [
+            (handlers[port], self._names[port], rows[port][index])
+            for port, index in zip(work.ports, work.indexes, strict=True)
+        ]
+        run = made.carefully if check else made.quickly
+        for number, timers in enumerate(work.timers):
+            mine = range(work.starts[number], work.starts[number + 1])
+            run(number, mine, calls, work.times, timers, self)
+        return made
+
+    def accept(self, rows: list[Any], sides: list[tuple[str, Any]]) -> None:
+        """Refuse what does not fit its columns."""
+        table_of(rows, self._schema)
+        for name, row in sides:
+            table_of([row], self._sides[name])
+
+    def _finish(self, made: _Round, work: Arranged, step: Step) -> None:
+        chunk = table_of(made.outs, self._schema) if made.outs else None
+        sides = {
+            n: table_of([r for r, _ in rows], self._sides[n]) for n, rows in made.sides.items()
+        }
+        self._state.store(work.keys, made.states, made.touched, step)
+        self._state.arm(work.keys, made.armed, made.cancelled, step)
+        step.faults.extend(made.faults)
+        if chunk is not None:
+            step.out.append(work.placed(chunk, made.sources, step))
+        for name, table in sides.items():
+            placed = work.placed(table, [source for _, source in made.sides[name]], step)
+            step.sides.setdefault(name, []).append(placed)
+
+
+class _Round:
+    """One pass over the keys of an epoch: what was given, set, kept."""
+
+    def __init__(self, function: KeyedProcess, step: Step, keys: pa.Table, key: pa.Schema) -> None:
+        self._step, self._own = step, vars(function)
+        self._one = copy.copy(function)
+        self._keys = _plain_keys(keys, key)
+        self._call = Call(step.before, step.clock)
+        self._limits = {
+            EVENT: step.after,
+            CLOCK: MAX_TIME if step.after >= MAX_TIME else step.clock,
+        }
+        self.states: list[dict[str, Any]] = []
+        self.touched: dict[int, int] = {}  # the newest time of a key's rows, by number of the key
+        self.outs: list[Any] = []
+        self.sources: list[tuple[int, int | None]] = []  # row, or -1 and the time of a timer
+        self.sides: dict[str, list[tuple[Any, tuple[int, int | None]]]] = {}
+        self.armed: set[tuple[int, int, int]] = set()
+        self.cancelled: set[tuple[int, int, int]] = set()
+        self.faults: list[Fault] = []
+
+    def quickly(
+        self, number: int, mine: range, calls: list[Any], times: list[Any],
+        timers: list[tuple[int, int]], operator: ProcessOperator,
+    ) -> None:  # fmt: skip
+        """All of one key; the first failure stops everything."""
+        one, call = self._one, self._call
+        one.__dict__ = {**self._own, **self.states[number]}
+        call.key = self._keys[number]
+        outs, sources = self.outs, self.sources
+        due = list(timers)
+        try:
+            for i in mine:
+                handler, call.input, row = calls[i]
+                call.time = times[i]
+                given = handler(one, row, call)
+                if given is not None:
+                    listed = many(given)
+                    outs.extend(listed)
+                    sources.extend([(i, None)] * len(listed))
+                if call.asked or call.given:
+                    self._asked(number, due, (i, None))
+            self._timers(number, due)
+        except Exception as error:
+            raise _Again from error
+        self._leave(number, mine, times)
+
+    def carefully(
+        self, number: int, mine: range, calls: list[Any], times: list[Any],
+        timers: list[tuple[int, int]], operator: ProcessOperator,
+    ) -> None:  # fmt: skip
+        """The same, call by call: one that fails leaves the key as it was, and is set aside."""
+        one, call = self._one, self._call
+        one.__dict__ = {**self._own, **self.states[number]}
+        call.key = self._keys[number]
+        due = list(timers)
+        for i in mine:
+            handler, call.input, row = calls[i]
+            call.time = times[i]
+            before = copy.deepcopy(one.__dict__)
             try:
-                out = self._run(step, found, objects, faults, check)
-                self._store(step.tables[VALUES], found.keys, objects)
-            except (_Again, ValueError):
-                if check:
-                    raise
-                continue
-            break
-        step.faults.extend(faults)
-        if out is not None:
-            step.out.append(out)
-
-    def _skeleton(self, port: int, rows: pa.Table | None) -> pa.Table | None:
-        """Key, order and whereabouts of each row of one input: what all inputs share."""
-        if rows is None or not rows.num_rows:
-            return None
-        hidden = [n for n in (TIME, SOURCE, OFFSET, HASH) if n in rows.column_names]
-        table = rows.select(hidden)
-        for name, column in zip(self._key_names, self._keys[port], strict=True):
-            table = table.append_column(name, rows.column(column).cast(self._key.field(name).type))
-        table = table.append_column(_PORT, pa.array(np.full(rows.num_rows, port, dtype=np.int32)))
-        return table.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-
-    def _load(self, table: KeyedTable, keys: pa.Table) -> list[Any]:
-        held, known = table.get(keys)
-        columns = [c.to_pylist() for c in held.columns]
-        names = held.column_names
-        prototype = self._function
-        declared = type(prototype).values
-        objects = []
-        for i, is_known in enumerate(known.tolist()):
-            one = copy.copy(prototype)
-            for name, column in zip(names, columns, strict=True):
-                start = declared[name].loaded(column[i]) if is_known else declared[name].start()
-                setattr(one, name, start)
-            objects.append(one)
-        return objects
-
-    def _run(
-        self, step: Step, found: Grouped, objects: list[Any], faults: list[Fault], check: bool
-    ) -> pa.Table | None:
-        """Call the user's function for every row, in order; what it gave."""
-        ordered = found.rows
-        rows = [rows_of(visible(t)) if t is not None else [] for t in step.inputs]
-        handlers = [_handler(type(self._function), n) for n in self._names]
-        keys = self._keys_of(found.keys)
-        times = ordered.column(TIME).to_pylist() if TIME in ordered.column_names else None
-        call = Call()
-        call.watermark = step.before
-        outs: list[Any] = []
-        sources: list[int] = []
-        ports = ordered.column(_PORT).to_pylist()
-        indexes = ordered.column(_ROW).to_pylist()
-        for i, (code, port, index) in enumerate(
-            zip(found.codes.tolist(), ports, indexes, strict=True)
-        ):
-            call.key = keys[code]
-            call.input = self._names[port]
-            call.time = times[i] if times else None
-            before = copy.deepcopy(vars(objects[code])) if check else {}
-            try:
-                given = list(_many(handlers[port](objects[code], rows[port][index], call)))
-                if check:
-                    table_of(given, self._schema)
-                    self._values([objects[code]])
+                given = many(handler(one, row, call))
+                operator.accept(given, call.given)
+                operator._state.accept(one.__dict__)
             except Exception as error:
-                if not check:
-                    raise _Again from error
-                vars(objects[code]).clear()  # the key stays as it was before this row
-                vars(objects[code]).update(before)
-                arrived = step.inputs[port]
-                assert arrived is not None
-                faults.append(Fault(arrived.slice(index, 1), error))
+                one.__dict__ = before
+                call.forget()
+                self.faults.append(Fault(operator._arranger.row(self._step, i), error))
                 continue
-            outs.extend(given)
-            sources.extend([i] * len(given))
-        return self._emit(ordered, outs, sources) if outs else None
+            self.outs.extend(given)
+            self.sources.extend([(i, None)] * len(given))
+            self._asked(number, due, (i, None))
+        self._timers(number, due)
+        self._leave(number, mine, times)
 
-    def _keys_of(self, keys: pa.Table) -> list[Any]:
-        rows = rows_of(keys.select(self._key_names))
-        return [row[0] for row in rows] if len(self._key_names) == 1 else list(map(tuple, rows))
+    def _timers(self, number: int, due: list[tuple[int, int]]) -> None:
+        """Timers in the order of their times; at the end of input none is set anew."""
+        heapq.heapify(due)
+        call, last = self._call, self._step.after >= MAX_TIME
+        call.input = ""
+        while due:
+            at, domain = heapq.heappop(due)
+            call.time, call.by_clock = at, domain == CLOCK
+            place = (-1, at if domain == EVENT else None)
+            listed = many(self._one.on_timer(at, call))
+            self.outs.extend(listed)
+            self.sources.extend([place] * len(listed))
+            if last:
+                call.asked.clear()
+            self._asked(number, due, place)
 
-    def _emit(self, ordered: pa.Table, outs: list[Any], sources: list[int]) -> pa.Table:
-        chunk = table_of(outs, self._schema)
-        origin = ordered.take(pa.array(sources))
-        for name in (TIME, SOURCE, OFFSET):
-            if name in origin.column_names:
-                chunk = chunk.append_column(name, origin.column(name))
-        return chunk
+    def _asked(self, number: int, due: list[tuple[int, int]], place: tuple[int, Any]) -> None:
+        """What a call asked for: timers set and cancelled, rows for side outputs."""
+        for domain, at, wanted in self._call.asked:
+            soon = at <= self._limits[domain]
+            timer = (number, domain, at)
+            self.armed.discard(timer)
+            if not wanted:
+                self.cancelled.add(timer)
+                if (at, domain) in due:
+                    due.remove((at, domain))
+                    heapq.heapify(due)
+            elif soon:
+                if (at, domain) not in due:
+                    heapq.heappush(due, (at, domain))
+            else:
+                self.armed.add(timer)
+                self.cancelled.discard(timer)
+        for name, row in self._call.given:
+            self.sides.setdefault(name, []).append((row, place))
+        self._call.forget()
 
-    def _store(self, table: KeyedTable, keys: pa.Table, objects: list[Any]) -> None:
-        values = self._values(objects)
-        rows = keys
-        for field in values.schema:
-            rows = rows.append_column(field, values.column(field.name))
-        if values.column_names:
-            table.put(rows)
-
-    def _values(self, objects: list[Any]) -> pa.Table:
-        names = self._state.names
-        if not names:
-            return pa.table({})
-        return table_of([tuple(getattr(o, n) for n in names) for o in objects], self._state)
+    def _leave(self, number: int, mine: range, times: list[Any]) -> None:
+        self.states[number] = self._one.__dict__
+        newest = times[mine[-1]] if len(mine) else None
+        fallback = self._step.before if self._step.before > MIN_TIME else self._step.clock
+        self.touched[number] = fallback if newest is None else newest
 
 
 def _handler(kind: type, name: str) -> Any:
@@ -189,10 +235,7 @@ def _handler(kind: type, name: str) -> Any:
     return handler if handler is not None else kind.on_row  # type: ignore[attr-defined]
 
 
-def _many(given: Any) -> Iterable[Any]:
-    """Nothing, one row, a list of rows or a generator: as rows."""
-    if given is None:
-        return ()
-    if isinstance(given, list | Iterator):
-        return given
-    return (given,)
+def _plain_keys(keys: pa.Table, key: pa.Schema) -> list[Any]:
+    rows = rows_of(keys.select(key.names))
+    return [row[0] for row in rows] if len(key) == 1 else list(map(tuple, rows))
+

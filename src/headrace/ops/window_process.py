@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
-from headrace.ops.keyed import Value, value
+from headrace.ops.kept import Kept, value
 from headrace.ops.window_function import Given, Laid, Memory, one_by_one
 from headrace.rows import collector_paused, rows_of, table_of
 
@@ -35,7 +35,7 @@ class WindowCall:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowValue(Value):
+class WindowValue(Kept):
     """A value kept per window, as long as the window is."""
 
 
@@ -51,11 +51,11 @@ class WindowProcess:
     `hr.value` is kept per key, for good; `hr.window_value` per window.
     """
 
-    values: ClassVar[dict[str, Value]] = {}
+    values: ClassVar[dict[str, Kept]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = {n: v for n, v in vars(cls).items() if isinstance(v, Value)}
+        own = {n: v for n, v in vars(cls).items() if isinstance(v, Kept)}
         for name in own:
             delattr(cls, name)
         cls.values = {**cls.values, **own}

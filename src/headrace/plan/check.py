@@ -233,7 +233,7 @@ def _keeps_keys(node: Stateful) -> bool:
         fn = node.function.fn
         return isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
     if isinstance(node, Process):
-        return len(node.state) > 0
+        return len(node.state) > 0 and not node.function.forgets()
     return isinstance(node, Rolling | Fold)
 
 

@@ -43,7 +43,9 @@ class Edge:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows on this port: late rows are as the step got them."""
-        return self.node.schema if self.port == OUT else self.node.inputs[0].schema
+        if self.port in (OUT, LATE):
+            return self.node.schema if self.port == OUT else self.node.inputs[0].schema
+        return self.node.sides[self.port]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +65,7 @@ class Node:
     timed: bool = False  # rows carry an event time
     site: Site | None = None
     was: str | None = None  # the step's name in an earlier version of the program
+    sides: Mapping[str, pa.Schema] = field(default_factory=dict)  # columns of side outputs
 
     @property
     def stateful(self) -> bool:

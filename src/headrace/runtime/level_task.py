@@ -114,6 +114,9 @@ class _Level:
         self._report.ops[node.name] = {
             "watermark": step.after, "next": step.next, "wake": step.wake, "held": held,
         }  # fmt: skip
+        for port, tables in step.sides.items():
+            for rows in tables:
+                self._flow.push(node.name, port, rows)
         for rows in step.out:
             self._flow.steps[node.name]["out"] += rows.num_rows
             self._flow.push(node.name, OUT, rows)
