@@ -13,6 +13,7 @@ PROGRAM = [
     "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
     "generate", "ingestion", "rows", "run", "Run", "sliding", "tumbling", "value",
 ]  # fmt: skip
+KEPT = ["ProcessResult", "aggregating", "last_of", "list_of", "map_of", "reducing"]
 WINDOWS = [
     "WindowAssigner", "WindowProcess", "calendar", "cumulating", "delta", "everything", "keep",
     "keep_last", "keep_near", "session", "until", "window_value",
