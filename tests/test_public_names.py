@@ -55,6 +55,7 @@ FUNCTIONS = [
 def test_the_public_names_are_these():
     expected = {
         *PROGRAM,
+        *KEPT,
         *WINDOWS,
         *MODULES,
         *AGGREGATES,
