@@ -19,13 +19,14 @@ from headrace.hashing import hash_keys
 from headrace.ops.agg_groups import flat
 from headrace.ops.agg_keys import key_numbers
 from headrace.ops.aggregates import Aggregate, merge, partial
+from headrace.ops.coarse_panes import CoarsePanes, panes_per_block
 from headrace.ops.contract import Step
 from headrace.ops.panes import fire
 from headrace.ops.partials import with_held
 from headrace.ops.windows import Window
 from headrace.state.table import KeyedTable, TableSpec
 
-PANES = "panes"
+PANES, BLOCKS = "panes", "blocks"
 _PANE = "__pane"
 _KEY = "__key"
 
@@ -43,11 +44,15 @@ class WindowAggOperator:
     ) -> None:
         self._window, self._aggs, self._keys = window, dict(aggs), list(keys)
         self._input, self._schema = input, output
+        panes = panes_per_block(window)
+        self._coarse = CoarsePanes(window, panes, self._aggs, keys) if panes else None
         self._partials = [f for n, a in aggs.items() for f in a.partial_fields(n, input)]
 
     def tables(self) -> tuple[TableSpec, ...]:
         key = pa.schema([self._input.field(k) for k in self._keys])
-        return (TableSpec(PANES, key, pa.schema(self._partials), timed=True),)
+        names = [PANES, BLOCKS] if self._coarse else [PANES]
+        value = pa.schema(self._partials)
+        return tuple(TableSpec(name, key, value, timed=True) for name in names)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         if watermark == MIN_TIME:
@@ -69,13 +74,23 @@ class WindowAggOperator:
         table = step.tables[PANES]
         if step.inputs[0] is not None and step.inputs[0].num_rows:
             self._absorb(table, step.inputs[0])
+            if self._coarse:
+                self._absorb(step.tables[BLOCKS], self._in_blocks(step.inputs[0]))
         if step.after > step.before:
             self._fire(table, step)
-        table.expire(self._window.oldest_needed_pane(step.after))
+        oldest = self._window.oldest_needed_pane(step.after)
+        table.expire(oldest)
+        if self._coarse:
+            step.tables[BLOCKS].expire(self._coarse.oldest_needed(oldest))
         first = table.first_time()
         live = np.array([] if first is None else [first], dtype=np.int64)
         due = self._window.next_end(step.after, live)
         step.next = MAX_TIME if due is None else due
+
+    def _in_blocks(self, arrived: pa.Table) -> pa.Table:
+        assert self._coarse is not None
+        blocks = self._coarse.blocks_of(arrived.column(TIME).to_numpy())
+        return arrived.set_column(arrived.column_names.index(TIME), TIME, pa.array(blocks))
 
     def _absorb(self, table: KeyedTable, arrived: pa.Table) -> None:
         identity = [TIME, HASH, *self._keys]
@@ -99,6 +114,11 @@ class WindowAggOperator:
         return pa.table([*columns, *rest.columns], [*identity, *rest.column_names])
 
     def _fire(self, table: KeyedTable, step: Step) -> None:
+        if self._coarse:
+            blocks = step.tables[BLOCKS]
+            for fired in self._coarse.fire(table, blocks, step.before, step.after):
+                step.out.append(derived(fired, self._schema))
+            return
         panes = table.scan(self._window.oldest_needed_pane(step.before), step.after)
         if not panes.num_rows:
             return
