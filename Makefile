@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test check chaos bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -25,10 +25,14 @@ check: ## style and types only (no Java, seconds)
 	@$(READY) $(BIN)/ruff format --check
 	@$(READY) $(BIN)/mypy
 
+chaos: ## the long fault suites on Spark: kills of everything, JVM and driver (ten minutes)
+	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
+
 bench: ## one table against hand-written PySpark, results checked equal
 	@$(SPARK) $(BIN)/python -m bench $(ARGS)
 
-docs: ## does every page print what it says, does every link lead somewhere?
+docs: ## draw the pictures; does every page print what it says, every link lead somewhere?
+	@for picture in docs/pictures/*.py; do $(READY) $(BIN)/python $$picture || exit 1; done
 	@$(SPARK) $(BIN)/python -m pytest --quiet tests/test_docs.py $(ARGS)
 
 clean: ## remove caches and builds; keeps .venv and your data in .headrace

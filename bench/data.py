@@ -100,6 +100,18 @@ def _by_key(shape: Shape, number: int, path: Path) -> int:
     return _write(shape, path, keys, times, _values(shape, rng))
 
 
+def _visits(shape: Shape, number: int, path: Path) -> int:
+    """Sensors that come and go: each is there for 20.5 s of every 30 s, at first more often.
+
+    So pauses are of 9.5 s and more; now and then one is of just 10 s.
+    """
+    rng = np.random.default_rng([23, number])
+    times = _times(shape, number, rng)
+    since = (20_500 * rng.random(shape.rows) ** 3).astype(np.int64)
+    keys = (times - since) % 30_000 * shape.keys // 30_000
+    return _write(shape, path, keys, times, _values(shape, rng))
+
+
 def _once(shape: Shape, number: int, path: Path) -> int:
     """Every key once in all files together, in an order without order; all in one second."""
     order = np.random.default_rng(13).permutation(shape.keys)
@@ -148,6 +160,7 @@ def _json(shape: Shape, number: int, path: Path) -> int:
 _MAKERS: dict[str, Maker] = {
     "readings": _readings,
     "by-key": _by_key,
+    "visits": _visits,
     "once": _once,
     "touch": _touch,
     "json": _json,

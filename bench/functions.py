@@ -1,6 +1,6 @@
-"""The Python functions that both contenders call for each row; nothing else is in here.
+"""The Python functions that all contenders call, for each row or window; nothing else is in here.
 
-Spark's workers import this module by name, so it must not bring anything along.
+Spark's workers and Bytewax import this module by name, so it must not bring anything along.
 """
 
 from __future__ import annotations
@@ -24,3 +24,11 @@ def add(total: float, celsius: float) -> float:
     """A total that never falls below zero."""
     total += celsius
     return total if total > 0.0 else 0.0
+
+
+def spread(values: list[float]) -> tuple[float, float]:
+    """The median and the range."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    median = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return median, ordered[-1] - ordered[0]

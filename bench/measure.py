@@ -1,12 +1,13 @@
 """The laboratory: contenders run in turn, each in a fresh process, and are compared in pairs.
 
-A pair is one run of each, one right after the other, the order changing from pair to pair; a
-ratio is taken within a pair, and the median over the pairs counts. Whatever the figures, a
-pair whose results differ stops the benchmark.
+A round is one run of each, one right after the other, the order changing from round to round;
+with two contenders it is a pair. A ratio is taken within a pair, and the median over the pairs
+counts. Whatever the figures, a round whose results differ stops the benchmark.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,11 +15,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import psutil
 
 from bench.data import CACHE, ROOT
 from bench.digest import Digest
@@ -55,6 +58,19 @@ class Failed(RuntimeError):
     """A contender failed, or two disagree: there is nothing to compare."""
 
 
+class TooSlow(Failed):
+    """A contender did not finish in the time it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What takes part in a round: a contender of a job, what it is to do, and its name."""
+
+    case: str
+    who: str
+    params: Mapping[str, Any]
+
+
 @dataclass
 class Lab:
     """Runs contenders and keeps what they said."""
@@ -71,9 +87,9 @@ class Lab:
 
     def one(
         self, case: str, job: str, who: str, params: Mapping[str, Any],
-        digest: Digester | None = None,
+        digest: Digester | None = None, limit: float | None = None,
     ) -> Sample:  # fmt: skip
-        """Run one contender once."""
+        """Run one contender once, for `limit` seconds at most."""
         place = CACHE / "work" / uuid.uuid4().hex[:12]
         place.mkdir(parents=True)
         (place / "params.json").write_text(json.dumps({**params, "cores": self.cores}))
@@ -86,7 +102,9 @@ class Lab:
                     cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT,
                 )  # fmt: skip
                 with watching(child.pid) as watch:
-                    code = child.wait()
+                    code = _ended(child, limit)
+            if code is None:
+                raise TooSlow(f"{case}: {who} did not finish in {limit:g} s")
             if code:
                 raise Failed(f"{case}: {who} failed\n{_tail(place / 'log.txt')}")
             figures = json.loads((place / "figures.json").read_text())
@@ -98,21 +116,39 @@ class Lab:
         self.say(f"  {case:<14} {who:<7} {time.monotonic() - began:6.1f} s   load {load:.1f}")
         return sample
 
+    def rounds(
+        self, job: str, entries: Sequence[Entry], digest: Digester, reps: int
+    ) -> list[list[Sample]]:
+        """Run all of them `reps` times in turn; what each round measured, in their order."""
+        found = []
+        for rep in range(self.pairs_of(reps)):
+            turn = 1 if rep % 2 == 0 else -1
+            ran = [self.one(e.case, job, e.who, e.params, digest) for e in entries[::turn]]
+            found.append(ran[::turn])
+        return found
+
     def pairs(
         self, case: str, job: str, params: Mapping[str, Any], digest: Digester, reps: int
     ) -> Contest:
         """Run both contenders `reps` times in turn, and check that they agree."""
-        found = []
-        for rep in range(self.pairs_of(reps)):
-            order = (OURS, THEIRS) if rep % 2 == 0 else (THEIRS, OURS)
-            pair = {who: self.one(case, job, who, params, digest) for who in order}
-            if pair[OURS].digest != pair[THEIRS].digest:
-                raise Failed(
-                    f"{case}: the results differ: ours {pair[OURS].digest}, "
-                    f"theirs {pair[THEIRS].digest}"
-                )
-            found.append((pair[OURS], pair[THEIRS]))
-        return Contest(found)
+        return self.contests(case, job, params, digest, reps, (THEIRS,))[0]
+
+    def contests(
+        self, case: str, job: str, params: Mapping[str, Any], digest: Digester, reps: int,
+        others: Sequence[str],
+    ) -> list[Contest]:  # fmt: skip
+        """Run ours and all others in turn, check that they agree; ours against each other."""
+        entries = [Entry(case, who, params) for who in (OURS, *others)]
+        found = self.rounds(job, entries, digest, reps)
+        for ran in found:
+            check_equal(case, ran)
+        return [Contest([(ran[0], ran[i]) for ran in found]) for i in range(1, len(entries))]
+
+
+def check_equal(case: str, ran: Sequence[Sample]) -> None:
+    if any(sample.digest != ran[0].digest for sample in ran):
+        said = ", ".join(f"{sample.who} {sample.digest}" for sample in ran)
+        raise Failed(f"{case}: the results differ: {said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +172,19 @@ def environment() -> dict[str, str]:
     paths = [str(ROOT / "src"), str(ROOT), *known]
     joined = os.pathsep.join(dict.fromkeys(p for p in paths if p))
     return {**os.environ, "PYTHONPATH": joined}
+
+
+def _ended(child: subprocess.Popen[bytes], limit: float | None) -> int | None:
+    """The exit code; None if the time was over, and then none of its processes is left."""
+    try:
+        return child.wait(limit)
+    except subprocess.TimeoutExpired:
+        tree = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+        for process in tree:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        child.wait()
+        return None
 
 
 def _tail(log: Path, lines: int = 40) -> str:

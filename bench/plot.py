@@ -22,7 +22,7 @@ def draw(rows: Sequence[Row], about: dict[str, Any], runs: Sequence[dict[str, An
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    shown = [r for r in rows if r.target is not None]
+    shown = [r for r in rows if r.met is not None]
     figure, (left, right) = pyplot.subplots(
         1, 2, figsize=(12, 0.42 * len(shown) + 1.8), width_ratios=(3, 2), layout="constrained"
     )
@@ -44,7 +44,7 @@ def margin(ratio: float, target: float, sense: str) -> float:
 
 def _bars(axes: Any, rows: Sequence[Row]) -> None:
     names = [f"{r.job}: {r.ratio:.2f} {r.unit} ({r.sense} {r.target:g})" for r in rows]
-    values = [margin(r.ratio, r.target or 1.0, r.sense) for r in rows]
+    values = [margin(r.ratio or 0.0, r.target or 1.0, r.sense) for r in rows]
     colours = [_MET if r.met else _MISSED for r in rows]
     axes.barh(names, values, color=colours)
     axes.axvline(1.0, color="black", linewidth=1)
@@ -60,7 +60,7 @@ def _lines(axes: Any, rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> No
         points = [
             (i, margin(r["rows"][row.job][0], row.target or 1.0, row.sense))
             for i, r in enumerate(runs)
-            if row.job in r["rows"]
+            if r["rows"].get(row.job, [None])[0] is not None
         ]
         if points:
             axes.plot(*zip(*points, strict=True), marker=".", linewidth=1, label=row.job)

@@ -15,7 +15,7 @@ class Row:
     what: str
     ours: str
     theirs: str
-    ratio: float
+    ratio: float | None  # None: there was nothing to compare with
     sense: str = AT_LEAST
     target: float | None = None  # None: for information
     unit: str = "x"
@@ -23,7 +23,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        if self.target is None:
+        if self.target is None or self.ratio is None:
             return None
         if self.sense == AT_LEAST:
             return self.ratio >= self.target

@@ -40,7 +40,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     target = "" if row.target is None else f"{row.sense} {row.target:g}"
     mark = {True: "met", False: "missed", None: ""}[row.met]
     equal = {True: "equal", False: "DIFFER", None: ""}[row.equal]
-    ratio = f"{row.ratio:.2f} {row.unit}"
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f} {row.unit}"
     return row.job, row.what, row.ours, row.theirs, ratio, target, mark, equal
 
 
@@ -63,10 +63,15 @@ def keep(rows: Sequence[Row], lab: Lab) -> Path:
     whole = {**about, "rows": [r.to_json() for r in rows], "samples": samples}
     LATEST.parent.mkdir(parents=True, exist_ok=True)
     LATEST.write_text(json.dumps(whole, indent=1))
-    line = {**about, "rows": {r.job: [round(r.ratio, 3), r.target, r.ours, r.theirs] for r in rows}}
+    figures = {r.job: [_short(r.ratio), r.target, r.ours, r.theirs] for r in rows}
+    line = {**about, "rows": figures}
     with HISTORY.open("a") as file:
         file.write(json.dumps(line) + "\n")
     return LATEST
+
+
+def _short(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 3)
 
 
 def about_run(lab: Lab) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Ours alone, against itself: a batch should pay for the keys it touches, not for those it
 holds. The state is filled first in large batches; then the same folder goes on with small
-ones. Two kinds of state: a running aggregate per key, and a window that stays open.
+ones. Three kinds of state: a running aggregate per key, a window that stays open, and a session
+that stays open and shows an early result whenever it grows.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from bench.rows import AT_MOST, Row, millis
 
 SCHEMA = "sensor string, at timestamp, celsius double"
 SKIP = 3
+KINDS = {
+    "agg": "running aggregate",
+    "window": "open window",
+    "session": "open session, early results",
+}
 FILL = 500_000  # rows a file, and twice that a batch, while filling
 
 
 def rows(lab: Lab) -> list[Row]:
     held = [10_000, 100_000] if lab.quick else [10_000, 100_000, 1_000_000, 5_000_000]
     touched, count = (2_000, 8) if lab.quick else (10_000, 23)
-    return [
-        _growth(lab, kind, what, held, touched, count)
-        for kind, what in (("agg", "running aggregate"), ("window", "open window"))
-    ]
+    return [_growth(lab, kind, what, held, touched, count) for kind, what in KINDS.items()]
 
 
 def _growth(lab: Lab, kind: str, what: str, held: list[int], touched: int, count: int) -> Row:
@@ -71,12 +74,17 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
 
 def _job(params: Mapping[str, Any], place: Path) -> Any:
     import headrace as hr
+    from headrace import triggers as t
 
     job = hr.Job("h")
     readings = job.read(f"files:{place}/in", schema=SCHEMA, time="at", delay="2s", format="parquet")
     keyed = readings.key_by("sensor")
     if params["kind"] == "agg":
         result = keyed.agg(n=hr.count(), mean=hr.mean("celsius"), unbounded=True, name="state")
+    elif params["kind"] == "session":
+        grown = t.at_watermark(early=t.on_change())
+        windows = keyed.window(hr.session("1h"), trigger=grown)
+        result = windows.agg(mean=hr.mean("celsius"), name="state")
     else:
         result = keyed.window(hr.tumbling("1h")).agg(mean=hr.mean("celsius"), name="state")
     result.write(f"files:{place}/out", format="parquet", name="results")

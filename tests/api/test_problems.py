@@ -102,6 +102,16 @@ MISTAKES = {
         lambda s: s.select("area").key_by("area").reduce(lambda a, b: a, unbounded=True),
         ["HR-PLAN-021"],
     ),
+    "a key called like a part of a window's aggregate": (
+        lambda s: (
+            s.rename(c__sum="area").key_by("c__sum").window(tumbling("5s")).agg(c=mean("celsius"))
+        ),
+        ["HR-PLAN-040"],
+    ),
+    "a key called like a part of a running aggregate": (
+        lambda s: s.rename(c__sum="area").key_by("c__sum").agg(c=mean("celsius"), unbounded=True),
+        ["HR-PLAN-040"],
+    ),
     "a bad step name": (lambda s: s.where("sensor > 1", name="__x"), ["HR-PLAN-010"]),
     "a reserved step name": (lambda s: s.where("sensor > 1").named("dead"), ["HR-PLAN-010"]),
     "a name for late rows": (lambda s: win(s).late.named("late"), ["HR-PLAN-010"]),
@@ -174,6 +184,26 @@ def test_an_input_without_schema_is_refused_with_the_sources_own_words(job, code
     out(job.read("files:nowhere.json"))
     out(job.read("fils:nowhere.json"))
     assert codes() == ["HR-INPUT-012", "HR-INPUT-001"]
+
+
+def test_a_kind_of_place_that_there_is_not_is_refused_with_those_there_are(job, problems):
+    stream = job.read("foo:bar", schema=SCHEMA, time="at", delay="2s")
+    stream.where("celcius > 1").write("foo:out", name="out")
+    stream.write("data.json", name="more")
+    found = problems()
+    assert [p.code for p in found] == [
+        "HR-INPUT-001", "HR-EXPR-001", "HR-OUTPUT-001", "HR-OUTPUT-001",
+    ]  # fmt: skip
+    assert "known are: files, log, socket" in found[0].hint
+    assert "known are: files, log, console, collect" in found[2].hint
+    assert 'Write "files:data.json"' in found[3].hint
+    assert all(p.site.file == __file__ for p in found)
+
+
+def test_a_key_with_two_underscores_is_fine_where_no_part_has_its_name(job, codes):
+    keyed = read(job).rename(c__sum="area").key_by("c__sum")
+    out(keyed.window(tumbling("5s")).agg(d=mean("celsius")))
+    assert codes() == []
 
 
 def test_what_is_not_a_place_is_refused(job, problems, tmp_path):

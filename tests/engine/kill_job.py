@@ -1,6 +1,6 @@
 """The job of tests/runtime/crashing.py on Spark, as programs of their own, to be killed.
 
-`kill_job PLACE BATCH` runs it to the end once. `kill_job each ROOT BATCH` does so for every
+`kill_job PLACE BATCH [MASTER]` runs it to the end once. `kill_job each ROOT BATCH` does so for every
 folder in ROOT that holds an order (a crash point), in one Spark: where the kill was not
 survived, the run is started again. Prints the places and how many starts each took, as JSON.
 """
@@ -16,7 +16,7 @@ import headrace as hr
 from tests.runtime.crashing import build
 
 
-def once(place: Path, batch: int, master: str) -> None:
+def once(place: Path, batch: int, master: str = "local[2]") -> None:
     """Run the job to its end; raises what it fails with."""
     folder = str(place / "job")
     run = hr.run(
@@ -52,4 +52,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "each":
         each(Path(sys.argv[2]), int(sys.argv[3]))
     else:
-        once(Path(sys.argv[1]), int(sys.argv[2]), "local[2]")
+        once(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import headrace as hr
 from headrace.state.manifest import EpochLog
@@ -27,17 +30,50 @@ OFTEN = ("sink.stage", "sink.publish")  # once per output, and there are seven
 Contents = Mapping[str, Counter[Any]]
 
 
-def start(*words: str, crash: str | None = None, victims: str = "1") -> tuple[int, str, str]:
-    """Run tests/engine/kill_job.py in a session of its own: exit code, output, errors."""
+class Started(NamedTuple):
+    """What came of a start."""
+
+    code: int
+    printed: str
+    told: str
+    session: int
+
+
+def start(*words: str, crash: str | None = None, victims: str = "1") -> Started:
+    """Run tests/engine/kill_job.py in a session of its own, until the driver is gone."""
     environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
     if crash:
         environment |= {"HEADRACE_CRASH": crash, "HEADRACE_CRASH_SESSION": victims}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.kill_job", *words],
-        cwd=ROOT, env=environment, start_new_session=True, capture_output=True, timeout=600,
-        check=False, text=True,
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
+    command = [sys.executable, "-m", "tests.engine.kill_job", *words]
+    # Files, not pipes: those would be open as long as anybody who can write to them.
+    with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as told:
+        driver = subprocess.Popen(
+            command, cwd=ROOT, env=environment, start_new_session=True, stdout=printed, stderr=told
+        )
+        code = driver.wait(timeout=600)
+        return Started(code, _whole(printed), _whole(told), driver.pid)
+
+
+def _whole(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def left_behind(session: int, within: float) -> list[str]:
+    """The commands that still run in a session after so many seconds."""
+    deadline = time.monotonic() + within
+    while (left := _running(session)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def _running(session: int) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(entry.name)) == session:
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+    return found
 
 
 def undisturbed(place: Path, batch: int) -> Contents:

@@ -30,11 +30,11 @@ def test_a_kill_of_everything_at_one_step_after_the_other(tmp_path: Path) -> Non
     place, batch = tmp_path / "killed", 8  # 15 epochs: every start gets further
     wanted = undisturbed(tmp_path / "wanted", batch)
     for step in STEPS:
-        code, _, told = start(str(place), str(batch), crash=f"{step}:2")
-        assert code == -9, f"{step}: {told}"
+        killed = start(str(place), str(batch), crash=f"{step}:2")
+        assert killed.code == -9, f"{step}: {killed.told}"
         check_so_far(place, wanted)
-    code, _, told = start(str(place), str(batch))
-    assert code == 0, told
+    last = start(str(place), str(batch))
+    assert last.code == 0, last.told
     check_in_the_end(place, wanted)
 
 
@@ -46,11 +46,11 @@ def test_two_kills_of_the_process_that_takes_the_step(tmp_path: Path) -> None:
             place = root / f"{step} {nth}"
             place.mkdir(parents=True)
             (place / "order").write_text(f"{step}:{nth}")
-    code, printed, told = start("each", str(root), str(batch))
-    assert code == 0, told
-    found = json.loads(printed)
+    ended = start("each", str(root), str(batch))
+    assert ended.code == 0, ended.told
+    found = json.loads(ended.printed)
     assert len(found) == 2 * len(STEPS)
     for name, what in found.items():
         assert what["killed"], f"{name} was not reached"
-        assert what["starts"] == (1 if name.split()[0] in IN_TASKS else 2), f"{name}: {told}"
+        assert what["starts"] == (1 if name.split()[0] in IN_TASKS else 2), f"{name}: {ended.told}"
         check_in_the_end(root / name, wanted)

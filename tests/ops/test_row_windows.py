@@ -22,13 +22,22 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError, RunError
 from headrace.hashing import slot_range, tasks_of
 from headrace.ops import aggregates as agg
-from headrace.ops import row_kept, row_work
+from headrace.ops import row_kept, row_store, row_work
 from headrace.ops.contract import Fault, Step
 from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, RowWindow, Until
 from headrace.ops.row_windows import RowWindowOperator
 from headrace.ops.window_function import AggregateRows, FoldRows, Given, Laid
 from headrace.schema import TIMESTAMP
-from headrace.state import RunCache, RunWriter, SlotState, TableSpec, open_table, store_changes
+from headrace.state import (
+    KeyedTable,
+    RunCache,
+    RunWriter,
+    SlotState,
+    TableSpec,
+    merge_runs,
+    open_table,
+    store_changes,
+)
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))  # more for a long search
 SLOTS = 4
@@ -70,43 +79,74 @@ class Listing:
 
 
 class Job:
-    """An operator as it lives in a job: its tables in files, opened anew every epoch."""
+    """An operator as it lives in a job: made anew every epoch, with its tables opened anew."""
+
+    def __init__(self, operator: Callable[[], RowWindowOperator]) -> None:
+        self.operator = operator
+        self.specs = operator().tables()
+        self.runs: dict[str, list[pa.Table]] = {s.name: [] for s in self.specs}
+        self.floors = {s.name: MIN_TIME for s in self.specs}
+        self.number = 0
+
+    def epoch(self, rows: pa.Table | None, before: int, after: int) -> list[Step]:
+        tables = {s.name: self.opened(s) for s in self.specs}
+        step = self.stepped(rows, tables, before, after)
+        for spec in self.specs:
+            table = tables[spec.name]
+            changes, runs = table.changes(), self.runs[spec.name]
+            runs = runs if changes is None else [changes, *runs]
+            if self.number % 3 == 2:
+                runs = [merge_runs(spec, runs, table.floor, bottom=True)]
+            self.runs[spec.name], self.floors[spec.name] = runs, table.floor
+        self.number += 1
+        return [step]
+
+    def stepped(
+        self, rows: pa.Table | None, tables: dict[str, KeyedTable], before: int, after: int
+    ) -> Step:
+        step = Step([rows], tables, before, after, 0, 0)
+        self.operator().step(step)
+        return step
+
+    def opened(self, spec: TableSpec) -> KeyedTable:
+        return KeyedTable(spec, self.runs[spec.name], self.floors[spec.name])
+
+    def held(self, name: str) -> pa.Table:
+        return self.opened(next(s for s in self.specs if s.name == name)).scan()
+
+
+class StoredJob(Job):
+    """The same with its tables in files, for two tasks."""
 
     names = count()
 
     def __init__(self, folder: Path, operator: Callable[[], RowWindowOperator]) -> None:
-        self.folder, self.operator, self.cache = folder, operator, RunCache(folder)
-        self.state = {s.name: SlotState.empty(SLOTS) for s in operator().tables()}
-        self.number = 0
+        super().__init__(operator)
+        self.folder, self.cache = folder, RunCache(folder)
+        self.state = {s.name: SlotState.empty(SLOTS) for s in self.specs}
 
-    def epoch(self, rows: pa.Table | None, before: int, after: int, tasks: int = 1) -> list[Step]:
-        parts = {name: list[SlotState]() for name in self.state}
+    def epoch(self, rows: pa.Table | None, before: int, after: int) -> list[Step]:
+        parts: dict[str, list[SlotState]] = {name: [] for name in self.state}
         steps = []
-        for task in range(tasks):
-            held = slot_range(task, tasks, SLOTS)
-            tables = {s.name: self.opened(s, *held) for s in self.operator().tables()}
-            mine = None if rows is None else rows.filter(pa.array(_task(rows, tasks) == task))
-            step = Step([mine], tables, before, after, 0, self.number)
-            self.operator().step(step)
-            steps.append(step)
+        for task in range(2):
+            held = slot_range(task, 2, SLOTS)
+            tables = {s.name: self.opened(s, *held) for s in self.specs}
+            mine = None if rows is None else rows.filter(pa.array(_task(rows) == task))
+            steps.append(self.stepped(mine, tables, before, after))
             for name, table in tables.items():
                 writer = RunWriter(self.folder, f"task-{next(self.names)}")
                 part = store_changes(table, self.state[name], *held, SLOTS, writer, self.cache)
                 writer.close()
                 parts[name].append(SlotState.from_json(json.loads(json.dumps(part.to_json()))))
         self.state = {name: s.apply(parts[name]) for name, s in self.state.items()}
-        self.number += 1
         return steps
 
-    def opened(self, spec: TableSpec, lo: int = 0, hi: int = SLOTS) -> Any:
+    def opened(self, spec: TableSpec, lo: int = 0, hi: int = SLOTS) -> KeyedTable:
         return open_table(spec, self.state[spec.name], lo, hi, SLOTS, self.cache)
 
-    def held(self, name: str) -> pa.Table:
-        return self.opened(next(s for s in self.operator().tables() if s.name == name)).scan()
 
-
-def _task(rows: pa.Table, tasks: int) -> np.ndarray:
-    return tasks_of(rows["__h"].to_numpy(), SLOTS, tasks)
+def _task(rows: pa.Table) -> np.ndarray:
+    return tasks_of(rows["__h"].to_numpy(), SLOTS, 2)
 
 
 def table_of(rows: list[Row], timed: bool = True) -> pa.Table:
@@ -145,11 +185,7 @@ def histories(draw: st.DrawFn) -> list[tuple[list[Row], int, int]]:
 
 
 def run(
-    job: Job,
-    spec: RowWindow,
-    epochs: list[tuple[list[Row], int, int]],
-    timed: bool,
-    tasks: Iterator[int],
+    job: Job, spec: RowWindow, epochs: list[tuple[list[Row], int, int]], timed: bool
 ) -> Iterator[tuple[list[Row], list[Fault], list[Shown], Any]]:
     """Epoch by epoch: what the job gave, and what it should have given."""
     model, operator = model_of(spec), job.operator()
@@ -161,10 +197,27 @@ def run(
         assert (late is None and not any(by_hand)) or late.tolist() == by_hand
         rows = [r for r, gone in zip(rows, by_hand, strict=True) if not gone]
         table = operator.prepare(0, table_of(rows, timed))
-        steps = job.epoch(operator.combine(0, table) if rows else None, before, after, next(tasks))
+        steps = job.epoch(operator.combine(0, table) if rows else None, before, after)
         given = [row for s in steps for out in s.out for row in out.to_pylist()]
         faults = [f for s in steps for f in s.faults]
         yield given, faults, list(model.epoch(rows, before, after)), model
+
+
+def job_of(
+    data: st.DataObject,
+    folders: pytest.TempPathFactory,
+    spec: RowWindow,
+    function: Any,
+    output: Any,
+) -> Job:
+    """In memory, or, one time in four, in files."""
+
+    def operator() -> RowWindowOperator:
+        return RowWindowOperator(spec, function, ["k"], INPUT, output)
+
+    if data.draw(st.integers(0, 3)):
+        return Job(operator)
+    return StoredJob(folders.mktemp("job"), operator)
 
 
 def moment(ms: int) -> datetime:
@@ -215,13 +268,9 @@ def test_aggregates_of_row_windows_are_those_of_their_rows(
     kind, numbered = data.draw(st.sampled_from(["named", "rows"])), data.draw(st.booleans())
     output = pa.schema([INPUT.field("k"), *BOUNDS, *(INFO if numbered else []), *RESULTS])
     function = AGGS if kind == "named" else AggregateRows(AGGS, RESULTS)
-    job = Job(
-        tmp_path_factory.mktemp("job"),
-        lambda: RowWindowOperator(spec, function, ["k"], INPUT, output),
-    )
-    tasks = iter(lambda: data.draw(st.integers(1, 3)), 0)
+    job = job_of(data, tmp_path_factory, spec, function, output)
 
-    for given_, _, want, model in run(job, spec, data.draw(histories()), timed, tasks):
+    for given_, _, want, model in run(job, spec, data.draw(histories()), timed):
         assert len(given_) == len(want)
         by_number = sorted(want, key=lambda w: (w.key is None, w.key, w.number))
         given_.sort(key=lambda r: (r["k"] is None, r["k"]))  # stable: a key's come in order
@@ -244,16 +293,14 @@ def test_a_function_sees_the_rows_of_its_windows_in_order(
 ) -> None:
     spec, timed = data.draw(SPECS[family]), family.startswith("last") or data.draw(st.booleans())
     output = pa.schema([INPUT.field("k"), *BOUNDS, *INFO, *Listing.schema])
-    job = Job(
-        tmp_path_factory.mktemp("job"),
-        lambda: RowWindowOperator(spec, Listing(), ["k"], INPUT, output),
-    )
-    tasks = iter(lambda: data.draw(st.integers(1, 3)), 0)
+    job = job_of(data, tmp_path_factory, spec, Listing(), output)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_work, "_BAND", data.draw(st.sampled_from([1, 7, 1 << 20])))
-        patch.setattr(row_kept, "_MANY", data.draw(st.sampled_from([0, 2, 8])))
-        for given_, faults, want, model in run(job, spec, data.draw(histories()), timed, tasks):
+        few = data.draw(st.sampled_from([0, 1, 8]))
+        patch.setattr(row_kept, "FEW", few + 1)
+        patch.setattr(row_store, "FEW", data.draw(st.sampled_from([0, few])))
+        for given_, faults, want, model in run(job, spec, data.draw(histories()), timed):
             good = {(w.key, w.number): w for w in want if [r["i"] for r in w.rows] != [13]}
             assert len(faults) == len(want) - len(good)
             assert len(given_) == len(good)
@@ -280,7 +327,7 @@ def check_kept(job: Job, spec: RowWindow, model: Any) -> None:
         kept[row["k"]] = kept.get(row["k"], 0) + len(row["[i]"])
     match spec:
         case Count(tumbles=False):
-            assert all(n < 2 * spec.size for n in kept.values())
+            assert all(n < 3 * spec.size for n in kept.values())
         case LastRows():
             assert all(n <= 2 * spec.rows for n in kept.values())
         case LastTime():

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import headrace as hr
 from headrace.clock import ManualClock
+from headrace.plan.program import build
 from headrace.runtime.why import Reason, never_fires, why
 from headrace.runtime.why_told import told
 from headrace.testing import Driver
@@ -254,6 +255,22 @@ def test_a_trigger_that_waits_for_the_clock(tmp_path: Path) -> None:
     assert bench.driver.output("out").num_rows == 1
 
 
+def test_a_window_that_waits_for_rows(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+
+    def build(rows: hr.Stream) -> None:
+        window = rows.key_by("k").window(hr.tumbling(rows=3))
+        window.agg(n=hr.count(), name="threes").write("collect:", name="out")
+
+    bench = Bench(tmp_path, build)
+    _send(log, 0, 1, 2)
+    rows, starved = bench.why()
+    assert (rows.kind, rows.where, rows.facts["taken"]) == ("rows", "threes", 2)
+    assert starved.facts["stopped_at"] == ["threes"]
+    _send(log, 0, 3)
+    assert bench.why() == [] and bench.driver.output("out").num_rows == 1
+
+
 def test_a_split_that_is_held_to_stay_with_the_others(tmp_path: Path) -> None:
     log = _log(tmp_path)
     bench = Bench(tmp_path, counts, align="30s")
@@ -356,7 +373,13 @@ def test_the_text_is_short_and_the_json_says_the_same(tmp_path: Path) -> None:
     assert data["outputs"] == {"out": 0, "late": 0} and data["epoch"] == 1
 
 
-def test_no_trigger_is_known_yet_that_can_never_fire(tmp_path: Path) -> None:
-    _log(tmp_path)
-    bench = Bench(tmp_path, counts)
-    assert [never_fires(n) for n in bench.driver.program.nodes.values()] == [None] * 4
+def test_only_a_window_without_end_or_trigger_never_fires(tmp_path: Path) -> None:
+    job = hr.Job("endless")
+    rows = job.read(hr.rows([{"k": 1, "at": 1}], schema="k bigint, at bigint"), time="at")
+    keyed = rows.key_by("k")
+    keyed.window(hr.everything()).agg(n=hr.count(), name="silent").write("collect:", name="a")
+    some = keyed.window(hr.everything(), trigger=hr.triggers.after_rows(2))
+    some.agg(n=hr.count(), name="some").write("collect:", name="b")
+    keyed.window(hr.tumbling("5s")).agg(n=hr.count(), name="timed").write("collect:", name="c")
+    silent = {n for n, node in build(job).nodes.items() if never_fires(node) is not None}
+    assert silent == {"silent"}

@@ -9,6 +9,12 @@ from tests.sinks.writing import expected, stage, table
 from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE
 
 
+def test_opening_leaves_no_trace(output, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    output.open()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_what_is_staged_is_not_seen_until_it_is_published(output):
     sink = output.open()
     sink.check()
@@ -116,9 +122,7 @@ def test_an_output_that_was_renamed_publishes_what_it_staged_before_once(exact):
     sink.publish(0, staged)
     waiting = stage(sink, 1)
     renamed = exact.open()
-    for name in ("_name", "_chain", "_producer"):
-        if hasattr(renamed, name):
-            setattr(renamed, name, "0123456789ab")
+    renamed._name = "renamed"
 
     renamed.publish(0, staged)
     renamed.publish(1, waiting)

@@ -193,6 +193,7 @@ def test_another_jobs_files_are_not_mixed_with_ours_unawares(tmp_path):
 
     error = refusal(theirs.check)
 
+    assert not (tmp_path / "another").exists()
     assert error.code == "HR-OUTPUT-004" and str(tmp_path / "out") in error.message
     assert 'mode="append"' in str(error.hint)
 

@@ -19,6 +19,8 @@ from headrace.clock import ManualClock
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
+from headrace.testing.edges import FakeSource
+from headrace.testing.script import Page, Script
 
 SCHEMA = schema_of("n bigint, name string")
 COUNT = 2_500
@@ -120,6 +122,16 @@ def lines(tmp: Path) -> Iterator[Case]:
     thread.join()
 
 
+def script(tmp: Path) -> Iterator[Case]:
+    """What a test says, with marks among the rows."""
+    said, page = Script(tmp / "script"), Page(ended=("in",))
+    for i in range(0, COUNT, 500):
+        page = said.rows(page, "in", "0", pa.Table.from_pylist(ROWS[i : i + 500], SCHEMA))
+        page = page.marked("in", "0", watermark=i).marked("in", "0", idle=True)
+    said.put(page)
+    yield Case(lambda: FakeSource(Script(tmp / "script"), "in", SCHEMA))
+
+
 CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "memory": made(rows(ROWS, SCHEMA)),
     "memory in a file": made(rows([r | {"name": r["name"] * 80} for r in ROWS], SCHEMA)),
@@ -130,6 +142,7 @@ CASES: dict[str, Callable[[Path], Iterator[Case]]] = {
     "typed topic": log(typed=True),
     "byte topic": log(typed=False),
     "socket": lines,
+    "script": script,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,8 @@ def test_a_script_gives_the_same_on_spark(
     wanted, found = script(here), script(there)
     for step, (a, b) in enumerate(zip(wanted, found, strict=True), 1):
         assert a == b, f"step {step}"
+    starts = [job._stage.start.token for job in (here, there)]
+    assert starts == [3, 3]  # the first, after the crash, and the restart
     halved = [(k, v // 2, s) for k, v, s in LEFT]
     assert set(seen(there.table("out").to_pylist())) == summed([*halved, *RIGHT, ("d", 1, 9)])
     assert [r["key"] for step in found for r in step[4]] == ["late"]
@@ -74,8 +77,11 @@ def _mended(row: Any) -> dict[str, int]:
     return {"v": row.value}
 
 
-def test_a_job_that_fails_on_spark_says_so_and_a_mended_one_goes_on(
-    spark: Any, spark_harness: Callable[..., Harness]
+def test_a_job_that_fails_on_spark_says_so_and_a_mended_one_goes_on_here(
+    spark: Any,
+    harness: Callable[..., Harness],
+    spark_harness: Callable[..., Harness],
+    tmp_path: Path,
 ) -> None:
     def build(divide: Callable[[Any], Any]) -> hr.Job:
         job = hr.Job("failing", on_error="fail")
@@ -83,9 +89,12 @@ def test_a_job_that_fails_on_spark_says_so_and_a_mended_one_goes_on(
         read.map(divide, schema="v bigint", name="divide").write("console:", name="out")
         return job
 
-    job = spark_harness(build(_wrong))
+    job = spark_harness(build(_wrong), folder=tmp_path)
     with pytest.raises(hr.StepError) as caught:
         job.send("rows", rows(("a", 0, 1)))
     assert "ZeroDivisionError" in str(caught.value) and "'divide'" in str(caught.value)
-    job.restart(build(_mended))
-    assert job.output() == [{"v": 0}]
+    with pytest.raises(hr.StepError):
+        job.send("rows", rows(("a", 5, 1)))  # it has not gone away
+    job.close()
+    job = harness(build(_mended), folder=tmp_path)
+    assert job.output() == [{"v": 0}, {"v": 5}]

@@ -94,6 +94,12 @@ def test_rows_are_counted_and_none_is_overlooked(step: dict[str, Any], told: str
     assert told in str(caught.value)
 
 
+def test_a_step_that_fails_says_where_in_the_transcript() -> None:
+    with pytest.raises(hr.InputError) as caught:
+        run_case(case({"end": None}, {"send": [["a", "text", 1]]}))
+    assert caught.value.__notes__ == ["in case 'a case', step 2 (send), on local"]
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [

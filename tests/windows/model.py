@@ -30,6 +30,10 @@ class Row(NamedTuple):
     def place(self) -> tuple[int, int, int]:
         return (self.time, self.split, self.offset)
 
+    @property
+    def number(self) -> int:
+        return 2 * self.offset + self.split
+
 
 # into which windows a row goes: (start, end), the end not included
 
@@ -86,7 +90,6 @@ class Window:
     shown: set[Row] = field(default_factory=set)
     panes: int = 0
     fired: tuple[int, int] | None = None  # clock and watermark of the last firing
-    base: float | None = None  # the value at the last firing
     was: dict[str, Any] | None = None  # what it last showed
     times: dict[Any, int] = field(default_factory=dict)  # how often each limited trigger fired
 
@@ -96,16 +99,12 @@ class Window:
     def new(self) -> list[Row]:
         return [row for row in self.ordered() if row not in self.shown]
 
-    def values(self) -> list[int]:
-        return [row.value for row in self.ordered() if row.value is not None]
-
     def absorb(self, other: Window) -> None:
-        """Become one window with another of the same key, going on from the one that fired last."""
-        if other.fired and (not self.fired or (other.fired, other.end) > (self.fired, self.end)):
-            self.fired, self.base = other.fired, other.base
+        """Become one window with another of the same key."""
         self.rows |= other.rows
         self.shown |= other.shown
         self.panes = max(self.panes, other.panes)
+        self.fired = max(filter(None, (self.fired, other.fired)), default=None)
         for name, count in other.times.items():
             self.times[name] = max(count, self.times.get(name, 0))
 
@@ -155,19 +154,18 @@ def ready(spec: Spec, now: Now, place: Spec = ()) -> bool:
         case ("every", period, "processing"):
             since = window.fired[0] if window.fired else min(map(window.rows.get, new), default=0)
             return bool(new) and since + period <= now.clock
-        case ("every", period, "event"):
+        case ("every", period, "event"):  # the watermark has passed one of the marks
             start = window.start if window.start > NEVER else 0
-            shown = window.fired[1] if window.fired else NEVER
-            shown = max(shown, window.start)
-            return bool(new) and start + ((shown - start) // period + 1) * period <= now.after
+            low = max(now.before, window.start)
+            return bool(new) and (now.after - start) // period > (low - start) // period
         case ("after_delay", delay):
             return bool(new) and min(map(window.rows.get, new)) + delay <= now.clock
         case ("on_row", least):
             return any(row.value is not None and row.value >= least for row in new)
         case ("on_delta", threshold):
-            values = window.values()
-            base = window.base if window.base is not None else values[0] if values else 0
-            return bool(new) and bool(values) and abs(values[-1] - base) >= threshold
+            rows = [row for row in window.ordered() if row.value is not None]
+            base = [row for row in rows if row in window.shown][-1:] or rows[:1]
+            return bool(new) and any(abs(rows[-1].value - b.value) >= threshold for b in base)
         case ("any_of", *parts):
             return any(ready(p, now, (*place, i)) for i, p in enumerate(parts))
         case ("all_of", *parts):
@@ -234,15 +232,15 @@ def compute(function: str, rows: list[Row], now: Now, shown_end: int | None) -> 
                      values[-1] if values else None, values)]  # fmt: skip
         case "count":
             return [(len(rows), sum(values) if values else None)]
-        case "reduce":  # the first row, with the sum of all and the offset of the last
+        case "reduce":  # the first row, with the sum of all and the number of the last
             total = rows[0].value if len(rows) == 1 else sum(r.value or 0 for r in rows)
-            return [(total, rows[0].time, rows[-1].offset)]
+            return [(total, rows[0].time, rows[0].gap, rows[-1].number)]
         case "fold":
             return [("".join(f"{r.value}," for r in rows),)]
         case "process":  # a row for each two rows, so that there may be none
             seen = [r.time for r in rows]
             start = now.window.start if now.window.start > NEVER else None
-            call = (start, shown_end, now.window.panes, now.timing, now.expires)
+            call = (start, shown_end, now.window.panes, now.timing, now.expires, now.clock)
             return [(seen, *call, i) for i in range(len(rows) // 2)]
     raise ValueError(function)
 
@@ -321,7 +319,6 @@ class Model:
             window.times[place] = window.times.get(place, 0) + 1
         window.shown, window.panes = set(window.rows), window.panes + 1
         window.fired = (now.clock, now.after)
-        window.base = window.values()[-1] if window.values() else None
         return out
 
     def _seen(self, window: Window) -> list[Row]:

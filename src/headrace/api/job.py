@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.api.places import check_kind
 from headrace.api.reading import check_place, source_schema
 from headrace.api.stream import Stream
 from headrace.api.timing import Timing, timing
@@ -64,6 +65,8 @@ class Job:
         caught up.
         """
         site = call_site()
+        with self.draft.attempt(site):
+            check_kind(uri, "read")
         known = self._schema(uri, schema, format, options, site)
         told = Timing(time, delay, watermark, idle, max_skew, align, in_order)
         said = timing(self.draft, told, known, site)

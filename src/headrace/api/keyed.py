@@ -52,7 +52,7 @@ class KeyedStream:
         self,
         window: Any,
         *,
-        time: str = "event",
+        time: str | None = None,
         trigger: Trigger | None = None,
         lateness: Duration = 0,
         evict: Evictor | None = None,
@@ -62,11 +62,11 @@ class KeyedStream:
     ) -> windowed.WindowedStream:
         """Cut each key's rows into windows: `window(hr.tumbling("5s"))`.
 
-        `time` is "event" or "processing". `trigger` says when a window shows its result
-        besides when it is over, `lateness` how long it then waits for late rows, `evict`
-        which of its rows are seen, `mode` whether a firing shows all ("replace"), what is new
-        ("delta"), or takes the old result back first ("retract"). `info` adds the columns
-        `pane`, `timing` and `final`; by default where a window may fire more than once.
+        `time` is "event", which is usual, or "processing". `trigger` says when a window shows
+        its result besides when it is over, `lateness` how long it then waits for late rows,
+        `evict` which of its rows are seen, `mode` whether a firing shows all ("replace"), what
+        is new ("delta"), or takes the old result back first ("retract"). `info` adds the
+        columns `pane`, `timing` and `final`; by default where a window may fire more than once.
         """
         at = Adding(self._draft, self._edge)
         windows = cut(at, window, time, trigger, lateness, evict, mode, info, may_lose)

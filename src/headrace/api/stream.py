@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.api import connected, keyed, splitting, windowed
 from headrace.api.adding import PLAIN, Adding
+from headrace.api.places import check_kind
 from headrace.api.reading import check_place
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
@@ -162,7 +163,7 @@ class Stream:
         self,
         window: Any,
         *,
-        time: str = "event",
+        time: str | None = None,
         trigger: Trigger | None = None,
         lateness: Duration = 0,
         evict: Evictor | None = None,
@@ -192,6 +193,7 @@ class Stream:
         at = self._adding(name, was)
         with self._draft.attempt(at.site):
             check_place(uri, "write")
+            check_kind(uri, "write")
         said = {**({"format": format} if format else {}), **options}
         place = place_name(uri) if points_somewhere(str(uri)) else ""
         node = Write(schema=self.schema, uri=str(uri), options=said, **at.common())

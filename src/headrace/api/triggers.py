@@ -53,7 +53,11 @@ def at_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -
 
 
 def every(period: Duration, *, time: str = "processing") -> Trigger:
-    """Every `period`, if something is new; by the clock, or with time="event" by event time."""
+    """Every `period`, if something is new.
+
+    By the clock: so long after the last firing, or after the first row. With time="event":
+    when the watermark passes a multiple of the period, counted from the window's start.
+    """
     length = millis(period)
     if length <= 0:
         raise _refused(f"every({period!r}) never ends", 3, "Choose a period above zero.")
@@ -80,7 +84,11 @@ def on_row(predicate: Any) -> Trigger:
 
 
 def on_delta(column: Any, threshold: float) -> Trigger:
-    """When `column` has moved by `threshold` since the window last fired."""
+    """When `column` has moved by `threshold` since the window last fired.
+
+    Compared are the last value, by event time, and the last that was shown; before the first
+    firing, the window's first value.
+    """
     if not threshold > 0:
         raise _refused(f"on_delta has threshold {threshold!r}", 6, "Choose one above zero.")
     return OnDelta("", column, float(threshold))
@@ -105,8 +113,8 @@ def all_of(*triggers: Trigger) -> Trigger:
 
 
 def first(trigger: Trigger) -> Trigger:
-    """Only the first time, once per window."""
-    return AtMost(_checked(trigger, "first"), 1)
+    """Only the first time that it has a part in a firing, once per window."""
+    return AtMost("", _checked(trigger, "first"), 1)
 
 
 def repeat(trigger: Trigger, *, times: int | None = None) -> Trigger:
@@ -116,11 +124,15 @@ def repeat(trigger: Trigger, *, times: int | None = None) -> Trigger:
         return trigger
     if times < 1:
         raise _refused(f"repeat has times={times}", 7, "Choose one or more.")
-    return AtMost(trigger, times)
+    return AtMost("", trigger, times)
 
 
 def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
-    """Your own: `fn(window)` is asked of each window that got rows or whose end was passed."""
+    """Your own: `fn(window)` says whether a window fires.
+
+    It is asked of windows that got rows, whose end was passed, or that are about to be
+    forgotten; `window` is a `WindowNow`.
+    """
     if not callable(fn):
         raise _refused(f"custom needs a function, not {fn!r}", 8, "Give fn(window) -> bool.")
     return Custom(fn)

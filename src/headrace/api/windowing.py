@@ -20,7 +20,7 @@ from headrace.ops.assigners import GAP, Apart, Everything, Session, Spread
 from headrace.ops.custom_windows import Own, WindowAssigner
 from headrace.ops.evictors import NEAR, Evictor, KeepNear
 from headrace.ops.row_specs import RowWindow as RowSpec
-from headrace.ops.row_specs import Until
+from headrace.ops.row_specs import Until, needs_time
 from headrace.ops.triggers import (
     AtMost,
     AtWatermark,
@@ -51,6 +51,7 @@ class Cut:
     processing: bool
     info: bool
     extras: Extras
+    may_lose: bool = False
 
     @property
     def by_rows(self) -> bool:
@@ -77,7 +78,8 @@ class Cut:
             kind = WindowAgg if "aggs" in fields else WindowFold
             return kind(window=self.window, processing=self.processing, **fields)
         assigner = Spread(self.window) if isinstance(self.window, Window) else self.window
-        windowing = Windowing(assigner, self.trigger, self.lateness, self.mode)
+        loses = self.may_lose and not self.trigger.safe
+        windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses)
         return AnyWindow(
             windowing=windowing, evictor=self.evictor, extras=self.extras,
             processing=self.processing, **fields,
@@ -85,7 +87,7 @@ class Cut:
 
 
 def cut(
-    at: Adding, window: object, time: str, trigger: object, lateness: Duration,
+    at: Adding, window: object, time: str | None, trigger: object, lateness: Duration,
     evict: object, mode: str, info: bool | None, may_lose: bool,
 ) -> Cut:  # fmt: skip
     """What was asked for; problems are reported, and a plain window stands in."""
@@ -99,7 +101,7 @@ def cut(
         said = trigger is not None or late > 0 or mode != "replace"
         return Cut(
             window, fires, late, evictor, mode, time == "processing",
-            said if info is None else info, tuple(extras.items()),
+            said if info is None else info, tuple(extras.items()), may_lose,
         )  # fmt: skip
     return Cut(Window(1, 1), AtWatermark(), 0, None, "replace", False, False, ())
 
@@ -140,18 +142,22 @@ def _trigger(at: Adding, trigger: object, extras: dict[str, Expr]) -> Trigger:
             f"trigger={trigger!r} is not a trigger", code="HR-TRIGGER-001",
             hint="Make one with headrace.triggers: t.at_watermark(early=t.every('10s')).",
         )  # fmt: skip
-    return _named(at, trigger, extras)
+    return _named(at, trigger, extras, "$times")
 
 
-def _named(at: Adding, trigger: Trigger, extras: dict[str, Expr]) -> Trigger:
+def _named(at: Adding, trigger: Trigger, extras: dict[str, Expr], place: str) -> Trigger:
     """The trigger with expressions for what the user wrote, under names that stay."""
+
+    def inner(part: Trigger | None, number: int) -> Any:
+        return part and _named(at, part, extras, f"{place}{number}")
+
     match trigger:
         case AtWatermark(early, late):
-            return AtWatermark(*(t and _named(at, t, extras) for t in (early, late)))
+            return AtWatermark(inner(early, 0), inner(late, 1))
         case Combined(parts, every):
-            return Combined(tuple(_named(at, t, extras) for t in parts), every)
-        case AtMost(of, most):
-            return AtMost(_named(at, of, extras), most)
+            return Combined(tuple(inner(t, i) for i, t in enumerate(parts)), every)
+        case AtMost(_, of, most):
+            return AtMost(place, inner(of, 0), most)
         case OnRow(_, predicate):
             name = f"$t{len(extras)}"
             found = at.condition(predicate, "on_row")
@@ -205,8 +211,8 @@ def _evictor(at: Adding, evict: object, extras: dict[str, Expr]) -> Evictor | No
 
 
 def _check(
-    window: Any, trigger: Trigger, lateness: int, evictor: Evictor | None, mode: str, time: str,
-    may_lose: bool,
+    window: Any, trigger: Trigger, lateness: int, evictor: Evictor | None, mode: str,
+    time: str | None, may_lose: bool,
 ) -> None:  # fmt: skip
     if mode not in MODES:
         raise PlanError(
@@ -214,10 +220,16 @@ def _check(
             hint='Write "replace" (each firing shows all), "delta" (only what is new) or '
             '"retract" (the old result out, the new one in).',
         )  # fmt: skip
-    if time not in ("event", "processing"):
+    if time not in (None, "event", "processing"):
         raise PlanError(
             f"time={time!r} is unknown", code="HR-WINDOW-036",
             hint='Write time="event" or time="processing"; ingestion time is read(time=...).',
+        )  # fmt: skip
+    if isinstance(window, RowSpec) and not needs_time(window) and time == "event":
+        raise PlanError(
+            f"{window} cannot go by event time: which rows share a window depends on the order "
+            "in which they come", code="HR-WINDOW-045",
+            hint="Leave time= out; or bound the window by time: sliding(rows=100, every='10s').",
         )  # fmt: skip
     if isinstance(window, RowSpec):
         asked = [trigger != AtWatermark() and "trigger", lateness and "lateness",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import typer
 
 from headrace.cli.loading import load_job
+from headrace.settings import Settings
 
 File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
 Name = Annotated[
@@ -86,10 +86,11 @@ def explain(
     Example: [bold]headrace explain examples/fire_alarm.py[/bold]
     """
     from headrace.runtime.outputs import open_sinks
+    from headrace.runtime.start import folder_of
 
     program = load_job(file, job)
-    with TemporaryDirectory() as nowhere:  # an opened sink may leave a trace in the job's folder
-        sinks = open_sinks(program.program(), nowhere)
+    built = program.program()
+    sinks = open_sinks(built, folder_of(built, Settings.load(), None))
     explanation = program.explain({name: sink.guarantee for name, sink in sinks.items()})
     typer.echo(json.dumps(explanation.json, indent=2) if as_json else explanation.text)
 

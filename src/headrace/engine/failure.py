@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+
 from headrace import errors
 from headrace.errors import HeadraceError, RunError, Site
 
@@ -38,8 +40,16 @@ def mark(error: HeadraceError) -> str:
     return f"{_OPEN}{json.dumps(fields)}{_CLOSE}"
 
 
-def recover(text: str) -> HeadraceError:
-    """The error in a failed query's text."""
+def recover(cause: BaseException) -> HeadraceError:
+    """The error in a failed query's text, or that there is nobody left to ask."""
+    if _cut_off(cause):
+        return RunError(
+            "Spark's JVM is gone",
+            code="HR-RUN-006",
+            hint="Was it killed, for want of memory perhaps? Start the program again: the job "
+            "goes on after its last batch.",
+        )
+    text = str(cause)
     found = _MARK.search(text)
     if found is None:
         return RunError(
@@ -50,6 +60,13 @@ def recover(text: str) -> HeadraceError:
     name, message, code, hint, site = json.loads(found[1])
     kind = getattr(errors, name, HeadraceError)
     return kind(message, code=code, hint=hint, site=Site(*site) if site else None)
+
+
+def _cut_off(cause: BaseException | None) -> bool:
+    """Whether the conversation with the JVM has broken off: an error that no Java class threw."""
+    if cause is None or isinstance(cause, Py4JNetworkError | ConnectionError):
+        return cause is not None
+    return type(cause) is Py4JError or _cut_off(cause.__cause__ or cause.__context__)
 
 
 def _summary(text: str) -> str:

@@ -202,7 +202,7 @@ class Run:
         try:
             self._query.processAllAvailable()
         except Exception as error:
-            self._fail(str(error))
+            self._fail(error)
         if self._error is not None:
             raise self._error
 
@@ -241,7 +241,7 @@ class Run:
                 active = self._query.isActive  # asked once: it may fail at any moment
                 error = None if active else self._query.exception()
                 if error is not None:
-                    self._fail(str(error))
+                    self._fail(error)
                 elif self._latest and self._latest.body["ended"]:
                     self._settle("ended")
                 elif stop_asked(self._start.log.folder):
@@ -252,7 +252,7 @@ class Run:
                     time.sleep(_POLL)
         except Exception as error:
             if self._state == "running":
-                self._fail(str(error))
+                self._fail(error)
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -276,17 +276,17 @@ class Run:
         try:
             self._query.processAllAvailable()
         except Exception as error:
-            self._fail(str(error))
+            self._fail(error)
             return
         self._query.stop()
         self._follow()
         clear_wishes(self._start.log.folder)
         self._finish(state)
 
-    def _fail(self, text: str) -> None:
-        error = recover(text)
+    def _fail(self, cause: Exception) -> None:
+        error = recover(cause)
         if self._debug:
-            error.add_note(text)
+            error.add_note(str(cause))
         self._error = error
         self._finish("failed")
 

@@ -11,11 +11,13 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.engine import archive, zygote
@@ -50,11 +52,10 @@ QUERY = {  # while a run's query starts: other users of the session keep theirs
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.sql.codegen.wholeStage": "false",
 }
-LOCAL = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
-}
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_PATIENCE = 60  # seconds in which a cluster must give us somebody to work
+_SHARED = ("PYTHONPATH", "MALLOC_ARENA_MAX", "ARROW_DEFAULT_MEMORY_POOL")  # with executors
+_LAUNCHER = str(Path(__file__).with_name("python.sh"))
 
 
 def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
@@ -81,35 +82,88 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 def _started(master: str, extra: dict[str, str]) -> SparkSession:
     find_java()
-    os.environ["PYSPARK_PYTHON"] = _python(master)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = _python(master)  # what looks for data sources
+    _choose_python(master)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back
     os.environ["HEADRACE_PYTHON"] = sys.executable
     os.environ["HEADRACE_STDOUT"] = f"/proc/{os.getpid()}/fd/1"
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     _share_path()
-    zygote.start()
-    settings = {**CORE, "spark.driver.extraJavaOptions": f"{JVM} {archive.options()}"}
-    settings |= {**(LOCAL if in_process(master) else {}), **extra}
     builder: Any = SparkSession.builder.master(master).appName("headrace")
-    for name, value in settings.items():
+    for name, value in {**_settings(master), **extra}.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()  # type: ignore[no-any-return]
+        spark: SparkSession = builder.getOrCreate()
+        if not in_process(master):
+            _await_executors(spark, master)
+        return spark
     except Exception as error:
-        raise RunError(
-            f"cannot start Spark on {master!r}: {str(error).splitlines()[0]}",
-            code="HR-RUN-003",
-            hint="Check the master's address and that Java runs; --debug shows Spark's own text.",
-        ) from error
+        _clear_away()
+        raise error if isinstance(error, RunError) else _no_start(master, error) from error
 
 
-def _python(master: str) -> str:
+def _no_start(master: str, error: Exception) -> RunError:
+    first, *more = str(error).splitlines() or ["no reason given"]
+    java = more[0].removeprefix(": ") if more else ""
+    why = "nobody answers there" if "stopped SparkContext" in java else java or first
+    return RunError(
+        f"cannot start Spark on {master!r}: {why}",
+        code="HR-RUN-003",
+        hint="Check the master's address, and that Java runs.",
+    )
+
+
+def _clear_away() -> None:
+    """What is left of a start that failed, so that another can be made."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context.stop()
+
+
+def _choose_python(master: str) -> None:
     """What Spark starts as its Python: here our launcher; elsewhere what is installed there."""
     if in_process(master):
-        return str(Path(__file__).with_name("python.sh"))
-    return os.environ.get("PYSPARK_PYTHON", sys.executable)
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _LAUNCHER
+        zygote.start()
+        return
+    if os.environ.get("PYSPARK_PYTHON") in (None, _LAUNCHER):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # what looks for data sources
+
+
+def _settings(master: str) -> dict[str, str]:
+    java = f"{JVM} {archive.options()}"
+    found = {**CORE, "spark.driver.extraJavaOptions": java}
+    if in_process(master):
+        return found | LOOPBACK | {"spark.driver.memory": "1g"}
+    shared = {name: os.environ[name] for name in _SHARED if name in os.environ}
+    found |= {f"spark.executorEnv.{name}": value for name, value in shared.items()}
+    if _LOOPBACK.match(master):  # executors find our files, and we are at no other address
+        found |= {**LOOPBACK, "spark.executor.extraJavaOptions": java}
+    return found
+
+
+_LOOPBACK = re.compile(r"spark://(127\.|localhost:|\[::1\])")
+
+
+def _await_executors(spark: SparkSession, master: str) -> None:
+    """Until those who work have come, or enough of them: one by one, they stop coming."""
+    context: Any = spark.sparkContext
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        return  # they come when there is work
+    deadline, known = time.monotonic() + _PATIENCE, 0
+    while True:
+        there = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # one is the driver
+        if there and there == known:
+            return
+        if time.monotonic() > deadline:
+            raise RunError(
+                f"no executor has come from {master!r} within {_PATIENCE} s",
+                code="HR-RUN-007",
+                hint="Is a worker running there, with a core and 1 GB of memory to spare?",
+            )
+        known = there
+        time.sleep(0.5)
 
 
 def in_process(master: str) -> bool:
@@ -118,8 +172,8 @@ def in_process(master: str) -> bool:
 
 
 def cores(master: str) -> int:
-    """How many tasks `master` runs at once; a cluster is asked, which starts Spark on it."""
-    if not in_process(master):
+    """How many tasks run at once: Spark is asked where it runs already, or elsewhere."""
+    if SparkSession.getActiveSession() or not in_process(master):
         return int(session(master).sparkContext.defaultParallelism)
     asked = re.match(r"local\[(\d+)", master)
     if asked or master == "local":

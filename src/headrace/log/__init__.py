@@ -4,7 +4,7 @@
 """
 
 from headrace.log.contract import APPEND_TIME, BYTES, Ack, Log, Partitioner, Records, TopicInfo
-from headrace.log.embedded import EmbeddedLog, default_root
+from headrace.log.embedded import EmbeddedLog
 
 __all__ = [
     "APPEND_TIME",
@@ -15,5 +15,4 @@ __all__ = [
     "Partitioner",
     "Records",
     "TopicInfo",
-    "default_root",
 ]

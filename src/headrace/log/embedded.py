@@ -51,7 +51,7 @@ class EmbeddedLog:
     def __init__(
         self, root: str | os.PathLike[str] | None = None, clock: Clock | None = None
     ) -> None:
-        self.root = Path(root or default_root()).absolute()
+        self.root = Path(root or Settings.load().log).absolute()
         self._clock = clock or SystemClock()
         self._open: dict[str, _Open] = {}
         self._pid = os.getpid()
@@ -242,11 +242,6 @@ class EmbeddedLog:
         return LogError(
             f"the log '{self.root}' has no topic '{topic}'", code="HR-LOG-002", hint=hint
         )
-
-
-def default_root() -> str:
-    """The folder that the settings name: $HEADRACE_LOG, or .headrace/log here."""
-    return Settings.load().log
 
 
 def _check_retry(producer: str | None, sequence: int | None) -> None:

@@ -12,17 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg_groups import Index, Mask, flat
+from headrace.ops.agg_groups import Index, Mask
 from headrace.ops.assigners import FOREVER
 from headrace.ops.contract import Step
 from headrace.ops.evictors import Evictor
 from headrace.ops.kept_rows import KeptRows
+from headrace.ops.taken_back import TakenBack
 from headrace.ops.triggers import Facts
-from headrace.ops.window_book import EPOCH, FIRED, FIRST, PANES, SHOWN, START, Book
+from headrace.ops.window_book import EPOCH, FIRED, FIRST, PANES, START, Book
 from headrace.ops.window_function import Given, Laid, WindowFunction
 from headrace.ops.window_memory import WindowMemory
 from headrace.ops.windowing import Windowing
@@ -34,7 +34,6 @@ END = "$end"
 INFO = {"pane": pa.int32(), "timing": pa.string(), "final": pa.bool_()}
 CHANGE = "change"
 TIMINGS = np.array(["early", "on time", "late"], object)
-_WAS, _SHOWN = "$was.", "$was"
 
 
 class Firing:
@@ -52,15 +51,13 @@ class Firing:
         self.memory = WindowMemory(work[0] if work else None, keys)
         names = work[0].schema.names if work else list(book.main)
         self._values = [output.field(name) for name in names]
+        self._taken = TakenBack(self._values) if windowing.mode == "retract" else None
 
     # what was shown, for those who take it back
 
     def was_fields(self) -> list[pa.Field]:
         """The columns in which a window remembers what it last showed, and its function's."""
-        if self._windowing.mode != "retract":
-            return self.memory.fields()
-        shown = pa.field(_SHOWN, pa.bool_())  # null before this very window has shown anything
-        return [shown, *(pa.field(f"{_WAS}{f.name}", f.type) for f in self._values)]
+        return self._taken.fields() if self._taken else self.memory.fields()
 
     def unshown(self, windows: pa.Table) -> pa.Table:
         for field in self.was_fields():
@@ -69,81 +66,70 @@ class Firing:
 
     def absorbed(self, known: pa.Table, merged: pa.Table, group: Times, step: Step) -> None:
         """Take back what windows showed that are part of another now."""
-        if self._windowing.mode != "retract":
+        if self._taken is None:
             return
         mine = group[: known.num_rows]
         same = np.ones(known.num_rows, np.bool_)
         for bound in (TIME, START):
             same &= known.column(bound).to_numpy() == merged.column(bound).to_numpy()[mine]
-        gone = known.filter(pa.array(~same & _has_shown(known)))
-        if gone.num_rows:
-            self._emit(
-                gone, self._was(gone), step, final=np.zeros(gone.num_rows, np.bool_), sign="-"
-            )
+        self._take_back(known.filter(pa.array(~same)), step)
 
-    def _was(self, windows: pa.Table) -> pa.Table:
-        names = [f"{_WAS}{f.name}" for f in self._values]
-        return windows.select(names).rename_columns([f.name for f in self._values])
+    def _take_back(self, windows: pa.Table, step: Step) -> None:
+        if self._taken is not None:
+            old = windows.filter(pa.array(self._taken.there(windows)))
+            final = np.zeros(old.num_rows, np.bool_)  # what was final is not there any more
+            told = (self._taken.timing(old), final)
+            self._emit(old, self._taken.values(old), step, told, sign="-")
 
     # one epoch
 
     def judge(self, windows: pa.Table, touched: Mask, step: Step) -> None:
         facts = self._facts(windows, touched, step)
-        expired = facts.end < floor_of(step.after, self._windowing.lateness)
         fire = self._windowing.trigger.ready(facts)
-        if self._windowing.trigger.safe:
-            fire = fire | (expired & (facts.new > 0))
+        if not self._windowing.loses:
+            fire = fire | (facts.expires & (facts.new > 0))
         if self._windowing.mode == "delta":
             fire = fire & (facts.new > 0)
-        windows = self._show(windows, fire, expired, step) if fire.any() else windows
-        stay = ~expired & (touched | fire)
-        if stay.any():
-            self._keep(windows.filter(pa.array(stay)), touched[stay], step)
+        windows = self._show(windows, fire, facts, step) if fire.any() else windows
+        changed = ~facts.expires & (touched | fire)
+        if changed.any():
+            step.tables[WINDOWS].put(windows.filter(pa.array(changed)))
+        if self._windowing.trigger.paced and not facts.expires.all():
+            self._set_timers(windows.filter(pa.array(~facts.expires)), step)
 
     def _facts(self, windows: pa.Table, touched: Mask, step: Step) -> Facts:
-        known = {n: windows.column(n).to_numpy() for n in (START, TIME, PANES, FIRST, FIRED, SHOWN)}
-        watched = {**self._book.since, **self._book.ever}
+        names = (START, TIME, PANES, FIRST, FIRED, *self._book.times)
+        known = {n: windows.column(n).to_numpy() for n in names}
+        watched = {**self._book.since, **self._book.ever, **self._book.base}
         found = self._book.results(windows, watched)
-        values = {n: _floats(found.column(n)) for n in watched if not n.startswith("$latest")}
-        for base in self._book.bases:
-            stored = _floats(windows.column(f"{base}.base"))
-            values[f"{base}.base"] = np.where(np.isnan(stored), values[f"{base}.first"], stored)
+        values = {n: _floats(found.column(n)) for n in watched if n != "$latest"}
+        for base, agg in self._book.base.items():
+            first = values[f"{agg.column}.first"]
+            values[base] = np.where(np.isnan(values[base]), first, values[base])
         counts = {n: np.nan_to_num(values[n]).astype(np.int64) for n in ("$new", "$rows")}
+        floor = floor_of(step.after, self._windowing.lateness)
         return Facts(
             start=known[START], end=known[TIME], rows=counts["$rows"], new=counts["$new"],
-            touched=touched, panes=known[PANES], first=known[FIRST], fired=known[FIRED],
-            shown=known[SHOWN], before=step.before, after=step.after, clock=step.clock,
-            values=values,
+            touched=touched, expires=known[TIME] < floor, panes=known[PANES],
+            first=known[FIRST], fired=known[FIRED], before=step.before, after=step.after,
+            clock=step.clock, slack=self._windowing.assigner.slack, values=values,
+            times={n: known[n] for n in self._book.times},
         )  # fmt: skip
 
-    def _show(self, windows: pa.Table, fire: Mask, expired: Mask, step: Step) -> pa.Table:
+    def _show(self, windows: pa.Table, fire: Mask, facts: Facts, step: Step) -> pa.Table:
         fired = windows.filter(pa.array(fire))
-        final = expired[fire]
-        fired, given = self._results(fired, final, step)
+        timing, final = _timing(facts.end, step), facts.expires
+        fired, given = self._results(fired, final[fire], step)
         if self.memory.used:
             windows = _put_back(windows, fired, fire)
         step.faults.extend(given.faults)
-        retract = self._windowing.mode == "retract"
-        if retract:
-            again = _has_shown(fired)
-            old = fired.filter(pa.array(again))
-            if old.num_rows:
-                self._emit(old, self._was(old), step, final[again], sign="-")
-        shown = fired.take(pa.array(given.windows))
-        self._emit(shown, given.values, step, final[given.windows], sign="+")
-        windows = self._book.reset(windows, fire, step.clock, step.after, step.epoch)
-        return self._remembered(windows, fire, given) if retract else windows
-
-    def _remembered(self, windows: pa.Table, fire: Mask, given: Given) -> pa.Table:
-        at = np.full(windows.num_rows, -1, np.int64)
-        at[np.flatnonzero(fire)[given.windows]] = np.arange(len(given.windows))
-        for field in self._values:
-            name = f"{_WAS}{field.name}"
-            new = flat(given.values.column(field.name)).take(pa.array(at, mask=at < 0))
-            column = pc.if_else(pa.array(fire), new, windows.column(name))
-            windows = windows.set_column(windows.column_names.index(name), name, column)
-        shown = pa.array(fire | _has_shown(windows))
-        return windows.set_column(windows.column_names.index(_SHOWN), _SHOWN, shown)
+        self._take_back(fired, step)
+        shown = np.flatnonzero(fire)[given.windows]
+        told = (timing[shown], final[shown])
+        self._emit(windows.take(pa.array(shown)), given.values, step, told, sign="+")
+        counts = self._windowing.trigger.counts(facts)
+        windows = self._book.reset(windows, fire, counts, step.clock, step.epoch)
+        return self._taken.remember(windows, fire, given, timing) if self._taken else windows
 
     def _results(self, fired: pa.Table, final: Mask, step: Step) -> tuple[pa.Table, Given]:
         """What the windows give, and the windows with what their function remembers now."""
@@ -194,38 +180,43 @@ class Firing:
         return stays
 
     def _emit(
-        self, windows: pa.Table, values: pa.Table, step: Step, final: Mask, sign: str
+        self, windows: pa.Table, values: pa.Table, step: Step, told: tuple[Index, Mask], sign: str
     ) -> None:
         if not windows.num_rows:
             return
+        timing, final = told
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
         shown_end = end - self._windowing.assigner.slack
         columns = {k: windows.column(k) for k in self._keys}
         columns |= {"window_start": _stamps(start), "window_end": _stamps(shown_end)}
         taken_back = 1 if sign == "-" else 0
         columns["pane"] = pa.array(windows.column(PANES).to_numpy() - taken_back)
-        columns["timing"] = pa.array(TIMINGS[_timing(end, step)], pa.string())
+        columns["timing"] = pa.array(TIMINGS[timing], pa.string())
         columns["final"] = pa.array(final)
         columns[CHANGE] = pa.array([sign] * windows.num_rows)
         columns |= {n: values.column(n) for n in values.column_names}
         chunk = pa.table({n: columns[n] for n in self._output.names}).cast(self._output)
-        chunk = chunk.append_column(TIME, pa.array(self._times(windows, shown_end)))
+        chunk = chunk.append_column(TIME, pa.array(self._times(windows, end)))
         chunk = chunk.append_column(SOURCE, pa.array(np.full(len(end), -1, dtype=np.int32)))
         hashes = windows.column(HASH).to_numpy()
         step.out.append(chunk.append_column(OFFSET, pa.array(hashes.view(np.int64))))
 
     def _times(self, windows: pa.Table, end: Times) -> Times:
-        """A result's time is its window's last millisecond; without an end, its latest row's."""
+        """A result's time is its window's last millisecond; without an end, its latest row's.
+
+        That is the last in which the window is open, beyond the end that it shows if it has
+        slack: what it gives when it closes must not be late for the next window.
+        """
         if "$latest" not in self._book.ever:
             return end - 1
         latest = self._book.results(windows, {"$latest": self._book.ever["$latest"]})
         times: Times = latest.column("$latest").to_numpy()
         return times
 
-    def _keep(self, windows: pa.Table, touched: Mask, step: Step) -> None:
-        step.tables[WINDOWS].put(windows)
+    def _set_timers(self, windows: pa.Table, step: Step) -> None:
+        """Have the windows judged again when their trigger may be ready without another row."""
         trigger = self._windowing.trigger
-        facts = self._facts(windows, np.zeros(len(touched), np.bool_), step)
+        facts = self._facts(windows, np.zeros(windows.num_rows, np.bool_), step)
         if TIMERS in step.tables:
             self._arm(windows, trigger.due(facts), step, TIMERS)
         self._arm(windows, trigger.mark(facts), step, MARKS)
@@ -246,18 +237,13 @@ def _put_back(windows: pa.Table, fired: pa.Table, fire: Mask) -> pa.Table:
     return pa.concat_tables([windows, fired]).take(pa.array(place)).combine_chunks()
 
 
-def _has_shown(windows: pa.Table) -> Mask:
-    shown: Mask = windows.column(_SHOWN).fill_null(False).to_numpy()
-    return shown
-
-
 def _timing(end: Times, step: Step) -> Index:
     late: Index = np.where(end <= step.before, 2, np.where(end <= step.after, 1, 0))
     return late
 
 
 def _floats(column: pa.ChunkedArray) -> np.ndarray:
-    values: np.ndarray = column.cast(pa.float64()).to_numpy()
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     return values
 
 

@@ -17,12 +17,12 @@ from headrace.ops.agg_groups import Index, Mask
 from headrace.ops.agg_keys import key_numbers
 from headrace.ops.assigners import Assigner, expanded
 from headrace.ops.contract import Step
-from headrace.ops.window_book import START
+from headrace.ops.window_book import EPOCH, START
 from headrace.ops.windows import Times, floor_of
 from headrace.state.table import TableSpec
 
 ROWS = "rows"
-_EPOCH, _NUMBER, _AT = "$epoch", "$number", "$at"
+_EPOCH, _NUMBER, _AT, _SINCE = "$epoch", "$number", "$at", "$since"
 _PLACE = {_AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
 _HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
 
@@ -35,7 +35,7 @@ class KeptRows:
     def spec(self) -> TableSpec:
         keys = [self._input.field(k) for k in self._keys]
         number = [pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64())]
-        place = [pa.field(n, kind) for n, kind in _PLACE.items()]
+        place = [pa.field(n, kind) for n, kind in (_PLACE | {_SINCE: pa.int64()}).items()]
         return TableSpec(ROWS, pa.schema([*keys, *number]), pa.schema([*self._values, *place]))
 
     def add(self, rows: pa.Table, step: Step) -> None:
@@ -43,7 +43,8 @@ class KeptRows:
         names = [HASH, *self._keys, *(f.name for f in self._values)]
         kept = rows.select(names)
         count = rows.num_rows
-        kept = kept.append_column(_EPOCH, pa.array(np.full(count, step.epoch, np.int64)))
+        epoch = pa.array(np.full(count, step.epoch, np.int64))
+        kept = kept.append_column(_EPOCH, epoch).append_column(_SINCE, epoch)
         kept = kept.append_column(_NUMBER, pa.array(np.arange(count)))
         for name, kind in _PLACE.items():
             column = _HIDDEN[name]
@@ -55,6 +56,27 @@ class KeptRows:
 
     def of(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index, Times]:
         """The rows of each window in order, laid end to end; where each starts; their epochs."""
+        rows, starts = self._found(windows, step)
+        return self._as_rows(rows), starts, rows.column(_SINCE).to_numpy()
+
+    def renew(self, known: pa.Table, folded: pa.Table, group: Times, step: Step) -> None:
+        """Rows not shown stay so when their window becomes one with another that has fired.
+
+        What has been shown is told by epochs: the window's, of its last firing, and the row's.
+        """
+        mine, fired = (w.column(EPOCH).to_numpy() for w in (known, folded))
+        behind = mine < fired[group[: known.num_rows]]
+        if not behind.any():
+            return
+        rows, starts = self._found(known.filter(pa.array(behind)), step)
+        shown = np.repeat(mine[behind], np.diff(starts, append=rows.num_rows))
+        since = rows.column(_SINCE).to_numpy()
+        rows = rows.filter(pa.array(since > shown))
+        now = pa.array(np.full(rows.num_rows, step.epoch, np.int64))
+        rows = rows.set_column(rows.column_names.index(_SINCE), _SINCE, now)
+        step.tables[ROWS].put(rows)
+
+    def _found(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index]:
         found = step.tables[ROWS].match(windows.column(HASH).to_numpy())
         identity = [HASH, *self._keys]
         both = pa.concat_tables([found.select(identity), windows.select(identity)])
@@ -68,8 +90,7 @@ class KeptRows:
         high = _count_before(mine, at, theirs, windows.column(TIME).to_numpy())
         _, index = expanded(low, high - low)
         rows = found.take(pa.array(order[index]))
-        starts = np.cumsum(high - low) - (high - low)
-        return self._as_rows(rows), starts, rows.column(_EPOCH).to_numpy()
+        return rows, np.cumsum(high - low) - (high - low)
 
     def _as_rows(self, kept: pa.Table) -> pa.Table:
         rows = kept.select([*self._input.names, HASH])

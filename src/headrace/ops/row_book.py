@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +12,13 @@ from headrace.ops.row_delta import reference_type
 from headrace.ops.row_ends import Ends
 from headrace.ops.row_specs import Delta, RowWindow
 
-SINCE, NUMBER, ROWS, FROM = "__since", "__number", "__rows", "__from"
+SINCE, NUMBER, FIRST, NEXT, FROM = "__since", "__number", "__first", "__next", "__from"
 
 
-def book_fields(spec: RowWindow, input: pa.Schema) -> list[pa.Field]:
-    """The columns in which a table keeps books."""
-    fields = [pa.field(name, pa.int64()) for name in (SINCE, NUMBER, ROWS)]
+def book_fields(spec: RowWindow, input: pa.Schema, kept: bool) -> list[pa.Field]:
+    """The columns in which a table keeps books; `kept`: of keys whose rows are kept."""
+    names = [SINCE, NUMBER, *([FIRST, NEXT] if kept else [])]
+    fields = [pa.field(name, pa.int64()) for name in names]
     if isinstance(spec, Delta):
         fields.append(pa.field(FROM, reference_type(input.field(spec.column).type)))
     return fields
@@ -26,32 +26,46 @@ def book_fields(spec: RowWindow, input: pa.Schema) -> list[pa.Field]:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A number for each of some keys; zero for a key that is new."""
+    """Numbers for each of some keys; zero for a key that is new."""
 
     since: Index  # rows since its last window ended
     number: Index  # windows that have ended
-    rows: Index  # rows so far
+    first: Index  # its first parcel of kept rows
+    next: Index  # its parcel to come
     reference: Column | None  # what a delta is measured from
 
     @classmethod
     def of(cls, held: pa.Table) -> Book:
-        since, number, rows = (integers(held[name]) for name in (SINCE, NUMBER, ROWS))
-        return cls(since, number, rows, held[FROM] if FROM in held.column_names else None)
+        names, nothing = held.column_names, np.zeros(held.num_rows, np.int64)
+        since, number, first, next = (
+            integers(held[name]) if name in names else nothing
+            for name in (SINCE, NUMBER, FIRST, NEXT)
+        )
+        return cls(since, number, first, next, held[FROM] if FROM in names else None)
 
-    def after(self, ends: Ends, sizes: Index) -> Book:
-        """When so many rows of each key have come, and these windows have ended."""
-        return Book(ends.since, self.number + ends.count, self.rows + sizes, ends.reference)
-
-    def grown(self, sizes: Index) -> Book:
-        """When so many rows of each key have come, and wait."""
-        return Book(self.since, self.number, self.rows + sizes, self.reference)
+    def after(self, ends: Ends) -> Book:
+        """When these windows have ended and a parcel has been added."""
+        number, reference = self.number + ends.count, ends.reference
+        return Book(ends.since, number, self.first, self.next + 1, reference)
 
     def ended(self) -> Book:
         """When the input has: every window is over, and nothing is measured from."""
         nothing = None if self.reference is None else pa.nulls(len(self.since), self.reference.type)
-        return Book(np.zeros_like(self.since), self.number + 1, self.rows, nothing)
+        since, number = np.zeros_like(self.since), self.number + 1
+        return Book(since, number, self.first, self.next + 1, nothing)
 
-    def columns(self) -> Mapping[str, Column]:
-        numbers = {SINCE: self.since, NUMBER: self.number, ROWS: self.rows}
+    def keeping(self, first: Index) -> Book:
+        """With nothing kept before these parcels."""
+        return replace(self, first=first)
+
+    def only(self, which: Index) -> Book:
+        """The same for these keys."""
+        since, number, first, next = (
+            values[which] for values in (self.since, self.number, self.first, self.next)
+        )
+        return Book(since, number, first, next, None)
+
+    def columns(self) -> dict[str, Column]:
+        numbers = {SINCE: self.since, NUMBER: self.number, FIRST: self.first, NEXT: self.next}
         columns: dict[str, Column] = {name: pa.array(values) for name, values in numbers.items()}
         return columns if self.reference is None else columns | {FROM: self.reference}

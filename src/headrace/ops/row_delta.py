@@ -30,7 +30,6 @@ class Measured:
     """The rows that have a number, in order, and what each key is measured from at first."""
 
     values: Numbers
-    places: Index
     key: Index  # of each of these rows
     start: Numbers
     known: Mask  # keys that have a start
@@ -47,11 +46,14 @@ def moved(spec: Delta, starts: Index, column: pa.Array, held: Column) -> tuple[I
     places = np.flatnonzero(present)
     key = np.searchsorted(starts, places, side="right") - 1
     start = integers(held) if values.dtype == np.int64 else floats(held)
-    rows = Measured(values[places], places, key, start.copy(), valid(held))
-    far = _from_first(rows, spec.threshold) if spec.since == FIRST else _from_previous(rows, spec)
+    rows = Measured(values[places], key, start, valid(held))
+    if not len(places):
+        return places, held
+    from_where = _from_first if spec.since == FIRST else _from_previous
+    far, after = from_where(rows, spec.threshold)
     known = rows.known.copy()
     known[key] = True
-    return places[far], array(rows.start, held.type, known)
+    return places[far], array(after, held.type, known)
 
 
 def _numbers(column: pa.Array) -> tuple[Numbers, Mask]:
@@ -65,15 +67,16 @@ def _numbers(column: pa.Array) -> tuple[Numbers, Mask]:
     return values, ~np.isnan(values)
 
 
-def _from_previous(rows: Measured, spec: Delta) -> Mask:
-    """Whether each is too far from the one before; each key's last is left as its start."""
+def _from_previous(rows: Measured, threshold: float) -> tuple[Mask, Numbers]:
+    """Whether each row is too far from the one before, and the last of each key."""
     heads = rows.heads
     before = np.roll(rows.values, 1)
     before[heads] = rows.start[rows.key[heads]]
-    far = _too_far(rows.values, before, spec.threshold)
+    far = _too_far(rows.values, before, threshold)
     far[heads] &= rows.known[rows.key[heads]]
-    rows.start[rows.key] = rows.values  # the last to be written is the last
-    return far
+    after = rows.start.copy()
+    after[rows.key] = rows.values  # the last to be written is the last
+    return far, after
 
 
 @np.errstate(all="ignore")  # infinities that are equal are not apart
@@ -84,23 +87,22 @@ def _too_far(a: Numbers, b: Numbers, threshold: float) -> Mask:
     return np.asarray(apart > np.uint64(min(int(threshold), 2**64 - 1)))
 
 
-def _from_first(rows: Measured, threshold: float) -> Mask:
-    """Whether each starts a window; what a key's last window started with is left as its start.
+def _from_first(rows: Measured, threshold: float) -> tuple[Mask, Numbers]:
+    """Whether each row starts a window, and what each key's last window started with.
 
     Where a window starts depends on where the one before did: the one loop over rows.
     """
     values: list[Any] = rows.values.tolist()
-    heads, key = rows.heads, rows.key
-    far = np.zeros(len(values), np.bool_)
-    found: list[int] = []
-    stops = [*heads[1:].tolist(), len(values)]
-    for number, head, stop in zip(key[heads].tolist(), heads.tolist(), stops, strict=True):
-        base = rows.start[number].item() if rows.known[number] else values[head]
+    heads, after, found = rows.heads, rows.start.copy(), list[int]()
+    keys, stops = rows.key[heads].tolist(), [*heads[1:].tolist(), len(values)]
+    for key, head, stop in zip(keys, heads.tolist(), stops, strict=True):
+        base = after[key].item() if rows.known[key] else values[head]
         for at in range(head, stop):
             apart = values[at] - base
             if apart > threshold or -apart > threshold:
                 base = values[at]
                 found.append(at)
-        rows.start[number] = base
+        after[key] = base
+    far = np.zeros(len(values), np.bool_)
     far[found] = True
-    return far
+    return far, after

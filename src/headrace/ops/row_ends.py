@@ -83,10 +83,9 @@ def _every(every: int, sizes: Index, since: Index) -> Ends:
 
 def _ticks(every: int, rows: Ordered) -> Ends:
     """After the last row before each multiple of `every`."""
-    times = rows.times
-    assert times is not None
-    ends: Mask = np.ones(len(times), np.bool_)
-    ends[:-1] = np.diff(times // every) != 0
+    ticks = rows.times(np.arange(len(rows.order))) // every
+    ends: Mask = np.ones(len(ticks), np.bool_)
+    ends[:-1] = np.diff(ticks) != 0
     ends[rows.starts[1:] - 1] = True
     return _at(rows, np.flatnonzero(ends), np.zeros(len(rows.starts), np.int64), inside=True)
 

@@ -21,12 +21,11 @@ from headrace.ops.row_order import Ordered, ordered
 from headrace.ops.row_results import Ended, Fired
 from headrace.ops.row_sequence import RowSequence
 from headrace.ops.row_specs import RowWindow
-from headrace.ops.row_store import Kept, PackedRows, fitted
-from headrace.ops.row_work import Work, bounds
+from headrace.ops.row_store import FEW, Kept, PackedRows, fitted
+from headrace.ops.row_work import Work
 from headrace.state.table import TableSpec
 
 KEYS, ROWS = "keys", "rows"
-_MANY = 8  # parcels of a key beyond which they are made one
 
 
 class KeptWindows:
@@ -35,7 +34,7 @@ class KeptWindows:
     ) -> None:
         """`rows` are the columns that are kept."""
         self._spec, self._work, self._key = spec, work, key
-        self._books = TableSpec(KEYS, key, pa.schema(book_fields(spec, input)))
+        self._books = TableSpec(KEYS, key, pa.schema(book_fields(spec, input, kept=True)))
         self._store = PackedRows(ROWS, key, rows)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -51,8 +50,7 @@ class KeptWindows:
     def _apply(self, step: Step, rows: Ordered) -> Iterator[Fired]:
         book = self._book(step, rows.keys)
         ends = ends_of(self._spec, rows, book.since, book.reference)
-        self._add(step, rows, np.flatnonzero(ends.count == 0), book.rows)
-        self._write(step, rows.keys, book.after(ends, rows.sizes))
+        self._add(step, rows, np.flatnonzero(ends.count == 0), book.next)
         yield from self._fire(step, rows, ends, book, np.zeros(len(ends.key), np.bool_))
 
     def _book(self, step: Step, keys: pa.Table) -> Book:
@@ -60,7 +58,7 @@ class KeptWindows:
 
     def _write(self, step: Step, keys: pa.Table, book: Book) -> None:
         identity = {name: keys[name] for name in keys.column_names}
-        step.tables[KEYS].put(pa.table(identity | dict(book.columns())))
+        step.tables[KEYS].put(pa.table(identity | book.columns()))
 
     def _add(self, step: Step, rows: Ordered, which: Index, parcel: Index) -> None:
         """Keep the new rows of some keys."""
@@ -75,18 +73,16 @@ class KeptWindows:
     def _fire(
         self, step: Step, rows: Ordered, ends: Ends, book: Book, at_end: Mask
     ) -> Iterator[Fired]:
-        """Show the windows that end, if any; `book` is of before they did."""
-        which = np.flatnonzero(ends.count)
-        if not len(which):
-            return
-        keys = rows.keys.take(pa.array(which))
-        kept = self._store.gather(step.tables[ROWS], keys)
-        sequence = RowSequence.of(
-            kept.rows, kept.rows_of(len(which)), rows, which, self._store.rows
-        )
-        mine = ends.only(which)
-        yield from self._show(step, keys, sequence, mine, book.number[which], at_end)
-        self._forget(step, keys, kept, sequence, mine, book.rows[which])
+        """Show the windows that end, if any, and write the book of all keys."""
+        which, first = np.flatnonzero(ends.count), book.first.copy()
+        if len(which):
+            keys, mine, own = rows.keys.take(pa.array(which)), ends.only(which), book.only(which)
+            kept = self._store.gather(step.tables[ROWS], keys, own.first, own.next)
+            counts = kept.rows_of(len(which))
+            sequence = RowSequence.of(kept.rows, counts, rows, which, self._store.rows)
+            yield self._show(step, keys, sequence, mine, own.number, at_end)
+            first[which] = self._forget(step, keys, kept, sequence, mine, own.next)
+        self._write(step, rows.keys, book.after(ends).keeping(first))
 
     def _finish(self, step: Step) -> Iterator[Fired]:
         """The input has ended: so do the windows of all keys that got rows since their last."""
@@ -96,34 +92,35 @@ class KeptWindows:
         if not count:
             return
         keys, book = whole.select(self._books.identity.names), Book.of(whole)
-        self._write(step, keys, book.ended())
-        kept = self._store.gather(step.tables[ROWS], keys)
+        kept = self._store.gather(step.tables[ROWS], keys, book.first, book.next)
         sequence = RowSequence.of_kept(kept.rows, kept.rows_of(count), self._store.rows)
         ends = Ends(np.arange(count), np.zeros(count, np.int64), np.zeros(count, np.int64))
-        yield from self._show(step, keys, sequence, ends, book.number, np.ones(count, np.bool_))
-        self._forget(step, keys, kept, sequence, ends, book.rows)
+        yield self._show(step, keys, sequence, ends, book.number, np.ones(count, np.bool_))
+        first = self._forget(step, keys, kept, sequence, ends, book.next)
+        self._write(step, keys, book.ended().keeping(first))
 
     def _show(
         self, step: Step, keys: pa.Table, rows: RowSequence, ends: Ends, number: Index, at_end: Mask
-    ) -> Iterator[Fired]:
-        laid = rows.windows(self._spec, ends.key, ends.after)
-        begins, stops = bounds(laid)
-        numbers = number[ends.key] + ends.number
-        windows = Ended(keys.take(pa.array(ends.key)), numbers, begins, stops, at_end)
-        return self._work.over(laid, windows, step)
+    ) -> Fired:
+        windows = rows.windows(self._spec, ends.key, ends.after)
+        owners = keys.take(pa.array(ends.key))
+        ended = Ended(owners, number[ends.key] + ends.number, at_end)
+        return self._work.over(windows, ended, step)
 
     def _forget(
-        self, step: Step, keys: pa.Table, kept: Kept, rows: RowSequence, ends: Ends, parcel: Index
-    ) -> None:
-        """Keep what later windows may hold; parcels without such a row go, many become one."""
-        table, key = step.tables[ROWS], rows.key
-        alive = rows.alive(self._spec, ends, step.after)
-        fresh = rows.is_new
-        living = kept.alive(alive[~fresh])
-        parcels = np.bincount(kept.key[living], minlength=keys.num_rows)
-        many = (parcels > _MANY) & (rows.new > 0)
-        table.delete(kept.parcels.filter(pa.array(~living | many[kept.key])))
-        stay = alive & (fresh | many[key])
-        taken = rows.pool.take(pa.array(rows.index[stay]))
-        sizes = np.bincount(key[stay], minlength=keys.num_rows)
-        self._store.add(table, keys, parcel, taken, sizes)
+        self, step: Step, keys: pa.Table, kept: Kept, rows: RowSequence, ends: Ends, next: Index
+    ) -> Index:
+        """Keep what later windows may hold; each key's first parcel that does.
+
+        Parcels without such a row go, and many become one.
+        """
+        table, first = step.tables[ROWS], rows.needed(self._spec, ends, step.after)
+        living = kept.reaching(first - rows.starts)
+        many = np.bincount(kept.key[living], minlength=keys.num_rows) >= FEW
+        stay = living & ~many[kept.key]
+        table.delete(kept.parcels.filter(pa.array(~stay)))
+        low = np.where(many, first, np.maximum(first, rows.starts + rows.kept))
+        self._store.add(table, keys, next, rows.between(low, rows.stops), rows.stops - low)
+        parcels = next.copy()
+        parcels[kept.key[stay][::-1]] = kept.numbers[stay][::-1]  # the first is written last
+        return parcels

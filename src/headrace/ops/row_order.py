@@ -33,9 +33,13 @@ class Ordered:
         return np.diff(self.starts, append=len(self.order))
 
     @property
-    def times(self) -> Index | None:
-        """Event times in order; None if the rows have none."""
-        return integers(self.rows[TIME])[self.order] if TIME in self.rows.column_names else None
+    def timed(self) -> bool:
+        return TIME in self.rows.column_names
+
+    def times(self, places: Index) -> Index:
+        """The event times of these rows, which are numbered in order."""
+        found: Index = integers(self.rows[TIME])[self.order[places]]
+        return found
 
     def column(self, name: str) -> pa.Array:
         """A column in order."""
@@ -55,16 +59,29 @@ def ordered(rows: pa.Table, key: pa.Schema) -> Ordered:
 
 def _order(rows: pa.Table, number: Index) -> Index:
     """The least significant first, each sort stable; what rises already is not sorted."""
-    order = np.arange(rows.num_rows)
+    order = None
     for names in ((SOURCE, OFFSET), (TIME,)):
         keys = [integers(rows[n]) for n in names if n in rows.column_names]
         order = _sorted(order, keys) if keys else order
-    return _sorted(order, [number])
+    order = _sorted(order, [number])
+    return np.arange(rows.num_rows) if order is None else order
 
 
-def _sorted(order: Index, keys: list[Index]) -> Index:
-    keys = [k[order] for k in keys]
-    return order if rises(keys) else order[sorted_by(keys)]
+def _sorted(order: Index | None, keys: list[Index]) -> Index | None:
+    """The order after one more sort; None while the rows are in order as they lie."""
+    keys = keys if order is None else [k[order] for k in keys]
+    if rises(keys):
+        return order
+    turn = _radix(keys[0]) if len(keys) == 1 else sorted_by(keys)
+    return turn if order is None else order[turn]
+
+
+def _radix(key: Index) -> Index:
+    """The order by one key; what fits in 16 bits is sorted in one sweep."""
+    low = key.min()
+    if key.max() - low >= 2**16:
+        return sorted_by([key])
+    return np.argsort((key - low).astype(np.uint16), kind="stable")
 
 
 def _plain(column: Column) -> Column:

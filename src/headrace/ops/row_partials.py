@@ -7,7 +7,7 @@ gone through one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,8 +65,9 @@ class PartialWindows:
         self._spec, self._aggs, self._key, self._numbered = spec, aggs, key, numbered
         self._parts = [part for name, agg in aggs.items() for part in part_names(name, agg)]
         partials = [f for name, agg in aggs.items() for f in agg.partial_fields(name, input)]
+        self._kept = [_LOW, _HIGH, *self._parts]
         bounds = [pa.field(name, pa.int64()) for name in (_LOW, _HIGH)]
-        value = pa.schema([*book_fields(spec, input), *bounds, *partials])
+        value = pa.schema([*book_fields(spec, input, kept=False), *bounds, *partials])
         self._table = TableSpec(WINDOWS, key, value)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -87,14 +88,12 @@ class PartialWindows:
         made = self._made(rows, cut, held, book.since > 0)
         closed = np.ones(len(cut.key), np.bool_)
         closed[cut.last] = ends.since == 0
-        which = np.flatnonzero(closed)
-        if len(which):
-            number = (book.number[cut.key] + np.arange(len(cut.key)) - cut.first[cut.key])[which]
-            yield self._fired(rows.keys, cut.key[which], number, made.take(pa.array(which)))
-        after = book.after(ends, rows.sizes)
-        names = [_LOW, _HIGH, *self._parts]
-        kept = take([made[n] for n in names], cut.last, after.since > 0)
-        self._put(table, rows.keys, known, after, dict(zip(names, kept, strict=True)))
+        if closed.any():
+            owners, number = rows.keys.take(pa.array(ends.key)), book.number[ends.key] + ends.number
+            yield self._fired(owners, number, made.filter(pa.array(closed)), at_end=False)
+        after = book.after(ends)
+        kept = take([made[n] for n in self._kept], cut.last, after.since > 0)
+        self._put(table, rows.keys, known, after, kept)
 
     def _made(self, rows: Ordered, cut: Pieces, held: pa.Table, open: Mask) -> pa.Table:
         """The bounds and the partial of each piece, with what was held of it."""
@@ -119,50 +118,46 @@ class PartialWindows:
         both = [pa.concat_arrays([flat(made[n]), flat(held[n])]) for n in self._parts]
         return pa.table(take(both, at), self._parts)
 
-    def _fired(self, keys: pa.Table, key: Index, number: Index, made: pa.Table) -> Fired:
-        at_end = np.zeros(len(key), np.bool_)
-        return self._results(keys.take(pa.array(key)), number, made, at_end)
-
-    def _results(self, keys: pa.Table, number: Index, made: pa.Table, at_end: Mask) -> Fired:
-        timed = not made[_LOW].null_count
-        begins, ends = (integers(made[_LOW]), integers(made[_HIGH]) + 1) if timed else (None, None)
-        windows = Ended(keys, number, begins, ends, at_end)
-        return Fired(windows, result(made.select(self._parts), self._aggs), np.arange(len(number)))
+    def _fired(self, keys: pa.Table, number: Index, made: pa.Table, at_end: bool) -> Fired:
+        ended = Ended(keys, number, np.full(len(number), at_end))
+        if not made[_LOW].null_count:
+            ended = ended.lasting(integers(made[_LOW]), integers(made[_HIGH]))
+        return Fired(ended, result(made.select(self._parts), self._aggs), np.arange(len(number)))
 
     def _put(
-        self, table: KeyedTable, keys: pa.Table, known: Mask, book: Book, kept: Mapping[str, Column]
+        self, table: KeyedTable, keys: pa.Table, known: Mask, book: Book, kept: Sequence[Column]
     ) -> None:
         """Of a key without an open window only its number is kept, if wanted."""
-        open = book.since > 0
-        put = pa.table({n: keys[n] for n in keys.column_names} | dict(book.columns()) | dict(kept))
+        open, columns = book.since > 0, {name: keys[name] for name in keys.column_names}
+        columns |= book.columns() | dict(zip(self._kept, kept, strict=True))
         if self._numbered or open.all():
-            table.put(put)
+            table.put(pa.table(columns))
             return
-        table.put(put.filter(pa.array(open)))
+        table.put(pa.table(columns).filter(pa.array(open)))
         table.delete(keys.filter(pa.array(known & ~open)))
 
     def _finish(self, table: KeyedTable) -> Iterator[Fired]:
         """The input has ended: so do all windows that are open."""
         whole = table.scan()
         whole = whole.filter(pa.array(Book.of(whole).since > 0))
-        if not whole.num_rows:
+        count = whole.num_rows
+        if not count:
             return
-        keys, book = whole.select([f.name for f in self._table.identity]), Book.of(whole)
-        yield self._results(keys, book.number, whole, np.ones(len(book.since), np.bool_))
-        names = [_LOW, _HIGH, *self._parts]
-        nothing = {n: pa.nulls(whole.num_rows, whole[n].type) for n in names}
-        self._put(table, keys, np.ones(whole.num_rows, np.bool_), book.ended(), nothing)
+        keys, book = whole.select(self._table.identity.names), Book.of(whole)
+        yield self._fired(keys, book.number, whole, at_end=True)
+        nothing = [pa.nulls(count, whole[n].type) for n in self._kept]
+        self._put(table, keys, np.ones(count, np.bool_), book.ended(), nothing)
 
 
 def _bounds(rows: Ordered, cut: Pieces, held: pa.Table, goes_on: Mask) -> tuple[pa.Array, pa.Array]:
     """The earliest and the latest time in each piece; an epoch's rows are in order of time."""
-    times, count = rows.times, len(cut.key)
-    if times is None:
+    count = len(cut.key)
+    if not rows.timed:
         return pa.nulls(count, pa.int64()), pa.nulls(count, pa.int64())
     some = cut.size > 0
     stop = np.cumsum(cut.size)
     low, high = np.full(count, MAX_TIME), np.full(count, -MAX_TIME)
-    low[some], high[some] = times[(stop - cut.size)[some]], times[stop[some] - 1]
+    low[some], high[some] = rows.times((stop - cut.size)[some]), rows.times(stop[some] - 1)
     low[goes_on] = np.minimum(low, integers(held[_LOW]))[goes_on]
     high[goes_on] = np.maximum(high, integers(held[_HIGH]))[goes_on]
     return array(low, pa.int64()), array(high, pa.int64())

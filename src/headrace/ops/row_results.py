@@ -7,13 +7,13 @@ without event time it has no bounds. Each ends once, so what is sent is final.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
-from headrace.ops.agg_groups import Column, Index, array, take
+from headrace.ops.agg_groups import Column, Index, Mask, array, take
 from headrace.ops.contract import Fault
 from headrace.schema import TIMESTAMP
 
@@ -26,9 +26,9 @@ class Ended:
 
     keys: pa.Table  # a row per window: "__h" and the key columns
     number: Index  # of each among its key's
-    begins: Index | None  # the bounds in ms; None without event time
-    ends: Index | None
-    at_end: np.ndarray
+    at_end: Mask
+    begins: Index | None = None  # the bounds in ms; None without event time
+    ends: Index | None = None
 
     def __len__(self) -> int:
         return len(self.number)
@@ -40,7 +40,11 @@ class Ended:
     def part(self, rows: slice) -> Ended:
         begins, ends = (None if t is None else t[rows] for t in (self.begins, self.ends))
         keys = self.keys.slice(rows.start, rows.stop - rows.start)
-        return Ended(keys, self.number[rows], begins, ends, self.at_end[rows])
+        return Ended(keys, self.number[rows], self.at_end[rows], begins, ends)
+
+    def lasting(self, first: Index, last: Index) -> Ended:
+        """With the times of the earliest and the latest row of each."""
+        return replace(self, begins=first, ends=last + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import TIME
-from headrace.ops.agg_groups import Index, Mask, integers
+from headrace.ops.agg_groups import Index, integers
 from headrace.ops.agg_order import distinct, rises, sorted_by
 from headrace.ops.agg_span import stretches
 from headrace.ops.row_ends import Ends
@@ -22,8 +22,8 @@ from headrace.ops.row_store import fitted
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """Rows in order: the i-th is row index[i] of the pool; window j has those from low to high."""
+class Windows:
+    """Rows in order: the i-th is row index[i] of the pool. Window j has those from low to high."""
 
     pool: pa.Table
     index: Index
@@ -33,6 +33,8 @@ class Laid:
 
 @dataclass(frozen=True, slots=True)
 class RowSequence:
+    """Row index[i] of the pool is the i-th; keys follow each other."""
+
     pool: pa.Table
     index: Index
     kept: Index  # kept rows of each key
@@ -75,7 +77,7 @@ class RowSequence:
         times: Index = integers(self.pool[TIME])[self.index]
         return times
 
-    def windows(self, spec: RowWindow, key: Index, after: Index) -> Laid:
+    def windows(self, spec: RowWindow, key: Index, after: Index) -> Windows:
         """The windows that end after so many new rows of their key."""
         high = (self.starts + self.kept)[key] + after
         match spec:
@@ -87,43 +89,44 @@ class RowSequence:
                 return self._by_time(spec.size, key, high)
             case _:
                 low = np.maximum(self.starts[key], np.append(0, high[:-1]))
-        return Laid(self.pool, self.index, low, high)
+        return Windows(self.pool, self.index, low, high)
 
-    def _by_time(self, size: int, key: Index, high: Index) -> Laid:
+    def _by_time(self, size: int, key: Index, high: Index) -> Windows:
         """What had come by then, by time: the rows up to the one that ends the window."""
-        owner, times = self.key, self.times
-        index = self.index
+        owner, times, index = self.key, self.times, self.index
         if not rises([owner, times]):
             turn = sorted_by([owner, times])
             place = np.empty(len(turn), np.int64)
             place[turn] = np.arange(len(turn))
             index, times, high = index[turn], times[turn], place[high - 1] + 1
         low = _first_after(owner, times, key, times[high - 1] - size)
-        return Laid(self.pool, index, low, high)
+        return Windows(self.pool, index, low, high)
 
-    @property
-    def is_new(self) -> Mask:
-        return np.arange(len(self.index)) >= (self.starts + self.kept)[self.key]
-
-    def alive(self, spec: RowWindow, ends: Ends, watermark: int) -> Mask:
-        """The rows that windows after these `ends` may hold."""
+    def needed(self, spec: RowWindow, ends: Ends, watermark: int) -> Index:
+        """From where on windows after these `ends` may hold each key's rows."""
         match spec:
-            case Count(tumbles=False):
-                first = self.stops - (spec.size - spec.step + ends.since)
+            case Count(tumbles=False):  # one short of a window, or all of one if the input ends
+                first = self.stops - (spec.size - (ends.since == 0))
             case LastRows():
                 first = self.stops - (spec.rows - 1)
             case LastTime():
                 return self._within(spec.size, ends.since, watermark)
             case _:
                 first = self.starts + self.kept + ends.last
-        return np.arange(len(self.index)) >= first[self.key]
+        return np.asarray(np.maximum(first, self.starts))
 
-    def _within(self, size: int, since: Index, watermark: int) -> Mask:
-        """The rows within `size` of where a window may yet end: at a row that is to come, not
-        older than the watermark, or, if the input ends, at a key's last."""
-        times = self.times
-        last = np.where(since > 0, times[self.stops - 1], watermark)
-        return np.asarray(times > (np.minimum(last, watermark) - size)[self.key])
+    def _within(self, size: int, since: Index, watermark: int) -> Index:
+        """From the first row on that is within `size` of where a window may yet end: at a row
+        that is to come, not older than the watermark, or, if the input ends, at a key's last."""
+        times, stops = self.times, self.stops
+        last = np.where(since > 0, times[stops - 1], watermark)
+        alive = times > (np.minimum(last, watermark) - size)[self.key]
+        places = np.where(alive, np.arange(len(times)), len(times))
+        return np.asarray(np.minimum(np.minimum.reduceat(places, self.starts), stops))
+
+    def between(self, low: Index, high: Index) -> pa.Table:
+        """The rows of each key from low to high."""
+        return self.pool.take(pa.array(self.index[stretches(low, high - low)]))
 
 
 def _first_after(owner: Index, times: Index, key: Index, bound: Index) -> Index:

@@ -135,7 +135,7 @@ def needs_time(spec: RowWindow) -> bool:
     return isinstance(spec, LastRows | LastTime)
 
 
-def refuse_untimed(spec: RowWindow) -> PlanError:
+def untimed(spec: RowWindow) -> PlanError:
     hint = "Say which column is the time when reading, or use windows of so many rows."
     return _refused(f"window ({spec}) needs rows with an event time", 21, hint)
 

@@ -2,12 +2,14 @@
 
 A row waits in a timed table for the first tick after it. When the watermark passes a tick,
 the keys that have rows waiting for it are found by a scan of that time, and only those are
-read; a key that got nothing since its last tick is not shown again.
+read; a key that got nothing since its last tick is not shown again. Its book counts, instead
+of rows, how often rows came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -44,29 +46,26 @@ class TickWindows(KeptWindows):
             self._wait(step, ordered(arrived, self._key))
         due = table.scan(MIN_TIME, step.after + 1)
         if due.num_rows:
-            yield from self._tick(step, ordered(self._waiting.unpacked(due), self._key))
+            yield from self._tick(step, ordered(self._waiting.unpacked(due, keyed=True), self._key))
         table.expire(step.after + 1)
         first = table.first_time()
         step.next = MAX_TIME if first is None else first
 
     def _wait(self, step: Step, rows: Ordered) -> None:
         """Put rows aside, those of a key that wait for the same tick together."""
-        book, times = self._book(step, rows.keys), rows.times
-        assert times is not None
-        nothing = np.zeros(len(rows.starts), np.int64)
-        ends = ends_of(self._spec, rows, nothing, None)
-        self._write(step, rows.keys, book.grown(rows.sizes))
+        book = self._book(step, rows.keys)
+        ends = ends_of(self._spec, rows, np.zeros_like(book.since), None)
+        self._write(step, rows.keys, replace(book, since=book.since + 1))
         stop = rows.starts[ends.key] + ends.after
         start = np.append(0, stop[:-1])
-        ticks = (times[start] // self._every + 1) * self._every
+        ticks = (rows.times(start) // self._every + 1) * self._every
         owners = rows.keys.take(pa.array(ends.key)).append_column(TIME, pa.array(ticks))
         new = fitted(rows.rows, self._store.rows).take(pa.array(rows.order))
-        parcel = book.rows[ends.key] + start - rows.starts[ends.key]
-        self._waiting.add(step.tables[WAITING], owners, parcel, new, stop - start)
+        self._waiting.add(step.tables[WAITING], owners, book.since[ends.key], new, stop - start)
 
     def _tick(self, step: Step, rows: Ordered) -> Iterator[Fired]:
         book = self._book(step, rows.keys)
-        ends = ends_of(self._spec, rows, book.since, None)
-        self._write(step, rows.keys, book.after(ends, np.zeros_like(book.rows)))
+        ends = ends_of(self._spec, rows, np.zeros_like(book.since), None)
         last = np.append(ends.key[1:] != ends.key[:-1], True)
-        yield from self._fire(step, rows, ends, book, last & (step.after >= MAX_TIME))
+        at_end = last & (step.after >= MAX_TIME)
+        yield from self._fire(step, rows, replace(ends, since=book.since), book, at_end)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
+from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
 from headrace.clock import MIN_TIME
 from headrace.ops.aggregates import Aggregate
 from headrace.ops.contract import Step
@@ -27,10 +27,10 @@ from headrace.ops.row_specs import (
     check,
     column_of,
     needs_time,
-    refuse_untimed,
+    untimed,
 )
 from headrace.ops.row_ticks import TickWindows
-from headrace.ops.row_work import Aggregating, Calling
+from headrace.ops.row_work import Aggregating, Calling, Work
 from headrace.ops.window_function import WindowFunction
 from headrace.state.table import TableSpec
 
@@ -40,8 +40,11 @@ Function = Mapping[str, Aggregate] | WindowFunction
 class _Way(Protocol):
     """How windows are made of rows and state."""
 
-    def tables(self) -> tuple[TableSpec, ...]: ...
-    def step(self, step: Step) -> Iterator[Fired]: ...
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The state it keeps."""
+
+    def step(self, step: Step) -> Iterator[Fired]:
+        """Apply one epoch to the state; the windows that ended."""
 
 
 class RowWindowOperator:
@@ -57,18 +60,19 @@ class RowWindowOperator:
     ) -> None:
         check(spec, input)
         self._spec, self._schema = spec, output
-        rows = _needed(function, input)
         key = pa.schema([input.field(k) for k in keys])
-        self._way = _way(spec, function, key, rows, input, output)
+        columns = _read(function, input)
+        self._way = _way(spec, function, columns, key, input, output)
         own = column_of(spec)
-        self._columns = {*keys, *rows.names, HASH, SOURCE, OFFSET, *([own] if own else [])}
+        self._columns = {*keys, *columns, *HIDDEN, *([own] if own else [])}
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._way.tables()
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        if watermark <= MIN_TIME or not needs_time(self._spec):
+        if not needs_time(self._spec) or watermark <= MIN_TIME:
             return None
+        self._refuse_untimed(rows)
         bound = watermark
         if isinstance(self._spec, LastRows):
             bound = watermark // self._spec.every * self._spec.every
@@ -76,40 +80,55 @@ class RowWindowOperator:
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         """The columns that are needed."""
-        if needs_time(self._spec) and TIME not in rows.column_names:
-            raise refuse_untimed(self._spec)
+        self._refuse_untimed(rows)
         return rows.select([n for n in rows.column_names if n in self._columns])
+
+    def _refuse_untimed(self, rows: pa.Table) -> None:
+        if needs_time(self._spec) and TIME not in rows.column_names:
+            raise untimed(self._spec)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
         return prepared
 
     def step(self, step: Step) -> None:
+        chunks = []
         for fired in self._way.step(step):
             step.faults.extend(fired.faults)
             if len(fired.of):
-                step.out.append(fired.chunk(self._schema))
+                chunks.append(fired.chunk(self._schema))
+        if chunks:
+            step.out.append(pa.concat_tables(chunks))
 
 
 def _way(
-    spec: RowWindow, function: Function, key: pa.Schema,
-    rows: pa.Schema, input: pa.Schema, output: pa.Schema,
+    spec: RowWindow, function: Function, columns: Sequence[str],
+    key: pa.Schema, input: pa.Schema, output: pa.Schema,
 ) -> _Way:  # fmt: skip
-    if not isinstance(function, Mapping):
-        work: Aggregating | Calling = Calling(function)
-    elif spec.tumbles:
+    if isinstance(function, Mapping) and spec.tumbles:
         return PartialWindows(spec, function, key, input, numbered="pane" in output.names)
+    if isinstance(function, Mapping):
+        work: Work = Aggregating(function)
     else:
-        work = Aggregating(function)
+        work = Calling(function, columns)
+        columns = [c for c in columns if c not in key.names]
+    rows = pa.schema([*(input.field(c) for c in columns), *_hidden(spec, function)])
     if isinstance(spec, LastRows):
         return TickWindows(spec, work, key, rows, input)
     return KeptWindows(spec, work, key, rows, input)
 
 
-def _needed(function: Function, input: pa.Schema) -> pa.Schema:
-    """The columns that windows are made of, and where their rows stand."""
+def _hidden(spec: RowWindow, function: Function) -> list[pa.Field]:
+    """Where a row stands, as far as it matters once it is kept."""
+    ordered = not isinstance(function, Mapping) or any(a.ordered for a in function.values())
+    names = [TIME, SOURCE, OFFSET] if ordered or isinstance(spec, LastRows) else [TIME]
+    return [pa.field(n, HIDDEN[n]) for n in names]
+
+
+def _read(function: Function, input: pa.Schema) -> list[str]:
+    """The columns that windows are made of; a function may say so by its `columns`."""
     names = [n for n in input.names if n not in HIDDEN]
     if isinstance(function, Mapping):
         wanted = {str(a) for agg in function.values() for a in agg.arguments}
-        names = [n for n in names if n in wanted]
-    hidden = [pa.field(n, HIDDEN[n]) for n in (TIME, SOURCE, OFFSET)]
-    return pa.schema([*(input.field(n) for n in names), *hidden])
+    else:
+        wanted = {*getattr(function, "columns", names)}
+    return [n for n in names if n in wanted]

@@ -49,11 +49,11 @@ class TimedWindowOperator:
     ) -> None:
         self._windowing, self._keys, self._input = windowing, list(keys), input
         self._assigner = windowing.assigner
-        since, ever = watched(windowing.trigger)
+        since, ever, times = watched(windowing.trigger)
         latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
         self._book = Book(
             main=dict(aggs), since={"$new": count(), **since},
-            ever={"$rows": count(), **latest, **ever}, mode=windowing.mode,
+            ever={"$rows": count(), **latest, **ever}, times=times, mode=windowing.mode,
         )  # fmt: skip
         self._kept = KeptRows(self._keys, input) if work else None
         self._open = OpenWindows(self._keys, windowing)
@@ -189,6 +189,8 @@ class TimedWindowOperator:
             return fresh
         folded = self._book.fold(known, fresh, group, merged)
         self._firing.absorbed(known, merged, group, step)
+        if self._kept is not None:
+            self._kept.renew(known, folded, group, step)
         table.delete(known.select(identity))
         return folded
 
@@ -225,6 +227,9 @@ class TimedWindowOperator:
         timers.expire(now + 1)
         identity = due.select([END, HASH, *self._keys, START])
         identity = identity.rename_columns([TIME, HASH, *self._keys, START])
+        if identity.num_rows > 1:  # a window may have several timers
+            _, first = key_numbers_of(identity, [TIME, START, HASH, *self._keys])
+            identity = identity.take(pa.array(first))
         held, found = step.tables[WINDOWS].get(identity)
         for column in held.column_names:
             identity = identity.append_column(column, held.column(column))
@@ -241,6 +246,8 @@ class TimedWindowOperator:
 
     def _look_ahead(self, step: Step) -> None:
         """When something is due even if nothing comes."""
+        if step.after >= MAX_TIME:  # the input has ended, and so has every window
+            return
         table, lateness = step.tables[WINDOWS], self._windowing.lateness
         times = [table.first_time(step.after + 1), step.tables[MARKS].first_time()]
         if lateness and (oldest := table.first_time()) is not None:

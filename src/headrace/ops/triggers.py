@@ -32,14 +32,16 @@ class Facts:
     rows: Times  # in all
     new: Times  # not shown yet
     touched: Mask  # got rows in this epoch
+    expires: Mask  # is forgotten at the end of this epoch
     panes: Times  # firings so far
     first: Times  # the clock when the oldest row not shown yet came
     fired: Times  # the clock at the last firing; MIN_TIME before the first
-    shown: Times  # the watermark at the last firing
     before: int
     after: int
     clock: int
+    slack: int  # ms that windows stay open beyond the end that they show
     values: Mapping[str, Any]  # what the trigger wanted watched, by name; NaN for none
+    times: Mapping[str, Times]  # how often each limited trigger has fired, by name
 
     def __len__(self) -> int:
         return len(self.end)
@@ -59,15 +61,23 @@ class Facts:
     def none(self) -> Times:
         return np.full(len(self), MAX_TIME)
 
+    def bounds(self, window: int) -> tuple[int | None, int | None]:
+        """The bounds that a window shows; None where it has none."""
+        start, end = int(self.start[window]), int(self.end[window])
+        bounded = start > MIN_TIME
+        return (start, end - self.slack) if bounded else (None, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A column that a trigger wants watched: since the last firing, or since ever."""
+    """What a trigger wants remembered: an aggregate of a column, or how often it fired."""
 
     name: str
-    expr: Expr
     agg: str
-    since: bool
+    since: bool = False  # the last firing; else since ever
+
+
+TIMES = "times"  # instead of an aggregate: how often it fired
 
 
 class Trigger:
@@ -75,17 +85,27 @@ class Trigger:
 
     safe = False  # shows every row before the window is forgotten
     clocked = False  # needs the clock
+    marked = False  # goes by marks of event time
+
+    @property
+    def paced(self) -> bool:
+        """Whether it may become ready by time alone, before the window's end."""
+        return self.clocked or self.marked
 
     def ready(self, f: Facts) -> Mask:
         raise NotImplementedError
 
     def due(self, f: Facts) -> Times:
-        """The clock at which it may become ready without another row."""
+        """The next clock, after now, at which it may become ready without another row."""
         return f.none()
 
     def mark(self, f: Facts) -> Times:
-        """The watermark, before the window's end, at which it may become ready."""
+        """The next watermark, after now, at which it may become ready without another row."""
         return f.none()
+
+    def counts(self, f: Facts) -> dict[str, Mask]:
+        """The limited triggers in it, by name, and where they have a part in a firing now."""
+        return {}
 
     def watches(self) -> list[Watch]:
         return []
@@ -108,6 +128,10 @@ class AtWatermark(Trigger):
     def clocked(self) -> bool:  # type: ignore[override]
         return any(t.clocked for t in (self.early, self.late) if t)
 
+    @property
+    def marked(self) -> bool:  # type: ignore[override]
+        return any(t.marked for t in (self.early, self.late) if t)
+
     def ready(self, f: Facts) -> Mask:
         closes, late = f.closes, f.late
         early = self.early.ready(f) if self.early else np.zeros(len(f), np.bool_)
@@ -121,7 +145,19 @@ class AtWatermark(Trigger):
         return np.where(over, again, early)
 
     def mark(self, f: Facts) -> Times:
-        return self.early.mark(f) if self.early else f.none()
+        over = f.end <= f.after
+        early = self.early.mark(f) if self.early else f.none()
+        again = self.late.mark(f) if self.late else f.none()
+        return np.where(over, again, np.where(early < f.end, early, MAX_TIME))
+
+    def counts(self, f: Facts) -> dict[str, Mask]:
+        early = self.early.counts(f) if self.early else {}
+        again = self.late.counts(f) if self.late else {}
+        open_ones = ~(f.closes | f.late)
+        return {
+            **{name: mask & open_ones for name, mask in early.items()},
+            **{name: mask & f.late for name, mask in again.items()},
+        }
 
     def watches(self) -> list[Watch]:
         return [w for t in (self.early, self.late) if t for w in t.watches()]
@@ -158,28 +194,30 @@ class Every(Trigger):
     def clocked(self) -> bool:  # type: ignore[override]
         return not self.event
 
+    @property
+    def marked(self) -> bool:  # type: ignore[override]
+        return self.event
+
     def ready(self, f: Facts) -> Mask:
         if self.event:
             return (f.new > 0) & (self._mark_after(f, f.before) <= f.after)
         return (f.new > 0) & (self._next(f) <= f.clock)
 
     def due(self, f: Facts) -> Times:
-        return f.none() if self.event else np.where(f.new > 0, self._next(f), MAX_TIME)
+        return f.none() if self.event else _coming(f, self._next(f))
 
     def mark(self, f: Facts) -> Times:
         if not self.event:
             return f.none()
-        next_mark = self._mark_after(f, f.after)
-        return np.where((f.new > 0) & (next_mark < f.end), next_mark, MAX_TIME)
+        return np.where(f.new > 0, self._mark_after(f, f.after), MAX_TIME)
 
     def _next(self, f: Facts) -> Times:
-        since = np.where(f.fired > MIN_TIME, f.fired, f.first)
-        return np.where(since < MAX_TIME, since + self.period, MAX_TIME)
+        return _later(np.where(f.fired > MIN_TIME, f.fired, f.first), self.period)
 
     def _mark_after(self, f: Facts, watermark: int) -> Times:
         """The first multiple of the period that the watermark has not reached."""
         start = np.where(f.start > MIN_TIME, f.start, 0)
-        reached = np.maximum(watermark, start)
+        reached = np.maximum(watermark, f.start)
         mark: Times = start + ((reached - start) // self.period + 1) * self.period
         return mark
 
@@ -195,12 +233,10 @@ class AfterDelay(Trigger):
         return f"{pretty(self.delay)} after a row"
 
     def ready(self, f: Facts) -> Mask:
-        return (f.new > 0) & (self.due(f) <= f.clock)
+        return (f.new > 0) & (_later(f.first, self.delay) <= f.clock)
 
     def due(self, f: Facts) -> Times:
-        return np.where(
-            f.new > 0, np.minimum(f.first, MAX_TIME - self.delay) + self.delay, MAX_TIME
-        )
+        return _coming(f, _later(f.first, self.delay))
 
 
 @dataclass(frozen=True)
@@ -218,14 +254,14 @@ class OnRow(Trigger):
         return came
 
     def watches(self) -> list[Watch]:
-        return [Watch(self.name, self.predicate, "count", since=True)]
+        return [Watch(self.name, "count", since=True)]
 
 
 @dataclass(frozen=True)
 class OnDelta(Trigger):
-    """When the last value is `threshold` or more from the one at the last firing.
+    """When the last value is `threshold` or more from the last that was shown.
 
-    Before the first firing: from the window's first value.
+    Before the first firing: from the window's first value. "Last" is by event time.
     """
 
     name: str
@@ -242,8 +278,8 @@ class OnDelta(Trigger):
 
     def watches(self) -> list[Watch]:
         return [
-            Watch(self.name, self.column, "last", since=False),
-            Watch(f"{self.name}.first", self.column, "first", since=False),
+            Watch(self.name, "last"),
+            Watch(f"{self.name}.first", "first"),
         ]
 
 
@@ -265,6 +301,10 @@ class Combined(Trigger):
     def clocked(self) -> bool:  # type: ignore[override]
         return any(t.clocked for t in self.parts)
 
+    @property
+    def marked(self) -> bool:  # type: ignore[override]
+        return any(t.marked for t in self.parts)
+
     def ready(self, f: Facts) -> Mask:
         found = [t.ready(f) for t in self.parts]
         made: Mask = (np.logical_and if self.every else np.logical_or).reduce(found)
@@ -278,14 +318,18 @@ class Combined(Trigger):
         earliest: Times = np.minimum.reduce([t.mark(f) for t in self.parts])
         return earliest
 
+    def counts(self, f: Facts) -> dict[str, Mask]:
+        return {name: mask for t in self.parts for name, mask in t.counts(f).items()}
+
     def watches(self) -> list[Watch]:
         return [w for t in self.parts for w in t.watches()]
 
 
 @dataclass(frozen=True)
 class AtMost(Trigger):
-    """Another trigger, at most so many times per window."""
+    """Another trigger, at most so many times per window; the plan gives it its name."""
 
+    name: str
     of: Trigger
     most: int
 
@@ -296,28 +340,40 @@ class AtMost(Trigger):
     def clocked(self) -> bool:  # type: ignore[override]
         return self.of.clocked
 
+    @property
+    def marked(self) -> bool:  # type: ignore[override]
+        return self.of.marked
+
     def ready(self, f: Facts) -> Mask:
-        return self.of.ready(f) & (f.panes < self.most)
+        return self.of.ready(f) & self._goes_on(f)
 
     def due(self, f: Facts) -> Times:
-        return np.where(f.panes < self.most, self.of.due(f), MAX_TIME)
+        return np.where(self._goes_on(f), self.of.due(f), MAX_TIME)
 
     def mark(self, f: Facts) -> Times:
-        return np.where(f.panes < self.most, self.of.mark(f), MAX_TIME)
+        return np.where(self._goes_on(f), self.of.mark(f), MAX_TIME)
+
+    def counts(self, f: Facts) -> dict[str, Mask]:
+        ready = self.ready(f)
+        return {self.name: ready, **{n: m & ready for n, m in self.of.counts(f).items()}}
 
     def watches(self) -> list[Watch]:
-        return self.of.watches()
+        return [Watch(self.name, TIMES), *self.of.watches()]
+
+    def _goes_on(self, f: Facts) -> Mask:
+        more: Mask = f.times[self.name] < self.most
+        return more
 
 
 @dataclass(frozen=True, slots=True)
 class WindowNow:
     """One window, as a trigger of the user's own sees it."""
 
-    start: int
-    end: int
+    start: int | None  # ms; None for a window without bounds
+    end: int | None
     rows: int
-    new: int
-    panes: int
+    new: int  # not shown yet
+    panes: int  # how often it has fired
     watermark: int
     clock: int
     over: bool  # the watermark has passed the end
@@ -325,7 +381,11 @@ class WindowNow:
 
 @dataclass(frozen=True, eq=False)
 class Custom(Trigger):
-    """The user's own: a function of a `WindowNow`, asked when rows came or time passed its end."""
+    """The user's own: a function of a `WindowNow`.
+
+    It is asked of windows that got rows, whose end was passed, or that are about to be
+    forgotten; when another trigger has the window judged, it says no.
+    """
 
     fn: Callable[[WindowNow], bool]
 
@@ -333,17 +393,35 @@ class Custom(Trigger):
         return f"when {getattr(self.fn, '__name__', 'a function')} says so"
 
     def ready(self, f: Facts) -> Mask:
-        columns = zip(
-            f.start.tolist(), f.end.tolist(), f.rows.tolist(), f.new.tolist(), f.panes.tolist(),
-            strict=True,
-        )  # fmt: skip
-        found = [bool(self.fn(WindowNow(*c, f.after, f.clock, c[1] <= f.after))) for c in columns]
-        return np.array(found, np.bool_)
+        ready = np.zeros(len(f), np.bool_)
+        asked = np.flatnonzero(f.touched | f.closes | f.expires)
+        for i in asked.tolist():
+            ready[i] = bool(self.fn(self._window(f, i)))
+        return ready
+
+    def _window(self, f: Facts, i: int) -> WindowNow:
+        start, end = f.bounds(i)
+        rows, new, panes = (int(c[i]) for c in (f.rows, f.new, f.panes))
+        return WindowNow(start, end, rows, new, panes, f.after, f.clock, bool(f.end[i] <= f.after))
 
 
-def watched(trigger: Trigger) -> tuple[dict[str, Aggregate], dict[str, Aggregate]]:
-    """The aggregates that a trigger needs: since the last firing, and since ever."""
-    found = {w.name: (w.since, Aggregate(w.agg, w.name)) for w in trigger.watches()}
-    since = {name: agg for name, (is_since, agg) in found.items() if is_since}
-    ever = {name: agg for name, (is_since, agg) in found.items() if not is_since}
-    return since, ever
+def _later(times: Times, length: int) -> Times:
+    """Times moved on; MAX_TIME, which is never, stays."""
+    moved: Times = np.minimum(times, MAX_TIME - length) + length
+    return moved
+
+
+def _coming(f: Facts, clock: Times) -> Times:
+    """Clock times that are still to come, where something is new."""
+    return np.where((f.new > 0) & (clock > f.clock), clock, MAX_TIME)
+
+
+def watched(trigger: Trigger) -> tuple[dict[str, Aggregate], dict[str, Aggregate], list[str]]:
+    """What a trigger needs: aggregates since the last firing and since ever, and counts."""
+    wanted = {w.name: w for w in trigger.watches()}
+    aggs = {name: w for name, w in wanted.items() if w.agg != TIMES}
+    since, ever = (
+        {name: Aggregate(w.agg, name) for name, w in aggs.items() if w.since == recent}
+        for recent in (True, False)
+    )
+    return since, ever, [name for name, w in wanted.items() if w.agg == TIMES]

@@ -8,7 +8,8 @@ of. A window on which the user's function raises is a fault, not a failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from headrace.ops.contract import Fault
 from headrace.rows import collector_paused, rows_of, table_of
 
 _WINDOW = "__window"
+_AT_ONCE = 4_000  # rows made into Python objects at a time: so many stay in the processor's cache
 
 
 @dataclass(slots=True)
@@ -64,6 +66,23 @@ class Laid:
             self.rows.num_rows if last else int(self.starts[window + 1]),
         )
 
+    def calls(self, row: pa.Schema) -> Iterator[tuple[int, list[Any]]]:
+        """Each window and its rows as Python objects, which are made of few windows at a time."""
+        rows, starts = self.rows.select(row.names), [*self.starts.tolist(), self.rows.num_rows]
+        window = 0
+        while window < len(self):
+            begin = starts[window]
+            stop = bisect_right(starts, begin + _AT_ONCE, window + 2) - 1
+            made = rows_of(rows.slice(begin, starts[stop] - begin))
+            for i in range(window, stop):
+                yield i, made[starts[i] - begin : starts[i + 1] - begin]
+            window = stop
+
+    def rows_in(self, window: int, row: pa.Schema) -> list[Any]:
+        """The rows of one window as Python objects."""
+        mine = self.bounds(window)
+        return rows_of(self.rows.slice(mine.start, mine.stop - mine.start).select(row.names))
+
 
 @dataclass(slots=True)
 class Given:
@@ -104,13 +123,13 @@ class FoldRows:
 
     @collector_paused()
     def over(self, laid: Laid) -> Given:
-        rows = rows_of(laid.rows.select(self._row.names))
-        bounds = [laid.bounds(window) for window in range(len(laid))]
         try:
-            values = [self._folded(rows[mine]) for mine in bounds]
+            values = [self._folded(rows) for _, rows in laid.calls(self._row)]
             return Given(table_of(values, self.schema), np.arange(len(laid)))
         except Exception:
-            return one_by_one(laid, self.schema, lambda i: [self._folded(rows[bounds[i]])])
+            return one_by_one(
+                laid, self.schema, lambda i: [self._folded(laid.rows_in(i, self._row))]
+            )
 
     def _folded(self, rows: list[Any]) -> Any:
         if self._zero is None:

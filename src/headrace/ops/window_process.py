@@ -83,22 +83,22 @@ class ProcessRows:
 
     @collector_paused()
     def over(self, laid: Laid) -> Given:
-        rows = rows_of(laid.rows.select(self._row.names))
         keys, windows = self._key_values(laid), self._windows(laid)
         if self._keeps:
             assert laid.memory is not None
+            rows = rows_of(laid.rows.select(self._row.names))
             return self._remembering(laid, laid.memory, rows, keys, windows)
         fn = self._fn.process if isinstance(self._fn, WindowProcess) else self._fn
 
-        def call(i: int) -> list[Any]:
-            return many(fn(keys[i], rows[laid.bounds(i)], windows[i]))
+        def call(i: int, rows: list[Any]) -> list[Any]:
+            return many(fn(keys[i], rows, windows[i]))
 
         try:
-            given = [call(i) for i in range(len(laid))]
+            given = [call(i, rows) for i, rows in laid.calls(self._row)]
             numbers = np.repeat(np.arange(len(laid)), list(map(len, given)))
             return Given(table_of([row for rows in given for row in rows], self.schema), numbers)
         except Exception:
-            return one_by_one(laid, self.schema, call)
+            return one_by_one(laid, self.schema, lambda i: call(i, laid.rows_in(i, self._row)))
 
     def _remembering(
         self,
@@ -172,6 +172,8 @@ class ProcessRows:
 
 def many(given: Any) -> list[Any]:
     """Nothing, one row, a list of rows or a generator: as rows."""
+    if isinstance(given, tuple):  # a row, as most give it: asking for iterators takes longer
+        return [given]
     if given is None:
         return []
     return list(given) if isinstance(given, list | Iterator) else [given]

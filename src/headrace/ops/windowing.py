@@ -16,3 +16,4 @@ class Windowing:
     trigger: Trigger
     lateness: int = 0
     mode: str = "replace"  # or "delta", "retract"
+    loses: bool = False  # what was not shown when a window is forgotten never is

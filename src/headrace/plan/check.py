@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from headrace.errors import PlanError
+from headrace.ops.aggregates import part_names
 from headrace.ops.keyed import KeyedProcess
 from headrace.ops.row_specs import needs_time
 from headrace.ops.window_process import WindowProcess
@@ -30,6 +31,7 @@ from headrace.plan.nodes import (
     Select,
     Stateful,
     Union,
+    WindowAgg,
     Windowed,
     Write,
 )  # fmt: skip
@@ -69,6 +71,21 @@ def key_columns(graph: Graph) -> Problems:
                         f"{ddl_type(field.type)}", code="HR-PLAN-013", site=node.site,
                         hint="Key by plain columns: text, numbers, booleans, dates, timestamps.",
                     )  # fmt: skip
+
+
+def partial_names(graph: Graph) -> Problems:
+    """State holds keys beside the partials of aggregates: their columns need names of their own."""
+    for node in graph:
+        if not isinstance(node, WindowAgg | AnyWindow | RowWindow | Rolling):
+            continue
+        parts = {part: name for name, agg in node.aggs for part in part_names(name, agg)}
+        for key in node.keys[0]:
+            if key in parts:
+                yield PlanError(
+                    f"{node.name!r} has the key {key!r}, which is how it calls a part of "
+                    f"{parts[key]!r}", code="HR-PLAN-040", site=node.site,
+                    hint=f"Give the aggregate {parts[key]!r} or the key column another name.",
+                )  # fmt: skip
 
 
 def unbounded_state(graph: Graph) -> Problems:
@@ -222,7 +239,7 @@ def earlier_names(graph: Graph) -> Problems:
 
 
 CHECKS: tuple[Callable[[Graph], Problems], ...] = (
-    window_without_time, key_columns, unbounded_state, union_schemas, connected_keys,
+    window_without_time, key_columns, partial_names, unbounded_state, union_schemas, connected_keys,
     process_methods, dead_letters, column_names, targets, nowhere, earlier_names,
 )  # fmt: skip
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.plan.nodes import Node
+from headrace.ops.assigners import Everything
+from headrace.ops.triggers import AtWatermark
+from headrace.plan.nodes import AnyWindow, Node
 from headrace.plan.program import Program
 from headrace.runtime.alignment import aligned, held_back, slowest_of
 from headrace.runtime.epoch import LIVE, Split
@@ -49,8 +51,12 @@ def why(program: Program | None, body: Mapping[str, Any] | None, clock: int) -> 
 
 
 def never_fires(node: Node) -> str | None:
-    """Why the trigger of a step can never fire; None when it can, or has none."""
-    return None
+    """Why the trigger of a step cannot fire before the input ends; None when it can."""
+    if not isinstance(node, AnyWindow) or not isinstance(node.windowing.assigner, Everything):
+        return None
+    if node.windowing.trigger != AtWatermark():
+        return None
+    return "its window has no end, and nothing but the end of the input makes it fire"
 
 
 def _not_run(program: Program | None) -> Reason:
@@ -123,8 +129,8 @@ def dead_triggers(case: Case) -> Reasons:
     for node in case.nodes():
         if (because := never_fires(node)) is not None:
             yield Reason(
-                "trigger", node.name, f"the trigger of step {node.name!r} can never fire: "
-                f"{because}", "Give the window another trigger, or none.",
+                "trigger", node.name, f"step {node.name!r} gives nothing while it runs: {because}",
+                "Give the window a trigger, such as t.every(...) or t.after_rows(...).",
             )  # fmt: skip
 
 
@@ -196,6 +202,20 @@ def _clock(name: str, due: int, clock: int) -> Reason:
     )  # fmt: skip
 
 
+def waiting_rows(case: Case) -> Reasons:
+    """Operators that have given nothing yet and wait for neither event time nor the clock."""
+    for name, facts in case.body["ops"].items():
+        step, due = case.counts(name), min(facts["next"], facts["wake"])
+        taken = step.come - step.late - step.dead
+        if taken > 0 and not step.gave and due >= MAX_TIME and not case.body["ended"]:
+            yield Reason(
+                "rows", name,
+                f"step {name!r} has taken {taken:,} rows and given none; it waits for more rows",
+                "No time makes it go on: windows bounded by rows have to fill, and a process "
+                "function gives what it likes.", {"taken": taken, "held": facts["held"]},
+            )  # fmt: skip
+
+
 def aligned_splits(case: Case) -> Reasons:
     bounds = aligned(case.program) if case.program else {}
     splits = case.splits_of(bounds)
@@ -244,5 +264,5 @@ def ended(case: Case) -> Reasons:
 
 REASONS: tuple[Callable[[Case], Reasons], ...] = (
     empty_inputs, dead_rows, filtered_rows, late_rows, dead_triggers, holding_splits,
-    waiting_windows, waiting_clocks, aligned_splits, backlogs, starved_steps, ended,
+    waiting_windows, waiting_clocks, waiting_rows, aligned_splits, backlogs, starved_steps, ended,
 )  # fmt: skip

@@ -15,7 +15,6 @@ import hashlib
 import uuid
 from collections.abc import Set
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,30 +23,37 @@ from headrace.sinks.commits import FOLDER, Commits, Part, Record
 from headrace.sinks.contract import EXACTLY_ONCE, Reference, Sink
 from headrace.sinks.durable import folder_for, named, replace
 from headrace.sinks.encode import format_named
+from headrace.sinks.identity import Identity
 from headrace.sinks.merging import Merging
 from headrace.sinks.staging import Staging, lost, safe_name
 from headrace.state.faults import point
-from headrace.state.files import create_sealed, read_sealed, sync_folder
+from headrace.state.files import sync_folder
 
 TARGET_MB = 128
-_IDENTITY = "job-identity"
 
 
 class FilesSink(Sink):
     guarantee = EXACTLY_ONCE
 
     def __init__(
-        self, target: Path, schema: pa.Schema, job: str, name: str,
+        self, target: Path, schema: pa.Schema, job: Identity, name: str,
         *, format: str = "parquet", target_file_mb: float = TARGET_MB, merge: bool = True,
         append: bool = False,
     ) -> None:  # fmt: skip
         self.schema, self._target, self._format = schema, target, format
-        self._job, self._name, self._append = job, name, append
-        self._chain = hashlib.sha256(f"{job}/{name}".encode()).hexdigest()[:12]
+        self._identity, self._name, self._append = job, name, append
         self._limit = max(1, int(target_file_mb * (1 << 20)))
         self._merge = merge
         self._commits = Commits(target)
         self._mergings: dict[str, Merging] = {}
+
+    @property
+    def _job(self) -> str:
+        return self._identity.get()
+
+    @property
+    def _chain(self) -> str:
+        return hashlib.sha256(f"{self._job}/{self._name}".encode()).hexdigest()[:12]
 
     def check(self) -> None:
         if self._target.exists() and not self._target.is_dir():
@@ -123,7 +129,7 @@ class FilesSink(Sink):
         """Files of another job, or of an earlier life of this one, would be mixed with ours."""
         for chain in self._commits.chains():
             record = self._commits.current(chain)[-1]
-            if record.job != self._job and not self._append:
+            if record.job != self._identity.known() and not self._append:
                 raise OutputError(
                     f"{str(self._target)!r} holds files that another job folder's output "
                     f"{record.output!r} wrote", code="HR-OUTPUT-004",
@@ -146,13 +152,3 @@ class FilesSink(Sink):
         if not path.exists() or (always and path.read_bytes() != content):
             folder_for(path.parent)
             replace(path, content)
-
-
-def job_identity(folder: str) -> str:
-    """What tells this job folder from every other; made when first asked for."""
-    path = folder_for(Path(folder) / "outputs") / "identity"
-    with named(path):
-        if not path.exists():
-            create_sealed(path, _IDENTITY, {"id": uuid.uuid4().hex})
-        identity: Any = read_sealed(path, _IDENTITY)["id"]
-    return str(identity)

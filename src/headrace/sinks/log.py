@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.errors import LogError, OutputError
 from headrace.log import Log
 from headrace.sinks.contract import EXACTLY_ONCE, Reference, Sink
+from headrace.sinks.identity import Identity
 from headrace.sinks.json_lines import json_values
 from headrace.sinks.staging import Staging
 from headrace.state.faults import point
@@ -24,12 +25,12 @@ class LogSink(Sink):
     guarantee = EXACTLY_ONCE
 
     def __init__(
-        self, log: Log, topic: str, schema: pa.Schema, staged: Path, job: str, name: str,
+        self, log: Log, topic: str, schema: pa.Schema, staged: Path, job: Identity, name: str,
         *, key: str | None = None, partitions: int = 1,
     ) -> None:  # fmt: skip
         self.schema, self._log, self._topic = schema, log, topic
         self._key, self._partitions = key, partitions
-        self._producer = f"{job}/{name}"
+        self._identity, self._name = job, name
         self._staging = Staging(staged)
 
     def check(self) -> None:
@@ -52,7 +53,8 @@ class LogSink(Sink):
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         references = self._staging.add(table.select(self.schema.names), epoch, unique)
-        return [{**r, "producer": self._producer} for r in references]
+        producer = f"{self._identity.get()}/{self._name}"
+        return [{**r, "producer": producer} for r in references]
 
     def publish(self, epoch: int, staged: list[Reference]) -> None:
         """One append for the epoch: a reader of the topic sees all of it or none."""

@@ -1,7 +1,7 @@
 """From a URI to a sink: "files:path", "log:topic", "console:", "collect:".
 
-The one list of what can be written. Opening makes nothing but the job folder's identity;
-`check` says whether the output can be written.
+The one list of what can be written. Opening makes nothing; `check` says whether the output
+can be written, and makes what it needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from headrace.settings import Settings
 from headrace.sinks.console import ConsoleSink
 from headrace.sinks.contract import Sink
 from headrace.sinks.durable import safe
-from headrace.sinks.files import FilesSink, job_identity
+from headrace.sinks.files import FilesSink
+from headrace.sinks.identity import Identity
 from headrace.sinks.log import LogSink
 from headrace.sinks.output import read_output
 
@@ -47,14 +48,18 @@ def open_sink(
     name: str,
 ) -> Sink:
     """The sink that `uri` names, for output `name` of the job in `folder`."""
+    check_output(uri)
     scheme, _, rest = uri.partition(":")
-    opener = _OPENERS.get(scheme)
-    if opener is None:
+    return _OPENERS[scheme](Opening(uri, rest, schema, dict(options or {}), folder, name))
+
+
+def check_output(uri: str) -> None:
+    """Refuse what is no kind of output; needs nothing but the text."""
+    if uri.partition(":")[0] not in _OPENERS:
         raise OutputError(
             f"{uri!r} is not an output", code="HR-OUTPUT-001",
             hint=f'Write "files:{uri}" for files; known are: {", ".join(_OPENERS)}.',
         )  # fmt: skip
-    return opener(Opening(uri, rest, schema, dict(options or {}), folder, name))
 
 
 def absolute(uri: str) -> str:
@@ -85,14 +90,14 @@ def _files(o: Opening) -> Sink:
     if not isinstance(size, int | float) or size <= 0:
         raise _bad(o, "target_file_mb", size, "Give the size of a file in megabytes, above 0.")
     target = Path(os.path.abspath(os.path.expanduser(o.rest)))
-    identity = job_identity(o.folder)
+    identity = Identity(o.folder)
     return FilesSink(target, o.schema, identity, o.name, append=mode is not None, **options)
 
 
 def _collect(o: Opening) -> Sink:
     refuse_unknown(o, ())
     target = _collect_folder(o.folder, o.rest or o.name)
-    return FilesSink(target, o.schema, job_identity(o.folder), o.name, format="arrow")
+    return FilesSink(target, o.schema, Identity(o.folder), o.name, format="arrow")
 
 
 def _log(o: Opening) -> Sink:
@@ -103,8 +108,7 @@ def _log(o: Opening) -> Sink:
     except LogError as cause:
         raise OutputError(cause.message, code="HR-OUTPUT-001", hint=cause.hint) from cause
     log = EmbeddedLog(Settings.load(log=options.pop("log", None)).log)
-    identity = job_identity(o.folder)
-    return LogSink(log, topic, o.schema, _staged(o), identity, o.name, **options)
+    return LogSink(log, topic, o.schema, _staged(o), Identity(o.folder), o.name, **options)
 
 
 def _console(o: Opening) -> Sink:

@@ -4,6 +4,8 @@ from headrace.sources.contract import RAW, Offset, Range, Source
 from headrace.sources.formats import decode
 from headrace.sources.generate import generate
 from headrace.sources.memory import rows
-from headrace.sources.open import open_source
+from headrace.sources.open import check_input, open_source
 
-__all__ = ["RAW", "Offset", "Range", "Source", "decode", "generate", "open_source", "rows"]
+__all__ = [
+    "RAW", "Offset", "Range", "Source", "check_input", "decode", "generate", "open_source", "rows",
+]  # fmt: skip

@@ -61,18 +61,23 @@ def open_source(
     clock = clock or SystemClock()
     if not isinstance(uri, str):
         return _made(uri, schema, folder, name, clock, until)
-    scheme, colon, rest = uri.partition(":")
-    opener = _OPENERS.get(scheme)
-    if not colon or opener is None:
+    check_input(uri)
+    scheme, _, rest = uri.partition(":")
+    if format is not None and format not in formats.FORMATS:
+        raise formats.unknown_format(format)
+    return _OPENERS[scheme](
+        Opening(uri, rest, schema, format, dict(options or {}), folder, name, until == "end", clock)
+    )
+
+
+def check_input(uri: str) -> None:
+    """Refuse what is no kind of input; needs nothing but the text."""
+    scheme, colon, _ = uri.partition(":")
+    if not colon or scheme not in _OPENERS:
         raise InputError(
             f"{uri!r} is not an input", code="HR-INPUT-001",
             hint=f'Write "files:{uri}" for files; known are: {", ".join(_OPENERS)}.',
         )  # fmt: skip
-    if format is not None and format not in formats.FORMATS:
-        raise formats.unknown_format(format)
-    return opener(
-        Opening(uri, rest, schema, format, dict(options or {}), folder, name, until == "end", clock)
-    )
 
 
 def _made(

@@ -31,7 +31,7 @@ from headrace.testing.records import records
 from headrace.testing.script import Page, Script
 from headrace.testing.stages import InProcess, Play, Stage
 from headrace.testing.times import Time, later, moment, not_back
-from headrace.testing.watched import LETTERS, Watched, late_of
+from headrace.testing.watched import LETTERS, Watched, is_added, late_of
 
 Row = dict[str, Any]
 
@@ -62,6 +62,8 @@ class Harness:
         self._script.put(replace(page, clock=max(page.clock, moment(clock))))
         try:
             self._stage = self._start()
+            if page.inputs:  # a folder taken up again: what was left is done
+                self._settle()
         except BaseException:
             self._forget()
             raise
@@ -168,7 +170,10 @@ class Harness:
     @property
     def comparison(self) -> Comparison | None:
         """What the last start kept, dropped or renamed; None for a new folder."""
-        return self._stage.start.comparison
+        found = self._stage.start.comparison
+        if found is None:
+            return None
+        return Comparison(tuple(c for c in found.changes if not is_added(c.name)))
 
     def close(self) -> None:
         """Stop the job; a temporary folder is removed."""

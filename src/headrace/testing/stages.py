@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.clock import Clock
 from headrace.plan.program import Drafted
 from headrace.runtime.start import Edges, Start
+from headrace.runtime.stopping import clear_wishes
 from headrace.testing.drive import Driver
 
 MANY = 1 << 40  # rows a batch: what a step sends is one
@@ -38,6 +39,7 @@ class Stage(Protocol):
 
 class InProcess:
     def __init__(self, play: Play) -> None:
+        clear_wishes(play.folder)  # of a run on Spark before
         self._driver = Driver(
             play.job, play.folder, until=None, tasks=play.tasks, max_batch=MANY,
             clock=play.clock, drop=play.drop, edges=play.edges,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import RunError
+from headrace.errors import HeadraceError, RunError
 from headrace.testing.harness import Harness
 from headrace.testing.scope import made
 from headrace.testing.verbs import VERBS, Mismatch
@@ -54,11 +54,14 @@ def run_case(case: Case | Mapping[str, Any], on: str = "local") -> None:
     case = case if isinstance(case, Case) else _case(case, "case")
     with Harness(made(case.program, case.read), on=on) as harness:
         for number, (verb, said) in enumerate(case.steps, 1):
+            place = f"case {case.name!r}, step {number} ({verb}), on {on}"
             try:
                 VERBS[verb](harness, said, case.read)
             except Mismatch as fault:
-                place = f"case {case.name!r}, step {number} ({verb}), on {on}"
                 raise Mismatch(f"{place}:\n{fault}") from None
+            except HeadraceError as error:
+                error.add_note(f"in {place}")
+                raise
 
 
 def _case(fields: Mapping[str, Any], place: str) -> Case:

@@ -24,6 +24,11 @@ def late_of(step: str) -> str:
     return f"late:{step}"
 
 
+def is_added(output: str) -> bool:
+    """Whether an output is one of ours, not of the job."""
+    return ":" in output
+
+
 class Watched:
     """A job as `build` takes it, with outputs added, and the names a test may use."""
 

@@ -1,0 +1,155 @@
+"""S: sliding windows of 1 h every 1 s, 3,600 of which overlap, against tumbling ones of 1 s.
+
+Both ours, over the same rows: one mean per key and second of event time comes out of either,
+so what differs is the overlap alone. Few keys with many rows a second each, for a mean per
+second and key is written however it is made, and should not hide what is measured. Values are
+checked against DuckDB. And one try of Spark's sliding windows, for as long as we have patience.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from bench.batches import throughput, with_rows
+from bench.data import DISORDER, Shape, dataset
+from bench.digest import Digest, rounded
+from bench.digest import digest as digest_of
+from bench.measure import OURS, THEIRS, Contest, Entry, Failed, Lab, Sample, TooSlow
+from bench.rows import AT_MOST, Row, speed
+
+FILES = 4  # per batch
+SCHEMA = "sensor string, at timestamp, celsius double"
+SLIDING, TUMBLING = 3_600, 1  # seconds
+
+
+def rows(lab: Lab) -> list[Row]:
+    """The first hour is left out: before, windows do not overlap as much as they will."""
+    batch, batches, skip = (100_000, 5, 3) if lab.quick else (1_000_000, 8, 4)
+    given = params(batch, batches)
+    entries = [
+        Entry(f"S {name}", OURS, {**given, "size": size})
+        for name, size in (("sliding", SLIDING), ("tumbling", TUMBLING))
+    ]
+    found = lab.rounds("s", entries, digest, reps=3)
+    for ran in found:
+        _check(entries, ran)
+    contest = Contest([(sliding, tumbling) for sliding, tumbling in found])
+
+    def time(sample: Sample) -> float:
+        return 1 / throughput(with_rows(dict(sample.figures)), skip)
+
+    sliding, tumbling = (1 / t for t in (contest.ours(time), contest.theirs(time)))
+    what = "time of sliding 1 h / 1 s to tumbling 1 s, both ours"
+    overlap = Row(
+        "S", what, speed(sliding), speed(tumbling), contest.ratio(time), AT_MOST, 2.0, equal=True
+    )
+    return [overlap, _spark(lab, entries[0], sliding, limit=30.0 if lab.quick else 60.0)]
+
+
+def _spark(lab: Lab, entry: Entry, ours: float, limit: float) -> Row:
+    """Against Spark's sliding windows, from the start of the process."""
+    what = "sliding 1 h / 1 s against Spark's, which has so long"
+    total = int(entry.params["total"])
+    try:
+        sample = lab.one("S spark", "s", THEIRS, entry.params, digest, limit)
+    except TooSlow:
+        theirs = f"< {speed(total / limit)}, not done in {limit:g} s"
+        return Row("S spark", what, speed(ours), theirs, ours * limit / total)
+    _check([entry], [sample])
+    seconds = float(sample.figures["seconds"])
+    return Row("S spark", what, speed(ours), speed(total / seconds), ours * seconds / total)
+
+
+def _check(entries: list[Entry], ran: list[Sample]) -> None:
+    for entry, sample in zip(entries, ran, strict=True):
+        wanted = expected(entry.params)
+        if sample.digest != wanted:
+            raise Failed(f"{entry.case}: the results differ: {sample.digest}, DuckDB {wanted}")
+
+
+def params(
+    batch: int, batches: int, keys: int = 10, hours: float = 2.0, size: int = SLIDING
+) -> dict[str, Any]:
+    """So many hours of event time, whatever the rows."""
+    rate = int(batch * batches / hours / 3_600)
+    made = dataset(Shape("readings", batches * FILES, batch // FILES, keys, rate))
+    return {
+        "folder": made.folder, "batch": batch, "rows": batch, "total": made.rows,
+        "newest": made.newest, "size": size,
+    }  # fmt: skip
+
+
+def digest(params: Mapping[str, Any], place: Path) -> Digest:
+    """Only windows that the watermark has closed: at the end of input, ours closes the rest."""
+    end = "epoch_ms(window_end::TIMESTAMP)"
+    return digest_of(
+        place, ["sensor", end, rounded("celsius")], where=f"{end} <= {params['newest'] - DISORDER}"
+    )
+
+
+def expected(params: Mapping[str, Any]) -> Digest:
+    """The same of what DuckDB finds in the input: every second's window is over the last ones."""
+    last = (params["newest"] - DISORDER) // 1_000
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        rows, total = connection.execute(
+            f"""
+            WITH panes AS (
+                SELECT sensor, epoch_ms("at"::TIMESTAMP) // 1000 + 1 AS second,
+                       sum(celsius) AS total, count(*) AS n
+                FROM read_parquet($files) GROUP BY ALL
+            ), seconds AS (
+                SELECT sensor, unnest(range(min(second), least(max(second) + $size, $last + 1)))
+                       AS second
+                FROM panes GROUP BY sensor
+            ), means AS (
+                SELECT sensor, second * 1000 AS ended,
+                       sum(total) OVER w / nullif(sum(n) OVER w, 0) AS celsius
+                FROM seconds LEFT JOIN panes USING (sensor, second)
+                WINDOW w AS (
+                    PARTITION BY sensor ORDER BY second
+                    RANGE BETWEEN $size - 1 PRECEDING AND CURRENT ROW
+                )
+            )
+            SELECT count(*), coalesce(sum(hash(sensor, ended, {rounded("celsius")})::HUGEINT), 0)
+            FROM means WHERE celsius IS NOT NULL
+            """,
+            {"files": f"{params['folder']}/*.parquet", "size": params["size"], "last": last},
+        ).fetchone() or (0, 0)
+    return Digest(int(rows), str(total))
+
+
+def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    import headrace as hr
+    from bench.with_headrace import drain
+
+    job = hr.Job("s")
+    readings = job.read(f"files:{params['folder']}", schema=SCHEMA, time="at", delay="2s")
+    window = hr.sliding(f"{params['size']}s", every="1s")
+    means = readings.key_by("sensor").window(window).agg(celsius=hr.mean("celsius"))
+    means.write(f"files:{place}/out", format="parquet", name="means")
+    return drain(job, place, params["batch"], params["cores"])
+
+
+def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    from pyspark.sql import functions as F
+
+    from bench.with_spark import drain, session
+
+    spark = session(params["cores"])
+    readings = (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", FILES)
+        .parquet(params["folder"])
+    )
+    means = (
+        readings.withWatermark("at", "2 seconds")
+        .groupBy("sensor", F.window("at", f"{params['size']} seconds", "1 second"))
+        .agg(F.mean("celsius").alias("celsius"))
+        .select("sensor", F.col("window.end").alias("window_end"), "celsius")
+    )
+    return drain(means, place, params["rows"])

@@ -1,0 +1,1 @@
+"""The long fault suites, under their own verb: make chaos."""

@@ -1,0 +1,89 @@
+"""A Spark cluster on this machine's loopback: one master, one worker, free ports.
+
+It is the standalone cluster that PySpark brings along. Both are JVMs of their own, and so is
+every executor that the worker starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pyspark
+
+from headrace.engine import archive
+
+SPARK_CLASS = Path(pyspark.__file__).with_name("bin") / "spark-class"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def environment() -> dict[str, str]:
+    """What a machine of the cluster knows: nothing of a driver, or of a Spark in this process."""
+    ours = ("HEADRACE_", "PYSPARK_", "SPARK_")
+    known = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    options = f"{QUICK} {archive.options()}"
+    return {
+        **known, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": options, "SPARK_LAUNCHER_OPTS": QUICK,
+    }  # fmt: skip
+
+
+@contextmanager
+def cluster(place: Path, cores: int = 2) -> Iterator[str]:
+    """The address of a cluster that ends with the block; its worker keeps its files in `place`."""
+    size = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(place)]
+    with master() as address, _daemon("worker.Worker", *size, address) as told:
+        _said(told, r"Successfully registered with master (\S+)")
+        yield address
+
+
+@contextmanager
+def master() -> Iterator[str]:
+    """The address of a master without workers."""
+    with _daemon("master.Master") as told:
+        yield _said(told, r"Starting Spark master at (spark://\S+)")
+
+
+def executors(place: Path) -> list[int]:
+    """The processes that the worker with its files in `place` has started for others' work."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            works_there = (entry / "cwd").readlink().is_relative_to(place)
+            if works_there and (entry / "comm").read_text().strip() == "java":
+                found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def _daemon(name: str, *words: str) -> Iterator[IO[str]]:
+    loopback = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *loopback, *words]
+    with tempfile.NamedTemporaryFile("r") as told, open(told.name, "w") as writing:
+        process = subprocess.Popen(
+            command, stdout=writing, stderr=writing, env=environment(), start_new_session=True
+        )
+        try:
+            yield told
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def _said(told: IO[str], pattern: str, within: float = 120) -> str:
+    """What a daemon says of itself, as soon as it does."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        told.seek(0)
+        if found := re.search(pattern, text := told.read()):
+            return found[1]
+        time.sleep(0.05)
+    raise AssertionError(text)

@@ -1,0 +1,35 @@
+"""The pictures of the guide can be drawn anew: by scripts that run Headrace over small data."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+SCRIPTS = sorted(PICTURES.glob("*.py"))
+PNG = b"\x89PNG\r\n"
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures")
+    for script in SCRIPTS:
+        runpy.run_path(str(script))["main"](folder)
+    return folder
+
+
+def test_every_picture_of_the_guide_comes_from_a_script(drawn: Path) -> None:
+    kept = {path.name for path in PICTURES.glob("*.png")}
+    assert kept == {path.name for path in drawn.iterdir()} and len(kept) >= 12
+    assert all(path.read_bytes().startswith(PNG) for path in drawn.iterdir())
+
+
+def test_the_scripts_draw_what_headrace_gives() -> None:
+    made = runpy.run_path(str(PICTURES / "windows.py"))
+    (tumbling, *_), windows_of = made["PICTURES"]["tumbling"], made["windows_of"]
+    expected = {}
+    for number, row in enumerate(tumbling.rows, 1):
+        expected.setdefault(row.at // 10 * 10, []).append(number)
+    assert {bar.start: bar.rows for bar in windows_of(tumbling)} == expected
