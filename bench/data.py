@@ -30,17 +30,22 @@ Maker = Callable[["Shape", int, Path], int]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a dataset holds: `files` of `rows` each, `rate` rows per second of event time."""
+    """What a dataset holds: `files` of `rows` each, `rate` rows per second of event time.
+
+    With `first`, the files are those from that number on, as if those before had been read.
+    """
 
     kind: str
     files: int
     rows: int
     keys: int = 10_000
     rate: int = 12_500
+    first: int = 0
 
     @property
     def name(self) -> str:
-        return f"{self.kind}-{self.files}x{self.rows}-k{self.keys}-r{self.rate}"
+        since = f"-from{self.first}" if self.first else ""
+        return f"{self.kind}-{self.files}x{self.rows}-k{self.keys}-r{self.rate}{since}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,8 @@ def dataset(shape: Shape) -> Dataset:
     if not about.exists():
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "in").mkdir(parents=True)
-        newest = max(_make(shape, number, folder / "in") for number in range(shape.files))
+        numbers = range(shape.first, shape.first + shape.files)
+        newest = max(_make(shape, number, folder / "in") for number in numbers)
         made = Dataset(str(folder / "in"), shape.files * shape.rows, newest)
         about.write_text(json.dumps(asdict(made)))
     return Dataset(**json.loads(about.read_text()))

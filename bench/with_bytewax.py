@@ -28,13 +28,13 @@ _VERSIONS = ("3.12", "3.11", "3.10")  # for which it is published, newest first
 
 def missing() -> str | None:
     """Why Bytewax cannot be had, after trying; None if it is there."""
-    if _works():
+    if there():
         return None
     tried = []
     for name, commands in _ways():
         shutil.rmtree(_HOME, ignore_errors=True)
         why = next(filter(None, map(_fails, commands)), None)
-        if why is None and _works():
+        if why is None and there():
             return None
         tried.append(f"{name}: {why or 'does not import'}")
     return "; ".join(tried) or "no Python for which it is published"
@@ -65,7 +65,8 @@ def _fails(command: list[str]) -> str | None:
     return (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()[-1]
 
 
-def _works() -> bool:
+def there() -> bool:
+    """Whether the environment is there already."""
     return _PYTHON.exists() and _fails([str(_PYTHON), "-c", "import bytewax, pyarrow"]) is None
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,30 @@ def drain(job: Any, place: Path, max_batch: int, cores: int) -> dict[str, Any]:
     )  # fmt: skip
     run.wait()
     return {**figures(seen), "start": (seen[0].clock / 1_000 - asked) if seen else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a job's input: its files, their rows in all, and how many to read at a time."""
+
+    folder: str
+    rows: int
+    batch: int
+
+
+def grown(make: Callable[[], Any], place: Path, parts: Sequence[Part], cores: int) -> list[Any]:
+    """Run the job in one folder over parts that come one after the other; the last's batches.
+
+    It reads PLACE/in and is started anew for each part, so that batches may be of another size.
+    """
+    seen, read = [], 0
+    for number, part in enumerate(parts):
+        (place / "in").mkdir(exist_ok=True)
+        for file in sorted(Path(part.folder).iterdir()):
+            shutil.copy2(file, place / "in" / f"{number}-{file.name}")
+        read += part.rows
+        seen = until_read(make(), place, read, part.batch, cores)
+    return seen
 
 
 def until_read(job: Any, place: Path, rows: int, max_batch: int, cores: int) -> list[Any]:

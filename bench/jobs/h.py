@@ -8,7 +8,6 @@ that stays open and shows an early result whenever it grows.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,16 +59,11 @@ def params(kind: str, keys: int, touched: int, count: int) -> dict[str, Any]:
 
 
 def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
-    from bench.with_headrace import figures, until_read
+    from bench.with_headrace import Part, figures, grown
 
-    inputs = place / "in"
-    shutil.copytree(params["fill"], inputs)
-    filled = until_read(_job(params, place), place, params["keys"], 2 * FILL, params["cores"])
-    for file in sorted(Path(params["touch"]).iterdir()):
-        shutil.copy2(file, inputs / f"touch-{file.name}")
-    wanted = params["keys"] + params["touched"] * params["count"]
-    seen = until_read(_job(params, place), place, wanted, params["touched"], params["cores"])
-    return {**figures(seen), "filled": figures(filled)}
+    fill = Part(params["fill"], params["keys"], 2 * FILL)
+    touch = Part(params["touch"], params["touched"] * params["count"], params["touched"])
+    return figures(grown(lambda: _job(params, place), place, [fill, touch], params["cores"]))
 
 
 def _job(params: Mapping[str, Any], place: Path) -> Any:

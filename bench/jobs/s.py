@@ -1,43 +1,44 @@
 """S: sliding windows of 1 h every 1 s, 3,600 of which overlap, against tumbling ones of 1 s.
 
 Both ours, over the same rows: one mean per key and second of event time comes out of either,
-so what differs is the overlap alone. Few keys with many rows a second each, for a mean per
-second and key is written however it is made, and should not hide what is measured. Values are
-checked against DuckDB. And one try of Spark's sliding windows, for as long as we have patience.
+so what differs is the overlap alone. Measured is twice: how fast a long stretch is gone
+through, and how long a small batch takes while an hour is held. The former has few keys with
+many rows a second each, for a mean per second and key is written however it is made, and
+should not hide what is measured. Values are checked against DuckDB. And one try of Spark's
+sliding windows, for as long as we have patience.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from bench.batches import throughput, with_rows
+from bench.batches import lasted, throughput, with_rows
 from bench.data import DISORDER, Shape, dataset
 from bench.digest import Digest, rounded
 from bench.digest import digest as digest_of
 from bench.measure import OURS, THEIRS, Contest, Entry, Failed, Lab, Sample, TooSlow
-from bench.rows import AT_MOST, Row, speed
+from bench.rows import AT_MOST, Row, millis, speed
 
 FILES = 4  # per batch
 SCHEMA = "sensor string, at timestamp, celsius double"
 SLIDING, TUMBLING = 3_600, 1  # seconds
+BATCH = 2  # seconds of event time in a small batch
 
 
 def rows(lab: Lab) -> list[Row]:
+    return [*_long(lab), _live(lab)]
+
+
+def _long(lab: Lab) -> list[Row]:
     """The first hour is left out: before, windows do not overlap as much as they will."""
     batch, batches, skip = (100_000, 5, 3) if lab.quick else (1_000_000, 8, 4)
-    given = params(batch, batches)
-    entries = [
-        Entry(f"S {name}", OURS, {**given, "size": size})
-        for name, size in (("sliding", SLIDING), ("tumbling", TUMBLING))
-    ]
-    found = lab.rounds("s", entries, digest, reps=3)
-    for ran in found:
-        _check(entries, ran)
-    contest = Contest([(sliding, tumbling) for sliding, tumbling in found])
+    entries = _entries("S", params(batch, batches))
+    contest = _contest(lab, entries, reps=3)
 
     def time(sample: Sample) -> float:
         return 1 / throughput(with_rows(dict(sample.figures)), skip)
@@ -48,6 +49,31 @@ def rows(lab: Lab) -> list[Row]:
         "S", what, speed(sliding), speed(tumbling), contest.ratio(time), AT_MOST, 2.0, equal=True
     )
     return [overlap, _spark(lab, entries[0], sliding, limit=30.0 if lab.quick else 60.0)]
+
+
+def _live(lab: Lab) -> Row:
+    keys, count = (100, 10) if lab.quick else (1_000, 40)
+    contest = _contest(lab, _entries("S live", live_params(keys, count)), reps=2)
+
+    def time(sample: Sample) -> float:
+        return lasted(with_rows(dict(sample.figures)), skip=3)
+
+    what = f"batch of {BATCH} s with an hour of {keys:,} keys held: sliding to tumbling"
+    sliding, tumbling = millis(contest.ours(time)), millis(contest.theirs(time))
+    return Row("S live", what, sliding, tumbling, contest.ratio(time), AT_MOST, 2.0, equal=True)
+
+
+def _entries(case: str, params: Mapping[str, Any]) -> list[Entry]:
+    sizes = (("sliding", SLIDING), ("tumbling", TUMBLING))
+    return [Entry(f"{case} {name}", OURS, {**params, "size": size}) for name, size in sizes]
+
+
+def _contest(lab: Lab, entries: list[Entry], reps: int) -> Contest:
+    """Sliding against tumbling; the values of both are right."""
+    found = lab.rounds("s", entries, digest, reps)
+    for ran in found:
+        _check(entries, ran)
+    return Contest([(sliding, tumbling) for sliding, tumbling in found])
 
 
 def _spark(lab: Lab, entry: Entry, ours: float, limit: float) -> Row:
@@ -78,8 +104,20 @@ def params(
     rate = int(batch * batches / hours / 3_600)
     made = dataset(Shape("readings", batches * FILES, batch // FILES, keys, rate))
     return {
-        "folder": made.folder, "batch": batch, "rows": batch, "total": made.rows,
+        "folders": [made.folder], "batch": batch, "rows": batch, "total": made.rows,
         "newest": made.newest, "size": size,
+    }  # fmt: skip
+
+
+def live_params(keys: int, count: int, size: int = SLIDING) -> dict[str, Any]:
+    """More than an hour, a row per key and second; then `count` small batches."""
+    seconds = 4_000
+    fill = dataset(Shape("readings", FILES, keys * seconds // FILES, keys, rate=keys))
+    first = seconds // BATCH
+    more = dataset(Shape("readings", count, keys * BATCH, keys, rate=keys, first=first))
+    return {
+        "folders": [fill.folder, more.folder], "total": [fill.rows, more.rows],
+        "batch": keys * BATCH, "newest": more.newest, "size": size,
     }  # fmt: skip
 
 
@@ -94,6 +132,7 @@ def digest(params: Mapping[str, Any], place: Path) -> Digest:
 def expected(params: Mapping[str, Any]) -> Digest:
     """The same of what DuckDB finds in the input: every second's window is over the last ones."""
     last = (params["newest"] - DISORDER) // 1_000
+    files = [f"{folder}/*.parquet" for folder in params["folders"]]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         rows, total = connection.execute(
@@ -118,21 +157,32 @@ def expected(params: Mapping[str, Any]) -> Digest:
             SELECT count(*), coalesce(sum(hash(sensor, ended, {rounded("celsius")})::HUGEINT), 0)
             FROM means WHERE celsius IS NOT NULL
             """,
-            {"files": f"{params['folder']}/*.parquet", "size": params["size"], "last": last},
+            {"files": files, "size": params["size"], "last": last},
         ).fetchone() or (0, 0)
     return Digest(int(rows), str(total))
 
 
 def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    from bench.with_headrace import Part, drain, figures, grown
+
+    if len(params["folders"]) == 1:
+        job = _job(params["folders"][0], params["size"], place)
+        return drain(job, place, params["batch"], params["cores"])
+    batches = [params["total"][0] // 4, params["batch"]]
+    parts = [Part(*part) for part in zip(params["folders"], params["total"], batches, strict=True)]
+    make = partial(_job, str(place / "in"), params["size"], place)
+    return figures(grown(make, place, parts, params["cores"]))
+
+
+def _job(folder: str, size: int, place: Path) -> Any:
     import headrace as hr
-    from bench.with_headrace import drain
 
     job = hr.Job("s")
-    readings = job.read(f"files:{params['folder']}", schema=SCHEMA, time="at", delay="2s")
-    window = hr.sliding(f"{params['size']}s", every="1s")
-    means = readings.key_by("sensor").window(window).agg(celsius=hr.mean("celsius"))
-    means.write(f"files:{place}/out", format="parquet", name="means")
-    return drain(job, place, params["batch"], params["cores"])
+    readings = job.read(f"files:{folder}", schema=SCHEMA, time="at", delay="2s", format="parquet")
+    window = hr.sliding(f"{size}s", every="1s")
+    means = readings.key_by("sensor").window(window).agg(celsius=hr.mean("celsius"), name="means")
+    means.write(f"files:{place}/out", format="parquet", name="out")
+    return job
 
 
 def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
@@ -144,7 +194,7 @@ def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     readings = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", FILES)
-        .parquet(params["folder"])
+        .parquet(params["folders"][0])
     )
     means = (
         readings.withWatermark("at", "2 seconds")

@@ -1,7 +1,7 @@
 """The job of tests/runtime/crashing.py on Spark, as programs of their own, to be killed.
 
-`kill_job PLACE BATCH [MASTER]` runs it to the end once. `kill_job each ROOT BATCH` does so for every
-folder in ROOT that holds an order (a crash point), in one Spark: where the kill was not
+`kill_job PLACE BATCH [MASTER]` runs it to the end once. `kill_job each ROOT BATCH` does so for
+every folder in ROOT that holds an order (a crash point), in one Spark: where the kill was not
 survived, the run is started again. Prints the places and how many starts each took, as JSON.
 """
 

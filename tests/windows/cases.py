@@ -211,7 +211,7 @@ def cases(draw: Any, assigners: str, triggers: str) -> Model:
     window, fires = draw(specs), draw(TRIGGERS[triggers](u))
     endless = window == ("everything",)
     function = draw(st.sampled_from([*FUNCTIONS]))
-    modes = ["replace", "delta"] if function == "process" else ["replace", "delta", "retract"]
+    modes = ["replace", "delta"] if function == "process" else ["retract", "delta", "replace"]
     evict = draw(st.none() | st.sampled_from(
         [("keep_rows", 2), ("keep_time", 2 * u), ("keep_near", 4), ("keep_even",)]))  # fmt: skip
     return Model(

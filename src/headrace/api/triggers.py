@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError, call_site
+from headrace.ops.assigners import above_zero, whole
 from headrace.ops.triggers import (
     AfterDelay,
     AfterRows,
@@ -68,8 +69,8 @@ def every(period: Duration, *, time: str = "processing") -> Trigger:
 
 def after_rows(count: int) -> Trigger:
     """When `count` rows have come that were not shown yet."""
-    if count < 1:
-        raise _refused(f"after_rows({count}) fires on nothing", 5, "Choose one row or more.")
+    if not whole(count):
+        raise _refused(f"after_rows has count {count!r}", 5, "Choose one row or more.")
     return AfterRows(count)
 
 
@@ -89,7 +90,7 @@ def on_delta(column: Any, threshold: float) -> Trigger:
     Compared are the last value, by event time, and the last that was shown; before the first
     firing, the window's first value.
     """
-    if not threshold > 0:
+    if not above_zero(threshold):
         raise _refused(f"on_delta has threshold {threshold!r}", 6, "Choose one above zero.")
     return OnDelta("", column, float(threshold))
 
@@ -122,8 +123,8 @@ def repeat(trigger: Trigger, *, times: int | None = None) -> Trigger:
     _checked(trigger, "repeat")
     if times is None:
         return trigger
-    if times < 1:
-        raise _refused(f"repeat has times={times}", 7, "Choose one or more.")
+    if not whole(times):
+        raise _refused(f"repeat has times={times!r}", 7, "Choose one or more.")
     return AtMost("", trigger, times)
 
 

@@ -197,5 +197,15 @@ def _gaps(rows: pa.Table) -> Times:
     return gaps
 
 
+def whole(number: object) -> bool:
+    """Whether it is a whole number, one or more."""
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def above_zero(number: object) -> bool:
+    """Whether it is a number above zero; NaN is not."""
+    return isinstance(number, int | float) and not isinstance(number, bool) and number > 0
+
+
 def refused(fact: str, number: int, hint: str) -> PlanError:
     return PlanError(fact, code=f"HR-WINDOW-{number:03}", hint=hint, site=call_site())

@@ -2,7 +2,7 @@
 
 A local day has 23, 24 or 25 hours; a window here lasts from one local midnight to another,
 so it is right when clocks change. A midnight that does not exist begins when the clock
-jumps; one that comes twice is the first.
+jumps; one that comes twice is the first. What lies beyond the years 1 to 9999 is in one window.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
-from headrace.ops.assigners import Apart, Placed, refused
+from headrace.clock import MIN_TIME
+from headrace.ops.assigners import FOREVER, Apart, Placed, refused, whole
 from headrace.ops.windows import Times
 
 UNITS = ("day", "week", "month", "year")
 _DAY = 86_400_000
 _MONDAY = dt.date(1970, 1, 5).toordinal()
 _EPOCH = dt.date(1970, 1, 1).toordinal()
+_FIRST, _LAST = (d.toordinal() - _EPOCH for d in (dt.date.min, dt.date.max))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,11 @@ class Calendar(Apart):
         if self.unit not in UNITS:
             hint = f"Choose one of {', '.join(UNITS)}."
             raise refused(f"{self.unit!r} is no unit of the calendar", 7, hint)
-        if self.each < 1:
-            raise refused(f"calendar window of {self.each} {self.unit}s", 7, "Choose 1 or more.")
+        if not whole(self.each):
+            raise refused(f"calendar window of {self.each!r} {self.unit}s", 7, "Choose 1 or more.")
         try:
             ZoneInfo(self.zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
+        except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
             hint = 'Write a zone as "Europe/Berlin" or "UTC"; they come from the tz database.'
             raise refused(f"{self.zone!r} is no time zone", 8, hint) from None
 
@@ -47,7 +49,7 @@ class Calendar(Apart):
         return f"calendar {many} in {self.zone}"
 
     def place(self, times: Times, rows: pa.Table) -> Placed:
-        days, which = np.unique(times // _DAY, return_inverse=True)
+        days, which = np.unique(np.clip(times // _DAY, _FIRST, _LAST), return_inverse=True)
         found = [self._around(int(day)) for day in days.tolist()]
         # The windows that touch a UTC day are few; the last that has begun is the row's.
         most = max((len(f) for f in found), default=1)
@@ -87,15 +89,20 @@ def _number(date: dt.date, unit: str, each: int) -> int:
 @lru_cache(maxsize=4096)
 def _start(number: int, unit: str, each: int, zone: str) -> int:
     """When window `number` begins, in ms."""
-    at = number * each
+    try:
+        date = _first_day(number * each, unit)
+        midnight = dt.datetime.combine(date, dt.time(), ZoneInfo(zone))
+        return round(midnight.timestamp() * 1_000)
+    except (ValueError, OverflowError):  # there is no such year
+        return MIN_TIME if number < 0 else FOREVER
+
+
+def _first_day(at: int, unit: str) -> dt.date:
     match unit:
         case "day":
-            date = dt.date.fromordinal(_EPOCH + at)
+            return dt.date.fromordinal(_EPOCH + at)
         case "week":
-            date = dt.date.fromordinal(_MONDAY + 7 * at)
+            return dt.date.fromordinal(_MONDAY + 7 * at)
         case "month":
-            date = dt.date(1970 + at // 12, at % 12 + 1, 1)
-        case _:
-            date = dt.date(1970 + at, 1, 1)
-    midnight = dt.datetime.combine(date, dt.time(), ZoneInfo(zone))
-    return round(midnight.timestamp() * 1_000)
+            return dt.date(1970 + at // 12, at % 12 + 1, 1)
+    return dt.date(1970 + at, 1, 1)

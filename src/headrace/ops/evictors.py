@@ -16,7 +16,8 @@ import pyarrow as pa
 from headrace.chunk import TIME
 from headrace.clock import Duration, millis, pretty
 from headrace.ops.agg_groups import Index, Mask
-from headrace.ops.assigners import refused
+from headrace.ops.assigners import above_zero, refused, whole
+from headrace.ops.contract import Fault
 from headrace.rows import rows_of
 
 NEAR = "$near"  # the column into which the plan puts what `keep_near` compares
@@ -78,7 +79,7 @@ class KeepNear(Evictor):
         return f"keep {self.column} within {self.threshold:g} of the last"
 
     def keeps(self, rows: pa.Table, starts: Index) -> Mask:
-        values = rows.column(NEAR).cast(pa.float64()).to_numpy()
+        values = rows.column(NEAR).cast(pa.float64(), safe=False).to_numpy()
         last = _spread(_last(values, starts), starts, len(values))
         keep: Mask = ~(np.abs(values - last) >= self.threshold)
         return keep
@@ -87,14 +88,13 @@ class KeepNear(Evictor):
 @dataclass(frozen=True, eq=False)
 class KeepBy(Evictor):
     fn: Callable[[list[Any]], list[bool]] = len  # type: ignore[assignment]
-    names: tuple[str, ...] = ()
 
     @property
     def what(self) -> str:
         return f"keep what {getattr(self.fn, '__name__', 'a function')} says"
 
     def keeps(self, rows: pa.Table, starts: Index) -> Mask:
-        seen = rows_of(rows.select([n for n in rows.column_names if n[:1] not in "_$"]))
+        seen = rows_of(rows.select([n for n in rows.column_names if n[:2] != "__" and n[0] != "$"]))
         found: list[bool] = []
         for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(seen)], strict=True):
             kept = [bool(k) for k in self.fn(seen[first:last])]
@@ -104,6 +104,24 @@ class KeepBy(Evictor):
         return np.array(found, np.bool_)
 
 
+def kept_by(evictor: Evictor, rows: pa.Table, starts: Index) -> tuple[Mask, dict[int, Fault]]:
+    """Which rows stay, and the windows on which a user's evictor raises, each with its fault."""
+    try:
+        return evictor.keeps(rows, starts), {}
+    except Exception:
+        if not isinstance(evictor, KeepBy):
+            raise
+    stays, faults = np.zeros(rows.num_rows, np.bool_), dict[int, Fault]()
+    ends = np.append(starts[1:], rows.num_rows)
+    for window, (first, last) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        mine = rows.slice(first, last - first)
+        try:
+            stays[first:last] = evictor.keeps(mine, np.zeros(1, np.int64))
+        except Exception as error:
+            faults[window] = Fault(mine.slice(0, 1), error)
+    return stays, faults
+
+
 def keep_last(
     length: Duration | None = None, *, rows: int | None = None, after: bool = False
 ) -> Evictor:
@@ -111,8 +129,8 @@ def keep_last(
     if (length is None) == (rows is None):
         raise refused("keep_last needs a length or rows=", 30, 'Write "10s" or rows=100.')
     if rows is not None:
-        if rows < 1:
-            raise refused(f"keep_last keeps {rows} rows", 31, "Keep one row at least.")
+        if not whole(rows):
+            raise refused(f"keep_last keeps {rows!r} rows", 31, "Keep one row or more.")
         return KeepRows(after, rows)
     assert length is not None
     if millis(length) <= 0:
@@ -121,14 +139,19 @@ def keep_last(
 
 
 def keep_near(column: Any, threshold: float, *, after: bool = False) -> Evictor:
-    """Only rows whose `column` is less than `threshold` from that of the window's last row."""
-    if not threshold > 0:
+    """Only rows whose `column` is less than `threshold` from that of the window's last row.
+
+    Where one of the two is null there is nothing to compare, and the row stays.
+    """
+    if not above_zero(threshold):
         raise refused(f"keep_near has threshold {threshold!r}", 32, "Choose one above zero.")
     return KeepNear(after, column, float(threshold))
 
 
 def keep(fn: Callable[[list[Any]], list[bool]], *, after: bool = False) -> Evictor:
     """The user's own: a function of a window's rows that gives True for each row to keep."""
+    if not callable(fn):
+        raise refused(f"keep needs a function, not {fn!r}", 46, "Give fn(rows) -> [True, ...].")
     return KeepBy(after, fn)
 
 

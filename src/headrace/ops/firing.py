@@ -17,8 +17,8 @@ from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg_groups import Index, Mask
 from headrace.ops.assigners import FOREVER
-from headrace.ops.contract import Step
-from headrace.ops.evictors import Evictor
+from headrace.ops.contract import Fault, Step
+from headrace.ops.evictors import Evictor, kept_by
 from headrace.ops.kept_rows import KeptRows
 from headrace.ops.taken_back import TakenBack
 from headrace.ops.triggers import Facts
@@ -141,7 +141,7 @@ class Firing:
         function, evictor = self._work
         assert self._kept is not None
         rows, starts, epochs = self._kept.of(fired, step)
-        keep = self._visible(fired, rows, starts, epochs, evictor)
+        keep, faults = self._visible(fired, rows, starts, epochs, evictor)
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))[keep]
         some, starts = np.unique(numbers, return_index=True)  # a window may have none left
         laid = Laid(
@@ -159,25 +159,27 @@ class Firing:
         if memory is not None:
             self.memory.store_keys(memory, mine, step)
             fired = self.memory.store_own(memory, fired, some)
-        return fired, Given(given.values, some[given.windows], given.faults)
+        faults = self._kept.blamed([*faults, *given.faults], step)
+        return fired, Given(given.values, some[given.windows], faults)
 
     def _visible(
         self, fired: pa.Table, rows: pa.Table, starts: Index, epochs: Times,
         evictor: Evictor | None,
-    ) -> Mask:  # fmt: skip
+    ) -> tuple[Mask, list[Fault]]:  # fmt: skip
         """Which rows the function sees: not those shown before in "delta", nor the evicted."""
         last = np.repeat(fired.column(EPOCH).to_numpy(), np.diff(starts, append=rows.num_rows))
         keep = epochs > last if self._windowing.mode == "delta" else np.ones(len(last), np.bool_)
         if evictor is None or not keep.any():
-            return keep
+            return keep, []
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))
         judged = keep & (epochs <= last) if evictor.after else keep
         if not judged.any():
-            return keep
-        _, heads = np.unique(numbers[judged], return_index=True)
-        stays = keep.copy()
-        stays[judged] = evictor.keeps(rows.filter(pa.array(judged)), heads)
-        return stays
+            return keep, []
+        some, heads = np.unique(numbers[judged], return_index=True)
+        stays, faults = kept_by(evictor, rows.filter(pa.array(judged)), heads)
+        keep = keep & ~np.isin(numbers, some[list(faults)])  # of a window that fails, nothing
+        keep[judged] &= stays
+        return keep, list(faults.values())
 
     def _emit(
         self, windows: pa.Table, values: pa.Table, step: Step, told: tuple[Index, Mask], sign: str

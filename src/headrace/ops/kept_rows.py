@@ -16,15 +16,17 @@ from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.agg_groups import Index, Mask
 from headrace.ops.agg_keys import key_numbers
 from headrace.ops.assigners import Assigner, expanded
-from headrace.ops.contract import Step
+from headrace.ops.contract import Fault, Step
 from headrace.ops.window_book import EPOCH, START
 from headrace.ops.windows import Times, floor_of
 from headrace.state.table import TableSpec
 
 ROWS = "rows"
-_EPOCH, _NUMBER, _AT, _SINCE = "$epoch", "$number", "$at", "$since"
+_EPOCH, _NUMBER, _AT, _SINCE, _BLAMED = "$epoch", "$number", "$at", "$since", "$blamed"
 _PLACE = {_AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
 _HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
+_BOOK = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
+_HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
 
 
 class KeptRows:
@@ -35,7 +37,7 @@ class KeptRows:
     def spec(self) -> TableSpec:
         keys = [self._input.field(k) for k in self._keys]
         number = [pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64())]
-        place = [pa.field(n, kind) for n, kind in (_PLACE | {_SINCE: pa.int64()}).items()]
+        place = [pa.field(n, kind) for n, kind in (_PLACE | _BOOK).items()]
         return TableSpec(ROWS, pa.schema([*keys, *number]), pa.schema([*self._values, *place]))
 
     def add(self, rows: pa.Table, step: Step) -> None:
@@ -46,6 +48,7 @@ class KeptRows:
         epoch = pa.array(np.full(count, step.epoch, np.int64))
         kept = kept.append_column(_EPOCH, epoch).append_column(_SINCE, epoch)
         kept = kept.append_column(_NUMBER, pa.array(np.arange(count)))
+        kept = kept.append_column(_BLAMED, pa.repeat(False, count))
         for name, kind in _PLACE.items():
             column = _HIDDEN[name]
             there = column in rows.column_names
@@ -73,8 +76,27 @@ class KeptRows:
         since = rows.column(_SINCE).to_numpy()
         rows = rows.filter(pa.array(since > shown))
         now = pa.array(np.full(rows.num_rows, step.epoch, np.int64))
-        rows = rows.set_column(rows.column_names.index(_SINCE), _SINCE, now)
-        step.tables[ROWS].put(rows)
+        step.tables[ROWS].put(_changed(rows, _SINCE, now))
+
+    def blamed(self, faults: Sequence[Fault], step: Step) -> list[Fault]:
+        """Faults over rows of windows, with a row's place only when it is first blamed.
+
+        A window may fail each time it fires, and a row be in several; but a record is dead once.
+        """
+        return [Fault(self._blamed(fault.row, step), fault.error) for fault in faults]
+
+    def _blamed(self, row: pa.Table, step: Step) -> pa.Table:
+        mine = [n for n in row.column_names if not n.startswith("$")]
+        if row.column(_HIDDEN[_BLAMED])[0].as_py():
+            return row.select([n for n in mine if n not in (SOURCE, OFFSET)])
+        names = {HASH: HASH, **{k: k for k in self._keys}}
+        names |= {_HIDDEN[n]: n for n in (_EPOCH, _NUMBER)}
+        known = row.select(list(names)).rename_columns(list(names.values()))
+        values, _ = step.tables[ROWS].get(known)
+        for name in values.column_names:
+            known = known.append_column(name, values.column(name))
+        step.tables[ROWS].put(_changed(known, _BLAMED, pa.array([True])))
+        return row.select(mine)
 
     def _found(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index]:
         found = step.tables[ROWS].match(windows.column(HASH).to_numpy())
@@ -136,6 +158,10 @@ def _count_before(keys: Times, at: Times, asked: Times, until: Times) -> Times:
     before = np.empty(len(key), np.int64)
     before[order] = np.cumsum(is_row[order])
     return before[len(keys) :]
+
+
+def _changed(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return rows.set_column(rows.column_names.index(name), name, values)
 
 
 def _zeros(count: int, kind: pa.DataType) -> pa.Array:

@@ -22,7 +22,7 @@ from headrace.ops.row_results import Ended, Fired
 from headrace.ops.row_sequence import Windows
 from headrace.ops.window_function import Given, Laid, WindowFunction
 
-_BAND = 1 << 14  # rows that a function sees at a time: more than caches hold take longer
+_BAND = 1 << 18  # rows laid out for a function at a time
 
 
 class Work(Protocol):

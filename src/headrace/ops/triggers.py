@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.errors import StepError
 from headrace.expr import Expr
 from headrace.ops.aggregates import Aggregate
 from headrace.ops.windows import Times
@@ -396,8 +397,17 @@ class Custom(Trigger):
         ready = np.zeros(len(f), np.bool_)
         asked = np.flatnonzero(f.touched | f.closes | f.expires)
         for i in asked.tolist():
-            ready[i] = bool(self.fn(self._window(f, i)))
+            ready[i] = self._says(self._window(f, i))
         return ready
+
+    def _says(self, window: WindowNow) -> bool:
+        try:
+            return bool(self.fn(window))
+        except Exception as error:
+            raise StepError(
+                f"the trigger that fires {self} failed: {type(error).__name__}: {error}",
+                code="HR-TRIGGER-011", hint=f"Mend it; the window was {window}.",
+            ) from error  # fmt: skip
 
     def _window(self, f: Facts, i: int) -> WindowNow:
         start, end = f.bounds(i)

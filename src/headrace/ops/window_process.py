@@ -18,7 +18,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
 from headrace.ops.kept import Kept, value
 from headrace.ops.window_function import Given, Laid, Memory, one_by_one
-from headrace.rows import collector_paused, rows_of, table_of
+from headrace.rows import collector_paused, pylist, rows_of, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class ProcessRows:
         """The values in each row of a table; start values where nothing is stored."""
         declared = type(self._fn).values
         names = self.kept(per_window).names
-        columns = [stored.column(n).to_pylist() for n in names]
+        columns = [pylist(stored.column(n)) for n in names]
         return [
             {
                 n: declared[n].loaded(column[i]) if known else declared[n].start()

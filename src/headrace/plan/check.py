@@ -248,7 +248,8 @@ def _keeps_keys(node: Stateful) -> bool:
     """Whether it keeps something for every key ever seen."""
     if isinstance(node, AnyWindow) and node.function is not None:
         fn = node.function.fn
-        return isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
+        per_key = isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
+        return per_key and bool(node.keys[0])
     if isinstance(node, Process):
         return len(node.state) > 0 and not node.function.forgets()
     return isinstance(node, Rolling | Fold)

@@ -106,6 +106,8 @@ def shape(node: Stateful) -> dict[str, Any]:
         found["window"] = {"assigner": str(node.windowing.assigner), "mode": node.windowing.mode}
         found["watched"] = sorted(w.name + w.agg for w in node.windowing.trigger.watches())
         found["clocked"] = node.windowing.trigger.clocked
+        if node.evictor is not None:  # it needs the rows themselves
+            found["rows"] = _columns(schema)
     if isinstance(node, RowWindow):
         found["window"] = str(node.window)
     if isinstance(node, AnyWindow | RowWindow) and node.function is not None:

@@ -14,6 +14,9 @@ import pyarrow as pa
 
 from headrace.expr import Expr, all_columns
 from headrace.kernel import infer
+from headrace.ops.custom_windows import Own
+from headrace.ops.evictors import KeepBy
+from headrace.ops.row_specs import column_of
 from headrace.ops.watermarks import columns_watched
 from headrace.plan.aggs import arguments, columns_read, projected
 from headrace.plan.nodes import (
@@ -170,9 +173,20 @@ def _made(node: Node) -> dict[str, Expr]:
     return {**extras, **(arguments(node.aggs) if isinstance(node, Aggregating) else {})}
 
 
+def _deciding(node: Node) -> set[str]:
+    """The column of the input that says where a window ends, if there is one."""
+    if not isinstance(node, RowWindow):
+        return set()
+    column = column_of(node.window)
+    return set() if column is None or column in dict(node.extras) else {column}
+
+
 def _sees_rows(node: Node) -> bool:
     """Whether it needs every column, not only those it aggregates."""
-    if isinstance(node, AnyWindow | RowWindow):
+    if isinstance(node, AnyWindow):
+        own = isinstance(node.evictor, KeepBy) or isinstance(node.windowing.assigner, Own)
+        return node.function is not None or own
+    if isinstance(node, RowWindow):
         return node.function is not None
     return not isinstance(node, WindowAgg)
 
@@ -180,7 +194,7 @@ def _sees_rows(node: Node) -> bool:
 def _kept(node: Aggregating, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
     """The columns that go on beside the new ones."""
     plain = {a for _, agg in node.aggs for a in agg.arguments if isinstance(a, str)}
-    used = {*node.keys[0], *plain}
+    used = {*node.keys[0], *plain, *_deciding(node)}
     return {n: e for n, e in all_columns(schema).items() if whole or n in used}
 
 
@@ -200,7 +214,8 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
         made = [e.columns for _, e in node.columns or ()]
         return {*where, *(needed if node.columns is None else frozenset[str]().union(*made))}
     if isinstance(node, WindowAgg | AnyWindow | RowWindow) and not (whole or _sees_rows(node)):
-        return {*node.keys[0], *columns_read(node.aggs), *_made(node)}
+        extra = frozenset[str]().union(*(e.columns for e in _made(node).values()))
+        return {*node.keys[0], *columns_read(node.aggs), *extra, *_deciding(node)}
     return set(edge.schema.names)
 
 
