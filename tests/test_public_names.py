@@ -19,8 +19,8 @@ WINDOWS = [
     "keep_last", "keep_near", "session", "until", "window_value",
 ]  # fmt: skip
 AGGREGATES = [
-    "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean", "min",
-    "min_by", "stddev", "sum", "variance",
+    "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean",
+    "min", "min_by", "stddev", "sum", "variance",
 ]  # fmt: skip
 MODULES = ["triggers", "watermarks"]  # of values whose names say something only beside the module's
 EXPRESSIONS = ["Expr", "col", "lit"]

@@ -1,7 +1,7 @@
-"""Jobs on a cluster, as a program of its own: a process has one Spark, and the tests' is local.
+"""A job on a cluster, as a program of its own: a process has one Spark, and the tests' is local.
 
-`cluster_job MASTER PLACE` runs the job of tests/runtime/crashing.py to its end, then another
-until it has read what there is, and leaves that one to be taken up elsewhere.
+`cluster_job MASTER PLACE` runs it until it has read what there is, and leaves it to be taken up
+elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import headrace as hr
-from tests.runtime.crashing import build
 
 
 def _label(row: Any) -> dict[str, Any]:  # travels with the program: no cluster has this file
@@ -19,25 +18,19 @@ def _label(row: Any) -> dict[str, Any]:  # travels with the program: no cluster 
 
 
 def moving(place: Path) -> hr.Job:
-    """Counts by window and key, running totals, and a row function."""
-    job = hr.Job("moving")
-    rows = job.read(
-        "log:rows", log=str(place / "log"), time="at", delay="1s", idle="1d", name="rows"
-    )
-    windows = rows.key_by("k").window(hr.tumbling("5s"))
-    windows.agg(n=hr.count(), total=hr.sum("v")).write("collect:", name="counts")
+    """Counts by window and key, running totals, and a row function, to three kinds of output."""
+    job, log = hr.Job("moving"), str(place / "log")
+    rows = job.read("log:rows", log=log, time="at", delay="1s", idle="1d", name="rows")
+    counts = rows.key_by("k").window(hr.tumbling("5s")).agg(n=hr.count(), total=hr.sum("v"))
+    counts.write(f"files:{place / 'counts'}")
     totals = rows.key_by("k").agg(total=hr.sum("v"), unbounded=True)
     totals.select("k", "v", "total").write("collect:", name="running")
-    rows.map(_label, schema="k string, label string").write("collect:", name="labels")
+    rows.map(_label, schema="k string, label string").write("log:labels", log=log)
     return job
 
 
 def main(master: str, place: Path) -> None:
-    ended = hr.run(
-        build(place), folder=str(place / "job"), until="end", max_batch=40, master=master
-    ).wait()
-    print(ended.state, ended.epoch)
-    run = hr.run(moving(place), folder=str(place / "moving"), master=master)
+    run = hr.run(moving(place), folder=str(place / "job"), master=master)
     run.catch_up()
     print(run.stop().state)
 

@@ -92,6 +92,7 @@ class Watermark:
 
     delay: int
     idle: int
+    processing: bool = False  # then it is the clock
     value: int = NEVER
     marks: dict[int, int] = field(default_factory=dict)
     seen: dict[int, int] = field(default_factory=dict)
@@ -104,7 +105,7 @@ class Watermark:
         live = [self.marks[s] for s in self.marks if clock - self.seen[s] < self.idle]
         spoke = [self.marks[s] + clock - self.seen[s] for s in self.marks if self.marks[s] > NEVER]
         reached = min(live) if live else max(spoke, default=NEVER)
-        self.value = max(self.value, reached)
+        self.value = max(self.value, clock if self.processing else reached)
         return self.value
 
 
@@ -116,6 +117,7 @@ class Driven:
     stream: Stream
     folder: str
     make: Callable[[Any, Model], Any]
+    processing: bool = False
     clock: ManualClock = field(default_factory=lambda: ManualClock(START))
     told: Counter[str] = field(default_factory=Counter)
 
@@ -123,7 +125,7 @@ class Driven:
         self.log = hr.EmbeddedLog(f"{self.folder}/log")
         self.log.create("x", partitions=SPLITS, schema=SCHEMA)
         self.model = copy.deepcopy(self.case)
-        self.watermark = Watermark(self.stream.delay, self.stream.idle)
+        self.watermark = Watermark(self.stream.delay, self.stream.idle, self.processing)
         self.driver = self._start(self.stream.tasks)
         for turn in self.stream.turns:
             self._turn(turn)
@@ -157,6 +159,8 @@ class Driven:
             if mine:
                 self.log.append("x", mine, partition=split)
         rows = list(turn.rows)
+        if self.processing:
+            rows = [row._replace(time=self.clock.now()) for row in rows]
         for _ in range(5):
             before, worked = self.watermark.value, self.driver.epoch()
             if worked is None:
@@ -223,10 +227,12 @@ class Differs(AssertionError):
         super().__init__("\n".join(lines))
 
 
-def drive(case: Model, stream: Stream, make: Callable[[Any, Model], Any] | None = None) -> None:
+def drive(
+    case: Model, stream: Stream, make: Callable[[Any, Model], Any] | None = None, **more: Any
+) -> None:
     """Run the stream through the case's job; fails where it does not do as the model does."""
     with tempfile.TemporaryDirectory(dir=ROOM) as folder:
-        Driven(case, stream, folder, make or _by_key).run()
+        Driven(case, stream, folder, make or _by_key, **more).run()
 
 
 def _by_key(rows: Any, case: Model) -> Any:

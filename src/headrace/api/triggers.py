@@ -45,7 +45,7 @@ def at_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -
     for name, trigger in (("early", early), ("late", late)):
         if trigger is not None:
             _checked(trigger, f"at_watermark({name}=...)")
-            if isinstance(trigger, AtWatermark):
+            if _holds_watermark(trigger):
                 raise _refused(
                     f"at_watermark({name}=...) is at_watermark itself", 2,
                     "Say what else should fire: t.every(...), t.after_rows(...), t.on_change().",
@@ -137,6 +137,15 @@ def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
     if not callable(fn):
         raise _refused(f"custom needs a function, not {fn!r}", 8, "Give fn(window) -> bool.")
     return Custom(fn)
+
+
+def _holds_watermark(trigger: Trigger) -> bool:
+    match trigger:
+        case Combined(parts, _):
+            return any(map(_holds_watermark, parts))
+        case AtMost(_, of, _):
+            return _holds_watermark(of)
+    return isinstance(trigger, AtWatermark)
 
 
 def _combined(triggers: tuple[Trigger, ...], name: str, *, every: bool) -> Trigger:

@@ -181,7 +181,7 @@ def _number(at: Adding, spec: object, what: str, whole: bool = False) -> Expr:
     good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
     if not good and not pa.types.is_null(kind):
         raise PlanError(
-            f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr} is "
+            f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr.sql()} is "
             f"{ddl_type(kind)}", code="HR-WINDOW-009", hint="Cast it, or name another column.",
         )  # fmt: skip
     return expr

@@ -134,7 +134,7 @@ class Session:
             raise refused(f"session has gap {self.gap} ms", 6, "Choose a gap above zero.")
 
     def __str__(self) -> str:
-        gap = pretty(self.gap) if isinstance(self.gap, int) else str(self.gap)
+        gap = pretty(self.gap) if isinstance(self.gap, int) else said(self.gap)
         return f"session gap {gap}"
 
     def place(self, times: Times, rows: pa.Table) -> Placed:
@@ -195,6 +195,11 @@ def _gaps(rows: pa.Table) -> Times:
     """The gap of each row: at least a millisecond, so that a row is in its own session."""
     gaps: Times = np.maximum(rows.column(GAP).fill_null(1).to_numpy(), 1)
     return gaps
+
+
+def said(column: object) -> str:
+    """A column or an expression, as the user would write it."""
+    return column.sql() if isinstance(column, Expr) else str(column)
 
 
 def whole(number: object) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.chunk import TIME
 from headrace.clock import Duration, millis, pretty
 from headrace.ops.agg_groups import Index, Mask
-from headrace.ops.assigners import above_zero, refused, whole
+from headrace.ops.assigners import above_zero, refused, said, whole
 from headrace.ops.contract import Fault
 from headrace.rows import rows_of
 
@@ -76,7 +76,7 @@ class KeepNear(Evictor):
 
     @property
     def what(self) -> str:
-        return f"keep {self.column} within {self.threshold:g} of the last"
+        return f"keep {said(self.column)} within {self.threshold:g} of the last"
 
     def keeps(self, rows: pa.Table, starts: Index) -> Mask:
         values = rows.column(NEAR).cast(pa.float64(), safe=False).to_numpy()

@@ -238,4 +238,3 @@ def _handler(kind: type, name: str) -> Any:
 def _plain_keys(keys: pa.Table, key: pa.Schema) -> list[Any]:
     rows = rows_of(keys.select(key.names))
     return [row[0] for row in rows] if len(key) == 1 else list(map(tuple, rows))
-

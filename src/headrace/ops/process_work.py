@@ -111,4 +111,3 @@ class Arranger:
 def _now(step: Step) -> int:
     """The event time of what a clock timer gives."""
     return step.after if MIN_TIME < step.after < MAX_TIME else step.clock
-

@@ -19,6 +19,7 @@ from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.errors import StepError
 from headrace.expr import Expr
 from headrace.ops.aggregates import Aggregate
+from headrace.ops.assigners import said
 from headrace.ops.windows import Times
 
 Mask = npt.NDArray[np.bool_]
@@ -248,7 +249,7 @@ class OnRow(Trigger):
     predicate: Expr
 
     def __str__(self) -> str:
-        return f"on a row with {self.predicate}"
+        return f"on a row with {said(self.predicate)}"
 
     def ready(self, f: Facts) -> Mask:
         came: Mask = np.nan_to_num(f.values[self.name]) > 0
@@ -270,7 +271,7 @@ class OnDelta(Trigger):
     threshold: float
 
     def __str__(self) -> str:
-        return f"on {self.column} moving by {self.threshold:g}"
+        return f"on {said(self.column)} moving by {self.threshold:g}"
 
     def ready(self, f: Facts) -> Mask:
         base, last = f.values[f"{self.name}.base"], f.values[self.name]
