@@ -25,7 +25,7 @@ check: ## style and types only (no Java, seconds)
 	@$(READY) $(BIN)/ruff format --check
 	@$(READY) $(BIN)/mypy
 
-chaos: ## the long fault suites on Spark: kills of everything, JVM and driver (ten minutes)
+chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter of an hour)
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
 
 bench: ## one table against hand-written PySpark, results checked equal

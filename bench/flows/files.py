@@ -19,7 +19,7 @@ from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
 ABOUT = json.loads(os.environ["BENCH_FLOW"])
-_BATCH = 10_000  # rows read at a time
+_BATCH = 100_000  # rows read, and written, at a time: fewer batches are fewer calls per key
 
 
 class _Part(StatefulSourcePartition[Any, None]):

@@ -101,7 +101,7 @@ def params(
     batch: int, batches: int, keys: int = 10, hours: float = 2.0, size: int = SLIDING
 ) -> dict[str, Any]:
     """So many hours of event time, whatever the rows."""
-    rate = int(batch * batches / hours / 3_600)
+    rate = max(1, int(batch * batches / hours / 3_600))
     made = dataset(Shape("readings", batches * FILES, batch // FILES, keys, rate))
     return {
         "folders": [made.folder], "batch": batch, "rows": batch, "total": made.rows,

@@ -20,6 +20,7 @@ from typing import IO
 import pyspark
 
 from headrace.engine import archive
+from headrace.engine.java import find_java
 
 SPARK_CLASS = Path(pyspark.__file__).with_name("bin") / "spark-class"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -27,6 +28,7 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 def environment() -> dict[str, str]:
     """What a machine of the cluster knows: nothing of a driver, or of a Spark in this process."""
+    find_java()
     ours = ("HEADRACE_", "PYSPARK_", "SPARK_")
     known = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     options = f"{QUICK} {archive.options()}"

@@ -43,7 +43,37 @@ def assigner(spec: Spec) -> Any:
             return hr.session(_ms(gap) if gap is not None else hr.col("g"))
         case ("calendar", unit, zone):
             return hr.calendar(unit, zone=zone)
+        case ("own", *sizes):
+            return ByValue(sizes)
+        case ("own session", gap):
+            return Around(gap)
     return hr.everything()
+
+
+class ByValue(hr.WindowAssigner):
+    """Windows of one length for even values, of another for odd ones; in both without any."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+
+    def assign(self, time: int, row: Any) -> Any:
+        for size in self.sizes if row.v is None else [self.sizes[row.v % 2]]:
+            yield time // size * size, time // size * size + size
+
+
+class Around(hr.WindowAssigner):
+    """From before a row until after it; windows that meet become one."""
+
+    def __init__(self, gap: int) -> None:
+        self.gap = gap
+
+    def assign(self, time: int, row: Any) -> Any:
+        return [(time - self.gap, time + self.gap)]
+
+    def merge(self, first: Any, second: Any) -> Any:
+        if second[0] < first[1]:
+            return first[0], max(first[1], second[1])
+        return None
 
 
 def trigger(spec: Spec | None) -> Any:
@@ -137,6 +167,9 @@ ASSIGNERS: dict[str, tuple[int, int, st.SearchStrategy[Spec]]] = {  # unit, firs
     "calendar day, summer": (3 * HOUR, SUMMER, st.just(("calendar", "day", BERLIN))),
     "calendar month": (90 * HOUR, SUMMER, st.sampled_from(
         [("calendar", unit, BERLIN) for unit in ("week", "month", "year")])),
+    "own": (SECOND, -3_000, st.just(("own", 4_000, 10_000))),
+    "own session": (SECOND, -3_000, st.sampled_from(
+        [("own session", 500), ("own session", 1_000)])),
     "everything": (SECOND, -5_000, st.just(("everything",))),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import copy
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,15 @@ class Stream:
     delay: int
     idle: int
     tasks: int
+
+    def started(self, tasks: int, again: bool) -> Stream:
+        """The same with so many tasks, and started anew before every turn or before none."""
+        turns = tuple(replace(t, tasks=tasks if again else 0) for t in self.turns)
+        return replace(self, turns=turns, tasks=tasks)
+
+    def without_keys(self) -> Stream:
+        turns = (replace(t, rows=tuple(r._replace(key=None) for r in t.rows)) for t in self.turns)
+        return replace(self, turns=tuple(turns))
 
 
 @st.composite
@@ -206,6 +215,8 @@ class Driven:
     def _news(self, output: str) -> list[tuple[Any, ...]]:
         """The rows that the last epoch added to an output."""
         table = self.driver.output(output)
+        if table.num_rows and "k" not in table.column_names:  # without keys there is one
+            table = table.add_column(0, "k", pa.nulls(table.num_rows))
         known, self.told[output] = self.told[output], table.num_rows
         return _tuples(table.slice(known)) if table.num_rows > known else []
 

@@ -57,6 +57,11 @@ def assign(spec: Spec, row: Row) -> list[tuple[int, int]]:
             return [_calendar(unit, ZoneInfo(zone), row.time)]
         case ("everything",):
             return [(NEVER, ALWAYS - 1)]
+        case ("own", *sizes):  # by value: a size each for even and for odd, both for none
+            wanted = sizes if row.value is None else [sizes[row.value % 2]]
+            return [assign(("tumbling", size, 0), row)[0] for size in wanted]
+        case ("own session", gap):
+            return [(row.time - gap, row.time + gap)]
     raise ValueError(spec)
 
 
@@ -281,7 +286,7 @@ class Model:
         return out, late
 
     def _put(self, row: Row, start: int, end: int, clock: int, out: list[Any]) -> Window:
-        merges = self.assigner[0] == "session"
+        merges = self.assigner[0] in ("session", "own session")
         mine = [w for w in self.windows if w.key == row.key and (w.start, w.end) == (start, end)]
         if merges:
             mine = [w for w in self.windows

@@ -1,19 +1,28 @@
 """What went wrong once: small streams that the windows got wrong, each against the model.
 
-Rows are (value, seconds); a stream is a list of turns, each (seconds that pass, rows). They
-come in one split, and the watermark is the newest time less a millisecond.
+Rows are (value, seconds); a stream is a list of turns, each (seconds that pass, rows). The
+watermark is the newest time less `delay`; after a second without rows it goes on with the
+clock. Another key, in the other split, keeps pace.
 """
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
 from headrace import triggers as t
+from headrace.chunk import TIME
 from headrace.clock import ManualClock
+from headrace.ops.contract import Step
+from headrace.ops.timed_windows import TimedWindowOperator
+from headrace.ops.triggers import AtWatermark, Combined, Every
+from headrace.ops.windowing import Windowing
+from headrace.state.table import KeyedTable
 from headrace.testing import Driver
 from headrace.testing import drive as drive_job
 from tests.windows.driving import Stream, Turn, drive
@@ -23,18 +32,20 @@ ON_CHANGE = ("at_watermark", ("on_change",), None)
 TUMBLING, SESSION = ("tumbling", 10_000, 0), ("session", 2_000)
 
 
-def stream(*turns: tuple[float, list[tuple[int | None, float]]], gaps: int | None = None) -> Stream:
-    made, offset = [], 0
+def stream(
+    *turns: tuple[float, list[tuple[int | None, float]]], gaps: int | None = None, delay: int = 1
+) -> Stream:
+    offsets, newest = (count(), count()), -(10**6)
+    made = []
     for wait, rows in turns:
-        mine = []
-        for value, seconds in rows:
-            mine.append(Row("a", value, int(seconds * 1_000), 0, offset, gaps))
-            offset += 1
-        made.append(Turn(int(wait * 1_000), tuple(mine)))
-    return Stream(tuple(made), delay=1, idle=1_000, tasks=1)
+        mine = [Row("a", value, int(seconds * 1_000), 0, next(offsets[0]), gaps)
+                for value, seconds in rows]  # fmt: skip
+        newest = max([newest, *(r.time for r in mine)])
+        pace = [Row("b", 0, newest, 1, next(offsets[1]), gaps)] if mine else []
+        made.append(Turn(int(wait * 1_000), (*mine, *pace)))
+    return Stream(tuple(made), delay, idle=1_000, tasks=1)
 
 
-# the second split is never heard of: after a second of silence it no longer counts
 FOUND: dict[str, tuple[Model, Stream]] = {
     "a timer that the end of input overtakes lets the job rest": (
         Model(TUMBLING, ("at_watermark", ("every", 60_000, "processing"), None)),
@@ -42,7 +53,7 @@ FOUND: dict[str, tuple[Model, Stream]] = {
     ),
     "two timers of a window that are due at once fire once": (
         Model(
-            TUMBLING,
+            ("tumbling", 60_000, 0),
             ("at_watermark", ("any_of", ("after_rows", 2), ("after_delay", 5_000)), None),
         ),
         stream((2, [(1, 1)]), (0.2, [(2, 1)]), (0.2, [(3, 1)]), (0.5, []), (9, [])),
@@ -75,14 +86,14 @@ FOUND: dict[str, tuple[Model, Stream]] = {
     ),
     "delta shows the rows of a session that another, which has fired, takes in": (
         Model(SESSION, ("at_watermark", ("after_rows", 2), None), mode="delta", function="fold"),
-        stream((2, [(1, 5)]), (0, [(2, 9), (3, 9)]), (0, [(4, 7)])),
+        stream((2, [(1, 5)]), (0, [(2, 9), (3, 9)]), (0, [(4, 7)]), delay=9_000),
     ),
     "rows not shown are spared by an evictor that comes after, in merged sessions too": (
         Model(
             SESSION, ("at_watermark", ("after_rows", 2), None), evict=("keep_rows", 1),
             after=True, function="fold",
         ),
-        stream((2, [(1, 5)]), (0, [(2, 9), (3, 9)]), (0, [(4, 7)])),
+        stream((2, [(1, 5)]), (0, [(2, 9), (3, 9)]), (0, [(4, 7)]), delay=9_000),
     ),
     "a result is taken back as it was shown": (
         Model(TUMBLING, ON_CHANGE, 5_000, "retract"),
@@ -232,6 +243,23 @@ def test_numbers_that_no_float_has_exactly_can_be_compared(tmp_path: Path) -> No
     assert out.select(["n", "timing"]).to_pylist() == [
         {"n": 1, "timing": "early"}, {"n": 2, "timing": "on time"},
     ]  # fmt: skip
+
+
+def test_a_session_that_grows_has_one_timer() -> None:
+    schema = pa.schema([("k", pa.string())])
+    stamp = pa.timestamp("us", "UTC")
+    output = pa.schema([("k", pa.string()), *((f"window_{b}", stamp) for b in ("start", "end"))])
+    fires = AtWatermark(early=Combined((Every(3_600_000), Every(5_000, event=True)), every=True))
+    windowing = Windowing(hr.session("10s"), fires)
+    operator = TimedWindowOperator(windowing, {}, None, ["k"], schema, output)
+    tables = {s.name: KeyedTable(s) for s in operator.tables()}
+    for epoch in range(20):
+        rows = pa.table({"k": ["a"], TIME: [epoch * 1_000]})
+        step = Step([operator.prepare(0, rows)], tables, epoch, epoch + 1, epoch, epoch)
+        operator.step(step)
+
+    assert step.wake == 3_600_000
+    assert [tables[name].scan().num_rows for name in ("windows", "timers", "marks")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("each", [1, 5_000])

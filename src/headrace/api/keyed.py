@@ -19,7 +19,7 @@ from headrace.clock import Duration
 from headrace.ops.aggregates import Aggregate
 from headrace.ops.evictors import Evictor
 from headrace.ops.keyed import KeyedProcess
-from headrace.ops.triggers import Trigger
+from headrace.ops.trigger_base import Trigger
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, Fold, Rolling

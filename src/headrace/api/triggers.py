@@ -16,6 +16,7 @@ from typing import Any
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError, call_site
 from headrace.ops.assigners import above_zero, whole
+from headrace.ops.trigger_base import Trigger
 from headrace.ops.triggers import (
     AfterDelay,
     AfterRows,
@@ -26,7 +27,6 @@ from headrace.ops.triggers import (
     Every,
     OnDelta,
     OnRow,
-    Trigger,
     WindowNow,
 )
 

@@ -21,13 +21,13 @@ from headrace.ops.custom_windows import Own, WindowAssigner
 from headrace.ops.evictors import NEAR, Evictor, KeepNear
 from headrace.ops.row_specs import RowWindow as RowSpec
 from headrace.ops.row_specs import Until, needs_time
+from headrace.ops.trigger_base import Trigger
 from headrace.ops.triggers import (
     AtMost,
     AtWatermark,
     Combined,
     OnDelta,
     OnRow,
-    Trigger,
 )
 from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Window

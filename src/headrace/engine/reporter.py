@@ -29,9 +29,13 @@ class Reporter:
         self._last: Progress | None = None
         self._live: Live | None = None
         self._shown: float | None = None
+        self._starting = False
 
     def starting(self) -> None:
-        self.say(f"{self._job}: starting Spark")
+        """Say so once, whoever needs Spark first."""
+        if not self._starting:
+            self._starting = True
+            self.say(f"{self._job}: starting Spark")
 
     def started(self, run: Any) -> None:
         """Say what becomes of the state and what the outputs offer, then go live."""

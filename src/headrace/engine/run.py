@@ -27,7 +27,7 @@ from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import configured, cores, session
+from headrace.engine.session import configured, cores, in_process, session
 from headrace.errors import HeadraceError, RunError
 from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import AnyWindow, Fold, Process, RowWindow, WindowFold
@@ -87,6 +87,9 @@ def run(
     settings = Settings.load(
         master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
     )
+    reporter = None if quiet else Reporter(program.name)
+    if reporter is not None and not in_process(settings.master):
+        reporter.starting()  # a cluster must be asked how many cores it has
     tasks = settings.parallelism or cores(settings.master)
     start = prepare(
         program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
@@ -96,7 +99,6 @@ def run(
         tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
         target_ms=settings.target_batch, max_batch=settings.max_batch,
     )  # fmt: skip
-    reporter = None if quiet else Reporter(program.name)
     return Run(start, settings, pace, debug, reporter, on_progress)
 
 

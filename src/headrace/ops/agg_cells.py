@@ -80,6 +80,9 @@ def _coded(column: pa.ChunkedArray) -> Coded:
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
+    counted = _counted(array)
+    if counted is not None:
+        return counted
     if not pt.is_dictionary(array.type):
         array = pc.dictionary_encode(array, null_encoding="encode")
     elif array.null_count or pc.count_distinct(array.dictionary, mode="all").as_py() < len(
@@ -87,6 +90,24 @@ def _coded(column: pa.ChunkedArray) -> Coded:
     ):
         array = pc.dictionary_encode(array.dictionary_decode(), null_encoding="encode")
     return _in_order(array)
+
+
+def _counted(array: pa.Array) -> Coded | None:
+    """Whole numbers that lie close together, numbered in order without hashing."""
+    if not pt.is_integer(array.type) or array.null_count or not len(array):
+        return None
+    numbers = array.to_numpy()
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low >= max(_BLANK * len(numbers), _FEW):
+        return None
+    wide = numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64)
+    place = (wide - wide.dtype.type(low)).astype(np.int64)
+    seen = np.zeros(high - low + 1, np.bool_)
+    seen[place] = True
+    if not seen.all():
+        place = (np.cumsum(seen) - 1)[place]
+    there = np.flatnonzero(seen).astype(wide.dtype) + wide.dtype.type(low)
+    return place, pa.array(there).cast(array.type)
 
 
 def _in_order(array: pa.DictionaryArray) -> Coded:

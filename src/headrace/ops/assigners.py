@@ -43,6 +43,10 @@ class Assigner(Protocol):
     def slack(self) -> int:
         """For how many ms a window stays open beyond the end that it shows."""
 
+    @property
+    def by_time(self) -> bool:
+        """Whether a window's rows are all those of its key whose time lies in it."""
+
     def place(self, times: Times, rows: pa.Table) -> Placed:
         """Every row in every window that holds it, rows in order."""
 
@@ -59,6 +63,7 @@ class Apart:
     __slots__ = ()
     merges = False
     slack = 0
+    by_time = True
 
     def join(self, key: Times, start: Times, end: Times) -> Joined:
         raise NotImplementedError("these windows do not merge")
@@ -76,6 +81,9 @@ class Spread(Apart):
     def place(self, times: Times, rows: pa.Table) -> Placed:
         window = self.window
         last = (times - window.offset) // window.slide
+        if window.tumbles:
+            start = last * window.slide + window.offset
+            return Placed(np.arange(len(times)), start, start + window.size)
         first = (times - window.offset - window.size) // window.slide + 1
         row, number = expanded(first, last - first + 1)
         start = number * window.slide + window.offset
@@ -128,6 +136,7 @@ class Session:
     gap: Any  # milliseconds, or what gives them for each row
     merges = True
     slack = 1
+    by_time = True
 
     def __post_init__(self) -> None:
         if isinstance(self.gap, int) and self.gap <= 0:

@@ -37,6 +37,7 @@ class Own:
 
     user: WindowAssigner
     slack: int = 0
+    by_time: bool = False
     merges: bool = field(init=False)
 
     def __post_init__(self) -> None:

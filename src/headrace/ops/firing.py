@@ -7,7 +7,7 @@ chosen to lose it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from headrace.ops.contract import Fault, Step
 from headrace.ops.evictors import Evictor, kept_by
 from headrace.ops.kept_rows import KeptRows
 from headrace.ops.taken_back import TakenBack
-from headrace.ops.triggers import Facts
+from headrace.ops.trigger_base import Facts
 from headrace.ops.window_book import EPOCH, FIRED, FIRST, PANES, START, Book
 from headrace.ops.window_function import Given, Laid, WindowFunction
 from headrace.ops.window_memory import WindowMemory
@@ -33,7 +33,7 @@ WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
 END = "$end"
 INFO = {"pane": pa.int32(), "timing": pa.string(), "final": pa.bool_()}
 CHANGE = "change"
-TIMINGS = np.array(["early", "on time", "late"], object)
+TIMINGS = ["early", "on time", "late"]
 
 
 class Firing:
@@ -65,7 +65,10 @@ class Firing:
         return windows
 
     def absorbed(self, known: pa.Table, merged: pa.Table, group: Times, step: Step) -> None:
-        """Take back what windows showed that are part of another now."""
+        """Take back what windows showed that are part of another now, and their timers."""
+        if self._windowing.trigger.paced:
+            for table, timers in self._timers(known, step):
+                step.tables[table].delete(timers)
         if self._taken is None:
             return
         mine = group[: known.num_rows]
@@ -95,7 +98,8 @@ class Firing:
         if changed.any():
             step.tables[WINDOWS].put(windows.filter(pa.array(changed)))
         if self._windowing.trigger.paced and not facts.expires.all():
-            self._set_timers(windows.filter(pa.array(~facts.expires)), step)
+            for table, timers in self._timers(windows.filter(pa.array(~facts.expires)), step):
+                step.tables[table].put(timers)
 
     def _facts(self, windows: pa.Table, touched: Mask, step: Step) -> Facts:
         names = (START, TIME, PANES, FIRST, FIRED, *self._book.times)
@@ -150,7 +154,7 @@ class Firing:
             begins=fired.column(START).to_numpy()[some],
             ends=fired.column(TIME).to_numpy()[some] - self._windowing.assigner.slack,
             panes=fired.column(PANES).to_numpy()[some],
-            timings=TIMINGS[_timing(fired.column(TIME).to_numpy()[some], step)].tolist(),
+            timings=[TIMINGS[i] for i in _timing(fired.column(TIME).to_numpy()[some], step)],
             finals=final[some].tolist(), watermark=step.after, clock=step.clock,
         )  # fmt: skip
         mine = fired.take(pa.array(some))
@@ -193,9 +197,9 @@ class Firing:
         columns |= {"window_start": _stamps(start), "window_end": _stamps(shown_end)}
         taken_back = 1 if sign == "-" else 0
         columns["pane"] = pa.array(windows.column(PANES).to_numpy() - taken_back)
-        columns["timing"] = pa.array(TIMINGS[timing], pa.string())
+        columns["timing"] = pa.array(TIMINGS).take(pa.array(timing))
         columns["final"] = pa.array(final)
-        columns[CHANGE] = pa.array([sign] * windows.num_rows)
+        columns[CHANGE] = pa.repeat(sign, windows.num_rows)
         columns |= {n: values.column(n) for n in values.column_names}
         chunk = pa.table({n: columns[n] for n in self._output.names}).cast(self._output)
         chunk = chunk.append_column(TIME, pa.array(self._times(windows, end)))
@@ -215,21 +219,18 @@ class Firing:
         times: Times = latest.column("$latest").to_numpy()
         return times
 
-    def _set_timers(self, windows: pa.Table, step: Step) -> None:
-        """Have the windows judged again when their trigger may be ready without another row."""
+    def _timers(self, windows: pa.Table, step: Step) -> Iterator[tuple[str, pa.Table]]:
+        """When to judge windows again, by table: their trigger may be ready without another row."""
         trigger = self._windowing.trigger
         facts = self._facts(windows, np.zeros(windows.num_rows, np.bool_), step)
-        if TIMERS in step.tables:
-            self._arm(windows, trigger.due(facts), step, TIMERS)
-        self._arm(windows, trigger.mark(facts), step, MARKS)
-
-    def _arm(self, windows: pa.Table, due: Times, step: Step, table: str) -> None:
-        wanted = due < MAX_TIME
-        if not wanted.any():
-            return
-        mine = windows.filter(pa.array(wanted))
-        timer = mine.select([HASH, *self._keys, START]).append_column(END, mine.column(TIME))
-        step.tables[table].put(timer.append_column(TIME, pa.array(due[wanted])))
+        dues = {TIMERS: trigger.due(facts), MARKS: trigger.mark(facts)}
+        for table, due in dues.items():
+            wanted = due < MAX_TIME
+            if wanted.any():
+                mine = windows.filter(pa.array(wanted))
+                timer = mine.select([HASH, *self._keys, START])
+                timer = timer.append_column(END, mine.column(TIME))
+                yield table, timer.append_column(TIME, pa.array(due[wanted]))
 
 
 def _put_back(windows: pa.Table, fired: pa.Table, fire: Mask) -> pa.Table:

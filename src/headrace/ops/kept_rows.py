@@ -1,8 +1,9 @@
 """The rows of open windows, for functions that need the rows themselves.
 
-A row is kept once per key, however many windows hold it; a window's rows are those of its
-key whose time lies in it. Rows that no open window holds any more are deleted when the
-last window that held them is forgotten.
+A row is kept once per key, however many windows hold it: a window's rows are those of its
+key whose time lies in it. Where a user's assigner puts rows as it likes, a row is kept once
+per window, with the bounds that it was given. Rows that no open window holds any more are
+deleted when the last window that held them is forgotten.
 """
 
 from __future__ import annotations
@@ -26,24 +27,35 @@ _EPOCH, _NUMBER, _AT, _SINCE, _BLAMED = "$epoch", "$number", "$at", "$since", "$
 _PLACE = {_AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
 _HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
 _BOOK = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
+_OWN = {"$from": pa.int64(), "$to": pa.int64()}  # the window that an assigner gave the row
+_FROM, _TO = _OWN
 _HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
 
 
 class KeptRows:
-    def __init__(self, keys: Sequence[str], input: pa.Schema) -> None:
-        self._keys, self._input = list(keys), input
+    def __init__(
+        self, keys: Sequence[str], input: pa.Schema, assigner: Assigner, lateness: int
+    ) -> None:
+        self._keys, self._input, self._assigner = list(keys), input, assigner
+        self._lateness = lateness
         self._values = [f for f in input if f.name not in keys]
 
     def spec(self) -> TableSpec:
         keys = [self._input.field(k) for k in self._keys]
         number = [pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64())]
-        place = [pa.field(n, kind) for n, kind in (_PLACE | _BOOK).items()]
+        own = {} if self._assigner.by_time else _OWN
+        place = [pa.field(n, kind) for n, kind in (_PLACE | _BOOK | own).items()]
         return TableSpec(ROWS, pa.schema([*keys, *number]), pa.schema([*self._values, *place]))
 
     def add(self, rows: pa.Table, step: Step) -> None:
         """Keep the rows that arrived."""
         names = [HASH, *self._keys, *(f.name for f in self._values)]
+        own: dict[str, Times] = {}
+        if not self._assigner.by_time:
+            rows, own = self._placed(rows, step)
         kept = rows.select(names)
+        for name, values in own.items():
+            kept = kept.append_column(name, pa.array(values))
         count = rows.num_rows
         epoch = pa.array(np.full(count, step.epoch, np.int64))
         kept = kept.append_column(_EPOCH, epoch).append_column(_SINCE, epoch)
@@ -56,6 +68,13 @@ class KeptRows:
                 name, rows.column(column).cast(kind) if there else _zeros(count, kind)
             )
         step.tables[ROWS].put(kept)
+
+    def _placed(self, rows: pa.Table, step: Step) -> tuple[pa.Table, dict[str, Times]]:
+        """The rows once for each of their windows that is open, and its bounds."""
+        placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
+        there = placed.end >= floor_of(step.before, self._lateness)
+        rows = rows.take(pa.array(placed.row[there]))
+        return rows, {_FROM: placed.start[there], _TO: placed.end[there]}
 
     def of(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index, Times]:
         """The rows of each window in order, laid end to end; where each starts; their epochs."""
@@ -104,15 +123,32 @@ class KeptRows:
         both = pa.concat_tables([found.select(identity), windows.select(identity)])
         number, _ = key_numbers(both)
         mine, theirs = number[: found.num_rows], number[found.num_rows :]
-        columns = [found.column(n).to_numpy() for n in (*reversed(_PLACE), _EPOCH, _NUMBER)]
-        offset, source, at, epoch, count = columns
-        order = np.lexsort((count, epoch, offset, source, at, mine))
-        mine, at = mine[order], at[order]
+        if not self._assigner.by_time:
+            return self._put_there(found, mine, windows, theirs)
+        order = _in_order(found, mine)
+        mine, at = mine[order], found.column(_AT).to_numpy()[order]
         low = _count_before(mine, at, theirs, windows.column(START).to_numpy())
         high = _count_before(mine, at, theirs, windows.column(TIME).to_numpy())
         _, index = expanded(low, high - low)
         rows = found.take(pa.array(order[index]))
         return rows, np.cumsum(high - low) - (high - low)
+
+    def _put_there(
+        self, found: pa.Table, mine: Times, windows: pa.Table, theirs: Times
+    ) -> tuple[pa.Table, Index]:
+        """Rows by the window that each was given: the same, or a part of it where they merge."""
+        begins, ends = (found.column(n).to_numpy() for n in _OWN)
+        start, end = (windows.column(n).to_numpy() for n in (START, TIME))
+        order = np.lexsort((begins, mine))
+        low = _count_before(mine[order], begins[order], theirs, start)
+        until = end if self._assigner.merges else start + 1
+        high = _count_before(mine[order], begins[order], theirs, until)
+        window, index = expanded(low, high - low)
+        row = order[index]
+        inside = ends[row] <= end[window] if self._assigner.merges else ends[row] == end[window]
+        window, rows = window[inside], found.take(pa.array(row[inside]))
+        counts = np.bincount(window, minlength=windows.num_rows)
+        return rows.take(pa.array(_in_order(rows, window))), np.cumsum(counts) - counts
 
     def _as_rows(self, kept: pa.Table) -> pa.Table:
         rows = kept.select([*self._input.names, HASH])
@@ -120,33 +156,42 @@ class KeptRows:
             rows = rows.append_column(hidden, kept.column(name))
         return rows
 
-    def forget(self, windows: pa.Table, assigner: Assigner, lateness: int, step: Step) -> None:
+    def forget(self, windows: pa.Table, step: Step) -> None:
         """Delete the rows that were in these expired windows and are in no other."""
         table = step.tables[ROWS]
         found = table.match(windows.column(HASH).to_numpy())
         if not found.num_rows:
             return
-        gone = self._merged_away if assigner.merges else self._outlived
-        dead = gone(found, windows, assigner, floor_of(step.after, lateness))
+        if self._assigner.merges:
+            dead = self._merged_away(found, windows)
+        else:
+            dead = self._reach(found) < floor_of(step.after, self._lateness)
         table.delete(found.filter(pa.array(dead)))
 
-    def _outlived(self, found: pa.Table, windows: pa.Table, assigner: Assigner, floor: int) -> Mask:
-        dead: Mask = assigner.reach(found.column(_AT).to_numpy(), found) < floor
-        return dead
+    def _reach(self, found: pa.Table) -> Times:
+        if self._assigner.by_time:
+            return self._assigner.reach(found.column(_AT).to_numpy(), found)
+        ends: Times = found.column(_TO).to_numpy()
+        return ends
 
-    def _merged_away(
-        self, found: pa.Table, windows: pa.Table, assigner: Assigner, floor: int
-    ) -> Mask:
+    def _merged_away(self, found: pa.Table, windows: pa.Table) -> Mask:
         """Of merging windows only the bounds say which rows they hold."""
         identity = [HASH, *self._keys]
         both = pa.concat_tables([found.select(identity), windows.select(identity)])
         number, _ = key_numbers(both)
         mine, theirs = number[: found.num_rows], number[found.num_rows :]
-        at = found.column(_AT).to_numpy()
+        at = found.column(_AT if self._assigner.by_time else _FROM).to_numpy()
         begun = _count_before(theirs, windows.column(START).to_numpy(), mine, at + 1)
         over = _count_before(theirs, windows.column(TIME).to_numpy(), mine, at + 1)
         dead: Mask = begun > over
         return dead
+
+
+def _in_order(rows: pa.Table, group: Times) -> Times:
+    """The rows by group, and within one by time, split and offset, or else as they came."""
+    columns = [rows.column(n).to_numpy() for n in (*_PLACE, _EPOCH, _NUMBER)]
+    order: Times = np.lexsort([*columns[::-1], group])
+    return order
 
 
 def _count_before(keys: Times, at: Times, asked: Times, until: Times) -> Times:

@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headrace.ops.agg_order import sorted_by
 from headrace.ops.windows import Times
+
+_LIMIT = 2**62
 
 
 class Joined(NamedTuple):
@@ -27,7 +30,9 @@ def joined(key: Times, start: Times, end: Times) -> Joined:
 
     Groups are numbered by key, then by time.
     """
-    order = np.lexsort((end, start, key))
+    if not len(key):
+        return Joined(key, start, end, key)
+    order = sorted_by([key, start])
     key, start, end = key[order], start[order], end[order]
     furthest = _running_max(key, end)
     fresh = np.ones(len(key), np.bool_)
@@ -36,14 +41,15 @@ def joined(key: Times, start: Times, end: Times) -> Joined:
     group = np.empty(len(key), np.int64)
     group[order] = np.cumsum(fresh) - 1
     last = np.append(heads[1:], len(key)) - 1
-    return Joined(group, start[heads], furthest[last] if len(key) else end, key[heads])
+    return Joined(group, start[heads], furthest[last], key[heads])
 
 
 def _running_max(key: Times, values: Times) -> Times:
     """The largest value of the key so far; keys rise."""
-    if not len(values):
-        return values
-    # Ranks instead of values, so that a step up per key keeps the keys apart.
-    distinct, rank = np.unique(values, return_inverse=True)
-    lifted = np.maximum.accumulate(rank + key * len(distinct))
-    return distinct[lifted - key * len(distinct)]
+    low, high = int(values.min()), int(values.max())
+    if (high - low + 1) * (int(key[-1]) + 1) >= _LIMIT:  # ranks instead, which are smaller
+        distinct, rank = np.unique(values, return_inverse=True)
+        return distinct[_running_max(key, rank)]
+    lift = key * (high - low + 1) - low  # keeps the keys apart
+    largest: Times = np.maximum.accumulate(values + lift) - lift
+    return largest

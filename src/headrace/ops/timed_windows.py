@@ -15,24 +15,22 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.hashing import hash_keys
 from headrace.ops.agg_keys import key_numbers
-from headrace.ops.aggregates import Aggregate, count, max, partial
+from headrace.ops.agg_order import sorted_by
+from headrace.ops.aggregates import Aggregate, count, max
 from headrace.ops.assigners import Everything
 from headrace.ops.contract import Step
 from headrace.ops.evictors import Evictor
 from headrace.ops.firing import MARKS, TIMERS, WINDOWS, Firing
-from headrace.ops.grouping import group
 from headrace.ops.kept_rows import KeptRows
 from headrace.ops.open_windows import OPEN, OpenWindows
 from headrace.ops.triggers import watched
 from headrace.ops.window_book import END, START, Book
 from headrace.ops.window_function import WindowFunction
+from headrace.ops.window_groups import WindowGroups
 from headrace.ops.windowing import Windowing
 from headrace.ops.windows import Times, floor_of
 from headrace.state.table import TableSpec
-
-_GROUP = "__group"
 
 
 class TimedWindowOperator:
@@ -55,7 +53,10 @@ class TimedWindowOperator:
             main=dict(aggs), since={"$new": count(), **since},
             ever={"$rows": count(), **latest, **ever}, times=times, mode=windowing.mode,
         )  # fmt: skip
-        self._kept = KeptRows(self._keys, input) if work else None
+        self._groups = WindowGroups(self._assigner, self._keys, self._book.all)
+        self._kept = None
+        if work:
+            self._kept = KeptRows(self._keys, input, self._assigner, windowing.lateness)
         self._open = OpenWindows(self._keys, windowing)
         self._firing = Firing(windowing, self._book, self._kept, work, self._keys, output)
 
@@ -87,58 +88,10 @@ class TimedWindowOperator:
         return reach <= watermark - self._windowing.lateness
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows if self._kept is not None else self._partials(rows)
+        return rows if self._kept is not None else self._groups.of_rows(rows)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared if self._kept is not None else self._regrouped(prepared)
-
-    def _partials(self, rows: pa.Table) -> pa.Table:
-        """One row per window and key: its bounds and its partials."""
-        if HASH not in rows.column_names:
-            hashes = hash_keys([rows.column(k) for k in self._keys], rows.num_rows)
-            rows = rows.append_column(HASH, pa.array(hashes))
-        placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
-        if len(placed.row) != rows.num_rows or not self._assigner.merges:
-            rows = rows.take(pa.array(placed.row))
-        rows = _with(rows, START, placed.start)
-        rows = _with(rows, END, placed.end)
-        group, first, start, end = self._groups(rows)
-        made = partial(_with(rows, _GROUP, group), [_GROUP], self._book.all)
-        number = made.column(_GROUP).to_numpy()
-        identity = rows.select([HASH, *self._keys]).take(pa.array(first[number]))
-        columns = [*identity.columns, pa.array(start[number]), pa.array(end[number])]
-        parts = made.drop_columns([_GROUP])
-        names = [HASH, *self._keys, START, END, *parts.column_names]
-        return pa.table([*columns, *parts.columns], names=names)
-
-    def _regrouped(self, prepared: pa.Table) -> pa.Table:
-        """Several prepared chunks as one: windows that are the same, or that meet, merged."""
-        group, first, start, end = self._groups(prepared)
-        if len(first) == prepared.num_rows:
-            return prepared
-        merged = self._book.merged(prepared, group)
-        identity = prepared.select([HASH, *self._keys]).take(pa.array(first))
-        columns = [*identity.columns, pa.array(start), pa.array(end)]
-        names = [HASH, *self._keys, START, END, *merged.column_names]
-        return pa.table([*columns, *merged.columns], names=names)
-
-    def _groups(self, windows: pa.Table) -> tuple[Times, Times, Times, Times]:
-        """The window that each row is part of, its first row, and its bounds."""
-        number, _ = key_numbers(windows.select([HASH, *self._keys]))
-        start, end = (windows.column(n).to_numpy() for n in (START, END))
-        if self._assigner.merges:
-            found = self._assigner.join(number, start, end)
-            group, start, end = found.group, found.start, found.end
-            _, first = np.unique(group, return_index=True)
-            return group, first, start, end
-        order = np.lexsort((end, start, number))
-        again = np.zeros(len(order), np.bool_)
-        for column in (number, start, end):
-            again[1:] |= column[order][1:] != column[order][:-1]
-        group = np.empty(len(order), np.int64)
-        group[order] = np.cumsum(again)
-        _, first = np.unique(group, return_index=True)
-        return group, first, start[first], end[first]
+        return prepared if self._kept is not None else self._groups.merged(prepared)
 
     # one epoch
 
@@ -160,13 +113,13 @@ class TimedWindowOperator:
             return None
         if self._kept is not None:
             self._kept.add(arrived, step)
-            arrived = self._partials(arrived)
+            arrived = self._groups.of_rows(arrived)
         open_ones = arrived.column(END).to_numpy() >= floor_of(
             step.before, self._windowing.lateness
         )
         if not open_ones.all():  # a row may be too late for one of its windows, not for another
             arrived = arrived.filter(pa.array(open_ones))
-        arrived = self._regrouped(arrived)
+        arrived = self._groups.merged(arrived)
         arrived = arrived.rename_columns([TIME if n == END else n for n in arrived.column_names])
         return self._firing.unshown(self._book.opened(arrived, step.clock))
 
@@ -198,11 +151,7 @@ class TimedWindowOperator:
         """Every window to be judged, and whether it got rows."""
         parts = [] if fresh is None else [fresh]
         table = step.tables[WINDOWS]
-        spans = {(step.before + 1, floor_of(step.after, 0))}
-        if self._windowing.lateness:
-            floors = (floor_of(w, self._windowing.lateness) for w in (step.before, step.after))
-            spans.add((*floors,))  # type: ignore[arg-type]
-        due = [table.scan(lo, hi) for lo, hi in sorted(spans) if lo < hi]
+        due = [table.scan(lo, hi) for lo, hi in self._passed(step)]
         due += [self._woken(step, name, now) for name, now in self._clocks(step)]
         parts += [d.select(fresh.column_names) if fresh is not None else d for d in due]
         parts = [p for p in parts if p.num_rows]
@@ -212,8 +161,18 @@ class TimedWindowOperator:
         touched = np.arange(windows.num_rows) < (0 if fresh is None else fresh.num_rows)
         if len(parts) == 1:
             return windows.combine_chunks(), touched
-        _, first = key_numbers_of(windows, [TIME, START, HASH, *self._keys])
-        return windows.take(pa.array(first)).combine_chunks(), touched[first]
+        first = first_of_each(windows, self._keys)
+        if len(first) < windows.num_rows:
+            windows, touched = windows.take(pa.array(first)), touched[first]
+        return windows.combine_chunks(), touched
+
+    def _passed(self, step: Step) -> list[tuple[int, int]]:
+        """The ends that the watermark passes, at once and after the lateness allowed."""
+        ended = (step.before + 1, floor_of(step.after, 0))
+        gone = [floor_of(w, self._windowing.lateness) for w in (step.before, step.after)]
+        if gone[1] >= ended[0]:  # one stretch
+            return [(min(gone[0], ended[0]), ended[1])]
+        return [(lo, hi) for lo, hi in (ended, (gone[0], gone[1])) if lo < hi]
 
     def _clocks(self, step: Step) -> list[tuple[str, int]]:
         """The timer tables, and how far each has come."""
@@ -227,9 +186,7 @@ class TimedWindowOperator:
         timers.expire(now + 1)
         identity = due.select([END, HASH, *self._keys, START])
         identity = identity.rename_columns([TIME, HASH, *self._keys, START])
-        if identity.num_rows > 1:  # a window may have several timers
-            _, first = key_numbers_of(identity, [TIME, START, HASH, *self._keys])
-            identity = identity.take(pa.array(first))
+        identity = identity.take(pa.array(first_of_each(identity, self._keys)))
         held, found = step.tables[WINDOWS].get(identity)
         for column in held.column_names:
             identity = identity.append_column(column, held.column(column))
@@ -242,7 +199,7 @@ class TimedWindowOperator:
             self._open.update(windows, touched, expired, step.tables[OPEN], step.after)
         if self._kept is not None and expired.any():
             gone = windows.filter(pa.array(expired))
-            self._kept.forget(gone, self._assigner, lateness, step)
+            self._kept.forget(gone, step)
 
     def _look_ahead(self, step: Step) -> None:
         """When something is due even if nothing comes."""
@@ -258,12 +215,15 @@ class TimedWindowOperator:
             step.wake = MAX_TIME if first is None else first
 
 
-def key_numbers_of(windows: pa.Table, names: Sequence[str]) -> tuple[Times, Times]:
-    """Number the windows by identity; the first row of each."""
-    codes = group(windows, names).codes
-    _, first = np.unique(codes, return_index=True)
-    return codes, first
-
-
-def _with(rows: pa.Table, name: str, values: np.ndarray) -> pa.Table:
-    return rows.append_column(name, pa.array(values))
+def first_of_each(windows: pa.Table, keys: Sequence[str]) -> Times:
+    """The first row of each window, in the order of the rows."""
+    if windows.num_rows < 2:
+        return np.arange(windows.num_rows)
+    number, _ = key_numbers(windows.select([HASH, *keys]))
+    columns = [number, *(windows.column(n).to_numpy() for n in (TIME, START))]
+    order = sorted_by(columns)
+    fresh = np.zeros(len(order), np.bool_)
+    fresh[0] = True
+    for column in columns:
+        fresh[1:] |= column[order][1:] != column[order][:-1]
+    return np.sort(order[fresh])

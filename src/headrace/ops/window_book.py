@@ -51,10 +51,6 @@ class Book:
         parts = [f for n, a in aggs.items() for f in a.partial_fields(n, wide)]
         return [*parts, *(pa.field(n, pa.int64()) for n in self.facts)]
 
-    def merged(self, windows: pa.Table, group: Times) -> pa.Table:
-        """The partials of each group, in order of the groups' numbers."""
-        return _in_order(merge(_numbered(windows, group), [_GROUP], self.all))
-
     def opened(self, windows: pa.Table, clock: int) -> pa.Table:
         """Windows of which only partials are known, with the facts of a new window."""
         count = windows.num_rows
@@ -83,7 +79,8 @@ class Book:
         made = identity
         for aggs, mask in self._sets(live):
             if aggs:
-                part = _numbered(both, group).filter(pa.array(mask))
+                part = _numbered(both, group)
+                part = part if mask.all() else part.filter(pa.array(mask))
                 for name, column in _named(_in_order(merge(part, [_GROUP], aggs))):
                     made = made.append_column(name, column)
         for name, values in self._facts(known, group, identity.num_rows, fresh, live).items():
@@ -94,9 +91,9 @@ class Book:
         return made.select(known.column_names)
 
     def _sets(self, live: Mask) -> list[tuple[Mapping[str, Aggregate], Mask]]:
-        every = np.ones(len(live), np.bool_)
-        main = live if self.mode == "delta" else every
-        return [(self.main, main), (self.since, live), ({**self.ever, **self.base}, every)]
+        recent, ever = dict(self.since), {**self.ever, **self.base}
+        (recent if self.mode == "delta" else ever).update(self.main)
+        return [(recent, live), (ever, np.ones(len(live), np.bool_))]
 
     def _facts(
         self, known: pa.Table, group: Times, count: int, fresh: pa.Table, live: Mask

@@ -120,6 +120,7 @@ class FoldRows:
 
     def __init__(self, fn: Any, zero: Any, row: pa.Schema, schema: pa.Schema) -> None:
         self._fn, self._zero, self._row, self.schema = fn, zero, row, schema
+        self.columns = row.names  # what it sees of a row
 
     @collector_paused()
     def over(self, laid: Laid) -> Given:

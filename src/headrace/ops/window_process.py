@@ -76,6 +76,7 @@ class ProcessRows:
 
     def __init__(self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema) -> None:
         self._fn, self._keys, self._row, self.schema = fn, list(keys), row, schema
+        self.columns = row.names  # what it sees of a row
         self._keeps = isinstance(fn, WindowProcess) and bool(fn.values)
 
     def kept(self, per_window: bool) -> pa.Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.ops.assigners import Assigner
-from headrace.ops.triggers import Trigger
+from headrace.ops.trigger_base import Trigger
 
 
 @dataclass(frozen=True)
