@@ -375,7 +375,9 @@ def test_the_text_is_short_and_the_json_says_the_same(tmp_path: Path) -> None:
 
 def test_only_a_window_without_end_or_trigger_never_fires(tmp_path: Path) -> None:
     job = hr.Job("endless")
-    rows = job.read(hr.rows([{"k": 1, "at": 1}], schema="k bigint, at bigint"), time="at")
+    rows = job.read(
+        hr.rows([{"k": 1, "at": 1}], schema="k bigint, at bigint"), time="at", delay="1s"
+    )
     keyed = rows.key_by("k")
     keyed.window(hr.everything()).agg(n=hr.count(), name="silent").write("collect:", name="a")
     some = keyed.window(hr.everything(), trigger=hr.triggers.after_rows(2))
