@@ -176,6 +176,28 @@ def test_what_a_session_gives_when_it_closes_is_not_late_for_the_next_window(
     assert sum(driver.output("out")["n"].to_pylist()) == 2
 
 
+def test_a_shorter_lateness_after_a_restart_shows_what_it_forgets(tmp_path: Path) -> None:
+    log = hr.EmbeddedLog(tmp_path / "log")
+    log.create("x", schema="k string, at bigint")
+
+    def started(lateness: str) -> Driver:
+        job = hr.Job("patience")
+        rows = job.read("log:x", log=tmp_path / "log", name="x", time="at", delay="1ms")
+        fires = t.at_watermark(late=t.after_rows(5))
+        windows = rows.key_by("k").window(hr.tumbling("10s"), trigger=fires, lateness=lateness)
+        windows.agg(n=hr.count()).write("collect:", name="out")
+        return Driver(job, tmp_path / "job", until=None, clock=ManualClock(0))
+
+    for lateness, at in (("60s", 1_000), ("60s", 30_000), ("60s", 2_000), ("1s", 31_000)):
+        log.append("x", [{"k": "a", "at": at}])
+        driver = started(lateness)
+        driver.drain()
+        driver.close()
+
+    shown = driver.output("out").select(["n", "timing", "final"]).to_pylist()
+    assert [tuple(row.values()) for row in shown] == [(1, "on time", False), (2, "late", True)]
+
+
 def seven_fails(a: Any, b: Any) -> Any:
     if b.v == 7:
         raise ValueError("seven")

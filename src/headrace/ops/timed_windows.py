@@ -167,12 +167,14 @@ class TimedWindowOperator:
         return windows.combine_chunks(), touched
 
     def _passed(self, step: Step) -> list[tuple[int, int]]:
-        """The ends that the watermark passes, at once and after the lateness allowed."""
-        ended = (step.before + 1, floor_of(step.after, 0))
-        gone = [floor_of(w, self._windowing.lateness) for w in (step.before, step.after)]
-        if gone[1] >= ended[0]:  # one stretch
-            return [(min(gone[0], ended[0]), ended[1])]
-        return [(lo, hi) for lo, hi in (ended, (gone[0], gone[1])) if lo < hi]
+        """The ends of windows that are over now, and of those that are about to be forgotten.
+
+        What was forgotten before is not there any more; but what is there may be older than the
+        lateness says, if the program has been given a shorter one.
+        """
+        over, gone = step.before + 1, floor_of(step.after, self._windowing.lateness)
+        ends = floor_of(step.after, 0)
+        return [(MIN_TIME, ends)] if gone >= over else [(MIN_TIME, gone), (over, ends)]
 
     def _clocks(self, step: Step) -> list[tuple[str, int]]:
         """The timer tables, and how far each has come."""
