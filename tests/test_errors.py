@@ -72,8 +72,8 @@ def run_as(source, module, file):
     return scope
 
 
-INSIDE = "headrace.ops.windows"
-INSIDE_FILE = errors.__file__.replace("errors.py", "ops/windows.py")
+INSIDE = "headrace.ops.window.aligned"
+INSIDE_FILE = errors.__file__.replace("errors.py", "ops/window/aligned.py")
 
 
 def test_the_place_is_the_nearest_caller_outside_the_package():
@@ -100,5 +100,5 @@ def test_the_init_that_a_dataclass_writes_is_not_taken_for_the_user():
 
 
 def test_a_user_in_a_folder_that_only_begins_like_the_package_is_a_user():
-    beside = INSIDE_FILE.replace("/ops/windows.py", "_jobs/job.py")
+    beside = INSIDE_FILE.replace("/ops/window/aligned.py", "_jobs/job.py")
     assert run_as("site = call_site()", "job", beside)["site"] == Site(beside, 1)

@@ -39,8 +39,7 @@ from headrace.expr import Expr, col, lit
 from headrace.functions import *  # noqa: F403
 from headrace.log import EmbeddedLog
 from headrace.ops import watermarks
-from headrace.ops.agg_own import OwnAggregate as Aggregate
-from headrace.ops.aggregates import (
+from headrace.ops.agg.named import (
     collect,
     count,
     count_distinct,
@@ -55,13 +54,14 @@ from headrace.ops.aggregates import (
     sum,
     variance,
 )
-from headrace.ops.assigners import cumulating, everything, session
-from headrace.ops.calendar import calendar
-from headrace.ops.custom_windows import WindowAssigner
-from headrace.ops.evictors import keep, keep_last, keep_near
+from headrace.ops.agg.own import OwnAggregate as Aggregate
 from headrace.ops.watermarks import ingestion
-from headrace.ops.window_process import WindowProcess, window_value
-from headrace.ops.windows import delta, sliding, tumbling, until
+from headrace.ops.window.aligned import delta, sliding, tumbling, until
+from headrace.ops.window.assigners import cumulating, everything, session
+from headrace.ops.window.calendar import calendar
+from headrace.ops.window.evictors import keep, keep_last, keep_near
+from headrace.ops.window.own import WindowAssigner
+from headrace.ops.window.process import WindowProcess, window_value
 from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
 

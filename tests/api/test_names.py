@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.api.job import Job
-from headrace.ops.aggregates import count
-from headrace.ops.windows import tumbling
+from headrace.ops.agg.named import count
+from headrace.ops.window.aligned import tumbling
 from headrace.plan.naming import place_name
 from headrace.sources import rows
 

@@ -8,8 +8,8 @@ from headrace.api.connected import connect
 from headrace.api.job import Job
 from headrace.api.process import KeyedProcess, value
 from headrace.errors import PlanError
-from headrace.ops.aggregates import count, max_by, mean
-from headrace.ops.windows import sliding, tumbling
+from headrace.ops.agg.named import count, max_by, mean
+from headrace.ops.window.aligned import sliding, tumbling
 
 SCHEMA = "area string, celsius double, at timestamp, sensor bigint, tags array<string>"
 

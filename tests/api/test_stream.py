@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.expr import col, same
-from headrace.ops.aggregates import count, mean
-from headrace.ops.windows import tumbling
+from headrace.ops.agg.named import count, mean
+from headrace.ops.window.aligned import tumbling
 from headrace.plan.nodes import LATE, Fold, Python, Rolling, Select, Union, WindowAgg, Write
 from headrace.schema import TIMESTAMP, schema_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from headrace.ops import aggregates as agg
+from headrace.ops.agg import named as agg
 
 NUMBERS = st.none() | st.integers(-5, 5) | st.integers(-(10**12), 10**12)
 FLOATS = st.none() | st.sampled_from(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
-from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, RowWindow, Until
+from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, RowWindow, Until
 
 Row = dict[str, Any]
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.ops.aggregate_model import AGGS, ROWS, SCHEMA, check, same, table_of
 
 from headrace.errors import PlanError, RunError
-from headrace.ops import aggregates as agg
-from headrace.ops.aggregates import Aggregate, merge, partial, result
+from headrace.ops.agg import named as agg
+from headrace.ops.agg.named import Aggregate, merge, partial, result
 
 SEEDS = st.integers(0, 2**32)
 

@@ -14,13 +14,13 @@ from tests.ops.aggregate_model import AGGS, ROWS, check, same, table_of
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError, RunError
-from headrace.ops import aggregates as agg
-from headrace.ops import panes as panes_module
-from headrace.ops import window_layout
-from headrace.ops.agg_span import ADD, Ranges, Ufunc
-from headrace.ops.aggregates import Aggregate, partial, result
-from headrace.ops.panes import fire
-from headrace.ops.windows import Window, sliding
+from headrace.ops.agg import named as agg
+from headrace.ops.agg.named import Aggregate, partial, result
+from headrace.ops.agg.span import ADD, Ranges, Ufunc
+from headrace.ops.panes import firing as panes_module
+from headrace.ops.panes import layout as window_layout
+from headrace.ops.panes.firing import fire
+from headrace.ops.window.aligned import Window, sliding
 from headrace.schema import TIMESTAMP
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.ops.aggregate_model import AGGS, ROWS, SCHEMA, check, table_of
 
 from headrace.errors import RunError
-from headrace.ops import aggregates as agg
-from headrace.ops.rolling import rolling
+from headrace.ops.agg import named as agg
+from headrace.ops.running.results import rolling
 
 
 def sorted_rows(table: pa.Table) -> tuple[pa.Table, np.ndarray]:

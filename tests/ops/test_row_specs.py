@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import PlanError
-from headrace.ops import aggregates as agg
-from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, Until, check
-from headrace.ops.row_windows import RowWindowOperator
+from headrace.ops.agg import named as agg
+from headrace.ops.counted.operator import RowWindowOperator
+from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until, check
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("s", pa.string()), ("b", pa.bool_())])
 REFUSED = {

@@ -13,10 +13,10 @@ from tests.ops.row_window_job import BOUNDS, INFO, Job, Listing
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import RunError
 from headrace.hashing import hash_keys
-from headrace.ops import aggregates as agg
-from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, Until
-from headrace.ops.row_windows import RowWindowOperator
-from headrace.ops.window_function import FoldRows, Given, Laid
+from headrace.ops.agg import named as agg
+from headrace.ops.counted.operator import RowWindowOperator
+from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until
+from headrace.ops.window.function import FoldRows, Given, Laid
 
 
 def rows_of(keys: list[Any], values: Any, times: list[int] | None = None, **more: Any) -> pa.Table:

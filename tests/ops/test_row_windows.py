@@ -26,11 +26,13 @@ from tests.ops.row_window_job import (
 from tests.ops.row_window_model import Following, Row, Shown, is_late, model_of
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops import row_kept, row_store, row_work
 from headrace.ops.contract import Fault
-from headrace.ops.row_specs import Count, Delta, LastRows, LastTime, RowWindow, Until
-from headrace.ops.row_windows import RowWindowOperator
-from headrace.ops.window_function import AggregateRows
+from headrace.ops.counted import kept as row_kept
+from headrace.ops.counted import store as row_store
+from headrace.ops.counted import work as row_work
+from headrace.ops.counted.operator import RowWindowOperator
+from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, RowWindow, Until
+from headrace.ops.window.function import AggregateRows
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "25"))  # more for a long search
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.ops.window_function import FoldRows, Laid
-from headrace.ops.window_process import ProcessRows
+from headrace.ops.window.function import FoldRows, Laid
+from headrace.ops.window.process import ProcessRows
 
 ROW = pa.schema([("k", pa.string()), ("v", pa.int64())])
 SIZES = [

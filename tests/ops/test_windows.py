@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError
-from headrace.ops.windows import Window, panes_of, sliding, tumbling
+from headrace.ops.window.aligned import Window, panes_of, sliding, tumbling
 
 TIMES = st.integers(-(10**13), 10**13)
 NEAR = st.integers(-60, 60)

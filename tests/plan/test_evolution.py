@@ -7,8 +7,8 @@ import pytest
 from headrace.api.job import Job
 from headrace.api.process import KeyedProcess, value
 from headrace.errors import StateError
-from headrace.ops.aggregates import count, mean, sum
-from headrace.ops.windows import sliding, tumbling
+from headrace.ops.agg.named import count, mean, sum
+from headrace.ops.window.aligned import sliding, tumbling
 from headrace.plan.evolution import Comparison, compare, describe, fingerprint
 
 SCHEMA = "area string, zone string, celsius double, sensor bigint, at timestamp"

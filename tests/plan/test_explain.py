@@ -19,8 +19,8 @@ from headrace.api.job import Job
 from headrace.api.process import KeyedProcess, value
 from headrace.errors import PlanError
 from headrace.expr import col
-from headrace.ops.aggregates import count, max, mean
-from headrace.ops.windows import sliding, tumbling
+from headrace.ops.agg.named import count, max, mean
+from headrace.ops.window.aligned import sliding, tumbling
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.api.job import Job
 from headrace.expr import col
-from headrace.ops.aggregates import count, max, mean, min_by
-from headrace.ops.windows import sliding, tumbling
+from headrace.ops.agg.named import count, max, mean, min_by
+from headrace.ops.window.aligned import sliding, tumbling
 from headrace.plan import rewrite
 from headrace.sinks import collected
 from headrace.sources import rows

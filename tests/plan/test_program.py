@@ -6,9 +6,9 @@ import cloudpickle
 import pytest
 
 from headrace.errors import PlanError
-from headrace.ops.aggregates import count, mean
-from headrace.ops.keyed import KeyedProcess
-from headrace.ops.windows import tumbling
+from headrace.ops.agg.named import count, mean
+from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.window.aligned import tumbling
 
 WINDOW = tumbling("5s")
 

@@ -7,8 +7,8 @@ import pytest
 
 from headrace.expr import col
 from headrace.kernel import compile_chain
-from headrace.ops.aggregates import count, max_by, mean
-from headrace.ops.windows import tumbling
+from headrace.ops.agg.named import count, max_by, mean
+from headrace.ops.window.aligned import tumbling
 from headrace.plan.nodes import (
     Python,
     PythonChain,

@@ -19,9 +19,9 @@ from headrace import triggers as t
 from headrace.chunk import TIME
 from headrace.clock import ManualClock
 from headrace.ops.contract import Step
-from headrace.ops.timed_windows import TimedWindowOperator
-from headrace.ops.triggers import AtWatermark, Combined, Every
-from headrace.ops.windowing import Windowing
+from headrace.ops.timed.operator import TimedWindowOperator
+from headrace.ops.window.triggers import AtWatermark, Combined, Every
+from headrace.ops.window.windowing import Windowing
 from headrace.state.table import KeyedTable
 from headrace.testing import Driver
 from headrace.testing import drive as drive_job

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.api import keyed, stream
 from headrace.api.adding import Adding
 from headrace.errors import PlanError, call_site
-from headrace.ops.keyed import KeyedProcess
+from headrace.ops.process.keyed import KeyedProcess
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, Process

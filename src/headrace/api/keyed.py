@@ -16,10 +16,10 @@ from headrace.api.adding import Adding
 from headrace.api.folding import accumulator, reduced
 from headrace.api.windowing import cut
 from headrace.clock import Duration
-from headrace.ops.aggregates import Aggregate
-from headrace.ops.evictors import Evictor
-from headrace.ops.keyed import KeyedProcess
-from headrace.ops.trigger_base import Trigger
+from headrace.ops.agg.named import Aggregate
+from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.window.evictors import Evictor
+from headrace.ops.window.trigger_base import Trigger
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, Fold, Rolling

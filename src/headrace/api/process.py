@@ -1,9 +1,9 @@
-"""Keyed process functions, as users import them; what they are is said in `ops/keyed.py`."""
+"""Keyed process functions, as users import them; see `ops/process/keyed.py` for what they are."""
 
 from __future__ import annotations
 
-from headrace.ops.kept import aggregating, last_of, list_of, map_of, reducing, value
-from headrace.ops.keyed import Context, KeyedProcess
+from headrace.ops.process.kept import aggregating, last_of, list_of, map_of, reducing, value
+from headrace.ops.process.keyed import Context, KeyedProcess
 
 __all__ = [
     "Context", "KeyedProcess", "aggregating", "last_of", "list_of", "map_of", "reducing", "value",

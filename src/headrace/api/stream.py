@@ -19,8 +19,8 @@ from headrace.api.reading import check_place
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
-from headrace.ops.evictors import Evictor
-from headrace.ops.trigger_base import Trigger
+from headrace.ops.window.evictors import Evictor
+from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.plan.naming import place_name, points_somewhere

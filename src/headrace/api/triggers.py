@@ -15,9 +15,9 @@ from typing import Any
 
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError, call_site
-from headrace.ops.assigners import above_zero, whole
-from headrace.ops.trigger_base import Trigger
-from headrace.ops.triggers import (
+from headrace.ops.window.assigners import above_zero, whole
+from headrace.ops.window.trigger_base import Trigger
+from headrace.ops.window.triggers import (
     AfterDelay,
     AfterRows,
     AtMost,

@@ -17,9 +17,9 @@ from headrace.api.adding import PLAIN, Adding
 from headrace.api.folding import accumulator, reduced
 from headrace.api.windowing import Cut
 from headrace.errors import PlanError
-from headrace.ops.agg_own import OwnAggregate
-from headrace.ops.aggregates import Aggregate
-from headrace.ops.window_process import WindowProcess
+from headrace.ops.agg.named import Aggregate
+from headrace.ops.agg.own import OwnAggregate
+from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, PyFunction

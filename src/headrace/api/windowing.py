@@ -16,21 +16,21 @@ from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.expr import Expr, lit
 from headrace.expr.api_numbers import when
-from headrace.ops.assigners import GAP, Apart, Everything, Session, Spread
-from headrace.ops.custom_windows import Own, WindowAssigner
-from headrace.ops.evictors import NEAR, Evictor, KeepNear
-from headrace.ops.row_specs import RowWindow as RowSpec
-from headrace.ops.row_specs import Until, needs_time
-from headrace.ops.trigger_base import Trigger
-from headrace.ops.triggers import (
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import GAP, Apart, Everything, Session, Spread
+from headrace.ops.window.by_rows import RowWindow as RowSpec
+from headrace.ops.window.by_rows import Until, needs_time
+from headrace.ops.window.evictors import NEAR, Evictor, KeepNear
+from headrace.ops.window.own import Own, WindowAssigner
+from headrace.ops.window.trigger_base import Trigger
+from headrace.ops.window.triggers import (
     AtMost,
     AtWatermark,
     Combined,
     OnDelta,
     OnRow,
 )
-from headrace.ops.windowing import Windowing
-from headrace.ops.windows import Window
+from headrace.ops.window.windowing import Windowing
 from headrace.plan import columns as cols
 from headrace.plan.nodes import AnyWindow, RowWindow, WindowAgg, WindowFold
 from headrace.schema import ddl_type

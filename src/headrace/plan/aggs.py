@@ -14,8 +14,8 @@ import pyarrow as pa
 from headrace.errors import PlanError, Site
 from headrace.expr import Expr, col, same
 from headrace.kernel import infer
-from headrace.ops.agg_own import OwnAggregate, check_own
-from headrace.ops.aggregates import Aggregate
+from headrace.ops.agg.named import Aggregate
+from headrace.ops.agg.own import OwnAggregate, check_own
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft, uncertain
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.ops.aggregates import part_names
-from headrace.ops.keyed import KeyedProcess
-from headrace.ops.row_specs import needs_time
-from headrace.ops.window_process import WindowProcess
+from headrace.ops.agg.named import part_names
+from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.window.by_rows import needs_time
+from headrace.ops.window.process import WindowProcess
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
     AnyWindow,

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.clock import pretty
 from headrace.errors import StateError
-from headrace.ops.window_process import WindowProcess
+from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import partial_schema
 from headrace.plan.nodes import (
     AnyWindow,

@@ -13,7 +13,7 @@ from functools import singledispatch
 
 from headrace.clock import pretty
 from headrace.expr import Expr
-from headrace.ops.aggregates import Aggregate
+from headrace.ops.agg.named import Aggregate
 from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import (
     OUT,

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from headrace.errors import Site
 from headrace.expr import Expr
-from headrace.ops.aggregates import Aggregate
-from headrace.ops.evictors import Evictor
+from headrace.ops.agg.named import Aggregate
 from headrace.ops.watermarks import Bounded, Ingestion, Strategy
-from headrace.ops.windowing import Windowing
-from headrace.ops.windows import Window
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.evictors import Evictor
+from headrace.ops.window.windowing import Windowing
 
 OUT, LATE = "out", "late"
 
@@ -181,7 +181,7 @@ class AnyWindow(Windowed):
 class RowWindow(Windowed):
     """Windows that are bounded by rows, not by time."""
 
-    window: Any  # a value of ops/row_specs.py
+    window: Any  # a value of ops/window/by_rows.py
     aggs: tuple[tuple[str, Aggregate], ...] = ()
     function: PyFunction | None = None
     zero: PyFunction | None = None

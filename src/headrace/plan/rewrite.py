@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headrace.expr import Expr, all_columns
 from headrace.kernel import infer
-from headrace.ops.custom_windows import Own
-from headrace.ops.evictors import KeepBy
-from headrace.ops.row_specs import column_of
 from headrace.ops.watermarks import columns_watched
+from headrace.ops.window.by_rows import column_of
+from headrace.ops.window.evictors import KeepBy
+from headrace.ops.window.own import Own
 from headrace.plan.aggs import arguments, columns_read, projected
 from headrace.plan.nodes import (
     LATE,

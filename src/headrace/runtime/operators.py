@@ -5,15 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.ops.contract import Operator
-from headrace.ops.fold import Folder, FoldOperator
-from headrace.ops.process import ProcessOperator
-from headrace.ops.rolling_agg import RollingOperator
-from headrace.ops.row_windows import RowWindowOperator
-from headrace.ops.timed_windows import TimedWindowOperator
-from headrace.ops.window_agg import WindowAggOperator
-from headrace.ops.window_fold import WindowFoldOperator
-from headrace.ops.window_function import AggregateRows, FoldRows, WindowFunction
-from headrace.ops.window_process import ProcessRows
+from headrace.ops.counted.operator import RowWindowOperator
+from headrace.ops.panes.operator import WindowAggOperator
+from headrace.ops.process.operator import ProcessOperator
+from headrace.ops.running.agg import RollingOperator
+from headrace.ops.running.fold import Folder, FoldOperator
+from headrace.ops.timed.fold import WindowFoldOperator
+from headrace.ops.timed.operator import TimedWindowOperator
+from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
+from headrace.ops.window.process import ProcessRows
 from headrace.plan.nodes import (
     AnyWindow,
     Fold,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.assigners import Everything
-from headrace.ops.triggers import AtWatermark
+from headrace.ops.window.assigners import Everything
+from headrace.ops.window.triggers import AtWatermark
 from headrace.plan.nodes import AnyWindow, Node
 from headrace.plan.program import Program
 from headrace.runtime.alignment import aligned, held_back, slowest_of

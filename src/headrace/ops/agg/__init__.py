@@ -1,0 +1,1 @@
+"""Aggregates: partials that merge, over groups, panes and runs of rows."""

@@ -1,0 +1,109 @@
+"""What an aggregate must be able to do: the synopsis contract.
+
+A synopsis turns rows into a *partial* (a few typed columns), merges partials in any order
+and grouping to the same partial, and turns a partial into the result. `combine` merges
+partials that lie in one sequence, over many overlapping stretches of it at once (sliding
+windows, running aggregates). Synopses hold no data: what they know is in the columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.ops.agg.groups import Column, Finish, Grouping, Index, take
+from headrace.ops.agg.span import Running, Span
+
+
+class Unfit(Exception):
+    """The argument's type does not suit the aggregate; the text says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Where each row stands: event time, split, offset; a missing column counts as equal."""
+
+    time: Column
+    source: Column
+    offset: Column
+
+    @property
+    def columns(self) -> list[Column]:
+        return [self.time, self.source, self.offset]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An aggregate's arguments for the rows of one table."""
+
+    name: str  # of the aggregate
+    label: str  # of its values: the same for all aggregates of one column
+    count: int
+    values: Column | None
+    by: Column | None
+    order: Order
+
+    @property
+    def column(self) -> Column:
+        assert self.values is not None
+        return self.values
+
+    @property
+    def by_column(self) -> Column:
+        assert self.by is not None
+        return self.by
+
+
+class Synopsis(ABC):
+    ordered = False  # the order of rows matters
+
+    @abstractmethod
+    def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
+        """The result's type for arguments of these types; raises Unfit."""
+
+    @abstractmethod
+    def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
+        """The partial's columns."""
+
+    @abstractmethod
+    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+        """Ask for what the partial of each group needs."""
+
+    @abstractmethod
+    def single(self, rows: Rows) -> list[Column]:
+        """Each row as a partial of its own."""
+
+    @abstractmethod
+    def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
+        """Ask for what the merged partial of each group needs."""
+
+    @abstractmethod
+    def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
+        """The merged partial of each stretch."""
+
+    def running(self, columns: Sequence[Column], span: Running) -> tuple[Column, list[Column]]:
+        """The result after each row, and the partial of each group after its last."""
+        merged = self.combine(columns, span)
+        return self.result(merged), [*take(merged, span.last)]
+
+    @abstractmethod
+    def result(self, columns: Sequence[Column]) -> Column:
+        """What the user sees."""
+
+
+class Exploding(Synopsis):
+    """A synopsis whose stretches are merged one by one, as groups."""
+
+    def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
+        bands = [self._band(columns, *band) for band in span.explode()]
+        return [pa.chunked_array(parts) for parts in zip(*bands, strict=True)]
+
+    def _band(self, columns: Sequence[Column], rows: Index, stretch: Index) -> list[Column]:
+        grouping = Grouping(pa.table({"stretch": stretch}))
+        finish = self.merge("", take(columns, rows), grouping)
+        order = np.argsort(grouping.run()["stretch"].to_numpy())
+        return take(finish(), order)

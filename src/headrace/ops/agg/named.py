@@ -1,0 +1,225 @@
+"""Named aggregates over Arrow tables: rows to partials, partials to partials, to results.
+
+    partial(rows, group, aggs) ─► merge(partials, group, aggs) ─► result(partials, aggs)
+
+A partial has one row per group: the group's columns and, for each aggregate, columns named
+"<name>__<part>". Partials merge in any order and any grouping to the same result (floats:
+up to rounding). What each kind does is in the modules named agg_*; this one deals out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
+from headrace.errors import PlanError, RunError, call_site
+from headrace.ops.agg.base import Order, Rows
+from headrace.ops.agg.groups import Column, Finish, Grouping
+from headrace.ops.agg.kinds import Aggregate
+from headrace.ops.agg.sums import Overflow
+
+if TYPE_CHECKING:
+    from headrace.expr import Expr
+
+__all__ = [
+    "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean",
+    "merge", "min", "min_by", "partial", "result", "stddev", "sum", "variance",
+]  # fmt: skip
+
+_QUIET = np.errstate(all="ignore")  # inf and NaN are values here, not accidents
+
+
+@_QUIET
+def partial(table: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate]) -> pa.Table:
+    """One row per group of `table`: the group's columns and the partials, in `aggs`' order.
+
+    To group by pane, put the pane into a column of another name than "__t", which "first"
+    and its like need as the row's own time.
+    """
+    if not table.num_rows:
+        return _empty(table.schema, group, aggs)
+    grouping = Grouping(table.select(list(group)))
+    order = _order(table)
+    finish = {}
+    for name, agg in aggs.items():
+        with naming(name, agg):
+            finish[name] = agg.synopsis.partial(_rows(table, name, agg, order), grouping)
+    return _finished(grouping, finish, aggs)
+
+
+@_QUIET
+def merge(partials: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate]) -> pa.Table:
+    """One row per group from any number of partials of it, laid end to end."""
+    if not partials.num_rows:
+        return partials.select([*group, *(c for n, a in aggs.items() for c in part_names(n, a))])
+    grouping = Grouping(partials.select(list(group)))
+    finish = {n: a.synopsis.merge(n, columns_of(partials, n, a), grouping) for n, a in aggs.items()}
+    return _finished(grouping, finish, aggs)
+
+
+@_QUIET
+def result(partials: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
+    """The results by name, after the columns of `partials` that are not partials."""
+    parts = {c for n, a in aggs.items() for c in part_names(n, a)}
+    kept = {c: partials[c] for c in partials.column_names if c not in parts}
+    made = {n: a.synopsis.result(columns_of(partials, n, a)) for n, a in aggs.items()}
+    return pa.table(kept | made)
+
+
+@_QUIET
+def singles(table: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
+    """Each row as a partial of its own, without any other column."""
+    order, made = _order(table), {}
+    for name, agg in aggs.items():
+        with naming(name, agg):
+            made[name] = agg.synopsis.single(_rows(table, name, agg, order))
+    return _assemble(table.select([]), made, aggs)
+
+
+@contextmanager
+def naming(name: str, agg: Aggregate) -> Iterator[None]:
+    """Say which aggregate it was that did not fit."""
+    try:
+        yield
+    except Overflow as size:
+        raise RunError(
+            f"{name} = {agg} does not fit in {size}", code="HR-AGG-009",
+            hint="Cast the column to double before it is summed, or integers to decimal.",
+        ) from None  # fmt: skip
+
+
+def part_names(name: str, agg: Aggregate) -> list[str]:
+    """The names of the columns that hold the partial of aggregate `name`."""
+    parts = agg.synopsis.fields(pa.null(), pa.null())
+    return [f"{name}__{part}" for part in parts]
+
+
+def columns_of(partials: pa.Table, name: str, agg: Aggregate) -> list[Column]:
+    return [partials[c] for c in part_names(name, agg)]
+
+
+def _finished(
+    grouping: Grouping, finish: Mapping[str, Finish], aggs: Mapping[str, Aggregate]
+) -> pa.Table:
+    keys, made = grouping.run(), {}
+    for name, agg in aggs.items():
+        with naming(name, agg):
+            made[name] = finish[name]()
+    return _assemble(keys, made, aggs)
+
+
+def _assemble(
+    keys: pa.Table, made: Mapping[str, Sequence[Column]], aggs: Mapping[str, Aggregate]
+) -> pa.Table:
+    columns = {c: keys[c] for c in keys.column_names}
+    for name, agg in aggs.items():
+        columns.update(zip(part_names(name, agg), made[name], strict=True))
+    return pa.table(columns)
+
+
+def _empty(schema: pa.Schema, group: Sequence[str], aggs: Mapping[str, Aggregate]) -> pa.Table:
+    fields = [schema.field(g) for g in group]
+    parts = [f for n, a in aggs.items() for f in a.partial_fields(n, schema)]
+    return pa.schema([*fields, *parts]).empty_table()
+
+
+def _rows(table: pa.Table, name: str, agg: Aggregate, order: Order) -> Rows:
+    values, by = (None if c is None else _column(table, str(c)) for c in (agg.column, agg.by))
+    return Rows(name, f"of {agg.column}", table.num_rows, values, by, order)
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    column = table[name]
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
+
+
+def _order(table: pa.Table) -> Order:
+    time, source, offset = (_position(table, name) for name in (TIME, SOURCE, OFFSET))
+    return Order(time, source, offset)
+
+
+def _position(table: pa.Table, name: str) -> Column:
+    if name in table.column_names:
+        return table[name].cast(HIDDEN[name])
+    return pa.array(np.zeros(table.num_rows, HIDDEN[name].to_pandas_dtype()))
+
+
+def count(column: str | Expr | None = None) -> Aggregate:
+    """The number of rows, or of rows in which `column` is not null."""
+    return _of("count", column)
+
+
+def sum(column: str | Expr) -> Aggregate:
+    """The sum; of integers int64 (beyond it an error), of decimals a decimal with 38 digits."""
+    return _of("sum", column)
+
+
+def mean(column: str | Expr) -> Aggregate:
+    """The arithmetic mean, as a float."""
+    return _of("mean", column)
+
+
+def min(column: str | Expr) -> Aggregate:
+    """The smallest value."""
+    return _of("min", column)
+
+
+def max(column: str | Expr) -> Aggregate:
+    """The largest value; NaN is larger than every number."""
+    return _of("max", column)
+
+
+def min_by(column: str | Expr, by: str | Expr) -> Aggregate:
+    """`column` in the row where `by` is smallest; of several such rows, the first."""
+    return _of("min_by", column, by)
+
+
+def max_by(column: str | Expr, by: str | Expr) -> Aggregate:
+    """`column` in the row where `by` is largest; of several such rows, the first."""
+    return _of("max_by", column, by)
+
+
+def stddev(column: str | Expr) -> Aggregate:
+    """The standard deviation of a sample; null for fewer than two values."""
+    return _of("stddev", column)
+
+
+def variance(column: str | Expr) -> Aggregate:
+    """The variance of a sample; null for fewer than two values."""
+    return _of("variance", column)
+
+
+def first(column: str | Expr) -> Aggregate:
+    """The earliest value that is not null."""
+    return _of("first", column)
+
+
+def last(column: str | Expr) -> Aggregate:
+    """The latest value that is not null."""
+    return _of("last", column)
+
+
+def collect(column: str | Expr) -> Aggregate:
+    """All values that are not null, as a list in the order of event time."""
+    return _of("collect", column)
+
+
+def count_distinct(column: str | Expr) -> Aggregate:
+    """How many different values there are, exactly; nulls do not count."""
+    return _of("count_distinct", column)
+
+
+def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> Aggregate:
+    for argument in (column, by):
+        if isinstance(argument, int | float | bytes | list | tuple):
+            raise PlanError(
+                f"{kind}({argument!r}) does not name a column", code="HR-AGG-003",
+                hint=f'Write {kind}("column"), or {kind} of an expression.', site=call_site(),
+            )  # fmt: skip
+    return Aggregate(kind, column, by)

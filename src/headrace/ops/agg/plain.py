@@ -1,0 +1,233 @@
+"""Count, sum, mean, min, max, variance, stddev: synopses made of numbers.
+
+Nulls are ignored; a group without any value has a null result (a count has 0). Sums of
+integers and decimals are exact. Sums of floats add up in row order within a chunk and
+then chunk by chunk, never by subtraction, so an inf or NaN touches only the groups that
+hold it. Variance keeps (n, mean, M2), each chunk by two passes, merged as Chan et al. do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.ops.agg.base import Rows, Synopsis, Unfit
+from headrace.ops.agg.groups import (
+    Column,
+    Finish,
+    Grouping,
+    array,
+    flat,
+    floats,
+    integers,
+    valid,
+)
+from headrace.ops.agg.order import codes, is_sortable
+from headrace.ops.agg.span import ADD, Numbers, Span, Ufunc
+from headrace.ops.agg.sums import (
+    ask_sum,
+    cannot_overflow,
+    fits,
+    from_limbs,
+    halves,
+    joined,
+    limbs,
+    sum_type,
+    whole_numbers,
+)
+
+
+def numeric(kind: pa.DataType) -> None:
+    """Refuse what cannot be added up."""
+    known = pa.types
+    if not (known.is_integer(kind) or known.is_floating(kind) or known.is_decimal(kind)):
+        raise Unfit("a number")
+
+
+class Count(Synopsis):
+    """Rows, or the rows in which a column is not null."""
+
+    def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
+        return pa.int64()
+
+    def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
+        return {"n": pa.int64()}
+
+    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+        values = rows.values
+        ask = grouping.ask_count() if values is None else grouping.ask(rows.label, values, "count")
+        return lambda: [grouping.answer(ask)]
+
+    def single(self, rows: Rows) -> list[Column]:
+        present = np.ones(rows.count, np.bool_) if rows.values is None else valid(rows.values)
+        return [array(present.astype(np.int64), pa.int64())]
+
+    def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
+        ask = grouping.ask(f"{label}:n", columns[0], "sum")
+        return lambda: [grouping.answer(ask)]
+
+    def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
+        return [array(span.reduce(ADD, [integers(columns[0])])[0], pa.int64())]
+
+    def result(self, columns: Sequence[Column]) -> Column:
+        return columns[0].fill_null(0)
+
+
+class Sum(Synopsis):
+    def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
+        numeric(kind)
+        return sum_type(kind)
+
+    def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
+        return {"sum": sum_type(kind)}
+
+    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+        total = ask_sum(grouping, rows.label, rows.column)
+        return lambda: [total()]
+
+    def single(self, rows: Rows) -> list[Column]:
+        if pa.types.is_integer(rows.column.type):
+            return [whole_numbers(rows.column)]
+        return [rows.column.cast(sum_type(rows.column.type))]
+
+    def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
+        total = ask_sum(grouping, f"{label}:sum", columns[0])
+        return lambda: [total()]
+
+    def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
+        present = _present(columns[0], span)
+        if pa.types.is_decimal(columns[0].type):
+            parts = [span.reduce(ADD, [limb])[0] for limb in limbs(columns[0])]
+            return [from_limbs(parts, columns[0].type, present)]
+        if pa.types.is_integer(columns[0].type):
+            return [_whole(columns[0], present, span)]
+        return [array(span.reduce(ADD, [_zeroed(columns[0])])[0], pa.float64(), present)]
+
+    def result(self, columns: Sequence[Column]) -> Column:
+        return columns[0]
+
+
+def _whole(column: Column, present: Any, span: Span) -> pa.Array:
+    values = integers(column)
+    if cannot_overflow(values, span.widest):
+        return array(span.reduce(ADD, [values])[0], pa.int64(), present)
+    high, low = (span.reduce(ADD, [half])[0] for half in halves(values))
+    return joined(array(high, pa.int64(), present), array(low, pa.int64(), present))
+
+
+def _zeroed(column: Column) -> Numbers:
+    return floats(column.fill_null(0.0) if column.null_count else column)
+
+
+def _present(column: Column, span: Span) -> Numbers | None:
+    """Which stretches hold a value; None for all."""
+    if not column.null_count:
+        return None
+    return span.reduce(ADD, [valid(column).astype(np.int64)])[0] > 0
+
+
+class Mean(Synopsis):
+    """Kept as (sum, n); within a chunk integers add up exactly, unless they are huge."""
+
+    def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
+        numeric(kind)
+        return pa.float64()
+
+    def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
+        return {"sum": pa.float64(), "n": pa.int64()}
+
+    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+        values, label = rows.column, rows.label
+        if not (pa.types.is_floating(values.type) or _short(values)):
+            values, label = values.cast(pa.float64(), safe=False), f"{label}:float"
+        total = ask_sum(grouping, label, values)
+        n = grouping.ask(rows.label, rows.column, "count")
+        return lambda: [total().cast(pa.float64(), safe=False), grouping.answer(n)]
+
+    def single(self, rows: Rows) -> list[Column]:
+        values = rows.column.cast(pa.float64(), safe=False)
+        return [values, array(valid(values).astype(np.int64), pa.int64())]
+
+    def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
+        total = ask_sum(grouping, f"{label}:sum", columns[0])
+        n = grouping.ask(f"{label}:n", columns[1], "sum")
+        return lambda: [total(), grouping.answer(n)]
+
+    def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
+        total = span.reduce(ADD, [_zeroed(columns[0])])[0]
+        n = span.reduce(ADD, [integers(columns[1])])[0]
+        return [array(total, pa.float64()), array(n, pa.int64())]
+
+    def result(self, columns: Sequence[Column]) -> Column:
+        n = integers(columns[1])
+        return array(floats(columns[0]) / n, pa.float64(), n > 0)
+
+
+def _short(values: Column) -> bool:
+    return pa.types.is_integer(values.type) and fits(values)
+
+
+class Extreme(Synopsis):
+    """The smallest or largest value; NaN counts as the largest number, as in Spark."""
+
+    def __init__(self, largest: bool) -> None:
+        self.largest = largest
+        self.function = "max" if largest else "min"
+
+    def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
+        if not is_sortable(kind):
+            raise Unfit("a number, text, a time or a boolean")
+        return kind
+
+    def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
+        return {self.function: kind}
+
+    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+        return self._ask(rows.label, rows.column, grouping)
+
+    def single(self, rows: Rows) -> list[Column]:
+        return [rows.column]
+
+    def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
+        return self._ask(f"{label}:{self.function}", columns[0], grouping)
+
+    def _ask(self, label: str, values: Column, grouping: Grouping) -> Finish:
+        best = grouping.ask(label, values, self.function)
+        if not (self.largest and pa.types.is_floating(values.type) and _has_nan(values)):
+            return lambda: [grouping.answer(best)]
+        nan = grouping.ask(f"{label}:nan", pc.is_nan(values), "max")  # Arrow passes over NaN
+        return lambda: [_with_nan(grouping.answer(best), grouping.answer(nan))]
+
+    def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
+        values, present = columns[0], _present(columns[0], span)
+        if pa.types.is_floating(values.type):
+            zero = -np.inf if self.largest else np.nan  # maximum keeps NaN, fmin drops it
+            op = Ufunc(np.maximum if self.largest else np.fmin, zero)
+            filled = values.fill_null(zero) if values.null_count else values
+            best = span.reduce(op, [filled.to_numpy(zero_copy_only=False)])[0]
+            return [array(best, values.type, present)]
+        return [self._by_code(values, present, span)]
+
+    def _by_code(self, values: Column, present: Any, span: Span) -> pa.Array:
+        coded = codes(values)
+        bound = np.iinfo(np.int64)
+        zero = int(bound.min if self.largest else bound.max)
+        op = Ufunc(np.maximum if self.largest else np.minimum, zero)
+        best = span.reduce(op, [np.where(valid(values), coded.codes, zero)])[0]
+        return coded.decode(best, present)
+
+    def result(self, columns: Sequence[Column]) -> Column:
+        return columns[0]
+
+
+def _has_nan(values: Column) -> bool:
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    return any(len(c) and bool(np.isnan(floats(c).max())) for c in chunks)
+
+
+def _with_nan(best: Column, nan: Column) -> pa.Array:
+    return pc.if_else(flat(nan), pa.scalar(np.nan, best.type), flat(best))

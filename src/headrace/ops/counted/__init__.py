@@ -1,0 +1,1 @@
+"""Windows that are bounded by rows, not by time."""

@@ -1,0 +1,141 @@
+"""Rows kept per key, packed: what a key got in one epoch is one row of a table, with lists.
+
+So a table has as many rows as keys were touched, not as rows are kept, and adding rows does
+not read those that are there. Such a list is a *parcel*; the parcels of a key are numbered
+in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import HASH, HIDDEN
+from headrace.ops.agg.groups import Column, Index, Mask, flat, integers, take
+from headrace.ops.agg.keys import key_numbers
+from headrace.ops.agg.order import sorted_by
+from headrace.ops.agg.span import stretches
+from headrace.state.table import KeyedTable, TableSpec
+
+FEW = 8  # parcels of a key up to which they are asked for one by one
+_PARCEL = "__parcel"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The rows of some keys, key by key in order, and the parcels that they came in."""
+
+    rows: pa.Table
+    parcels: pa.Table  # their identities
+    key: Index  # of each parcel: its place among the keys asked for
+    sizes: Index  # rows in each parcel
+
+    @property
+    def numbers(self) -> Index:
+        """The number of each parcel."""
+        return integers(self.parcels[_PARCEL])
+
+    def rows_of(self, keys: int) -> Index:
+        """How many rows each of so many keys has."""
+        return np.bincount(self.key, self.sizes, minlength=keys).astype(np.int64)
+
+    def reaching(self, place: Index) -> Mask:
+        """The parcels that hold a row of their key from the given place on."""
+        count = self.rows_of(len(place))
+        before = np.cumsum(count) - count
+        return np.asarray(np.cumsum(self.sizes) - before[self.key] > place[self.key])
+
+
+class PackedRows:
+    """A table of packed rows with the given columns; the key's own are kept only once."""
+
+    def __init__(self, name: str, key: pa.Schema, rows: pa.Schema, timed: bool = False) -> None:
+        self._key, self.rows = key, rows
+        self._own = [n for n in key.names if n in rows.names]
+        self._packed = [f for f in rows if f.name not in key.names]
+        lists = [pa.field(_list(f.name), pa.list_(f.type)) for f in self._packed]
+        parcels = pa.schema([*key, pa.field(_PARCEL, pa.int64())])
+        self.spec = TableSpec(name, parcels, pa.schema(lists), timed)
+
+    def add(
+        self, table: KeyedTable, owners: pa.Table, parcel: Index, rows: pa.Table, sizes: Index
+    ) -> None:
+        """Keep `rows`, which lie owner by owner, as a parcel for each that has any."""
+        some = np.flatnonzero(sizes)
+        if not len(some):
+            return
+        put = owners.take(pa.array(some)).append_column(_PARCEL, pa.array(parcel[some]))
+        ends = pa.array(np.append(0, np.cumsum(sizes[some])).astype(np.int32))
+        for field in self._packed:
+            values = flat(_column(rows, field))
+            put = put.append_column(_list(field.name), pa.ListArray.from_arrays(ends, values))
+        table.put(put)
+
+    def gather(self, table: KeyedTable, keys: pa.Table, first: Index, stop: Index) -> Kept:
+        """All that is kept of these keys, which are distinct, in parcels first to stop - 1."""
+        few = (stop - first).max(initial=0) <= FEW
+        found, number = self._asked(table, keys, first, stop) if few else self._met(table, keys)
+        parcels = found.select(self.spec.identity.names)
+        return Kept(self.unpacked(found), parcels, number, _sizes(found))
+
+    def _asked(
+        self, table: KeyedTable, keys: pa.Table, first: Index, stop: Index
+    ) -> tuple[pa.Table, Index]:
+        """Parcel by parcel, those that are still there: only they are touched."""
+        number = np.repeat(np.arange(keys.num_rows), stop - first)
+        parcel = pa.array(stretches(first, stop - first))
+        asked = keys.take(pa.array(number)).append_column(_PARCEL, parcel)
+        values, there = table.get(asked)
+        for name in values.column_names:
+            asked = asked.append_column(name, values[name])
+        return (asked, number) if there.all() else (asked.filter(pa.array(there)), number[there])
+
+    def _met(self, table: KeyedTable, keys: pa.Table) -> tuple[pa.Table, Index]:
+        """All parcels of the keys' hashes, without those of other keys."""
+        found = table.match(keys[HASH].to_numpy())
+        names = [HASH, *self._key.names]
+        numbers, firsts = key_numbers(pa.concat_tables([keys.select(names), found.select(names)]))
+        place = np.full(len(firsts), -1, np.int64)
+        place[numbers[: keys.num_rows]] = np.arange(keys.num_rows)
+        number = place[numbers[keys.num_rows :]]
+        mine = np.flatnonzero(number >= 0)
+        turn = mine[sorted_by([number[mine], integers(found[_PARCEL])[mine]])]
+        return found.take(pa.array(turn)), number[turn]
+
+    def unpacked(self, found: pa.Table, keyed: bool = False) -> pa.Table:
+        """The rows in these parcels, one after the other; `keyed`: with their key and its hash.
+
+        A hidden column that is null throughout was never there.
+        """
+        names = [HASH, *self._key.names] if keyed else self._own
+        owner = np.repeat(np.arange(found.num_rows), _sizes(found))
+        columns = {n: take([found[n]], owner)[0] for n in names}
+        for field in self._packed:
+            values = flat(found[_list(field.name)]).flatten()
+            if field.name not in HIDDEN or not len(values) or values.null_count < len(values):
+                columns[field.name] = values
+        return pa.table(columns)
+
+
+def _sizes(found: pa.Table) -> Index:
+    return integers(pc.list_value_length(flat(found.columns[-1])))
+
+
+def _list(name: str) -> str:
+    return f"[{name}]"
+
+
+def _column(rows: pa.Table, field: pa.Field) -> Column:
+    """A column as it is kept; hidden ones that the rows do not have are null."""
+    if field.name in rows.column_names:
+        return rows[field.name].cast(field.type)
+    return pa.nulls(rows.num_rows, field.type)
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema` that the rows have; only hidden ones may be missing."""
+    fields = [f for f in schema if f.name in rows.column_names or f.name not in HIDDEN]
+    return pa.table([rows[f.name].cast(f.type) for f in fields], [f.name for f in fields])

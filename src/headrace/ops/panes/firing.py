@@ -1,0 +1,102 @@
+"""From panes to windows: what each window that ends now makes of its panes.
+
+All windows that end in (before, after] are made in few passes, whatever their overlap: by a
+grid of panes and keys where most keys have most panes, else by the stretch of panes that
+each window of a key holds. How panes are kept, and until when, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.ops.agg.groups import Column, Index, array, integers, take
+from headrace.ops.agg.keys import key_numbers
+from headrace.ops.agg.named import Aggregate, columns_of, naming
+from headrace.ops.panes.layout import Layout
+from headrace.ops.window.aligned import Times, Window
+from headrace.schema import TIMESTAMP
+
+_BAND = 1 << 18  # panes taken at a time, or four windows' worth: bounds memory
+
+
+@np.errstate(all="ignore")  # inf and NaN are values here, not accidents
+def fire(
+    panes: pa.Table,
+    keys: Sequence[str],
+    window: Window,
+    aggs: Mapping[str, Aggregate],
+    before: int,
+    after: int,
+) -> pa.Table:
+    """A row for each key and window with before < end <= after that holds a pane of the key.
+
+    `panes` has "__t" (where the pane starts), "__h", the keys and the partials, one row per
+    pane and key, sorted by ("__t", "__h"). The result has the keys, "__h", "window_start",
+    "window_end" and the aggregates, sorted by (window_end, "__h").
+    """
+    work = _Firing([*keys, HASH], window, aggs)
+    times = integers(panes[TIME])
+    bands = _bands(times, window, before, after)
+    return pa.concat_tables([work.band(panes, times, *band) for band in bands])
+
+
+def _bands(times: Times, window: Window, before: int, after: int) -> list[tuple[int, int]]:
+    """(before, after] in parts, so that each has a bounded number of panes."""
+    cuts = [before]
+    for time in times[_BAND::_BAND].tolist():
+        if cuts[-1] + 4 * window.size <= time < after:
+            cuts.append(time)
+    return [*zip(cuts, [*cuts[1:], after], strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Firing:
+    names: Sequence[str]  # of the columns that tell keys apart
+    window: Window
+    aggs: Mapping[str, Aggregate]
+
+    def band(self, panes: pa.Table, times: Times, before: int, after: int) -> pa.Table:
+        low, high = np.searchsorted(times, self.window.panes_between(before, after)).tolist()
+        due, times = panes.slice(low, high - low), times[low:high]
+        if self.window.tumbles or low == high:
+            return self._tumbled(due, times)
+        return self._slid(due, times, before, after)
+
+    def _tumbled(self, panes: pa.Table, times: Times) -> pa.Table:
+        results = {n: a.synopsis.result(columns_of(panes, n, a)) for n, a in self.aggs.items()}
+        return self._table(panes.select(self.names), times + self.window.size, results)
+
+    def _slid(self, panes: pa.Table, times: Times, before: int, after: int) -> pa.Table:
+        identity = panes.select(self.names)
+        key, first_row = key_numbers(identity)
+        starts, count = _runs(times)
+        first, last = self.window.end_range(before, after, starts)
+        layout = Layout(self.window, key, len(first_row), starts, count, first, last)
+        span, number, key = layout.made()
+        results = {}
+        for name, agg in self.aggs.items():
+            with naming(name, agg):
+                merged = agg.synopsis.combine(columns_of(panes, name, agg), span)
+                results[name] = agg.synopsis.result(merged)
+        keys = pa.table(take(identity.columns, first_row[key]), identity.column_names)
+        return self._table(keys, self.window.end_of(number), results)
+
+    def _table(self, identity: pa.Table, ends: Times, results: Mapping[str, Column]) -> pa.Table:
+        columns = {name: identity[name] for name in self.names}
+        bounds = {"window_start": _stamps(ends - self.window.size), "window_end": _stamps(ends)}
+        return pa.table(columns | bounds | dict(results))
+
+
+def _runs(times: Times) -> tuple[Times, Index]:
+    """The distinct times of a sorted array, and how often each comes."""
+    heads = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
+    return times[heads], np.diff(heads, append=len(times))
+
+
+def _stamps(times: Times) -> pa.Array:
+    return array(times * 1_000, pa.int64()).cast(TIMESTAMP)

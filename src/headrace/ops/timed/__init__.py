@@ -1,0 +1,1 @@
+"""Windows of time with any assigner, trigger, lateness and function."""

@@ -1,0 +1,1 @@
+"""What windows are: assigners, triggers, evictors and functions, as values."""

@@ -1,0 +1,225 @@
+"""Assigners: into which windows of time a row goes.
+
+An assigner is a value. Given the times of some rows it names, for each of them, the windows
+that hold it: half-open, in milliseconds. One that *merges* (sessions) gives every row a
+window of its own, and windows of a key that meet become one. No state, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty
+from headrace.errors import PlanError, call_site
+from headrace.expr import Expr
+from headrace.ops.window.aligned import Times, Window
+from headrace.ops.window.merging import Joined, joined
+
+FOREVER = MAX_TIME - 1  # the end of a window that only the end of input ends
+GAP = "$gap"  # the column into which the plan puts a gap that is an expression
+
+
+class Placed(NamedTuple):
+    """Rows in windows: row `row[i]` is in the window [start[i], end[i])."""
+
+    row: Times
+    start: Times
+    end: Times
+
+
+class Assigner(Protocol):
+    """What a window step needs to know of its windows."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether windows of a key may become one."""
+
+    @property
+    def slack(self) -> int:
+        """For how many ms a window stays open beyond the end that it shows."""
+
+    @property
+    def by_time(self) -> bool:
+        """Whether a window's rows are all those of its key whose time lies in it."""
+
+    def place(self, times: Times, rows: pa.Table) -> Placed:
+        """Every row in every window that holds it, rows in order."""
+
+    def reach(self, times: Times, rows: pa.Table) -> Times:
+        """For each row, when the last window that holds it ends."""
+
+    def join(self, key: Times, start: Times, end: Times) -> Joined:
+        """Which windows of a key become one; asked only if it merges."""
+
+
+class Apart:
+    """Base of windows that never merge."""
+
+    __slots__ = ()
+    merges = False
+    slack = 0
+    by_time = True
+
+    def join(self, key: Times, start: Times, end: Times) -> Joined:
+        raise NotImplementedError("these windows do not merge")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Apart):
+    """Tumbling and sliding windows, one by one; panes are for those who can share."""
+
+    window: Window
+
+    def __str__(self) -> str:
+        return str(self.window)
+
+    def place(self, times: Times, rows: pa.Table) -> Placed:
+        window = self.window
+        last = (times - window.offset) // window.slide
+        if window.tumbles:
+            start = last * window.slide + window.offset
+            return Placed(np.arange(len(times)), start, start + window.size)
+        first = (times - window.offset - window.size) // window.slide + 1
+        row, number = expanded(first, last - first + 1)
+        start = number * window.slide + window.offset
+        return Placed(row, start, start + window.size)
+
+    def reach(self, times: Times, rows: pa.Table) -> Times:
+        window = self.window
+        last = (times - window.offset) // window.slide
+        return last * window.slide + (window.offset + window.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulating(Apart):
+    """Windows that begin together and end one step after the other, up to `size`."""
+
+    size: int
+    step: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size <= 0 or self.step <= 0:
+            fact = f"cumulating windows have size {self.size} ms and step {self.step} ms"
+            raise refused(fact, 4, "Choose both above zero.")
+        if self.size % self.step:
+            fact = f"cumulating windows of {pretty(self.size)} grow by {pretty(self.step)}"
+            raise refused(fact, 5, "Choose a size that is a whole number of steps.")
+
+    def __str__(self) -> str:
+        shift = f" offset {pretty(self.offset)}" if self.offset else ""
+        return f"cumulating {pretty(self.size)} every {pretty(self.step)}{shift}"
+
+    def place(self, times: Times, rows: pa.Table) -> Placed:
+        begins = (times - self.offset) // self.size * self.size + self.offset
+        done = (times - begins) // self.step
+        row, number = expanded(done + 1, self.size // self.step - done)
+        return Placed(row, begins[row], begins[row] + number * self.step)
+
+    def reach(self, times: Times, rows: pa.Table) -> Times:
+        return (times - self.offset) // self.size * self.size + (self.offset + self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Windows that last until nothing has come for `gap`, which may differ from row to row.
+
+    A row exactly `gap` after the last one still belongs: the window is open a millisecond
+    longer than it says, and closes when no such row can come any more.
+    """
+
+    gap: Any  # milliseconds, or what gives them for each row
+    merges = True
+    slack = 1
+    by_time = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gap, int) and self.gap <= 0:
+            raise refused(f"session has gap {self.gap} ms", 6, "Choose a gap above zero.")
+
+    def __str__(self) -> str:
+        gap = pretty(self.gap) if isinstance(self.gap, int) else said(self.gap)
+        return f"session gap {gap}"
+
+    def place(self, times: Times, rows: pa.Table) -> Placed:
+        return Placed(np.arange(len(times)), times, self.reach(times, rows))
+
+    def reach(self, times: Times, rows: pa.Table) -> Times:
+        gap = self.gap if isinstance(self.gap, int) else _gaps(rows)
+        return times + (gap + self.slack)
+
+    def join(self, key: Times, start: Times, end: Times) -> Joined:
+        return joined(key, start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Everything(Apart):
+    """One window for all time: it ends with the input."""
+
+    def __str__(self) -> str:
+        return "everything"
+
+    def place(self, times: Times, rows: pa.Table) -> Placed:
+        count = len(times)
+        return Placed(np.arange(count), np.full(count, MIN_TIME), np.full(count, FOREVER))
+
+    def reach(self, times: Times, rows: pa.Table) -> Times:
+        return np.full(len(times), FOREVER)
+
+
+def session(gap: Duration | Expr | Callable[[Any], Any]) -> Session:
+    """Windows of activity: a session ends when nothing has come for `gap`.
+
+    A gap that differs from row to row is an expression, or a lambda over the row, that gives
+    milliseconds.
+    """
+    return Session(gap if isinstance(gap, Expr) or callable(gap) else millis(gap))
+
+
+def cumulating(size: Duration, every: Duration, *, offset: Duration | None = None) -> Cumulating:
+    """Windows of up to `size` that are looked at `every` so often, from their beginning on."""
+    length = millis(size)
+    shift = 0 if offset is None else millis(offset)
+    return Cumulating(length, millis(every), shift % length if length > 0 else shift)
+
+
+def everything() -> Everything:
+    """One window for all rows of a key; give it a trigger, or let a bounded input end it."""
+    return Everything()
+
+
+def expanded(first: Times, count: Times) -> tuple[Times, Times]:
+    """For each i the numbers first[i], first[i] + 1, ..., `count[i]` of them; and the i."""
+    row = np.repeat(np.arange(len(count)), count)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(count) - count - first, count)
+    return row, number
+
+
+def _gaps(rows: pa.Table) -> Times:
+    """The gap of each row: at least a millisecond, so that a row is in its own session."""
+    gaps: Times = np.maximum(rows.column(GAP).fill_null(1).to_numpy(), 1)
+    return gaps
+
+
+def said(column: object) -> str:
+    """A column or an expression, as the user would write it."""
+    return column.sql() if isinstance(column, Expr) else str(column)
+
+
+def whole(number: object) -> bool:
+    """Whether it is a whole number, one or more."""
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def above_zero(number: object) -> bool:
+    """Whether it is a number above zero; NaN is not."""
+    return isinstance(number, int | float) and not isinstance(number, bool) and number > 0
+
+
+def refused(fact: str, number: int, hint: str) -> PlanError:
+    return PlanError(fact, code=f"HR-WINDOW-{number:03}", hint=hint, site=call_site())

@@ -1,0 +1,164 @@
+"""Evictors: which rows of a window its function gets to see.
+
+An evictor looks at all rows of a window each time it fires; nothing is thrown away until
+the window is. With `after`, it spares what has come since the window last fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.clock import Duration, millis, pretty
+from headrace.ops.agg.groups import Index, Mask
+from headrace.ops.contract import Fault
+from headrace.ops.window.assigners import above_zero, refused, said, whole
+from headrace.rows import rows_of
+
+NEAR = "$near"  # the column into which the plan puts what `keep_near` compares
+
+
+@dataclass(frozen=True, eq=False)
+class Evictor:
+    """Base: `keeps` says which rows stay, windows laid end to end from `starts` on."""
+
+    after: bool = False
+
+    def keeps(self, rows: pa.Table, starts: Index) -> Mask:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.what}{', after' if self.after else ''}"
+
+    @property
+    def what(self) -> str:
+        return "keep"
+
+
+@dataclass(frozen=True, eq=False)
+class KeepRows(Evictor):
+    count: int = 1
+
+    @property
+    def what(self) -> str:
+        return f"keep the last {self.count} rows"
+
+    def keeps(self, rows: pa.Table, starts: Index) -> Mask:
+        sizes = np.diff(starts, append=rows.num_rows)
+        place = np.arange(rows.num_rows) - np.repeat(starts, sizes)
+        keep: Mask = place >= np.repeat(sizes, sizes) - self.count
+        return keep
+
+
+@dataclass(frozen=True, eq=False)
+class KeepTime(Evictor):
+    length: int = 1
+
+    @property
+    def what(self) -> str:
+        return f"keep the last {pretty(self.length)}"
+
+    def keeps(self, rows: pa.Table, starts: Index) -> Mask:
+        times = rows.column(TIME).to_numpy()
+        keep: Mask = times > _spread(_last(times, starts), starts, len(times)) - self.length
+        return keep
+
+
+@dataclass(frozen=True, eq=False)
+class KeepNear(Evictor):
+    column: Any = None
+    threshold: float = 0.0
+
+    @property
+    def what(self) -> str:
+        return f"keep {said(self.column)} within {self.threshold:g} of the last"
+
+    def keeps(self, rows: pa.Table, starts: Index) -> Mask:
+        values = rows.column(NEAR).cast(pa.float64(), safe=False).to_numpy()
+        last = _spread(_last(values, starts), starts, len(values))
+        keep: Mask = ~(np.abs(values - last) >= self.threshold)
+        return keep
+
+
+@dataclass(frozen=True, eq=False)
+class KeepBy(Evictor):
+    fn: Callable[[list[Any]], list[bool]] = len  # type: ignore[assignment]
+
+    @property
+    def what(self) -> str:
+        return f"keep what {getattr(self.fn, '__name__', 'a function')} says"
+
+    def keeps(self, rows: pa.Table, starts: Index) -> Mask:
+        seen = rows_of(rows.select([n for n in rows.column_names if n[:2] != "__" and n[0] != "$"]))
+        found: list[bool] = []
+        for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(seen)], strict=True):
+            kept = [bool(k) for k in self.fn(seen[first:last])]
+            if len(kept) != last - first:
+                raise ValueError(f"the evictor gave {len(kept)} answers for {last - first} rows")
+            found += kept
+        return np.array(found, np.bool_)
+
+
+def kept_by(evictor: Evictor, rows: pa.Table, starts: Index) -> tuple[Mask, dict[int, Fault]]:
+    """Which rows stay, and the windows on which a user's evictor raises, each with its fault."""
+    try:
+        return evictor.keeps(rows, starts), {}
+    except Exception:
+        if not isinstance(evictor, KeepBy):
+            raise
+    stays, faults = np.zeros(rows.num_rows, np.bool_), dict[int, Fault]()
+    ends = np.append(starts[1:], rows.num_rows)
+    for window, (first, last) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        mine = rows.slice(first, last - first)
+        try:
+            stays[first:last] = evictor.keeps(mine, np.zeros(1, np.int64))
+        except Exception as error:
+            faults[window] = Fault(mine.slice(0, 1), error)
+    return stays, faults
+
+
+def keep_last(
+    length: Duration | None = None, *, rows: int | None = None, after: bool = False
+) -> Evictor:
+    """Only the last `rows` rows of a window, or those of its last stretch of time."""
+    if (length is None) == (rows is None):
+        raise refused("keep_last needs a length or rows=", 30, 'Write "10s" or rows=100.')
+    if rows is not None:
+        if not whole(rows):
+            raise refused(f"keep_last keeps {rows!r} rows", 31, "Keep one row or more.")
+        return KeepRows(after, rows)
+    assert length is not None
+    if millis(length) <= 0:
+        raise refused(f"keep_last keeps {length!r}", 31, "Keep a length above zero.")
+    return KeepTime(after, millis(length))
+
+
+def keep_near(column: Any, threshold: float, *, after: bool = False) -> Evictor:
+    """Only rows whose `column` is less than `threshold` from that of the window's last row.
+
+    Where one of the two is null there is nothing to compare, and the row stays.
+    """
+    if not above_zero(threshold):
+        raise refused(f"keep_near has threshold {threshold!r}", 32, "Choose one above zero.")
+    return KeepNear(after, column, float(threshold))
+
+
+def keep(fn: Callable[[list[Any]], list[bool]], *, after: bool = False) -> Evictor:
+    """The user's own: a function of a window's rows that gives True for each row to keep."""
+    if not callable(fn):
+        raise refused(f"keep needs a function, not {fn!r}", 46, "Give fn(rows) -> [True, ...].")
+    return KeepBy(after, fn)
+
+
+def _last(values: np.ndarray, starts: Index) -> np.ndarray:
+    found: np.ndarray = values[np.append(starts[1:], len(values)) - 1]
+    return found
+
+
+def _spread(values: np.ndarray, starts: Index, count: int) -> np.ndarray:
+    return np.repeat(values, np.diff(starts, append=count))

@@ -1,0 +1,180 @@
+"""Process functions over windows: the user's code sees all rows of a window at once.
+
+A function, or an object of a class that declares values: some kept per key, some per
+window. A call that raises leaves both as they were.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.contract import Fault
+from headrace.ops.process.kept import Kept, value
+from headrace.ops.window.function import Given, Laid, Memory, one_by_one
+from headrace.rows import collector_paused, pylist, rows_of, table_of
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """The window that a process function is called for, and what it may ask about it."""
+
+    start: int | None  # ms; None for a window without bounds
+    end: int | None
+    pane: int  # how often it has fired before
+    timing: str  # "early", "on time", "late"
+    final: bool
+    watermark: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowValue(Kept):
+    """A value kept per window, as long as the window is."""
+
+
+def window_value(kind: Any, default: Any = None) -> Any:
+    """Declare a value kept per window: `shown = hr.window_value(int, default=0)`."""
+    made = value(kind, default)
+    return WindowValue(made.type, made.default, made.kind)
+
+
+class WindowProcess:
+    """Subclass me: declare values, then `process(self, key, rows, window)`.
+
+    `hr.value` is kept per key, for good; `hr.window_value` per window.
+    """
+
+    values: ClassVar[dict[str, Kept]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = {n: v for n, v in vars(cls).items() if isinstance(v, Kept)}
+        for name in own:
+            delattr(cls, name)
+        cls.values = {**cls.values, **own}
+
+    def process(self, key: Any, rows: list[Any], window: WindowCall) -> Any:
+        raise NotImplementedError
+
+    @classmethod
+    def kept(cls, per_window: bool) -> pa.Schema:
+        """The declared values as columns."""
+        return pa.schema(
+            [(n, v.type) for n, v in cls.values.items() if isinstance(v, WindowValue) == per_window]
+        )
+
+
+class ProcessRows:
+    """A user's `fn(key, rows, window)`, called once per firing with all rows of the window."""
+
+    def __init__(self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema) -> None:
+        self._fn, self._keys, self._row, self.schema = fn, list(keys), row, schema
+        self.columns = row.names  # what it sees of a row
+        self._keeps = isinstance(fn, WindowProcess) and bool(fn.values)
+
+    def kept(self, per_window: bool) -> pa.Schema:
+        return self._fn.kept(per_window) if self._keeps else pa.schema([])
+
+    @collector_paused()
+    def over(self, laid: Laid) -> Given:
+        keys, windows = self._key_values(laid), self._windows(laid)
+        if self._keeps:
+            assert laid.memory is not None
+            rows = rows_of(laid.rows.select(self._row.names))
+            return self._remembering(laid, laid.memory, rows, keys, windows)
+        fn = self._fn.process if isinstance(self._fn, WindowProcess) else self._fn
+
+        def call(i: int, rows: list[Any]) -> list[Any]:
+            return many(fn(keys[i], rows, windows[i]))
+
+        try:
+            given = [call(i, rows) for i, rows in laid.calls(self._row)]
+            numbers = np.repeat(np.arange(len(laid)), list(map(len, given)))
+            return Given(table_of([row for rows in given for row in rows], self.schema), numbers)
+        except Exception:
+            return one_by_one(laid, self.schema, lambda i: call(i, laid.rows_in(i, self._row)))
+
+    def _remembering(
+        self,
+        laid: Laid,
+        memory: Memory,
+        rows: list[Any],
+        keys: list[Any],
+        windows: list[WindowCall],
+    ) -> Given:
+        """Windows of a key in the order of their ends: one may build on the one before."""
+        given: dict[int, list[Any]] = {}
+        faults: list[Fault] = []
+        for i in np.lexsort((laid.begins, laid.ends)).tolist():
+            shared, own = memory.keys[memory.owner[i]], memory.windows[i]
+            one = copy.copy(self._fn)
+            vars(one).update(copy.deepcopy({**shared, **own}))
+            mine = laid.bounds(i)
+            try:
+                made = many(one.process(keys[i], rows[mine], windows[i]))
+                table_of(made, self.schema)
+                for values in (shared, own):
+                    self._check({n: getattr(one, n) for n in values})
+            except Exception as error:
+                faults.append(Fault(laid.rows.slice(mine.start, 1), error))
+                continue
+            given[i] = made
+            for values in (shared, own):
+                values.update({n: getattr(one, n) for n in values})
+        order = sorted(given)
+        numbers = np.repeat(np.array(order, np.int64), [len(given[i]) for i in order])
+        table = table_of([row for i in order for row in given[i]], self.schema)
+        return Given(table, numbers, faults)
+
+    def _check(self, values: dict[str, Any]) -> None:
+        declared = type(self._fn).values
+        schema = pa.schema([(n, declared[n].type) for n in values])
+        if len(schema):
+            table_of([tuple(values.values())], schema)
+
+    def _key_values(self, laid: Laid) -> list[Any]:
+        if not self._keys:
+            return [None] * len(laid)
+        rows = rows_of(laid.keys.select(self._keys))
+        return [row[0] for row in rows] if len(self._keys) == 1 else list(map(tuple, rows))
+
+    def _windows(self, laid: Laid) -> list[WindowCall]:
+        begins = [None if b <= MIN_TIME else b for b in laid.begins.tolist()]
+        ends = [None if e >= MAX_TIME - 1 else e for e in laid.ends.tolist()]
+        facts = zip(begins, ends, laid.panes.tolist(), laid.timings, laid.finals, strict=True)
+        return [WindowCall(*fact, laid.watermark, laid.clock) for fact in facts]
+
+    # what is kept between firings, as rows of tables
+
+    def loaded(self, stored: pa.Table, found: np.ndarray, per_window: bool) -> list[dict[str, Any]]:
+        """The values in each row of a table; start values where nothing is stored."""
+        declared = type(self._fn).values
+        names = self.kept(per_window).names
+        columns = [pylist(stored.column(n)) for n in names]
+        return [
+            {
+                n: declared[n].loaded(column[i]) if known else declared[n].start()
+                for n, column in zip(names, columns, strict=True)
+            }
+            for i, known in enumerate(found.tolist())
+        ]
+
+    def stored(self, values: list[dict[str, Any]], per_window: bool) -> pa.Table:
+        schema = self.kept(per_window)
+        return table_of([tuple(v[n] for n in schema.names) for v in values], schema)
+
+
+def many(given: Any) -> list[Any]:
+    """Nothing, one row, a list of rows or a generator: as rows."""
+    if isinstance(given, tuple):  # a row, as most give it: asking for iterators takes longer
+        return [given]
+    if given is None:
+        return []
+    return list(given) if isinstance(given, list | Iterator) else [given]
