@@ -139,6 +139,12 @@ def test_one_column_can_be_taken_out_of_a_record(row):
     assert tuple(values_of(row, ["y"])) == ("a",)
 
 
+def test_a_key_that_is_no_column_is_refused_where_a_column_has_no_key():
+    with pytest.raises(ValueError, match="a row has 'xx', which is no column, and no 'x'"):
+        table_of([{"xx": 1, "y": "a"}], XY)
+    assert table_of([{"y": "a"}], XY).to_pylist() == [{"x": None, "y": "a"}]
+
+
 def test_a_row_can_be_given_back_changed_though_its_columns_have_odd_names():
     schema = schema_of("`a b` bigint, `class` string")
     (row,) = rows_of(table_of([(1, "x")], schema))

@@ -130,11 +130,24 @@ def _reader(kind: Any, names: tuple[str, ...]) -> Reader:
         columns = getattr(kind, "_columns", getattr(kind, "_fields", names))
         return _as_is if columns == names else _getter(itemgetter, _places(kind, columns, names))
     if issubclass(kind, Mapping):
-        return lambda row: [row.get(n) for n in names]
+        return _of_mapping(names)
     if dataclasses.is_dataclass(kind):
         _places(kind, [n for n in names if hasattr(kind, n)] + _field_names(kind), names)
         return _getter(attrgetter, names)
     return lambda row: (row,)
+
+
+def _of_mapping(names: Sequence[str]) -> Reader:
+    known = frozenset(names)
+
+    def read(row: Mapping[str, Any]) -> Sequence[Any]:
+        given = row.keys()
+        if not (given <= known or given >= known):  # more may be there, or less; not something else
+            wrong, gone = min(given - known, key=str), min(known - given)
+            raise ValueError(f"a row has {wrong!r}, which is no column, and no {gone!r}")
+        return [row.get(n) for n in names]
+
+    return read
 
 
 def _as_is(row: Any) -> Any:

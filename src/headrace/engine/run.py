@@ -30,7 +30,7 @@ from headrace.engine.reporter import Reporter
 from headrace.engine.session import configured, cores, in_process, session
 from headrace.errors import HeadraceError, RunError
 from headrace.ops.watermarks import Custom
-from headrace.plan.nodes import AnyWindow, Fold, Process, RowWindow, WindowFold
+from headrace.plan.nodes import AnyWindow, Apply, Fold, Process, RowWindow, WindowFold
 from headrace.plan.program import Drafted, build
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.envelope import DDL
@@ -340,6 +340,8 @@ def user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
             functions.append(node.function.fn)
         elif isinstance(node, Process):
             functions.append(type(node.function))
+        elif isinstance(node, Apply):
+            functions += node.what.functions
     names = {getattr(f, "__module__", None) for f in functions}
     modules = [sys.modules[n] for n in names if n and n != "__main__" and n in sys.modules]
     return tuple(m for m in modules if _is_users(m))

@@ -9,9 +9,9 @@ what is due fires. So an epoch's result does not depend on the order in which ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,7 @@ class Step:
     faults: list[Fault] = field(default_factory=list)
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input
+    homes: Sequence[int] = ()  # a key hash in each slot of this task: see `broadcast.py`
 
 
 class Operator(Protocol):
@@ -64,3 +65,30 @@ class Operator(Protocol):
 
     def step(self, step: Step) -> None:
         """Apply one epoch to the state and emit what is due."""
+
+
+class Spec(Protocol):
+    """What an `Apply` node does: a frozen value that makes its operator.
+
+    For operators that bring their own meaning; the plan needs to know no more than this.
+    """
+
+    @property
+    def kind(self) -> str: ...  # one word, as `explain` says it: "join", "deduplicate"
+    @property
+    def endless(self) -> bool: ...  # it keeps something for every key ever seen
+    @property
+    def needs_time(self) -> bool: ...  # its inputs must have event time
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]: ...  # the user's, for `explain`
+
+    def __str__(self) -> str:
+        """What it does, in a few words."""
+
+    def shape(self) -> dict[str, Any]:
+        """What shapes its state, as plain JSON: it goes on from its state while this is equal."""
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> Operator:
+        """A fresh operator for one task and one epoch."""

@@ -19,6 +19,7 @@ from headrace.ops.window.process import WindowProcess
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
     AnyWindow,
+    Apply,
     Dead,
     Edge,
     Fold,
@@ -51,10 +52,11 @@ def check(draft: Draft) -> list[PlanError]:
 
 def window_without_time(graph: Graph) -> Problems:
     for node in graph:
-        if _needs_time(node) and not node.inputs[0].node.timed:
+        if _needs_time(node) and not all(e.node.timed for e in node.inputs):
             inputs = " and ".join(repr(r.name) for r in _sources(node) if not r.timed)
             yield PlanError(
-                f"the window {node.name!r} needs event time, but {inputs or 'its input'} has none",
+                f"the {_noun(node)} {node.name!r} needs event time, "
+                f"but {inputs or 'its input'} has none",
                 code="HR-PLAN-002", site=node.site,
                 hint='Name the time column where it is read: job.read(..., time="at", delay="2s"); '
                 "or time=hr.ingestion() if no column has one.",
@@ -252,10 +254,18 @@ def _keeps_keys(node: Stateful) -> bool:
         return per_key and bool(node.keys[0])
     if isinstance(node, Process):
         return len(node.state) > 0 and not node.function.forgets()
+    if isinstance(node, Apply):
+        return node.what.endless
     return isinstance(node, Rolling | Fold)
 
 
+def _noun(node: Node) -> str:
+    return node.what.kind if isinstance(node, Apply) else "window"
+
+
 def _needs_time(node: Node) -> bool:
+    if isinstance(node, Apply):
+        return node.what.needs_time and not node.clocked
     by_rows = isinstance(node, RowWindow) and not needs_time(node.window)
     return isinstance(node, Windowed) and not node.clocked and not by_rows
 

@@ -21,6 +21,7 @@ from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import partial_schema
 from headrace.plan.nodes import (
     AnyWindow,
+    Apply,
     Fold,
     Node,
     Process,
@@ -126,6 +127,9 @@ def shape(node: Stateful) -> dict[str, Any]:
     if isinstance(node, Process):
         found["key"] = [kind for _, kind in key]  # each input has its own names for the key
         found["values"] = _columns(node.state)
+    if isinstance(node, Apply):
+        found["key"] = [kind for _, kind in key]
+        found |= {"kind": node.what.kind, "what": node.what.shape()}
     return found
 
 

@@ -18,6 +18,7 @@ from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import (
     OUT,
     AnyWindow,
+    Apply,
     Dead,
     Edge,
     Fold,
@@ -81,6 +82,8 @@ def kind_of(node: Node) -> str:
         return node.kind
     if isinstance(node, Select):
         return "where" if node.columns is None else "select"
+    if isinstance(node, Apply):
+        return node.what.kind
     return _KINDS[type(node)]
 
 
@@ -92,6 +95,8 @@ def python_of(node: Node) -> str | None:
         return _function(node.function) if node.function else None
     if isinstance(node, Process):
         return f"{type(node.function).__name__}: a process function"
+    if isinstance(node, Apply) and node.what.functions:
+        return f"{', '.join(map(title, node.what.functions))}: a Python function"
     if isinstance(node, Read) and isinstance(node.watermark, Custom):
         return f"{node.watermark.kind.__qualname__}: a watermark of your own"
     return None
@@ -181,6 +186,11 @@ def _(node: Fold) -> str:
 def _(node: Process) -> str:
     inputs = ", ".join(node.names)
     return f"{keyed_by(node)}: {type(node.function).__name__} over {inputs}"
+
+
+@detail_of.register
+def _(node: Apply) -> str:
+    return f"{keyed_by(node)}: {node.what}"
 
 
 @detail_of.register

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.errors import Site
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
+from headrace.ops.contract import Spec
 from headrace.ops.watermarks import Bounded, Ingestion, Strategy
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.evictors import Evictor
@@ -133,6 +134,7 @@ class Stateful(Node):
 
     keys: tuple[tuple[str, ...], ...]
     unbounded: bool = False  # the user accepts state for every key ever seen
+    broadcast: tuple[int, ...] = ()  # inputs whose rows go to every task
 
     @property
     def clocked(self) -> bool:
@@ -226,6 +228,18 @@ class Process(Stateful):
     names: tuple[str, ...]  # of the inputs, as the function sees them
     function: Any  # an instance of the user's KeyedProcess
     state: pa.Schema  # its declared values
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Apply(Stateful):
+    """An operator that brings its own meaning: a join, deduplication, a pattern, ..."""
+
+    what: Spec
+    processing: bool = False  # it goes by processing time
+
+    @property
+    def clocked(self) -> bool:
+        return self.processing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.chunk import OFFSET, SOURCE, visible
-from headrace.errors import Site, StepError
+from headrace.errors import HeadraceError, Site, StepError
 from headrace.plan.nodes import DEAD_SCHEMA
 from headrace.runtime.epoch import Epoch
 
@@ -68,6 +69,24 @@ class DeadLetters:
     def places(self) -> list[tuple[str, str, int]]:
         """Input, split and offset of the letters that are records of an input."""
         return sorted({(i, s, o) for i, s, o, *_ in self._letters if i is not None})
+
+
+@contextmanager
+def blaming(step: str) -> Iterator[None]:
+    """The user's code runs inside, over many rows at once: if it raises, say in which step."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        site = _user_site(error)
+        if site is None:  # our own mistake: its traceback says more than we could
+            raise
+        raise StepError(
+            f"step {step!r} failed: {type(error).__name__}: {error}",
+            hint="Mend the function; the rows are read again when the job is started again.",
+            site=site,
+        ) from error
 
 
 def _column(rows: pa.Table, name: str) -> list[Any]:

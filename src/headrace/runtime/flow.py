@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, TIME, hidden_columns, visible
 from headrace.clock import MIN_TIME
+from headrace.errors import HeadraceError
 from headrace.hashing import hash_keys, tasks_of
 from headrace.kernel import Kernel, compile_chain
 from headrace.plan.nodes import (
@@ -33,10 +34,10 @@ from headrace.plan.nodes import (
     Write,
 )
 from headrace.plan.program import Program
-from headrace.runtime.dead import DeadLetters
+from headrace.runtime.dead import DeadLetters, blaming
 from headrace.runtime.envelope import Envelope, chunk
 from headrace.runtime.epoch import Epoch
-from headrace.runtime.operators import operator_for
+from headrace.runtime.operators import operator_for, runs_user_code
 from headrace.runtime.outputs import Outputs
 from headrace.runtime.pythons import run_batches, run_rows
 
@@ -49,6 +50,7 @@ class Flow:
         self._program, self._epoch = program, epoch
         self._outputs, self.dead = outputs, dead
         self._operators = {n.name: operator_for(n) for n in program.stateful()}
+        self._risky = {n.name for n in program.stateful() if runs_user_code(n)}
         self._held: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
         self._held_rows: Counter[tuple[str, int]] = Counter()
         self._ready: list[Envelope] = []
@@ -110,19 +112,37 @@ class Flow:
         self.dead.add(step, rows, [error] * rows.num_rows, self.raw)
 
     def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
-        operator = self._operators[node.name]
         if node.clocked:
             rows = stamped(rows, self._epoch.clock)
+        if node.name not in self._risky:
+            self._judge(node, index, rows)
+            return
+        try:
+            self._judge(node, index, rows)
+        except HeadraceError:
+            raise
+        except Exception as error:  # the user's: find the rows on which it fails, halving
+            if rows.num_rows == 1:
+                self._fail(node.name, rows, error)
+                return
+            middle = rows.num_rows // 2
+            for part in (rows.slice(0, middle), rows.slice(middle)):
+                self._to_operator(node, index, part)
+
+    def _judge(self, node: Stateful, index: int, rows: pa.Table) -> None:
+        operator = self._operators[node.name]
         late = operator.late(index, rows, self._epoch.before.get(node.name, MIN_TIME))
+        gone = None
         if late is not None and late.any():
-            gone = rows.filter(pa.array(late))
-            rows = rows.filter(pa.array(~late))
+            gone, rows = rows.filter(pa.array(late)), rows.filter(pa.array(~late))
+        prepared = operator.prepare(index, rows) if rows.num_rows else None
+        if gone is not None:
             self.steps[node.name]["late"] += gone.num_rows
             self.fate("late", gone)
             self.push(node.name, LATE, gone)
-        if rows.num_rows:
+        if prepared is not None:
             self.fate("used", rows)
-            self._hold(node, index, operator.prepare(index, rows))
+            self._hold(node, index, prepared)
 
     def _hold(self, node: Stateful, index: int, prepared: pa.Table) -> None:
         entry = (node.name, index)
@@ -135,11 +155,16 @@ class Flow:
         entry = (node.name, index)
         held = pa.concat_tables(self._held.pop(entry), promote_options="default")
         del self._held_rows[entry]
-        rows = self._operators[node.name].combine(index, held)
+        with blaming(node.name):
+            rows = self._operators[node.name].combine(index, held)
+        level = self._program.level(node.name)
+        if index in node.broadcast:
+            for task in range(self._epoch.tasks):
+                self._ready.append(chunk(level, task, node.name, index, rows))
+            return
         if HASH not in rows.column_names:
             keys = [rows.column(k) for k in node.keys[index]]
             rows = rows.append_column(HASH, pa.array(hash_keys(keys, rows.num_rows)))
-        level = self._program.level(node.name)
         for task, part in self._cut(rows):
             self._ready.append(chunk(level, task, node.name, index, part))
 

@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import MIN_TIME
-from headrace.hashing import slot_range
+from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import Step
 from headrace.plan.nodes import OUT, Stateful
 from headrace.runtime.bundle import Bundle
-from headrace.runtime.dead import DeadLetters
+from headrace.runtime.dead import DeadLetters, blaming
 from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
 from headrace.runtime.epoch import Epoch, Split, reached_by
 from headrace.runtime.flow import Flow
@@ -72,6 +72,7 @@ class _Level:
         self._flow = Flow(program, epoch, self._outputs, DeadLetters(epoch, program.on_error))
         slots = slot_range(task, epoch.tasks, epoch.slots)
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
+        self._homes = tuple(first_hash(slot, epoch.slots) for slot in range(*slots))
         self._report = Report(epoch.number, epoch.attempt)
 
     def run(self, chunks: dict[tuple[str, int], list[pa.Table]]) -> Iterator[Envelope]:
@@ -103,8 +104,10 @@ class _Level:
             after=max(before, reached),
             clock=self._epoch.clock,
             epoch=self._epoch.number,
+            homes=self._homes,
         )
-        operator.step(step)
+        with blaming(node.name):
+            operator.step(step)
         for fault in step.faults:
             self._flow.steps[node.name]["dead"] += fault.row.num_rows
             self._flow.dead.add(node.name, fault.row, [fault.error])

@@ -13,9 +13,11 @@ from headrace.ops.running.fold import Folder, FoldOperator
 from headrace.ops.timed.fold import WindowFoldOperator
 from headrace.ops.timed.operator import TimedWindowOperator
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
+from headrace.ops.window.own import Own
 from headrace.ops.window.process import ProcessRows
 from headrace.plan.nodes import (
     AnyWindow,
+    Apply,
     Fold,
     Process,
     Rolling,
@@ -48,7 +50,17 @@ def operator_for(node: Stateful) -> Operator:
             return FoldOperator(_folder(node), keys, inputs[0], node.schema)
         case Process():
             return ProcessOperator(node.function, node.names, node.keys, inputs, node.schema)
+        case Apply():
+            return node.what.operator(node.keys, inputs, node.schema)
     raise TypeError(f"no operator for {type(node).__name__}")
+
+
+def runs_user_code(node: Stateful) -> bool:
+    """Whether the user's own code runs before the rows travel, where each may fail alone."""
+    if isinstance(node, AnyWindow) and isinstance(node.windowing.assigner, Own):
+        return True
+    aggs = node.aggs if isinstance(node, WindowAgg | AnyWindow) else ()
+    return any(agg.own is not None for _, agg in aggs)
 
 
 def _over_rows(node: AnyWindow | RowWindow) -> WindowFunction:

@@ -82,10 +82,12 @@ class TimedWindowOperator:
     # where the rows are
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        if watermark == MIN_TIME or not rows.num_rows:
+        if not rows.num_rows or (watermark == MIN_TIME and self._assigner.by_time):
             return None
         reach = self._assigner.reach(rows.column(TIME).to_numpy(), rows)
-        return reach <= watermark - self._windowing.lateness
+        floor = floor_of(watermark, self._windowing.lateness)
+        late: np.ndarray = (reach == MIN_TIME) | (reach < floor)
+        return late
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         return rows if self._kept is not None else self._groups.of_rows(rows)
