@@ -26,6 +26,11 @@ def add(total: float, celsius: float) -> float:
     return total if total > 0.0 else 0.0
 
 
+def moved(count: int, last: float | None, celsius: float) -> tuple[int, float]:
+    """Which reading it is, and by how much it differs from the one before."""
+    return count + 1, 0.0 if last is None else celsius - last
+
+
 def spread(values: list[float]) -> tuple[float, float]:
     """The median and the range."""
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""What is written by hand for `transformWithStateInPandas`: windows of so many rows per key.
+"""What is written by hand for `transformWithStateInPandas`: windows of rows, and state per key.
 
 Called once per key and batch with all new rows of the key, so each reads its state once and
 writes it once. Spark's workers import this module by name; nothing of Headrace is here.
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from bench.functions import spread
+from bench.functions import moved, spread
 
 
 class Totals(StatefulProcessor):
@@ -69,6 +69,29 @@ class Hundreds(StatefulProcessor):
         self._open.update((values[whole:],))
         if full:
             yield pd.DataFrame(full, columns=["sensor", "n", "median", "range"])
+
+    def close(self) -> None:
+        pass
+
+
+class Changes(StatefulProcessor):
+    """A row for each row: its number, and by how much it differs from the key's last."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._seen = handle.getValueState("seen", "n bigint, last double")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        n, last = self._seen.get() or (0, None)
+        for table in rows:
+            given = []
+            for celsius in table["celsius"].tolist():
+                n, change = moved(n, last, celsius)
+                last = celsius
+                given.append((key[0], n, change))
+            yield pd.DataFrame(given, columns=["sensor", "n", "change"])
+        self._seen.update((n, last))
 
     def close(self) -> None:
         pass

@@ -11,7 +11,8 @@ import headrace as hr
 
 PROGRAM = [
     "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
-    "generate", "ingestion", "rows", "run", "Run", "sliding", "tumbling", "value",
+    "StepState", "generate", "ingestion", "peek", "rows", "run", "Run", "sliding", "tumbling",
+    "value",
 ]  # fmt: skip
 KEPT = ["ProcessResult", "aggregating", "last_of", "list_of", "map_of", "reducing"]
 WINDOWS = [

@@ -2,8 +2,9 @@
 
 Ours alone, against itself: a batch should pay for the keys it touches, not for those it
 holds. The state is filled first in large batches; then the same folder goes on with small
-ones. Three kinds of state: a running aggregate per key, a window that stays open, and a session
-that stays open and shows an early result whenever it grows.
+ones. Four kinds of state: a running aggregate per key, a window that stays open, a session
+that stays open and shows an early result whenever it grows, and values that a process
+function keeps.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ KINDS = {
     "agg": "running aggregate",
     "window": "open window",
     "session": "open session, early results",
+    "process": "process function in Python",
 }
 FILL = 500_000  # rows a file, and twice that a batch, while filling
 
@@ -73,7 +75,9 @@ def _job(params: Mapping[str, Any], place: Path) -> Any:
     job = hr.Job("h")
     readings = job.read(f"files:{place}/in", schema=SCHEMA, time="at", delay="2s", format="parquet")
     keyed = readings.key_by("sensor")
-    if params["kind"] == "agg":
+    if params["kind"] == "process":
+        result = keyed.process(_counter(), unbounded=True, name="state")
+    elif params["kind"] == "agg":
         result = keyed.agg(n=hr.count(), mean=hr.mean("celsius"), unbounded=True, name="state")
     elif params["kind"] == "session":
         grown = t.at_watermark(early=t.on_change())
@@ -83,3 +87,17 @@ def _job(params: Mapping[str, Any], place: Path) -> Any:
         result = keyed.window(hr.tumbling("1h")).agg(mean=hr.mean("celsius"), name="state")
     result.write(f"files:{place}/out", format="parquet", name="results")
     return job
+
+
+def _counter() -> Any:
+    import headrace as hr
+
+    class Counter(hr.KeyedProcess):
+        n = hr.value(int, default=0)
+        output = "sensor string, n bigint"
+
+        def on_row(self, row: Any, ctx: Any) -> tuple[str, int]:
+            self.n += 1
+            return row.sensor, self.n
+
+    return Counter()

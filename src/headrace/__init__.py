@@ -67,17 +67,19 @@ from headrace.sources import generate, rows
 
 if TYPE_CHECKING:
     from headrace.engine.run import Run, run
+    from headrace.runtime.live import StepState, peek
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Aggregate", "Context", "EmbeddedLog", "Expr", "FencedError", "HeadraceError", "InputError",
     "Job", "KeyedProcess", "KeyedStream", "LogError", "OutputError", "PlanError",
-    "ProcessResult", "Run", "RunError", "StateError", "StepError", "Stream", "WindowAssigner",
+    "ProcessResult", "Run", "RunError", "StateError", "StepError", "StepState", "Stream",
+    "WindowAssigner",
     "WindowProcess", "WindowResult", "__version__", "aggregating", "calendar", "col", "collect",
     "collected", "connect", "count", "count_distinct", "cumulating", "delta", "everything",
     "first", "generate", "ingestion", "keep", "keep_last", "keep_near", "last", "last_of",
-    "list_of", "lit", "map_of", "max", "max_by", "mean", "min", "min_by", "read_output",
+    "list_of", "lit", "map_of", "max", "max_by", "mean", "min", "min_by", "peek", "read_output",
     "reducing", "rows", "run", "session", "sliding", "stddev", "sum", "triggers", "tumbling",
     "until", "value", "variance", "watermarks", "window_value",
 ]  # fmt: skip
@@ -89,4 +91,8 @@ def __getattr__(name: str) -> Any:
         from headrace.engine import run as engine
 
         return getattr(engine, name)
+    if name in ("StepState", "peek"):
+        from headrace.runtime import live
+
+        return getattr(live, name)
     raise AttributeError(f"headrace has no {name!r}")

@@ -22,6 +22,7 @@ CASES = {
     "b sum": ("b", {"keys": 20, "kind": "sum"}),
     "b python": ("b", {"keys": 20, "kind": "python"}),
     "c": ("c", {}),
+    "d": ("d", {"keys": 20}),
     "e": ("e", {"keys": 20, "rate": 25}),
     "p": ("p", {}),
     "r": ("r", {"keys": 20}),

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import jobs, topic, warm, why
+from headrace.cli import jobs, state, topic, warm, why
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
@@ -30,6 +30,8 @@ EPILOG = """Try:
 [bold]headrace plan job.py[/bold]: after a change, what becomes of the state
 
 [bold]headrace why job.py[/bold]: why there is no output, and what it waits for
+
+[bold]headrace state get job.py STEP[/bold]: what a step keeps, while the job runs
 """
 
 
@@ -60,6 +62,7 @@ app.command("run", rich_help_panel="Jobs")(jobs.run)
 app.command("explain", rich_help_panel="Jobs")(jobs.explain)
 app.command("plan", rich_help_panel="Jobs")(jobs.plan)
 app.command("why", rich_help_panel="Jobs")(why.why)
+app.add_typer(state.app, name="state", rich_help_panel="Jobs")
 app.command("warm", rich_help_panel="Installation")(warm.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")
 

@@ -34,6 +34,7 @@ from headrace.plan.nodes import AnyWindow, Apply, Fold, Process, RowWindow, Wind
 from headrace.plan.program import Drafted, build
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.envelope import DDL
+from headrace.runtime.live import StepState, state_of
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
 from headrace.runtime.published import Published
@@ -169,6 +170,10 @@ class Run:
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""
         return told(self.name, self._program, self._latest, SystemClock().now())
+
+    def state(self, step: str) -> StepState:
+        """What a step keeps, as of the last epoch: look at it while the job goes on."""
+        return state_of(self._program, self._start.log, step)
 
     def output(self, name: str) -> pa.Table:
         """All rows that a "collect:" output has been given so far."""

@@ -12,6 +12,7 @@ import contextlib
 import os
 import threading
 import weakref
+from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
@@ -67,6 +68,17 @@ def connection() -> duckdb.DuckDBPyConnection:
         _LOCAL.connection = _open()
         _LOCAL.pid = os.getpid()
     return _LOCAL.connection
+
+
+def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The answer to a user's own query over these tables, in a database of its own."""
+    with duckdb.connect(":memory:", config=_CONFIG) as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.execute("SET lock_configuration = true")
+        for name, rows in tables.items():
+            database.register(name, rows)
+        found = database.sql(query)
+        return pa.table({}) if found is None else found.to_arrow_table()
 
 
 def _open() -> duckdb.DuckDBPyConnection:

@@ -8,7 +8,7 @@ that is still to fire holds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,12 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
 from headrace.ops.agg.groups import flat
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.agg.named import Aggregate, merge, partial
+from headrace.ops.agg.named import Aggregate, merge, partial, result
 from headrace.ops.agg.partials import with_held
 from headrace.ops.contract import Step
 from headrace.ops.panes.blocks import CoarsePanes, panes_per_block
 from headrace.ops.panes.firing import fire
+from headrace.ops.view import with_bounds
 from headrace.ops.window.aligned import Window
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -87,6 +88,20 @@ class WindowAggOperator:
         due = self._window.next_end(step.after, live)
         step.next = MAX_TIME if due is None else due
 
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The aggregates of each pane and key; of a stretch of time, of each key over it."""
+        panes = tables[PANES].scan(since, until)
+        size, group = self._window.pane_size, [TIME, HASH, *self._keys]
+        if (since, until) != (MIN_TIME, MAX_TIME):
+            whole = panes.column(TIME).to_numpy() + size <= until
+            panes, group = panes.filter(pa.array(whole)), [HASH, *self._keys]
+        times = panes.column(TIME).to_numpy()
+        merged = merge(panes, group, self._aggs)
+        start = merged.column(TIME).to_numpy() if TIME in group else _same(times.min, merged)
+        end = start + size if TIME in group else _same(times.max, merged) + size
+        values = result(merged, self._aggs).select(list(self._aggs))
+        return with_bounds(merged.select(self._keys), start, end, values)
+
     def _in_blocks(self, arrived: pa.Table) -> pa.Table:
         assert self._coarse is not None
         blocks = self._coarse.blocks_of(arrived.column(TIME).to_numpy())
@@ -125,6 +140,11 @@ class WindowAggOperator:
         fired = fire(panes, self._keys, self._window, self._aggs, step.before, step.after)
         if fired.num_rows:
             step.out.append(derived(fired, self._schema))
+
+
+def _same(value: Callable[[], int], rows: pa.Table) -> np.ndarray:
+    """One number for all rows; there may be none."""
+    return np.full(rows.num_rows, value() if rows.num_rows else 0, np.int64)
 
 
 def derived(rows: pa.Table, schema: pa.Schema) -> pa.Table:

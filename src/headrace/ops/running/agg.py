@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import OFFSET, SOURCE, TIME
-from headrace.ops.agg.named import Aggregate
+from headrace.ops.agg.named import Aggregate, result
 from headrace.ops.contract import Step
 from headrace.ops.grouping import by_key
 from headrace.ops.running.results import rolling
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 PARTIALS = "partials"
 
@@ -59,6 +59,12 @@ class RollingOperator:
             put = put.append_column(field, after.column(field.name))
         step.tables[PARTIALS].put(put)
         step.out.append(self._emit(found.rows, running))
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The aggregates of each key, as they are now."""
+        held = tables[PARTIALS].scan()
+        keys, values = held.select(self._keys), result(held, self._aggs).select(list(self._aggs))
+        return pa.table([*keys.columns, *values.columns], [*self._keys, *self._aggs])
 
     def _emit(self, rows: pa.Table, running: pa.Table) -> pa.Table:
         hidden = [n for n in (TIME, SOURCE, OFFSET) if n in rows.column_names]

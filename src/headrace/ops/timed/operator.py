@@ -24,13 +24,14 @@ from headrace.ops.timed.firing import MARKS, TIMERS, WINDOWS, Firing
 from headrace.ops.timed.groups import WindowGroups
 from headrace.ops.timed.kept_rows import KeptRows
 from headrace.ops.timed.open_windows import OPEN, OpenWindows
+from headrace.ops.view import with_bounds
 from headrace.ops.window.aligned import Times, floor_of
 from headrace.ops.window.assigners import Everything
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.function import WindowFunction
 from headrace.ops.window.triggers import watched
 from headrace.ops.window.windowing import Windowing
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 
 class TimedWindowOperator:
@@ -108,6 +109,17 @@ class TimedWindowOperator:
             self._forget(windows, touched, step)
         table.expire(floor_of(step.after, self._windowing.lateness))
         self._look_ahead(step)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The windows that are kept, and what would be shown of each now."""
+        windows = tables[WINDOWS].scan()
+        start, end = (windows.column(n).to_numpy() for n in (START, TIME))
+        inside = (start >= since) & (end <= until)
+        windows, start, end = windows.filter(pa.array(inside)), start[inside], end[inside]
+        shown = self._book.main or {"$rows": self._book.ever["$rows"]}
+        values = self._book.results(windows, shown)
+        named = values.rename_columns([n.removeprefix("$") for n in values.column_names])
+        return with_bounds(windows.select(self._keys), start, end, named)
 
     def _arrived(self, step: Step) -> pa.Table | None:
         arrived = step.inputs[0]

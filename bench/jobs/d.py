@@ -1,0 +1,96 @@
+"""D: a process function in Python that sees a row at a time and keeps two values per key.
+
+Against `transformWithStateInPandas`, which is called once per key and batch, and Bytewax in
+two processes. Every sensor's rows of a batch lie in one file and in order, so all see them
+in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.data import Shape, dataset
+from bench.digest import Digest, rounded
+from bench.digest import digest as digest_of
+from bench.functions import moved
+from bench.jobs.b import BYTEWAX, rate
+from bench.measure import THEIRS, Lab
+from bench.rows import Row, speed
+
+FILES = 2  # per batch
+SCHEMA = "sensor string, at timestamp, celsius double"
+RESULT = "sensor string, n bigint, change double"
+
+
+def rows(lab: Lab) -> list[Row]:
+    from bench.with_bytewax import missing
+
+    batch, batches = (50_000, 3) if lab.quick else (1_000_000, 4)
+    why = missing()
+    others = (THEIRS,) if why else (THEIRS, BYTEWAX)
+    contests = lab.contests("D", "d", params(batch, batches), digest, 2, others)
+    names = ("D", "process function in Python", 6.0), ("D bytewax", "the same against Bytewax", 2.0)
+    found = []
+    for (job, what, target), contest in zip(names, contests, strict=False):
+        ours, theirs = speed(contest.ours(rate)), speed(contest.theirs(rate))
+        found.append(Row(job, what, ours, theirs, contest.ratio(rate), target=target, equal=True))
+    if why:
+        lab.say(f"  D: Bytewax is not available: {why}")
+        found.append(Row(*names[1][:2], found[0].ours, "not available", None))
+    return found
+
+
+def params(batch: int, batches: int, keys: int = 10_000) -> dict[str, Any]:
+    made = dataset(Shape("by-key", batches * FILES, batch // FILES, keys))
+    return {"folder": made.folder, "batch": batch, "rows": batch}
+
+
+def digest(params: Mapping[str, Any], place: Path) -> Digest:
+    return digest_of(place, ["sensor", "n", rounded("change")])
+
+
+def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    import headrace as hr
+    from bench.with_headrace import drain
+
+    class Changes(hr.KeyedProcess):
+        n = hr.value(int, default=0)
+        last = hr.value(float)
+        output = RESULT
+
+        def on_row(self, row: Any, ctx: Any) -> tuple[str, int, float]:
+            self.n, change = moved(self.n, self.last, row.celsius)
+            self.last = row.celsius
+            return row.sensor, self.n, change
+
+    job = hr.Job("d")
+    readings = job.read(f"files:{params['folder']}", schema=SCHEMA, time="at", in_order=True)
+    changes = readings.key_by("sensor").process(Changes(), unbounded=True, name="changes")
+    changes.write(f"files:{place}/out", format="parquet", name="out")
+    return drain(job, place, params["batch"], params["cores"])
+
+
+def theirs(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    from bench.processors import Changes
+    from bench.with_spark import drain, session
+
+    spark = session(params["cores"])
+    readings = (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", FILES)
+        .parquet(params["folder"])
+    )
+    changes = (
+        readings.select("sensor", "celsius")
+        .groupBy("sensor")
+        .transformWithStateInPandas(Changes(), RESULT, "Append", "None")
+    )
+    return drain(changes, place, params["rows"])
+
+
+def bytewax(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    from bench.with_bytewax import drain
+
+    return drain("bench.flows.changes", params["folder"], place, parts=FILES)

@@ -1,0 +1,181 @@
+"""`headrace state`: what the steps of a job keep, as of its last epoch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.jobs import File, Folder, Name
+from headrace.cli.loading import load_job
+from headrace.errors import RunError, StateError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.plan.program import Program
+    from headrace.runtime.live import StepState
+    from headrace.state.manifest import EpochLog
+
+app = typer.Typer(
+    help="What the steps of a job keep, as of its last epoch: while it runs, or after.",
+    no_args_is_help=True, rich_markup_mode="rich",
+)  # fmt: skip
+
+Step = Annotated[str, typer.Argument(help="The step, as `headrace state ls` names it.")]
+Limit = Annotated[int, typer.Option(help="Rows to show at most.", metavar="ROWS")]
+
+
+@app.command("ls")
+def list_steps(file: File, job: Name = None, folder: Folder = None) -> None:
+    """List the steps that keep state: their key, how many rows, and their columns.
+
+    Example: [bold]headrace state ls examples/fire_alarm.py[/bold]
+    """
+    program, log = _opened(file, job, folder)
+    for node in program.stateful():
+        state = _state(program, log, node.name)
+        held = sum(t.rows_held for t in state.snapshot.tables.values())
+        by = ", ".join(node.keys[0]) or "no key"
+        columns = ", ".join(state.to_arrow().column_names)
+        typer.echo(f"{node.name}: about {held:,} rows by {by}; {columns}")
+    if not program.stateful():
+        typer.echo(f"no step of {program.name!r} keeps state")
+
+
+@app.command("get")
+def get(
+    file: File,
+    step: Step,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="COLUMN=VALUE, once for each column of the key. All keys if left out."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help='For windows: from this time, "21:00" or a date with it.')
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="For windows: up to this time.")] = None,
+    top: Annotated[
+        str | None, typer.Option(help="Those with the largest value of this column first.")
+    ] = None,
+    limit: Limit = 20,
+    job: Name = None,
+    folder: Folder = None,
+) -> None:
+    """Show what a step keeps, one JSON object a line.
+
+    Example: [bold]headrace state get job.py averages --key area=area-1[/bold]
+
+    Example: [bold]headrace state get job.py counts --since 21:00 --until 21:05 --top n[/bold]
+    """
+    state = _state(*_opened(file, job, folder), step)
+    if since or until:
+        state = state.slice(since or 0, until or state.snapshot.watermark)
+    if key:
+        rows = state.get(**_parsed(state, key))
+    else:
+        rows = state.top(limit, top) if top else state.to_arrow()
+    _show(rows, limit)
+
+
+@app.command("export")
+def export(
+    file: File,
+    step: Step,
+    to: Annotated[Path, typer.Argument(help="A file: .parquet, .csv or .jsonl.")],
+    job: Name = None,
+    folder: Folder = None,
+) -> None:
+    """Write all that a step keeps to a file.
+
+    Example: [bold]headrace state export job.py averages averages.parquet[/bold]
+    """
+    rows = _state(*_opened(file, job, folder), step).to_arrow()
+    _write(rows, to)
+    typer.echo(f"wrote {rows.num_rows:,} rows to {to}", err=True)
+
+
+@app.command("sql")
+def sql(
+    file: File,
+    query: Annotated[str, typer.Argument(help="SQL; every step with state is a table.")],
+    limit: Limit = 20,
+    job: Name = None,
+    folder: Folder = None,
+) -> None:
+    """Ask what the steps keep, in SQL; each step is a table of its name.
+
+    Example: [bold]headrace state sql job.py 'SELECT area, mean FROM averages'[/bold]
+    """
+    from headrace.runtime.live import ask
+
+    program, log = _opened(file, job, folder)
+    names = [n.name for n in program.stateful()]
+    _show(ask(query, {n: _state(program, log, n).to_arrow() for n in names}), limit)
+
+
+def _opened(file: Path, job: str | None, folder: str | None) -> tuple[Program, EpochLog]:
+    from headrace.runtime.live import opened  # slow to import, and help needs none of it
+
+    return opened(load_job(file, job), folder)
+
+
+def _state(program: Program, log: EpochLog, step: str) -> StepState:
+    from headrace.runtime.live import state_of
+
+    return state_of(program, log, step)
+
+
+def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
+    """Keys as text, read as the types of their columns."""
+    import pyarrow as pa
+
+    schema, found = state.node.inputs[0].schema, {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name not in schema.names:
+            raise RunError(
+                f"{text!r} is not COLUMN=VALUE of a key", code="HR-CLI-020",
+                hint=f"The key of {state.node.name!r} is: {', '.join(state.node.keys[0])}.",
+            )  # fmt: skip
+        try:
+            found[name] = pa.scalar(value).cast(schema.field(name).type).as_py()
+        except pa.ArrowInvalid as error:
+            raise RunError(
+                f"{value!r} is no {schema.field(name).type}", code="HR-CLI-020",
+                hint=f"That is the type of the key column {name!r}.",
+            ) from error  # fmt: skip
+    return found
+
+
+def _show(rows: pa.Table, limit: int) -> None:
+    for row in rows.slice(0, limit).to_pylist():
+        typer.echo(json.dumps(row, default=str, ensure_ascii=False))
+    if rows.num_rows > limit:
+        typer.echo(f"... {rows.num_rows - limit:,} more; --limit shows them", err=True)
+
+
+def _write(rows: pa.Table, to: Path) -> None:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        if to.suffix == ".parquet":
+            pyarrow.parquet.write_table(rows, to)
+        elif to.suffix == ".csv":
+            pyarrow.csv.write_csv(rows, to)
+        elif to.suffix == ".jsonl":
+            lines = (json.dumps(r, default=str, ensure_ascii=False) for r in rows.to_pylist())
+            to.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        else:
+            raise RunError(
+                f"{to.name!r} ends in {to.suffix or 'nothing'!r}", code="HR-CLI-021",
+                hint="Name a file that ends in .parquet, .csv or .jsonl.",
+            )  # fmt: skip
+    except OSError as error:
+        raise StateError(
+            f"{str(to)!r} cannot be written: {error.strerror}", code="HR-CLI-022",
+            hint="Choose a folder that exists and that you may write to.",
+        ) from error  # fmt: skip

@@ -1,0 +1,222 @@
+"""What a step keeps, as people look at it: a snapshot that can be cut, sorted and asked.
+
+A `StepState` is a value: it shows one epoch and does not change while the job goes on. The
+key is found by its hash, so looking at a few keys does not read the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import HASH
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.errors import StateError
+from headrace.hashing import Hashes, hash_keys
+from headrace.kernel import door
+from headrace.ops.view import Viewed, plain_view
+from headrace.plan.nodes import Stateful
+from headrace.plan.program import Drafted, Program, build
+from headrace.runtime.operators import operator_for
+from headrace.runtime.snapshot import Snapshot, snapshot
+from headrace.runtime.start import folder_of
+from headrace.settings import Settings
+from headrace.state.manifest import EpochLog
+from headrace.state.spec import GONE
+from headrace.state.table import KeyedTable
+
+Moment = datetime | int | str
+Tables = Mapping[str, KeyedTable]
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """The state of a step after one epoch: `get`, `slice`, `top`, `sql`, or all of it."""
+
+    node: Stateful
+    snapshot: Snapshot
+    since: int = MIN_TIME
+    until: int = MAX_TIME
+
+    @property
+    def epoch(self) -> int:
+        return self.snapshot.epoch
+
+    def __len__(self) -> int:
+        return cast("int", self.to_arrow().num_rows)
+
+    def __repr__(self) -> str:
+        return f"<state of {self.node.name!r} after epoch {self.epoch}>"
+
+    def get(self, *key: Any, **columns: Any) -> pa.Table:
+        """The rows of one key: `get("area-1")`, or `get(area="area-1", floor=2)`."""
+        wanted = self._key(key, columns)
+        kinds = [self.node.inputs[0].schema.field(name).type for name in wanted]
+        try:
+            values = [pa.array([v], kind) for v, kind in zip(wanted.values(), kinds, strict=True)]
+        except pa.ArrowException as error:
+            raise StateError(
+                f"the key {tuple(wanted.values())!r} of {self.node.name!r} does not fit: {error}",
+                code="HR-STATE-031", hint=f"The key is {self._described()}.",
+            ) from error  # fmt: skip
+        hashes = hash_keys(values, 1)
+        found = self._seen({n: _only(t, hashes) for n, t in self.snapshot.tables.items()})
+        for name, value in zip(wanted, values, strict=True):
+            found = found.filter(pc.equal(found.column(name), value[0]))
+        return found
+
+    def slice(self, since: Moment, until: Moment) -> StepState:
+        """What it keeps of this stretch of time: `slice("21:00", "21:05")`, in UTC.
+
+        Of aggregates over panes that is one result per key, over the panes within it.
+        """
+        if not any(t.spec.timed for t in self.snapshot.tables.values()):
+            raise StateError(
+                f"{self.node.name!r} keeps nothing by time", code="HR-STATE-032",
+                hint="Only windows can be cut by time; use get, top or sql.",
+            )  # fmt: skip
+        lo, hi = (_millis(m, self.snapshot.watermark) for m in (since, until))
+        return replace(self, since=lo, until=hi)
+
+    def top(self, n: int, by: str | None = None) -> pa.Table:
+        """The n rows with the largest value of `by`, or of the last column; ties by key."""
+        rows = self.to_arrow()
+        column = by or rows.column_names[-1]
+        if column not in rows.column_names:
+            raise StateError(
+                f"{self.node.name!r} shows no column {column!r}", code="HR-STATE-033",
+                hint=f"It shows: {', '.join(rows.column_names)}.",
+            )  # fmt: skip
+        ties = [(name, "ascending") for name in self.node.keys[0] if name != column]
+        order = pc.sort_indices(rows, [(column, "descending"), *ties])
+        return rows.take(order[:n])
+
+    def sql(self, query: str) -> pa.Table:
+        """DuckDB over the rows, as the table `state`: sql("SELECT count(*) FROM state")."""
+        return ask(query, {"state": self.to_arrow()})
+
+    def to_arrow(self) -> pa.Table:
+        return self._seen(self.snapshot.tables)
+
+    def to_pandas(self) -> Any:
+        return self.to_arrow().to_pandas()
+
+    def to_spark(self, spark: Any) -> Any:
+        """As a Spark DataFrame of this session."""
+        return spark.createDataFrame(self.to_arrow())
+
+    def _seen(self, tables: Tables) -> pa.Table:
+        rows = self._view(tables)
+        plain = [(f.name, getattr(f.type, "value_type", f.type) if _coded(f) else f.type)
+                 for f in rows.schema]  # fmt: skip
+        return rows.cast(pa.schema(plain))
+
+    def _view(self, tables: Tables) -> pa.Table:
+        operator = operator_for(self.node)
+        if isinstance(operator, Viewed):
+            return operator.view(tables, self.since, self.until)
+        first = next(iter(tables.values()))
+        rows = plain_view(first, self.since, self.until)
+        names = dict(zip(first.spec.key.names, self.node.keys[0], strict=False))
+        return rows.rename_columns([names.get(n, n) for n in rows.column_names])
+
+    def _key(self, values: tuple[Any, ...], columns: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.node.keys[0]
+        given = dict(zip(names, values, strict=False)) | dict(columns)
+        if len(values) > len(names) or set(given) != set(names):
+            raise StateError(
+                f"the key of {self.node.name!r} is {self._described()}", code="HR-STATE-031",
+                hint="Give a value for each of its columns.",
+            )  # fmt: skip
+        return {name: given[name] for name in names}
+
+    def _described(self) -> str:
+        return ", ".join(self.node.keys[0]) or "empty: the step is not keyed"
+
+
+def state_of(program: Program, log: EpochLog, step: str) -> StepState:
+    """What `step` keeps, as the job's folder knows it now."""
+    node = program.nodes.get(step)
+    if not isinstance(node, Stateful):
+        known = ", ".join(n.name for n in program.stateful()) or "none"
+        raise StateError(
+            f"{program.name!r} has no step {step!r} that keeps state", code="HR-STATE-030",
+            hint=f"Those that do: {known}.",
+        )  # fmt: skip
+    return StepState(node, snapshot(log, node, log.open(program.name, 1)))
+
+
+def peek(job: Drafted, step: str, *, folder: str | None = None, **settings: Any) -> StepState:
+    """What a step of a job keeps: `hr.peek(job, "averages").top(10)`.
+
+    From any session, while the job runs elsewhere or after it; nothing is changed.
+    """
+    return state_of(*opened(job, folder, **settings), step)
+
+
+def opened(job: Drafted, folder: str | None = None, **settings: Any) -> tuple[Program, EpochLog]:
+    """A job's program and the folder in which it has run."""
+    program = build(job)
+    log = EpochLog(folder_of(program, Settings.load(**settings), folder))
+    if not (log.folder / "job.json").exists():
+        raise StateError(
+            f"{program.name!r} has never run in {str(log.folder)!r}", code="HR-STATE-035",
+            hint="Give the folder that it runs in: folder=... .",
+        )  # fmt: skip
+    return program, log
+
+
+def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """A query over Arrow tables, by DuckDB; a mistake in it is a named error."""
+    try:
+        return door.ask(query, tables)
+    except door.Error as error:
+        raise StateError(
+            f"the query cannot be answered: {str(error).splitlines()[0]}", code="HR-STATE-034",
+            hint=f"The tables are: {', '.join(tables)}.",
+        ) from error  # fmt: skip
+
+
+def _only(table: KeyedTable, hashes: Hashes) -> KeyedTable:
+    """The same table with the rows of these hashes alone."""
+    if not table.spec.timed:
+        rows = table.match(hashes)
+    else:
+        rows = table.scan()
+        rows = rows.filter(pa.array(np.isin(rows.column(HASH).to_numpy(), hashes)))
+    return KeyedTable(table.spec, [rows.append_column(GONE, pa.repeat(False, rows.num_rows))])
+
+
+def _coded(field: pa.Field) -> bool:
+    return bool(pa.types.is_dictionary(field.type))
+
+
+def _millis(moment: Moment, watermark: int) -> int:
+    """A moment in ms; "21:00" is on the day of the watermark."""
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, datetime):
+        found = moment
+    else:
+        try:
+            found = _read(moment, watermark)
+        except ValueError as error:
+            raise StateError(
+                f"{moment!r} is not a time", code="HR-STATE-032",
+                hint='Write "21:00", "2026-11-15 21:00", a datetime, or milliseconds since 1970.',
+            ) from error  # fmt: skip
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def _read(text: str, watermark: int) -> datetime:
+    if "-" in text:
+        return datetime.fromisoformat(text)
+    sane = watermark if MIN_TIME < watermark < MAX_TIME else 0
+    day = datetime.fromtimestamp(sane / 1_000, UTC).date()
+    return datetime.combine(day, time.fromisoformat(text), UTC)

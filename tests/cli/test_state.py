@@ -1,0 +1,125 @@
+"""`headrace state` as its user types it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import headrace as hr
+from headrace.cli.app import app
+from headrace.cli.loading import load_job
+from headrace.testing import Driver
+from tests.terminal import forget
+
+JOB = """
+    import headrace as hr
+
+    job = hr.Job("kept")
+    rows = job.read("log:rows", schema="k int, n bigint, at bigint", time="at", delay="1s")
+    rows.key_by("k").agg(most=hr.max("n"), unbounded=True, name="most").write("collect:")
+    slid = rows.key_by("k").window(hr.sliding("1m", "10s"))
+    slid.agg(n=hr.count(), name="slid").write("collect:", name="counts")
+"""
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "job.py").write_text(dedent(JOB), encoding="utf-8")
+    hr.EmbeddedLog().create("rows", schema="k int, n bigint, at bigint")
+    rows = [{"k": i % 3, "n": i, "at": i * 1_000} for i in range(60)]
+    hr.EmbeddedLog().append("rows", rows)
+
+    def type_in(command: str, *words: str) -> Any:
+        try:
+            return CliRunner().invoke(app, ["state", command, "job.py", *words])
+        finally:
+            forget(tmp_path)
+
+    return type_in
+
+
+@pytest.fixture
+def ran(call: Callable[..., Any]) -> Callable[..., Any]:
+    try:
+        Driver(load_job(Path("job.py")), ".headrace/jobs/kept", until=None).drain()
+    finally:
+        forget(Path.cwd())
+    return call
+
+
+def lines(result: Any) -> list[Any]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_ls_names_the_steps_with_key_and_columns(ran):
+    assert ran("ls").stdout.splitlines() == [
+        "most: about 3 rows by k; k, most",
+        "slid: about 18 rows by k; k, window_start, window_end, n",
+    ]
+
+
+def test_get_shows_all_or_one_key_read_as_its_type(ran):
+    assert {r["k"]: r["most"] for r in lines(ran("get", "most"))} == {0: 57, 1: 58, 2: 59}
+    assert lines(ran("get", "most", "--key", "k=1")) == [{"k": 1, "most": 58}]
+
+
+def test_get_cuts_windows_by_time_and_sorts(ran):
+    found = lines(ran("get", "slid", "--since", "00:00:10", "--until", "00:00:30", "--top", "n"))
+    assert [(r["n"], r["window_end"]) for r in found] == [
+        (n, "1970-01-01 00:00:30+00:00") for n in (7, 7, 6)
+    ]
+
+
+def test_a_limit_says_what_it_leaves_out(ran):
+    result = ran("get", "most", "--limit", "1")
+    assert len(lines(result)) == 1
+    assert "2 more" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_export_writes_a_file(ran, suffix):
+    assert ran("export", "most", f"out.{suffix}").exit_code == 0
+    text = Path(f"out.{suffix}")
+    if suffix == "parquet":
+        assert sorted(pq.read_table(text)["most"].to_pylist()) == [57, 58, 59]
+    else:
+        assert "58" in text.read_text(encoding="utf-8")
+
+
+def test_sql_has_every_step_as_a_table(ran):
+    query = "SELECT m.k, s.n FROM most m JOIN slid s USING (k) ORDER BY k, window_start LIMIT 1"
+    assert lines(ran("sql", query)) == [{"k": 0, "n": 4}]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("get", "mast"), "HR-STATE-030 'kept' has no step 'mast'"),
+        (("get", "most", "--key", "z=1"), "HR-CLI-020 'z=1' is not COLUMN=VALUE"),
+        (("get", "most", "--key", "k=x"), "HR-CLI-020 'x' is no int32"),
+        (("export", "most", "out.xlsx"), "HR-CLI-021 'out.xlsx' ends in '.xlsx'"),
+        (("export", "most", "nowhere/out.csv"), "HR-CLI-022 'nowhere/out.csv' cannot be written"),
+        (("sql", "SELECT"), "HR-STATE-034 the query cannot be answered"),
+    ],
+)
+def test_a_mistake_is_named(ran, words, message):
+    result = ran(*words)
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+def test_a_job_that_never_ran_has_no_state(call):
+    result = call("ls")
+    assert result.exit_code == 1
+    assert "HR-STATE-035 'kept' has never run" in result.stderr
