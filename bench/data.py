@@ -98,6 +98,22 @@ def _readings(shape: Shape, number: int, path: Path) -> int:
     return _write(shape, path, keys, _times(shape, number, rng), _values(shape, rng))
 
 
+def _others(shape: Shape, number: int, path: Path) -> int:
+    """Like readings, but others: the second stream of a join."""
+    rng = np.random.default_rng([13, number])
+    keys = rng.integers(0, shape.keys, shape.rows)
+    return _write(shape, path, keys, _times(shape, number, rng), _values(shape, rng))
+
+
+def _repeats(shape: Shape, number: int, path: Path) -> int:
+    """Every row a sensor of its own, but one in ten that of one of the 100,000 rows before."""
+    rng = np.random.default_rng([17, number])
+    rows = np.arange(number * shape.rows, (number + 1) * shape.rows, dtype=np.int64)
+    back = np.minimum(rng.integers(1, 100_000, shape.rows), rows)
+    keys = np.where(rng.random(shape.rows) < 0.1, rows - back, rows)
+    return _write(shape, path, keys, _times(shape, number, rng), _values(shape, rng))
+
+
 def _by_key(shape: Shape, number: int, path: Path) -> int:
     """The same in order of time; of two neighbouring files, each has half of the sensors."""
     rng = np.random.default_rng([11, number])
@@ -165,6 +181,8 @@ def _json(shape: Shape, number: int, path: Path) -> int:
 
 _MAKERS: dict[str, Maker] = {
     "readings": _readings,
+    "others": _others,
+    "repeats": _repeats,
     "by-key": _by_key,
     "visits": _visits,
     "once": _once,

@@ -11,14 +11,16 @@ import headrace as hr
 
 PROGRAM = [
     "Context", "Job", "KeyedProcess", "KeyedStream", "Stream", "WindowResult", "connect",
-    "StepState", "generate", "ingestion", "peek", "rows", "run", "Run", "sliding", "tumbling",
-    "value",
+    "StepState", "generate", "ingestion", "resource", "peek", "rows", "run", "Run", "sliding",
+    "tumbling", "value",
 ]  # fmt: skip
-KEPT = ["ProcessResult", "aggregating", "last_of", "list_of", "map_of", "reducing"]
+KEPT = ["ProcessResult", "aggregating", "last_of", "list_of", "map_of", "reducing", "shared_map"]
 WINDOWS = [
     "WindowAssigner", "WindowProcess", "calendar", "cumulating", "delta", "everything", "keep",
     "keep_last", "keep_near", "session", "until", "window_value",
 ]  # fmt: skip
+JOINS = ["JoinResult", "Table", "join_all", "sql_table", "table_file"]
+PATTERNS = ["MatchResult", "Pattern", "either", "pattern"]
 AGGREGATES = [
     "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean",
     "min", "min_by", "stddev", "sum", "variance",
@@ -58,6 +60,8 @@ def test_the_public_names_are_these():
         *PROGRAM,
         *KEPT,
         *WINDOWS,
+        *JOINS,
+        *PATTERNS,
         *MODULES,
         *AGGREGATES,
         *EXPRESSIONS,

@@ -12,7 +12,10 @@ from headrace import functions
 from headrace.api import triggers
 from headrace.api.connected import connect
 from headrace.api.job import Job
+from headrace.api.joins import join_all
 from headrace.api.keyed import KeyedStream
+from headrace.api.lookups import sql_table, table_file
+from headrace.api.patterns import Pattern, either, pattern
 from headrace.api.process import (
     Context,
     KeyedProcess,
@@ -21,9 +24,11 @@ from headrace.api.process import (
     list_of,
     map_of,
     reducing,
+    shared_map,
     value,
 )
-from headrace.api.stream import ProcessResult, Stream, WindowResult
+from headrace.api.stream import JoinResult, MatchResult, ProcessResult, Stream, WindowResult
+from headrace.api.tables import Table
 from headrace.errors import (
     FencedError,
     HeadraceError,
@@ -55,6 +60,7 @@ from headrace.ops.agg.named import (
     variance,
 )
 from headrace.ops.agg.own import OwnAggregate as Aggregate
+from headrace.ops.calls.resource import resource
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
 from headrace.ops.window.assigners import cumulating, everything, session
@@ -80,8 +86,11 @@ __all__ = [
     "collected", "connect", "count", "count_distinct", "cumulating", "delta", "everything",
     "first", "generate", "ingestion", "keep", "keep_last", "keep_near", "last", "last_of",
     "list_of", "lit", "map_of", "max", "max_by", "mean", "min", "min_by", "peek", "read_output",
-    "reducing", "rows", "run", "session", "sliding", "stddev", "sum", "triggers", "tumbling",
+    "reducing", "resource", "rows", "run", "session", "shared_map", "sliding",
+    "stddev", "sum", "triggers", "tumbling",
     "until", "value", "variance", "watermarks", "window_value",
+    "MatchResult", "Pattern", "either", "pattern",
+    "JoinResult", "Table", "join_all", "sql_table", "table_file",
 ]  # fmt: skip
 __all__ += functions.__all__
 

@@ -13,6 +13,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import repeat
 from keyword import iskeyword
 from operator import attrgetter, is_, itemgetter
 from typing import Any
@@ -71,7 +72,7 @@ def _unused(name: str, taken: set[str]) -> str:
 def rows_of(table: pa.Table) -> list[Any]:
     """The table as named tuples, column by column: no dictionary per row."""
     row, new = row_class(tuple(table.column_names)), tuple.__new__  # `_make` counts every row
-    return [new(row, values) for values in zip(*map(pylist, table.columns), strict=True)]
+    return list(map(new, repeat(row), zip(*map(pylist, table.columns), strict=True)))
 
 
 @contextmanager

@@ -217,6 +217,8 @@ class Driven:
         table = self.driver.output(output)
         if table.num_rows and "k" not in table.column_names:  # without keys there is one
             table = table.add_column(0, "k", pa.nulls(table.num_rows))
+        elif table.num_rows:  # or it is a column like others, of rows that are folded
+            table = table.select(["k", *(n for n in table.column_names if n != "k")])
         known, self.told[output] = self.told[output], table.num_rows
         return _tuples(table.slice(known)) if table.num_rows > known else []
 

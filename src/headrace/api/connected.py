@@ -22,7 +22,22 @@ from headrace.plan.signature import record_schema, title
 from headrace.schema import SchemaLike
 
 AnyStream: TypeAlias = "stream.Stream | keyed.KeyedStream"
+Input: TypeAlias = "AnyStream | BroadcastStream"
 By = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
+
+
+class BroadcastStream:
+    """A control stream: each of its rows reaches every task of the step it is an input of."""
+
+    def __init__(self, draft: Draft, edge: Edge) -> None:
+        self._draft, self._edge = draft, edge
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._edge.schema
+
+    def __repr__(self) -> str:
+        return f"<BroadcastStream {self._draft.name_of(self._edge)!r}>"
 
 
 class ConnectedStreams:
@@ -30,9 +45,10 @@ class ConnectedStreams:
 
     def __init__(
         self, draft: Draft, edges: tuple[Edge, ...], keys: tuple[tuple[str, ...], ...],
-        names: tuple[str, ...],
+        names: tuple[str, ...], broadcast: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self._draft, self._edges, self._keys, self._names = draft, edges, keys, names
+        self._broadcast = broadcast
 
     def process(
         self, fn: KeyedProcess, *, output: SchemaLike | None = None, unbounded: bool = False,
@@ -43,10 +59,12 @@ class ConnectedStreams:
         self._check(at, fn)
         said = output if output is not None else getattr(fn, "output", None)
         schema = at.attempt(lambda: _output(fn, said))
-        state = fn.state() if isinstance(fn, KeyedProcess) else UNKNOWN
-        sides = fn.sides() if isinstance(fn, KeyedProcess) else {}
+        state = type(fn).state() if isinstance(fn, KeyedProcess) else UNKNOWN
+        sides = type(fn).sides() if isinstance(fn, KeyedProcess) else {}
+        timed = (e.node.timed for i, e in enumerate(self._edges) if i not in self._broadcast)
         common = {
-            **at.common(), "inputs": self._edges, "timed": all(e.node.timed for e in self._edges)
+            **at.common(), "inputs": self._edges, "timed": all(timed),
+            "broadcast": self._broadcast,
         }  # fmt: skip
         node = Process(schema=schema, keys=self._keys, names=self._names, function=fn,
                        state=state, unbounded=unbounded, sides=sides, **common)  # fmt: skip
@@ -66,7 +84,7 @@ class ConnectedStreams:
 
 
 def connect_streams(
-    streams: Sequence[AnyStream], by: By, names: Sequence[str] | None
+    streams: Sequence[Input], by: By, names: Sequence[str] | None
 ) -> ConnectedStreams:
     """Streams, the key of each and the name of each, as the inputs of a process function."""
     if not streams:
@@ -82,27 +100,32 @@ def connect_streams(
     if any(s._draft is not draft for s in streams):
         draft.report(other_job(), site)
     inputs = [(s, n) for s, n in zip(streams, labels, strict=True) if s._draft is draft]
-    keys = tuple(_keys(s, n, by) for s, n in inputs)
-    if not all(keys) or len(set(map(len, keys))) > 1:
+    inputs.sort(key=lambda i: isinstance(i[0], BroadcastStream))  # control streams come last
+    control = tuple(i for i, (s, _) in enumerate(inputs) if isinstance(s, BroadcastStream))
+    keyed_ones = [(s, n) for s, n in inputs if not isinstance(s, BroadcastStream)]
+    keys = tuple(_keys(s, n, by) for s, n in keyed_ones)
+    if not keys or not all(keys) or len(set(map(len, keys))) > 1:
         draft.report(_bad_key(), site)
-        keys = tuple(() for _ in inputs)
-    for (of, _), columns in zip(inputs, keys, strict=True):
+        keys = tuple(() for _ in keyed_ones)
+    for (of, _), columns in zip(keyed_ones, keys, strict=True):
         for problem in unknown(columns, of.schema, site) if by is not None else ():
             draft.report(problem)
     edges = tuple(s._edge for s, _ in inputs)
-    return ConnectedStreams(draft, edges, keys, tuple(n for _, n in inputs))
+    keys = (*keys, *(() for _ in control))
+    return ConnectedStreams(draft, edges, keys, tuple(n for _, n in inputs), control)
 
 
-def connect(by: By = None, **streams: AnyStream) -> ConnectedStreams:
+def connect(by: By = None, **streams: Input) -> ConnectedStreams:
     """Connect named streams by key: `hr.connect(by="area", average=a, smoke=s).process(fn)`.
 
     `by` is a column (or columns) that all have, or a mapping from input name to its columns;
-    leave it out for streams that are keyed already.
+    leave it out for streams that are keyed already. A control stream, `rules.broadcast()`,
+    needs no key: its rows reach every task.
     """
     return connect_streams(list(streams.values()), by, list(streams))
 
 
-def input_name(of: AnyStream) -> str:
+def input_name(of: Input) -> str:
     """What a stream is called as an input: the name the user gave it, or its source's."""
     draft, edge = of._draft, of._edge
     name = draft.name_of(edge) if draft.given(edge) else draft.scope(edge).split(".")[0]

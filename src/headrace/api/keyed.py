@@ -11,9 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.api import connected, stream, windowed
+from headrace.api import (
+    connected,
+    joins,
+    lookups,
+    meeting,
+    patterns,
+    stateful,
+    stream,
+    tables,
+    windowed,
+)
 from headrace.api.adding import Adding
 from headrace.api.folding import accumulator, reduced
+from headrace.api.iterating import Looping
+from headrace.api.operators import Operators
 from headrace.api.windowing import cut
 from headrace.clock import Duration
 from headrace.ops.agg.named import Aggregate
@@ -26,7 +38,7 @@ from headrace.plan.nodes import Edge, Fold, Rolling
 from headrace.schema import SchemaLike
 
 
-class KeyedStream:
+class KeyedStream(Operators, Looping):
     """A stream and the columns that are its key."""
 
     def __init__(self, draft: Draft, edge: Edge, keys: tuple[str, ...]) -> None:
@@ -131,11 +143,107 @@ class KeyedStream:
             self._draft, (self._edge,), (self._keys,), (connected.input_name(self.unkeyed),)
         ).process(fn, output=output, unbounded=unbounded, name=name, was=was)
 
+    def map_with_state(
+        self, fn: Callable[[Any, Any], Any], *, state: Any, output: SchemaLike,
+        unbounded: bool = False, ttl: Duration | None = None, name: str | None = None,
+        was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """fn(row, state) -> (row to give, new state) for each row; None forgets the state.
+
+        `state` is its type, which starts with None, or a `hr.value` with a default.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        edge = stateful.map_with_state(at, self._keys, False, fn, state, output, unbounded, ttl)
+        return stream.Stream(self._draft, edge)
+
+    def flat_map_with_state(
+        self, fn: Callable[[Any, Any], Any], *, state: Any, output: SchemaLike,
+        unbounded: bool = False, ttl: Duration | None = None, name: str | None = None,
+        was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """fn(row, state) -> (any number of rows to give, new state); see `map_with_state`."""
+        at = Adding(self._draft, self._edge, name, was)
+        edge = stateful.map_with_state(at, self._keys, True, fn, state, output, unbounded, ttl)
+        return stream.Stream(self._draft, edge)
+
+    def update_state_by_key(
+        self, fn: Callable[[list[Any], Any], Any], *, schema: SchemaLike,
+        unbounded: bool = False, ttl: Duration | None = None, name: str | None = None,
+        was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """fn(rows, state) -> new state, once for each key that has rows in a batch.
+
+        Gives the key and its new state; None forgets it, and gives nothing. How rows are cut
+        into batches is not promised: what `fn` makes of them should not depend on it.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        edge = stateful.update_state_by_key(at, self._keys, fn, schema, unbounded, ttl)
+        return stream.Stream(self._draft, edge)
+
+    def match(
+        self, pattern: Any = None, *, select: Any = None, output: SchemaLike | None = None,
+        rules: Any = None, timeouts: bool = False, unbounded: bool = False,
+        name: str | None = None, was: str | None = None,
+    ) -> stream.MatchResult:  # fmt: skip
+        """Find a pattern among each key's rows, or several: `match(hr.pattern(...))`.
+
+        `select` says what is told of a match: columns over its rows, as in {"sum": "a.x + b.x"},
+        or a function of the match, whose rows `output` describes; else the rows by name. With
+        {"name": pattern} there are several and a column `pattern`. `rules` is a control stream
+        that brings patterns while the job runs; `timeouts` keeps what was never complete.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        return patterns.match_patterns(
+            at, self._keys, pattern, select, output, rules, timeouts=timeouts, unbounded=unbounded
+        )
+
     def connect(
-        self, other: KeyedStream, *, names: tuple[str, str] | None = None
-    ) -> connected.ConnectedStreams:
+        self, other: KeyedStream | connected.BroadcastStream, *,
+        names: tuple[str, str] | None = None,
+    ) -> connected.ConnectedStreams:  # fmt: skip
         """This stream and another, key by key, for a process function with two inputs."""
         return connected.connect_streams((self, other), None, names)
+
+    def join(
+        self, other: connected.AnyStream | tables.Table, *, on: meeting.On = None,
+        how: str = "inner", within: Any = None, window: Any = None, time: str = "event",
+        suffix: str = "_right", lateness: Duration = 0, name: str | None = None,
+        was: str | None = None,
+    ) -> stream.JoinResult:  # fmt: skip
+        """Rows of this stream with rows of another that have the same key; see `Stream.join`."""
+        return joins.join(
+            self, other, on, how, within, window, time, suffix, lateness, name, was
+        )
+
+    def table(
+        self, *keys: str, delete: Any = None, unbounded: bool = False, name: str | None = None
+    ) -> tables.Table:
+        """The latest row of each key; rows for which `delete` is true end their key."""
+        return tables.table(self, keys, delete, unbounded, name)
+
+    def lookup(
+        self, table: Any, *, on: meeting.On = None, refresh: Duration | None = None,
+        on_missing: str = "null", patience: Duration | None = None,
+        schema: SchemaLike | None = None, suffix: str = "_right", name: str | None = None,
+        was: str | None = None,
+    ) -> stream.Stream:  # fmt: skip
+        """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`, a function
+        that gives an Arrow or pandas table, or such a table.
+
+        It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
+        letter, or will "wait" until it is there or its `patience` is over.
+        """
+        return lookups.lookup(
+            self, table, on, refresh, on_missing, patience, schema, suffix, name, was
+        )
+
+    def cogroup(
+        self, other: connected.AnyStream, fn: Callable[[Any, list[Any], list[Any]], Any], *,
+        window: Any, on: meeting.On = None, schema: SchemaLike | None = None,
+        lateness: Duration = 0, name: str | None = None, was: str | None = None,
+    ) -> stream.JoinResult:  # fmt: skip
+        """fn(key, rows, other_rows) for each key and window that has rows on either side."""
+        return joins.cogroup(self, other, fn, on, window, schema, lateness, name, was)
 
     if not TYPE_CHECKING:
 

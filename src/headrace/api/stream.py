@@ -12,8 +12,22 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.api import connected, keyed, splitting, windowed
+from headrace.api import (
+    connected,
+    joins,
+    keyed,
+    lookups,
+    meeting,
+    splitting,
+    stateful,
+    tables,
+    thinning,
+    windowed,
+)
 from headrace.api.adding import PLAIN, Adding
+from headrace.api.asynchronous import Calling
+from headrace.api.iterating import Looping, Repeating
+from headrace.api.operators import Operators
 from headrace.api.places import check_kind
 from headrace.api.reading import check_place
 from headrace.clock import Duration
@@ -24,7 +38,7 @@ from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.plan.naming import place_name, points_somewhere
-from headrace.plan.nodes import LATE, Edge, Union, Write
+from headrace.plan.nodes import LATE, Edge, Union, Write, late_port
 from headrace.plan.signature import is_lambda, row_schema, rows_schema
 from headrace.schema import SchemaLike, schema_of
 
@@ -32,7 +46,7 @@ Condition = Expr | str | bool | Callable[[Any], Any]
 ColumnLike = Any  # an expression, SQL text, a lambda over the row, or a literal
 
 
-class Stream:
+class Stream(Operators, Calling, Looping, Repeating):
     """Rows on their way. Streams are values: every method gives a new one."""
 
     def __init__(self, draft: Draft, edge: Edge) -> None:
@@ -178,12 +192,92 @@ class Stream:
             info=info, may_lose=may_lose,
         )  # fmt: skip
 
+    def match(
+        self, pattern: Any = None, *, select: Any = None, output: SchemaLike | None = None,
+        rules: Any = None, timeouts: bool = False, unbounded: bool = False,
+        name: str | None = None, was: str | None = None,
+    ) -> MatchResult:  # fmt: skip
+        """Find patterns among all rows, whatever their key; see `KeyedStream.match`."""
+        return keyed.KeyedStream(self._draft, self._edge, ()).match(
+            pattern, select=select, output=output, rules=rules, timeouts=timeouts,
+            unbounded=unbounded, name=name, was=was,
+        )  # fmt: skip
+
+    def process(self, fn: Any, **options: Any) -> ProcessResult:
+        """Refused: state and timers belong to a key. Say `.key_by(...)` first."""
+        edge = stateful.refuse_unkeyed(self._adding(options.get("name")), "process", fn)
+        return ProcessResult(self._draft, edge)
+
+    def map_with_state(self, fn: Any, **options: Any) -> Stream:
+        """Refused: state belongs to a key. Say `.key_by(...)` first."""
+        return self._after(stateful.refuse_unkeyed(self._adding(), "map_with_state"))
+
+    def flat_map_with_state(self, fn: Any, **options: Any) -> Stream:
+        """Refused: state belongs to a key. Say `.key_by(...)` first."""
+        return self._after(stateful.refuse_unkeyed(self._adding(), "flat_map_with_state"))
+
+    def update_state_by_key(self, fn: Any, **options: Any) -> Stream:
+        """Refused: state belongs to a key. Say `.key_by(...)` first."""
+        return self._after(stateful.refuse_unkeyed(self._adding(), "update_state_by_key"))
+
+    def broadcast(self) -> connected.BroadcastStream:
+        """This stream as a control stream: its rows reach every task, whatever their key."""
+        return connected.BroadcastStream(self._draft, self._edge)
+
     def connect(
-        self, other: connected.AnyStream, *, by: connected.By = None,
+        self, other: connected.Input, *, by: connected.By = None,
         names: Sequence[str] | None = None,
     ) -> connected.ConnectedStreams:  # fmt: skip
         """This stream and another, key by key, for a process function with two inputs."""
         return connected.connect_streams((self, other), by, names)
+
+    def join(
+        self, other: connected.AnyStream | tables.Table, *, on: meeting.On = None,
+        how: str = "inner", within: Any = None, window: Any = None, time: str = "event",
+        suffix: str = "_right", lateness: Duration = 0, name: str | None = None,
+        was: str | None = None,
+    ) -> JoinResult:  # fmt: skip
+        """Rows of this stream with rows of another that agree on the columns `on`.
+
+        `within` is how far their times may be apart: "5m", or (earliest, latest) as in
+        ("-1m", "5m"), from this row to the other; `window` joins rows of the same window. A
+        table gives the latest row at this row's time, at most `within` old, or with
+        time="processing" the latest that has come. `how` is inner, left, right, full, semi or
+        anti. `lateness`: how long to wait for late rows.
+        """
+        return joins.join(
+            self, other, on, how, within, window, time, suffix, lateness, name, was
+        )
+
+    def table(
+        self, *keys: str, delete: Any = None, unbounded: bool = False, name: str | None = None
+    ) -> tables.Table:
+        """The latest row of each key; rows for which `delete` is true end their key."""
+        return tables.table(self, keys, delete, unbounded, name)
+
+    def lookup(
+        self, table: Any, *, on: meeting.On = None, refresh: Duration | None = None,
+        on_missing: str = "null", patience: Duration | None = None,
+        schema: SchemaLike | None = None, suffix: str = "_right", name: str | None = None,
+        was: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`, a function
+        that gives an Arrow or pandas table, or such a table.
+
+        It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
+        letter, or will "wait" until it is there or its `patience` is over.
+        """
+        return lookups.lookup(
+            self, table, on, refresh, on_missing, patience, schema, suffix, name, was
+        )
+
+    def cogroup(
+        self, other: connected.AnyStream, fn: Callable[[Any, list[Any], list[Any]], Any], *,
+        window: Any, on: meeting.On = None, schema: SchemaLike | None = None,
+        lateness: Duration = 0, name: str | None = None, was: str | None = None,
+    ) -> JoinResult:  # fmt: skip
+        """fn(key, rows, other_rows) for each key and window that has rows on either side."""
+        return joins.cogroup(self, other, fn, on, window, schema, lateness, name, was)
 
     def write(
         self, uri: str, *, format: str | None = None, name: str | None = None,
@@ -214,6 +308,14 @@ class WindowResult(Stream):
         """Rows, as they went into the step, that came after their windows had closed."""
         return Stream(self._draft, Edge(self._edge.node, LATE))
 
+    def top(  # type: ignore[override]
+        self, rows: int, *, by: str, largest: bool = True, per: str | Sequence[str] = (),
+        name: str | None = None, was: str | None = None,
+    ) -> TimedResult:  # fmt: skip
+        """The best results of each window, and of each `per` in it; with the column `rank`."""
+        at = self._adding(name, was)
+        return thinning.top_of_windows(at, rows, by, largest, per)
+
 
 class ProcessResult(Stream):
     """What a process function gave; each of its side outputs is a stream as well."""
@@ -229,3 +331,56 @@ class ProcessResult(Stream):
                 site=call_site(),
             )  # fmt: skip
         return Stream(self._draft, Edge(node, name))
+
+
+class TimedResult(ProcessResult):
+    """What an operator gave; rows that came too late for it are a stream, as side outputs are."""
+
+    @property
+    def late(self) -> Stream:
+        """Rows, as they went into the step, that came when it could judge them no more."""
+        return Stream(self._draft, Edge(self._edge.node, LATE))
+
+
+class JoinResult(TimedResult):
+    """What a join gave; `late` are the late rows of the left or first stream."""
+
+    @property
+    def late(self) -> Stream:
+        """Rows of the left or first stream that came too late to be joined."""
+        node = self._edge.node
+        if getattr(getattr(node, "what", None), "own", ()):  # they are late for the step before
+            node = node.inputs[0].node
+        return Stream(self._draft, Edge(node, LATE))
+
+    def late_of(self, input: str) -> Stream:
+        """Late rows, as they came, of "left", "right", or a stream that `join_all` names."""
+        node = self._edge.node
+        names = getattr(getattr(node, "what", None), "names", ("left", "right"))
+        if input not in names:
+            raise PlanError(
+                f"{node.name!r} has no input {input!r}; it has {', '.join(names)}",
+                code="HR-JOIN-011", hint="Name one of them.", site=call_site(),
+            )  # fmt: skip
+        at = names.index(input)
+        return Stream(self._draft, Edge(node, late_port(at))) if at else self.late
+
+
+class MatchResult(Stream):
+    """Matches; the rows that came too late and what was never complete are streams as well."""
+
+    @property
+    def late(self) -> Stream:
+        """Rows, as they went into the step, that came after the watermark had passed them."""
+        return Stream(self._draft, Edge(self._edge.node, LATE))
+
+    @property
+    def timeouts(self) -> Stream:
+        """Partial matches whose `within` was over, if `timeouts=True` was said."""
+        node = self._edge.node
+        if "timeouts" not in node.sides:
+            raise PlanError(
+                f"{node.name!r} does not keep its timeouts", code="HR-PATTERN-030",
+                hint="Say match(..., timeouts=True).", site=call_site(),
+            )  # fmt: skip
+        return Stream(self._draft, Edge(node, "timeouts"))

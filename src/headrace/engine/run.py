@@ -30,7 +30,7 @@ from headrace.engine.reporter import Reporter
 from headrace.engine.session import configured, cores, in_process, session
 from headrace.errors import HeadraceError, RunError
 from headrace.ops.watermarks import Custom
-from headrace.plan.nodes import AnyWindow, Apply, Fold, Process, RowWindow, WindowFold
+from headrace.plan.nodes import AnyWindow, Apply, Chunks, Fold, Process, RowWindow, WindowFold
 from headrace.plan.program import Drafted, build
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.envelope import DDL
@@ -340,6 +340,8 @@ def user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
     functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
     watermarks = [r.watermark for r in program.sources()]
     functions += [w.kind for w in watermarks if isinstance(w, Custom)]
+    for step in program.nodes.values():
+        functions += step.what.functions if isinstance(step, Chunks) else ()
     for node in program.stateful():
         if isinstance(node, Fold | WindowFold | AnyWindow | RowWindow) and node.function:
             functions.append(node.function.fn)

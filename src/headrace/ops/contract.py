@@ -9,6 +9,7 @@ what is due fires. So an epoch's result does not depend on the order in which ro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.clock import MAX_TIME
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -41,8 +42,11 @@ class Step:
     out: list[pa.Table] = field(default_factory=list)
     sides: dict[str, list[pa.Table]] = field(default_factory=dict)  # rows for side outputs
     faults: list[Fault] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)  # figures of the user's own
+    filtered: list[pa.Table] = field(default_factory=list)  # rows it left out, to be counted so
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input
+    newest: int = MIN_TIME  # the furthest watermark of its splits; tells most when they have ended
     homes: Sequence[int] = ()  # a key hash in each slot of this task: see `broadcast.py`
 
 
@@ -92,3 +96,20 @@ class Spec(Protocol):
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
     ) -> Operator:
         """A fresh operator for one task and one epoch."""
+
+
+class ChunkSpec(Protocol):
+    """What a `Chunks` node does: a value that goes over a chunk, hidden columns included."""
+
+    @property
+    def kind(self) -> str: ...  # one word, as `explain` says it: "sample"
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]: ...  # the user's, for `explain`
+
+    def __str__(self) -> str:
+        """What it does, in a few words."""
+
+    def run(
+        self, chunk: pa.Table, schema: pa.Schema
+    ) -> tuple[pa.Table, list[tuple[int, BaseException]]]:
+        """Rows of `schema` and their hidden columns; which rows failed, each with its error."""

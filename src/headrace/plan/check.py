@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.ops.agg.named import part_names
-from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.window.by_rows import needs_time
 from headrace.ops.window.process import WindowProcess
+from headrace.plan.check_process import PROCESS_CHECKS
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
     AnyWindow,
@@ -125,40 +125,6 @@ def union_schemas(graph: Graph) -> Problems:
                 )  # fmt: skip
 
 
-def connected_keys(graph: Graph) -> Problems:
-    for node in (n for n in graph if isinstance(n, Process)):
-        if not all(map(_has_keys, node.inputs, node.keys)):
-            continue
-        kinds = [
-            tuple(e.schema.field(k).type for k in keys)
-            for e, keys in zip(node.inputs, node.keys, strict=True)
-        ]
-        for name, kind in zip(node.names, kinds, strict=True):
-            if kind != kinds[0]:
-                yield PlanError(
-                    f"{node.name!r} connects {node.names[0]!r} by {_types(kinds[0])} with "
-                    f"{name!r} by {_types(kind)}", code="HR-PLAN-007", site=node.site,
-                    hint="Keys meet only when their types are equal: cast one of them before.",
-                )  # fmt: skip
-
-
-def process_methods(graph: Graph) -> Problems:
-    for node in (n for n in graph if isinstance(n, Process)):
-        if not isinstance(node.function, KeyedProcess):
-            continue
-        title, handlers = type(node.function).__name__, node.function.handlers()
-        missing = [n for n in node.names if n not in handlers and "row" not in handlers]
-        strange = [n for n in handlers if n not in node.names and n != "row"]
-        if missing or strange:
-            fact = f"no on_{missing[0]}" if missing else f"on_{strange[0]}"
-            yield PlanError(
-                f"{title} has {fact}, but the inputs of {node.name!r} are "
-                f"{', '.join(node.names)}", code="HR-PLAN-016", site=node.site,
-                hint="Write on_<input>(self, row, ctx) for each input, or on_row for all; "
-                "name the inputs with hr.connect(by=..., name=stream) or names=.",
-            )  # fmt: skip
-
-
 def dead_letters(graph: Graph) -> Problems:
     dead = {n.name for n in graph if isinstance(n, Dead)}
     for node in graph:
@@ -241,8 +207,8 @@ def earlier_names(graph: Graph) -> Problems:
 
 
 CHECKS: tuple[Callable[[Graph], Problems], ...] = (
-    window_without_time, key_columns, partial_names, unbounded_state, union_schemas, connected_keys,
-    process_methods, dead_letters, column_names, targets, nowhere, earlier_names,
+    window_without_time, key_columns, partial_names, unbounded_state, union_schemas,
+    *PROCESS_CHECKS, dead_letters, column_names, targets, nowhere, earlier_names,
 )  # fmt: skip
 
 
@@ -253,7 +219,7 @@ def _keeps_keys(node: Stateful) -> bool:
         per_key = isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
         return per_key and bool(node.keys[0])
     if isinstance(node, Process):
-        return len(node.state) > 0 and not node.function.forgets()
+        return len(node.state) > 0 and not type(node.function).forgets()
     if isinstance(node, Apply):
         return node.what.endless
     return isinstance(node, Rolling | Fold)

@@ -19,6 +19,7 @@ from headrace.clock import pretty
 from headrace.errors import StateError
 from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import partial_schema
+from headrace.plan.evolving_values import refusals, value_parts, values_shape
 from headrace.plan.nodes import (
     AnyWindow,
     Apply,
@@ -35,7 +36,7 @@ from headrace.plan.program import Program
 from headrace.schema import ddl_type
 
 SAME, NEW, RENAMED, DROPPED, REFUSED = "same", "new", "renamed", "dropped", "refused"
-OPERATOR, INPUT, OUTPUT = "operator", "input", "output"
+OPERATOR, INPUT, OUTPUT, VALUE = "operator", "input", "output", "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,9 @@ class Comparison:
     def moves(self) -> dict[str, str]:
         """For each renamed operator, input and output: its name now -> its name before."""
         return {
-            c.name: c.because.removeprefix("from ") for c in self.changes if c.verdict == RENAMED
+            c.name: c.because.removeprefix("from ")
+            for c in self.changes
+            if c.verdict == RENAMED and c.role != VALUE
         }
 
     def check(self, drop: Collection[str] | bool = ()) -> None:
@@ -79,7 +82,8 @@ class Comparison:
                 f"the {change.role} {change.name!r} cannot go on from its state, because "
                 f"{change.because}", code="HR-EVOLVE-001", hint=change.hint,
             )  # fmt: skip
-        lost = [c for c in self.of(DROPPED) if not (drop is True or (drop and c.name in drop))]
+        gone = self.of(DROPPED) + self.of(DROPPED, VALUE)
+        lost = [c for c in gone if not (drop is True or (drop and c.name in drop))]
         if lost:
             names = ", ".join(repr(c.name) for c in lost)
             hints = " ".join(dict.fromkeys(c.hint for c in lost))
@@ -126,7 +130,7 @@ def shape(node: Stateful) -> dict[str, Any]:
         found["values"] = _columns(node.value)
     if isinstance(node, Process):
         found["key"] = [kind for _, kind in key]  # each input has its own names for the key
-        found["values"] = _columns(node.state)
+        found |= values_shape(node)
     if isinstance(node, Apply):
         found["key"] = [kind for _, kind in key]
         found |= {"kind": node.what.kind, "what": node.what.shape()}
@@ -176,6 +180,8 @@ def _operators(
             yield Change(node.name, OPERATOR, SAME)
         else:
             yield Change(node.name, OPERATOR, RENAMED, f"from {old}")
+        if not because:
+            yield from _values(node, ops[old])
     fresh = [n for n in program.stateful() if before[n.name] is None]
     for name in ops:
         if name not in before.values():
@@ -198,8 +204,23 @@ def _unlike(node: Stateful, old: Mapping[str, Any], version: int | None) -> str:
     kind = type(node).__name__
     if old["kind"] != kind:
         return f"it was a {old['kind']} and is a {kind}"
+    if isinstance(node, Process) and "shape" in old:
+        key = _differences({"key": old["shape"]["key"]}, {"key": shape(node)["key"]})
+        refused = refusals(list(value_parts(node, old["shape"])))
+        return "; ".join([*key, *([refused] if refused else [])])
     differences = list(_differences(old["shape"], shape(node))) if "shape" in old else []
     return "; ".join(differences) or f"the key, window or columns of this {kind} changed"
+
+
+def _values(node: Stateful, old: Mapping[str, Any]) -> Iterator[Change]:
+    """What becomes of the values of a process function, where they are not the same."""
+    if not isinstance(node, Process) or "shape" not in old:
+        return
+    for part in value_parts(node, old["shape"]):
+        name = f"{node.name}.{part.path}"
+        hint = f"Consent to losing it with drop={name!r}, or put it back."
+        because = part.because
+        yield Change(name, VALUE, part.verdict, because, hint if part.verdict == DROPPED else "")
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from headrace.plan.logical import detail_of, kind_of, port_name, python_of
 from headrace.plan.nodes import (
-    LATE,
     AnyWindow,
     Dead,
     Edge,
@@ -95,7 +94,7 @@ def _leaving(program: Program, level: int) -> Iterator[tuple[Stateful, Edge, tup
     """What leaves the tasks of a level for operators further down."""
     for node in program.stateful():
         for edge, keys in zip(node.inputs, node.keys, strict=True):
-            origin = edge.node.inputs[0] if edge.port == LATE else edge
+            origin = edge.origin or edge
             if level in program.levels[origin.node.name]:
                 yield node, edge, keys
 
@@ -103,7 +102,11 @@ def _leaving(program: Program, level: int) -> Iterator[tuple[Stateful, Edge, tup
 def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
     partials = isinstance(node, WindowAgg) or (isinstance(node, AnyWindow) and not node.function)
     what = "partial aggregates" if partials else "rows"
-    return {"to": node.name, "from": port_name(edge), "what": what, "by": list(keys)}
+    every = edge in [node.inputs[i] for i in node.broadcast]
+    return {
+        "to": node.name, "from": port_name(edge), "what": what, "by": list(keys),
+        "every": every,
+    }  # fmt: skip
 
 
 def _physical(node: Node) -> dict[str, Any]:
@@ -168,6 +171,7 @@ def _level_text(level: Mapping[str, Any]) -> Iterator[str]:
     yield from _rows([[s["name"], *_physical_words(s)] for s in level["steps"]], depth=2)
     for sent in level["sends"]:
         by = f"by {', '.join(sent['by'])}" if sent["by"] else "all to one slot"
+        by = "to every slot" if sent["every"] else by
         yield f"{INDENT * 2}=> {sent['to']}: {sent['what']} of {sent['from']}, {by}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headrace.plan.nodes import LATE, Edge, Node
+from headrace.plan.nodes import Edge, Node
 
 Levels = Mapping[str, frozenset[int]]
 
@@ -26,4 +26,4 @@ def levels_of(graph: Sequence[Node]) -> Levels:
 
 def _at(edge: Edge, levels: Levels) -> frozenset[int]:
     """Where the rows of a port come to be."""
-    return levels[edge.node.name] if edge.port != LATE else _at(edge.node.inputs[0], levels)
+    return levels[edge.node.name] if edge.origin is None else _at(edge.origin, levels)

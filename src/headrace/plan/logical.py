@@ -19,6 +19,7 @@ from headrace.plan.nodes import (
     OUT,
     AnyWindow,
     Apply,
+    Chunks,
     Dead,
     Edge,
     Fold,
@@ -82,7 +83,7 @@ def kind_of(node: Node) -> str:
         return node.kind
     if isinstance(node, Select):
         return "where" if node.columns is None else "select"
-    if isinstance(node, Apply):
+    if isinstance(node, Apply | Chunks):
         return node.what.kind
     return _KINDS[type(node)]
 
@@ -94,8 +95,9 @@ def python_of(node: Node) -> str | None:
     if isinstance(node, AnyWindow | RowWindow):
         return _function(node.function) if node.function else None
     if isinstance(node, Process):
-        return f"{type(node.function).__name__}: a process function"
-    if isinstance(node, Apply) and node.what.functions:
+        path = "by chunk" if type(node.function).chunked() else "row by row"
+        return f"{type(node.function).__name__}: a process function, {path}"
+    if isinstance(node, Apply | Chunks) and node.what.functions:
         return f"{', '.join(map(title, node.what.functions))}: a Python function"
     if isinstance(node, Read) and isinstance(node.watermark, Custom):
         return f"{node.watermark.kind.__qualname__}: a watermark of your own"
@@ -191,6 +193,11 @@ def _(node: Process) -> str:
 @detail_of.register
 def _(node: Apply) -> str:
     return f"{keyed_by(node)}: {node.what}"
+
+
+@detail_of.register
+def _(node: Chunks) -> str:
+    return str(node.what)
 
 
 @detail_of.register

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.errors import Site
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
-from headrace.ops.contract import Spec
+from headrace.ops.contract import ChunkSpec, Spec
 from headrace.ops.watermarks import Bounded, Ingestion, Strategy
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.evictors import Evictor
@@ -34,6 +34,11 @@ DEAD_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
+def late_port(index: int) -> str:
+    """The port at which the late rows of an input leave: "late", "late_2", ..."""
+    return LATE if index == 0 else f"{LATE}_{index + 1}"
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
     """One output port of a node."""
@@ -44,9 +49,18 @@ class Edge:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows on this port: late rows are as the step got them."""
-        if self.port in (OUT, LATE):
-            return self.node.schema if self.port == OUT else self.node.inputs[0].schema
-        return self.node.sides[self.port]
+        if self.port == OUT:
+            return self.node.schema
+        origin = self.origin
+        return self.node.sides[self.port] if origin is None else origin.schema
+
+    @property
+    def origin(self) -> Edge | None:
+        """The input whose late rows leave here; None if it is no port of late rows."""
+        if self.port in self.node.sides:
+            return None
+        ports = [late_port(i) for i in range(len(self.node.inputs))]
+        return self.node.inputs[ports.index(self.port)] if self.port in ports else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +121,13 @@ class Python(Node):
 
     kind: str  # "map", "flat_map", "filter", "tap", "batches"
     function: PyFunction
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chunks(Node):
+    """A step without state that brings its own meaning, over chunks: a sample, outside calls."""
+
+    what: ChunkSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

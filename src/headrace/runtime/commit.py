@@ -109,6 +109,7 @@ class Committer:
             "counts": _summed(before.get("counts", {}), total.inputs, FATES),
             "steps": _summed(before.get("steps", {}), total.steps, ("in", "out", "late", "dead")),
             "rows": _plus(before.get("rows", {}), total.rows),
+            "metrics": _added(before.get("metrics", {}), total.metrics),
             "timing": {phase: round(ms, 1) for phase, ms in total.timing.items()},
         }
 
@@ -164,6 +165,14 @@ def _summed(
 
 def _plus(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
     return {key: before.get(key, 0) + now.get(key, 0) for key in sorted({*before, *now})}
+
+
+def _added(
+    before: Mapping[str, Mapping[str, int]], now: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Figures of the user's own by step, since the job's first start."""
+    steps = sorted({*before, *now})
+    return {step: _plus(before.get(step, {}), now.get(step, {})) for step in steps}
 
 
 def check_dead_limit(program: Program, body: Mapping[str, Any]) -> None:

@@ -22,8 +22,8 @@ from headrace.errors import HeadraceError
 from headrace.hashing import hash_keys, tasks_of
 from headrace.kernel import Kernel, compile_chain
 from headrace.plan.nodes import (
-    LATE,
     OUT,
+    Chunks,
     Node,
     Python,
     PythonChain,
@@ -32,6 +32,7 @@ from headrace.plan.nodes import (
     Stateful,
     Union,
     Write,
+    late_port,
 )
 from headrace.plan.program import Program
 from headrace.runtime.dead import DeadLetters, blaming
@@ -94,6 +95,11 @@ class Flow:
                 return given
             case Python():
                 return self._batches(node, rows)
+            case Chunks():
+                given, lost = node.what.run(rows, node.schema)
+                for index, error in lost:
+                    self._fail(node.name, rows.slice(index, 1), error)
+                return given
         raise TypeError(f"no way to run {type(node).__name__}")
 
     def _batches(self, node: Python, rows: pa.Table) -> pa.Table:
@@ -139,9 +145,9 @@ class Flow:
         if gone is not None:
             self.steps[node.name]["late"] += gone.num_rows
             self.fate("late", gone)
-            self.push(node.name, LATE, gone)
+            self.push(node.name, late_port(index), gone)
         if prepared is not None:
-            self.fate("used", rows)
+            self.fate("used", prepared if getattr(operator, "filters", False) else rows)
             self._hold(node, index, prepared)
 
     def _hold(self, node: Stateful, index: int, prepared: pa.Table) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time as wall
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -31,6 +31,7 @@ from headrace.runtime.outputs import Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.source_task import finish_dead
 from headrace.runtime.tables import TaskState
+from headrace.runtime.tally import filtered_below
 from headrace.state.faults import point
 
 
@@ -91,6 +92,10 @@ class _Level:
         self._report.timing = {f"level {self._level}": (wall.perf_counter() - began) * 1_000}
         yield note(self._program.depth + 1, self._task, REPORT, self._report.to_json())
 
+    def _newest(self, inputs: Iterable[str]) -> int:
+        known = set(inputs)
+        return max((s.watermark for s in self._epoch.splits if s.input in known), default=MIN_TIME)
+
     def _step(self, node: Stateful, chunks: list[list[pa.Table] | None]) -> None:
         operator = operator_for(node)
         specs = operator.tables()
@@ -104,6 +109,7 @@ class _Level:
             after=max(before, reached),
             clock=self._epoch.clock,
             epoch=self._epoch.number,
+            newest=self._newest(inputs),
             homes=self._homes,
         )
         with blaming(node.name):
@@ -111,8 +117,15 @@ class _Level:
         for fault in step.faults:
             self._flow.steps[node.name]["dead"] += fault.row.num_rows
             self._flow.dead.add(node.name, fault.row, [fault.error])
+        for rows in step.filtered:
+            for name, fates in filtered_below(self._program, node.name, rows, self._epoch).items():
+                known = Counter(self._report.inputs.get(name, {}))
+                known.update(fates)
+                self._report.inputs[name] = dict(known)
         for name, table in step.tables.items():
             self._report.state[f"{node.name}/{name}"] = self._state.store(node.name, table)
+        if step.counts:
+            self._report.metrics[node.name] = dict(step.counts)
         held = sum(t.rows_held for t in step.tables.values())
         self._report.ops[node.name] = {
             "watermark": step.after, "next": step.next, "wake": step.wake, "held": held,

@@ -1,18 +1,22 @@
-"""Which inputs a step depends on: they set its watermark."""
+"""Which inputs a step depends on: they set its watermark.
+
+A control stream, which reaches every task of a step, does not: rules may be silent for days.
+"""
 
 from __future__ import annotations
 
-from headrace.plan.nodes import Node, Read
+from headrace.plan.nodes import Node, Read, Stateful
 from headrace.plan.program import Program
 
 
 def upstream(program: Program, name: str) -> frozenset[str]:
-    """The names of the inputs from which rows can reach step `name`."""
+    """The names of the inputs from which rows reach step `name`, but for control streams."""
     found: set[str] = set()
     pending: list[Node] = [program.nodes[name]]
     while pending:
         node = pending.pop()
         if isinstance(node, Read):
             found.add(node.name)
-        pending.extend(edge.node for edge in node.inputs)
+        control = node.broadcast if isinstance(node, Stateful) else ()
+        pending.extend(e.node for i, e in enumerate(node.inputs) if i not in control)
     return frozenset(found)

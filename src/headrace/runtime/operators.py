@@ -7,6 +7,7 @@ import pyarrow as pa
 from headrace.ops.contract import Operator
 from headrace.ops.counted.operator import RowWindowOperator
 from headrace.ops.panes.operator import WindowAggOperator
+from headrace.ops.process.chunked import ChunkOperator
 from headrace.ops.process.operator import ProcessOperator
 from headrace.ops.running.agg import RollingOperator
 from headrace.ops.running.fold import Folder, FoldOperator
@@ -14,7 +15,7 @@ from headrace.ops.timed.fold import WindowFoldOperator
 from headrace.ops.timed.operator import TimedWindowOperator
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
 from headrace.ops.window.own import Own
-from headrace.ops.window.process import ProcessRows
+from headrace.ops.window.process import ProcessRows, WindowProcess
 from headrace.plan.nodes import (
     AnyWindow,
     Apply,
@@ -26,6 +27,7 @@ from headrace.plan.nodes import (
     WindowAgg,
     WindowFold,
 )
+from headrace.reads import columns_of_rows
 
 
 def operator_for(node: Stateful) -> Operator:
@@ -48,8 +50,13 @@ def operator_for(node: Stateful) -> Operator:
             return RollingOperator(dict(node.aggs), keys, inputs[0], node.schema)
         case Fold():
             return FoldOperator(_folder(node), keys, inputs[0], node.schema)
+        case Process() if type(node.function).chunked():
+            return ChunkOperator(node.function, keys, inputs[0], node.schema, node.timed)
         case Process():
-            return ProcessOperator(node.function, node.names, node.keys, inputs, node.schema)
+            return ProcessOperator(
+                node.function, node.names, node.keys, inputs, node.schema, node.timed,
+                node.broadcast,
+            )  # fmt: skip
         case Apply():
             return node.what.operator(node.keys, inputs, node.schema)
     raise TypeError(f"no operator for {type(node).__name__}")
@@ -71,7 +78,9 @@ def _over_rows(node: AnyWindow | RowWindow) -> WindowFunction:
         return AggregateRows(dict(node.aggs), pa.schema(fields))
     rows = pa.schema([f for f in schema if f.name not in dict(node.extras)])
     if node.process:
-        return ProcessRows(node.function.fn, node.keys[0], rows, node.value)
+        fn = node.function.fn
+        seen = rows.names if isinstance(fn, WindowProcess) else columns_of_rows(fn, rows.names, 1)
+        return ProcessRows(fn, node.keys[0], rows, node.value, seen)
     zero = node.zero.fn if node.zero else None
     return FoldRows(node.function.fn, zero, rows, node.value)
 

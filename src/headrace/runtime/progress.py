@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
@@ -24,6 +24,7 @@ class Progress:
     held: Mapping[str, int]  # rows of state by operator
     timing: Mapping[str, float]  # milliseconds by phase of this epoch
     ended: bool
+    metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # the user's, by step
 
     @property
     def took(self) -> int:
@@ -60,6 +61,7 @@ def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
         held={name: facts["held"] for name, facts in body["ops"].items()},
         timing={**body["timing"], **phases},
         ended=body["ended"],
+        metrics=body.get("metrics", {}),
     )
 
 

@@ -28,6 +28,7 @@ class Report:
     ops: dict[str, dict[str, Any]] = field(default_factory=dict)  # next, watermark, held
     dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
+    metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,6 +51,7 @@ class Total:
     state: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     ops: dict[str, dict[str, Any]] = field(default_factory=dict)
     timing: Counter[str] = field(default_factory=Counter)
+    metrics: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
 def add_up(reports: Iterable[Report]) -> Total:
@@ -72,6 +74,8 @@ def add_up(reports: Iterable[Report]) -> Total:
             total.ops[name] = _joined(total.ops.get(name), facts)
         fallen.update((i, s, o) for i, s, o in report.dead)
         total.timing.update(report.timing)
+        for name, counts in report.metrics.items():
+            total.metrics[name].update(counts)
     for name, _, _ in fallen:  # records that died below the source were counted as used
         total.inputs[name].update({"used": -1, "dead": 1})
     return total

@@ -56,6 +56,6 @@ def _snapshot(log: EpochLog, node: Stateful, slots: int) -> Snapshot:
     return Snapshot(latest.epoch if latest else 0, watermark, tables)
 
 
-def _table(folder: str, known: Mapping[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:
+def _table(folder: str, known: dict[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:
     held = SlotState.from_json(known) if known else SlotState.empty(slots)
     return open_table(spec, held, 0, slots, slots, cache_of(folder))

@@ -16,11 +16,12 @@ from typing import Any
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import StateError
-from headrace.plan.evolution import SAME, Comparison, compare
+from headrace.plan.evolution import SAME, Comparison, compare, describe
 from headrace.plan.program import Program
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.commit import Committer, uri_of
 from headrace.runtime.epoch import ENDED
+from headrace.runtime.migrating import migrated
 from headrace.runtime.operators import operator_for
 from headrace.runtime.outputs import open_sinks
 from headrace.runtime.tables import table_key
@@ -107,7 +108,7 @@ def prepare(
     bundle = Bundle(program, sources, sinks, clock, edges.told)
     start = Start(bundle, log, token, slots, comparison)
     Committer(bundle, log, token, slots, clock, settings.keep_epochs).recover()
-    if comparison is not None and any(c.verdict != SAME for c in comparison.changes):
+    if comparison is not None and _changed(comparison, program, log):
         adopt(start, comparison.moves())
     return start
 
@@ -122,11 +123,25 @@ def compare_with(program: Program, log: EpochLog) -> Comparison | None:
     return compare(program, body["ops"], body["reads"], body["writes"], versions)
 
 
+def _changed(comparison: Comparison, program: Program, log: EpochLog) -> bool:
+    """Whether the program is another than the last manifest's, or its state looks different."""
+    if any(c.verdict != SAME for c in comparison.changes):
+        return True
+    latest = log.latest()
+    known = latest.body["ops"] if latest is not None else {}
+    told = describe(program)
+    return any(known[n]["fingerprint"] != told[n]["fingerprint"] for n in known if n in told)
+
+
 def adopt(start: Start, moves: Mapping[str, str]) -> None:
     """Record the changed program as an epoch of its own, with the same offsets."""
     latest = start.log.latest()
     assert latest is not None
-    body = adopted(start.bundle.program, latest.body, moves)
+    program = start.bundle.program
+    body = adopted(program, latest.body, moves)
+    folder, clock = str(start.log.folder), latest.body["clock"]
+    body["state"] = migrated(program, folder, body["state"], body["ops"], clock)
+    body["ops"] = _described(program, body["ops"])
     start.log.commit(latest.epoch + 1, body, start.token, uuid.uuid4().hex)
 
 
@@ -146,10 +161,17 @@ def adopted(program: Program, body: Mapping[str, Any], moves: Mapping[str, str])
         "counts": {names.get(n, n): c for n, c in body["counts"].items()},
         "steps": {names.get(n, n): c for n, c in body["steps"].items()},
         "rows": {names.get(n, n): c for n, c in body["rows"].items()},
+        "metrics": {names.get(n, n): c for n, c in body.get("metrics", {}).items()},
         "reads": {r.name: uri_of(r) for r in program.sources()},
         "writes": {w.name: w.uri for w in program.outputs()},
         "ended": False,
     }
+
+
+def _described(program: Program, ops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What is known of each step's state, and what it looks like from now on."""
+    told = describe(program)
+    return {name: {**facts, **told[name]} for name, facts in ops.items()}
 
 
 def _renamed_table(table: str, names: Mapping[str, str]) -> str:

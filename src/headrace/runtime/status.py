@@ -63,6 +63,9 @@ def account(p: Progress) -> list[str]:
         fates = " + ".join(f"{fate} {counts[fate]:,}" for fate in _FATES)
         lines.append(f"input  {name}: read {counts['read']:,} = {fates}")
     lines += [f"output {name}: wrote {rows:,}" for name, rows in p.outputs.items()]
+    for step, figures in p.metrics.items():
+        said = ", ".join(f"{name} {n:,}" for name, n in figures.items())
+        lines.append(f"step   {step}: counted {said}")
     return lines
 
 

@@ -12,9 +12,10 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import OFFSET
-from headrace.plan.nodes import LATE, OUT, Python, PythonChain, Stateful, Write
+from headrace.chunk import OFFSET, SOURCE
+from headrace.plan.nodes import OUT, Python, PythonChain, Stateful, Write, late_port
 from headrace.plan.program import Program
+from headrace.runtime.epoch import Epoch
 
 FATES = ("read", "used", "filtered", "late", "dead")
 
@@ -63,6 +64,41 @@ class Tally:
         self._rows.clear()
 
 
+def filtered_below(
+    program: Program, step: str, rows: pa.Table, epoch: Epoch
+) -> dict[str, Counter[str]]:
+    """Corrections by input for records that counted as used until `step` left them out.
+
+    Only where a record leads to one row, and that row nowhere else: otherwise it was used.
+    """
+    aside = any(program.consumers_of(step, port) for port in program.nodes[step].sides)
+    if SOURCE not in rows.column_names or aside:
+        return {}
+    inputs = {s.id: s.input for s in epoch.splits}
+    ids, counts = np.unique(rows.column(SOURCE).to_numpy(), return_counts=True)
+    found: dict[str, Counter[str]] = {}
+    for split, count in zip(ids.tolist(), counts.tolist(), strict=True):
+        name = inputs.get(split)
+        if name is not None and _leads_only_to(program, name, step):
+            found.setdefault(name, Counter()).update({"used": -count, "filtered": count})
+    return found
+
+
+def _leads_only_to(program: Program, name: str, step: str) -> bool:
+    """Whether a record of input `name` becomes at most one row, which only `step` gets."""
+    while True:
+        consumers = program.consumers_of(name, OUT)
+        if len(consumers) != 1:
+            return False
+        name = consumers[0][0]
+        node = program.nodes[name]
+        steps = node.steps if isinstance(node, PythonChain) else (node,)
+        if any(isinstance(s, Python) and s.kind in ("flat_map", "batches") for s in steps):
+            return False
+        if isinstance(node, Stateful | Write):
+            return name == step
+
+
 def needs_tracking(program: Program, name: str) -> bool:
     """Whether a record of input `name` can reach more than one place from the source."""
     pending, places = [name], 0
@@ -70,12 +106,12 @@ def needs_tracking(program: Program, name: str) -> bool:
         consumers = program.consumers_of(pending.pop(), OUT)
         if len(consumers) > 1:
             return True
-        for consumer, _ in consumers:
+        for consumer, index in consumers:
             node = program.nodes[consumer]
             steps = node.steps if isinstance(node, PythonChain) else (node,)
             if any(isinstance(s, Python) and s.kind in ("flat_map", "batches") for s in steps):
                 return True
-            if program.consumers_of(node.name, LATE):
+            if program.consumers_of(node.name, late_port(index)):
                 return True
             if isinstance(node, Stateful | Write):
                 places += 1

@@ -13,7 +13,6 @@ from typing import Any
 from headrace.clock import MAX_TIME
 from headrace.plan.logical import python_of, words
 from headrace.plan.nodes import (
-    LATE,
     Dead,
     Node,
     Python,
@@ -185,7 +184,7 @@ def _aside(program: Program) -> set[str]:
     """Steps that get nothing but dead letters or late rows: to have none is no trouble."""
     found: set[str] = set()
     for node in program.nodes.values():
-        spared = [e.port == LATE or e.node.name in found for e in node.inputs]
+        spared = [e.origin is not None or e.node.name in found for e in node.inputs]
         if isinstance(node, Dead) or (spared and all(spared)):
             found.add(node.name)
     return found

@@ -156,6 +156,10 @@ class RunCache:
         _check_columns(spec, ref, held.run.table.schema)
         return held.run
 
+    def raw(self, ref: RunRef) -> pa.Table:
+        """The run under `ref` with the columns that it was written with, whatever they are."""
+        return pa.ipc.open_stream(self._block(ref)).read_all()
+
     def _let_go(self) -> None:
         """Of all runs but the newest, those not used for long, or too much for the cache."""
         idle = self._calls - _IDLE_ROUNDS * len(self._held)

@@ -15,7 +15,17 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, Ints
-from headrace.state.identity import Identities, Mask, Wanted, distinct, find, newest, numbers
+from headrace.state.identity import (
+    Identities,
+    Mask,
+    Wanted,
+    distinct,
+    find,
+    newest,
+    numbers,
+    sort_order,
+)
+from headrace.state.search import seek
 from headrace.state.spec import GONE, TableSpec
 
 ALL_HASHES = 2**64
@@ -68,12 +78,23 @@ class Run:
         at[ask] = find(self.rows, wanted.only(ask))
         return at
 
-    def having(self, hashes: Hashes) -> pa.Table:
-        """The rows with one of these hashes, which are sorted and distinct."""
-        first = np.searchsorted(self.rows.hashes, hashes, "left")
-        count = np.searchsorted(self.rows.hashes, hashes, "right") - first
+    def having(self, hashes: Hashes, times: Ints | None = None) -> pa.Table:
+        """The rows with one of these hashes (and times), which are sorted and distinct."""
+        if times is None:
+            first = np.searchsorted(self.rows.hashes, hashes, "left")
+            count = np.searchsorted(self.rows.hashes, hashes, "right") - first
+        else:
+            mine = (times >= self.floor) & self._within(hashes)
+            first, count = self._alike(times[mine], hashes[mine])
         at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
         return self.table.take(pa.array(at))
+
+    def _alike(self, times: Ints, hashes: Hashes) -> tuple[Ints, Ints]:
+        """The first row of each time and hash, and how many there are."""
+        first = seek(self.rows.times, self.rows.hashes, times, hashes)
+        last = hashes == np.uint64(ALL_HASHES - 1)  # what follows is the next time
+        beyond = seek(self.rows.times, self.rows.hashes, times + last, hashes + np.uint64(1))
+        return first, beyond - first
 
     def _worth_asking(self, wanted: Wanted) -> Mask | slice:
         if wanted.times is not None:
@@ -109,6 +130,11 @@ class Run:
         at = 0 if times is None else int(np.searchsorted(times, max(floor, self.floor)))
         return None if times is None or at == len(times) else int(times[at])
 
+    def last_time(self) -> int | None:
+        """The last time, tombstones and foreign rows included; None if not timed."""
+        times = self.rows.times
+        return None if times is None or not len(times) else int(times[-1])
+
     def slice(self, lo: int = MIN_TIME, hi: int = MAX_TIME) -> pa.Table:
         """The rows with lo <= time < hi; all rows if not timed."""
         table, hashes = self.table, self.rows.hashes
@@ -136,10 +162,15 @@ def merge_runs(
     parts = [as_run(spec, run).slice(floor) for run in runs]
     parts = [part for part in parts if part.num_rows]
     table = pa.concat_tables(parts or [spec.run.empty_table()]).combine_chunks()
-    keep = newest(identities(spec, table)) if len(parts) > 1 else None
+    keep = _kept(spec, table) if len(parts) > 1 else None
     if bottom and table.num_rows:
         keep = _living(table, keep)
     return table if keep is None else table.take(pa.array(keep))
+
+
+def _kept(spec: TableSpec, table: pa.Table) -> Ints | None:
+    rows = identities(spec, table)
+    return sort_order(rows.times, rows.hashes) if spec.once else newest(rows)
 
 
 def _living(table: pa.Table, keep: Ints | None) -> Ints | None:
@@ -155,7 +186,8 @@ def as_run(spec: TableSpec, run: Run | pa.Table) -> Run:
 
 def sorted_run(spec: TableSpec, rows: pa.Table) -> Run:
     """Rows in any order as a run; of rows with one identity the last counts."""
-    order = distinct(identities(spec, rows))
+    found = identities(spec, rows)
+    order = sort_order(found.times, found.hashes) if spec.once else distinct(found)
     if order is not None and len(order) < rows.num_rows:
         rows = rows.take(pa.array(np.arange(rows.num_rows)[::-1]))
         order = newest(identities(spec, rows))

@@ -21,6 +21,9 @@ GONE = "__gone"
 class TableSpec:
     """What an operator declares: identity is ([time,] key), the rest is value.
 
+    With `once`, any number of rows may have one identity; they are scanned and matched, never
+    asked for one by one.
+
     identity: [__t], __h, key          what is asked for
     rows:     [__t], __h, key, value   what is put and scanned
     run:      those and __gone         what is stored
@@ -30,6 +33,7 @@ class TableSpec:
     key: pa.Schema
     value: pa.Schema
     timed: bool = False
+    once: bool = False  # nothing is overwritten or deleted: rows need no comparing
     identity: pa.Schema = field(init=False, repr=False, compare=False)
     rows: pa.Schema = field(init=False, repr=False, compare=False)
     run: pa.Schema = field(init=False, repr=False, compare=False)

@@ -100,6 +100,16 @@ class KeyedTable:
         parts = [run.having(asked) for run in self._runs]
         return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
 
+    def match_at(self, times: Ints, hashes: Hashes) -> pa.Table:
+        """The live rows of one of these times and its hash, for timed tables.
+
+        What is asked for is distinct, and sorted by time and hash.
+        """
+        there = times >= self.floor
+        times, hashes = times[there], hashes[there]
+        parts = [run.having(hashes, times) for run in self._runs]
+        return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
+
     def first_time(self, since: int = MIN_TIME) -> int | None:
         """The earliest time, not before `since`, of a row that has not expired.
 
@@ -107,6 +117,10 @@ class KeyedTable:
         """
         times = (run.first_time(max(since, self.floor)) for run in self._runs)
         return min((t for t in times if t is not None), default=None)
+
+    def last_time(self) -> int | None:
+        """The latest time of a row; a deleted row may still count."""
+        return max((t for run in self._runs if (t := run.last_time()) is not None), default=None)
 
     def expire(self, floor: int) -> None:
         """Rows with a time before `floor` are dead from now on; it never goes back."""

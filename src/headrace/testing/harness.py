@@ -139,8 +139,10 @@ class Harness:
         return self._all(chosen(name, self._job.outputs, "output"))
 
     def late(self, step: str | None = None) -> list[Row]:
-        """The rows that came too late for a window, since the last call."""
-        return self._fresh(late_of(chosen(step, self._job.windows, "window")))
+        """The rows that came too late for a step, from all its inputs, since the last call."""
+        name = chosen(step, self._job.windows, "window")
+        ports = self._job.windows[name]
+        return [row for port in ports for row in self._fresh(late_of(name, port))]
 
     def dead(self) -> list[Row]:
         """The dead letters since the last call."""

@@ -13,15 +13,31 @@ from functools import cached_property
 from headrace.errors import PlanError
 from headrace.plan.check import check
 from headrace.plan.draft import DEAD, Draft
-from headrace.plan.nodes import DEAD_SCHEMA, LATE, Dead, Edge, Node, Read, Windowed, Write
+from headrace.plan.nodes import (
+    DEAD_SCHEMA,
+    LATE,
+    Apply,
+    Dead,
+    Edge,
+    Node,
+    Read,
+    Windowed,
+    Write,
+    late_port,
+)
 from headrace.plan.program import Drafted
 
 LETTERS = "dead:letters"
 
 
-def late_of(step: str) -> str:
-    """The name of the output that holds the late rows of a step."""
-    return f"late:{step}"
+def late_of(step: str, port: str = LATE) -> str:
+    """The name of the output that holds the late rows of a step, of one of its inputs."""
+    return f"{port}:{step}"
+
+
+def late_ports(node: Node) -> list[str]:
+    """The ports at which the late rows of a step's inputs leave, if it can have any."""
+    return [late_port(i) for i in range(len(node.inputs))] if _has_late(node) else []
 
 
 def is_added(output: str) -> bool:
@@ -42,7 +58,7 @@ class Watched:
         graph = real.graph()
         self.inputs = {n.name: n for n in graph if isinstance(n, Read)}
         self.outputs = [n.name for n in graph if isinstance(n, Write)]
-        self.windows = [n.name for n in graph if _has_late(n)]
+        self.windows = {n.name: late_ports(n) for n in graph if _has_late(n)}
         self.stateful = [n.name for n in graph if n.stateful]
 
 
@@ -62,9 +78,9 @@ class _Draft(Draft):
 
 def _added(graph: tuple[Node, ...]) -> Iterator[Node]:
     for node in graph:
-        if _has_late(node):
-            edge = Edge(node, LATE)
-            yield Write(name=late_of(node.name), schema=edge.schema, inputs=(edge,), uri="collect:")
+        for port in late_ports(node):
+            edge, name = Edge(node, port), late_of(node.name, port)
+            yield Write(name=name, schema=edge.schema, inputs=(edge,), uri="collect:")
     dead = next((n for n in graph if isinstance(n, Dead)), None)
     if dead is None:
         dead = Dead(name=DEAD, schema=DEAD_SCHEMA)
@@ -73,5 +89,7 @@ def _added(graph: tuple[Node, ...]) -> Iterator[Node]:
 
 
 def _has_late(node: Node) -> bool:
-    """Whether rows can come too late for a step: windows, whatever they compute."""
-    return isinstance(node, Windowed)
+    """Whether rows can come too late for a step: windows, and operators that say so."""
+    return isinstance(node, Windowed) or (
+        isinstance(node, Apply) and getattr(node.what, "has_late", False)
+    )

@@ -2,47 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from typing import Any
+
+from headrace.errors import PlanError
 
 EVENT, CLOCK = 0, 1
 
 
 class Call:
-    """One for all calls of an epoch; what it holds is set before each."""
+    """One for all calls of an epoch; what it holds is set before each.
+
+    `no_timer` and `no_event_timer` say why timers cannot be set, where they cannot.
+    """
 
     __slots__ = (
-        "asked", "by_clock", "clock", "given", "input", "key", "time", "watermark",
+        "asked", "by_clock", "clock", "counts", "given", "input", "key", "no_event_timer",
+        "no_timer", "outputs", "time", "watermark",
     )  # fmt: skip
 
-    def __init__(self, watermark: int, clock: int) -> None:
-        self.watermark, self.clock = watermark, clock
+    def __init__(self, watermark: int, clock: int, outputs: Collection[str] = ()) -> None:
+        self.watermark, self.clock, self.outputs = watermark, clock, outputs
+        self.no_timer = self.no_event_timer = ""
         self.key: Any = None
         self.input = ""
         self.time: int | None = None
         self.by_clock = False  # in a timer: whether it was set by the clock
         self.asked: list[tuple[int, int, bool]] = []
         self.given: list[tuple[str, Any]] = []
+        self.counts: Counter[str] = Counter()
 
     def timer(self, at: int) -> None:
         """Call on_timer when the watermark passes `at`, in ms."""
-        self.asked.append((EVENT, int(at), True))
+        self._ask(EVENT, at, True)
 
     def cancel(self, at: int) -> None:
         """Forget the timer at `at`."""
-        self.asked.append((EVENT, int(at), False))
+        self._ask(EVENT, at, False)
 
     def clock_timer(self, at: int) -> None:
         """Call on_timer when the clock passes `at`, in ms."""
-        self.asked.append((CLOCK, int(at), True))
+        self._ask(CLOCK, at, True)
 
     def cancel_clock(self, at: int) -> None:
         """Forget the timer that the clock would have fired at `at`."""
-        self.asked.append((CLOCK, int(at), False))
+        self._ask(CLOCK, at, False)
+
+    def _ask(self, domain: int, at: int, wanted: bool) -> None:
+        why_not = self.no_timer or (self.no_event_timer if domain == EVENT else "")
+        if why_not:
+            raise PlanError(
+                f"a timer cannot be set here: {why_not}", code="HR-PROCESS-010",
+                hint="See docs/guide/state-and-process.md, Timers.",
+            )  # fmt: skip
+        self.asked.append((domain, int(at), wanted))
 
     def emit(self, output: str, row: Any) -> None:
         """Give a row to a side output."""
+        if output not in self.outputs:
+            raise PlanError(
+                f"there is no side output {output!r}; there is "
+                f"{', '.join(map(repr, self.outputs)) or 'none'}", code="HR-PROCESS-011",
+                hint='Declare it in the class: outputs = {"name": "column type, ..."}.',
+            )  # fmt: skip
         self.given.append((output, row))
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add `n` to a figure of your own, that the run shows."""
+        self.counts[name] += n
 
     def forget(self) -> None:
         self.asked.clear()
@@ -51,8 +79,10 @@ class Call:
 
 def many(given: Any) -> list[Any]:
     """Nothing, one row, a list of rows or a generator: as rows."""
-    if given is None:
-        return []
     if isinstance(given, list):
         return given
+    if given is None:
+        return []
+    if isinstance(given, tuple | dict):  # asking for iterators takes longer
+        return [given]
     return list(given) if isinstance(given, Iterator) else [given]

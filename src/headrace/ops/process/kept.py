@@ -2,25 +2,21 @@
 
 A declaration is a value: the column's type, what a new key starts with, how the stored
 thing becomes what the user's code sees and how that is stored again. With `ttl` it is
-forgotten when it has not been written for so long, by the watermark or by the clock.
+forgotten when it has not been written for so long, by event time or by the clock. Users
+make them with the functions in `declare.py`.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.clock import Duration, millis
-from headrace.errors import PlanError, call_site
-from headrace.ops.agg.own import OwnAggregate, check_own
-from headrace.rows import table_of
-from headrace.schema import type_of
+from headrace.ops.process.records import Maker, maker
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,16 +25,25 @@ class Kept:
 
     type: pa.DataType
     default: Any = None
-    kind: Any = None  # the dataclass that it is an instance of, if so
+    kind: Any = None  # the Python type it was declared with, or that of its elements
     ttl: int | None = None
     by_clock: bool = False
+    was: str | None = None  # its name in an earlier version of the program
+    make: Maker | None = field(init=False)
 
-    mutable = False  # changed in place: a touch counts as a write
+    word = "value"  # what people call it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "make", maker(self.kind))
+
+    @property
+    def mutable(self) -> bool:
+        """Whether it may be changed in place: a touch then counts as a write."""
+        return bool(pa.types.is_nested(self.type))
 
     def loaded(self, stored: Any) -> Any:
         """The stored thing as the user's code knows it."""
-        record = self.kind is not None and isinstance(stored, dict)
-        return self.kind(**stored) if record else stored
+        return stored if self.make is None else self.make(stored)
 
     def start(self) -> Any:
         """A fresh start, so that no two keys share a list."""
@@ -53,26 +58,25 @@ class KeptList(Kept):
     """A list; elements may be records."""
 
     __slots__ = ()
-    mutable = True
+    word = "list"
 
     def loaded(self, stored: Any) -> Any:
         made = stored or []
-        return [self.kind(**e) if isinstance(e, dict) else e for e in made] if self.kind else made
+        return made if self.make is None else list(map(self.make, made))
 
     def start(self) -> Any:
         return []
 
 
-class KeptMap(KeptList):
+class KeptMap(Kept):
     """A dict."""
 
     __slots__ = ()
+    word = "map"
 
     def loaded(self, stored: Any) -> Any:
         found = dict(stored or {})
-        if self.kind is None:
-            return found
-        return {k: self.kind(**v) if isinstance(v, dict) else v for k, v in found.items()}
+        return found if self.make is None else {k: self.make(v) for k, v in found.items()}
 
     def start(self) -> Any:
         return {}
@@ -84,18 +88,17 @@ class KeptLast(Kept):
 
     size: int = 1
 
-    mutable = True
+    word = "last"
 
     def loaded(self, stored: Any) -> Any:
         made = stored or []
-        records = [self.kind(**e) if isinstance(e, dict) else e for e in made]
-        return deque(records if self.kind else made, maxlen=self.size)
+        return deque(made if self.make is None else map(self.make, made), maxlen=self.size)
 
     def start(self) -> Any:
         return deque(maxlen=self.size)
 
     def stored(self, held: Any) -> Any:
-        return list(held)
+        return list(held)[-self.size :]
 
 
 @dataclass(slots=True)
@@ -123,12 +126,17 @@ class KeptRunning(Kept):
     fold: Callable[[Any, Any], Any] = lambda state, item: item
     result: Callable[[Any], Any] = lambda state: state
 
-    mutable = True
+    word = "running result"
+
+    @property
+    def mutable(self) -> bool:
+        return True
 
     def loaded(self, stored: Any) -> Any:
         if stored is None:
             return self.start()
-        return Running(self.fold, self.result, stored, empty=False)
+        state = stored if self.make is None else self.make(stored)
+        return Running(self.fold, self.result, state, empty=False)
 
     def start(self) -> Any:
         return Running(self.fold, self.result, self.zero(), empty=True)
@@ -137,83 +145,11 @@ class KeptRunning(Kept):
         return None if held.empty else held.state
 
 
-def value(
-    kind: Any, default: Any = None, *, ttl: Duration | None = None, by_clock: bool = False
-) -> Any:
-    """Declare a value kept per key: `hot = hr.value(bool, default=False)`.
+class KeptShared(Kept):
+    """A dict that every task knows, changed by control rows only."""
 
-    With `ttl` it is forgotten when it was not written for so long: by event time, or with
-    `by_clock` by processing time.
-    """
-    column = type_of(kind)
-    try:
-        table_of([(default,)], pa.schema([("value", column)]))
-    except ValueError as error:
-        raise PlanError(
-            f"the default {default!r} is not of the value's type {column}", code="HR-PLAN-030",
-            hint="Give a default of the declared type, or leave it out to start with None.",
-        ) from error  # fmt: skip
-    return Kept(column, default, _record(kind), *_ttl(ttl, by_clock))
+    __slots__ = ()
+    word = "shared map"
 
-
-def list_of(kind: Any, *, ttl: Duration | None = None, by_clock: bool = False) -> Any:
-    """Declare a list kept per key: `self.seen.append(row.celsius)`."""
-    return KeptList(pa.list_(type_of(kind)), None, _record(kind), *_ttl(ttl, by_clock))
-
-
-def map_of(key: Any, kind: Any, *, ttl: Duration | None = None, by_clock: bool = False) -> Any:
-    """Declare a dict kept per key: `self.counts[row.word] = 1`."""
-    column = pa.map_(type_of(key), type_of(kind))
-    return KeptMap(column, None, _record(kind), *_ttl(ttl, by_clock))
-
-
-def last_of(count: int, kind: Any, *, ttl: Duration | None = None, by_clock: bool = False) -> Any:
-    """Declare the last `count` things kept per key: a deque to append to."""
-    if count < 1:
-        raise PlanError(
-            f"last_of keeps {count}", code="HR-PLAN-031", hint="Keep one at least.",
-            site=call_site(),
-        )  # fmt: skip
-    column = pa.list_(type_of(kind))
-    return KeptLast(column, None, _record(kind), *_ttl(ttl, by_clock), size=count)
-
-
-def reducing(
-    kind: Any, fn: Callable[[Any, Any], Any], *, ttl: Duration | None = None,
-    by_clock: bool = False,
-) -> Any:  # fmt: skip
-    """Declare a running result of fn(a, b): `self.total.add(3)`, then `self.total.value`."""
-
-    def fold(state: Any, item: Any) -> Any:
-        return item if state is None else fn(state, item)
-
-    return KeptRunning(type_of(kind), None, None, *_ttl(ttl, by_clock), fold=fold)
-
-
-def aggregating(own: OwnAggregate, *, ttl: Duration | None = None, by_clock: bool = False) -> Any:
-    """Declare a running aggregate, of a `hr.Aggregate`: `self.spread.add(row.celsius)`."""
-    check_own(own)
-    add = getattr(own, "add", None)
-    if add is None:
-        raise PlanError(
-            f"{type(own).__name__} has no add, so it cannot take one thing at a time",
-            code="HR-PLAN-032", hint="Give it add(state, value).", site=call_site(),
-        )  # fmt: skip
-    return KeptRunning(
-        type_of(own.state), None, None, *_ttl(ttl, by_clock),
-        zero=own.zero, fold=add, result=own.result,
-    )  # fmt: skip
-
-
-def _record(kind: Any) -> Any:
-    return kind if dataclasses.is_dataclass(kind) else None
-
-
-def _ttl(ttl: Duration | None, by_clock: bool) -> tuple[int | None, bool]:
-    length = None if ttl is None else millis(ttl)
-    if length is not None and length <= 0:
-        raise PlanError(
-            f"ttl={ttl!r} keeps nothing", code="HR-PLAN-033", hint="Choose one above zero.",
-            site=call_site(),
-        )  # fmt: skip
-    return length, by_clock
+    def start(self) -> Any:
+        return {}

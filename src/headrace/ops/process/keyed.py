@@ -7,12 +7,17 @@ holds afterwards; nothing here reads or writes a table.
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from headrace.ops.process.kept import Kept
+from headrace.errors import PlanError
+from headrace.ops.process.kept import Kept, KeptShared
 from headrace.schema import SchemaLike, schema_of
+
+HELD = "$held"  # in an object's dict: values that are looked up when they are asked for
+KEYLESS: dict[str, Any] = {}  # held by an object that has no key now
 
 
 class Context(Protocol):
@@ -25,6 +30,8 @@ class Context(Protocol):
     @property
     def time(self) -> int | None: ...  # the row's (or timer's) time in ms; None without
     @property
+    def by_clock(self) -> bool: ...  # in a timer: whether it was set by the clock
+    @property
     def watermark(self) -> int: ...  # no row older than this is expected, in ms
     @property
     def clock(self) -> int: ...  # the clock of this batch, in ms
@@ -34,57 +41,98 @@ class Context(Protocol):
     def clock_timer(self, at: int) -> None: ...  # call on_timer when the clock passes `at` ms
     def cancel_clock(self, at: int) -> None: ...
     def emit(self, output: str, row: Any) -> None: ...  # a row for one of `outputs`
+    def count(self, name: str, n: int = 1) -> None: ...  # a figure of your own, for the run
 
 
-class KeyedProcess:
+class Declared(ABCMeta):
+    """What a class of process functions declares, told by the class and not by its objects:
+    so a value may have any name, `state` or `values` as well."""
+
+    _kept: dict[str, Kept]
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any
+    ) -> Declared:
+        """Declarations are no attributes: reading one falls through to `__getattr__`."""
+        own = {n: v for n, v in namespace.items() if isinstance(v, Kept)}
+        rest = {n: v for n, v in namespace.items() if n not in own}
+        made = super().__new__(mcs, name, bases, rest, **more)
+        inherited = [getattr(base, "_kept", {}) for base in reversed(bases)]
+        made._kept = {n: v for kept in (*inherited, own) for n, v in kept.items()}
+        return made
+
+    @property
+    def values(cls) -> dict[str, Kept]:
+        """What is kept per key."""
+        return {n: v for n, v in cls._kept.items() if not isinstance(v, KeptShared)}
+
+    @property
+    def shared(cls) -> dict[str, KeptShared]:
+        """What every task knows, whatever the key."""
+        return {n: v for n, v in cls._kept.items() if isinstance(v, KeptShared)}
+
+    def state(cls) -> pa.Schema:
+        """What is kept per key, as columns."""
+        return pa.schema([(name, declared.type) for name, declared in cls.values.items()])
+
+    def sides(cls) -> dict[str, pa.Schema]:
+        """The side outputs and their columns."""
+        return {name: schema_of(spec) for name, spec in cls.outputs.items()}  # type: ignore[attr-defined]
+
+    def handlers(cls) -> tuple[str, ...]:
+        """The inputs that have a method of their own; "row" is the one for all others."""
+        names = (n for n in dir(cls) if n.startswith("on_") and callable(getattr(cls, n)))
+        return tuple(n.removeprefix("on_") for n in names if n not in ("on_timer", "on_chunk"))
+
+    def timed(cls) -> bool:
+        """Whether it may set timers."""
+        return callable(getattr(cls, "on_timer", None))
+
+    def chunked(cls) -> bool:
+        """Whether it sees the rows of all keys at once."""
+        return callable(getattr(cls, "on_chunk", None))
+
+    def forgets(cls) -> bool:
+        """Whether everything it keeps is forgotten some time."""
+        return bool(cls.values) and all(v.ttl is not None for v in cls.values.values())
+
+
+class KeyedProcess(metaclass=Declared):
     """Subclass me: declare what is kept, then `on_row`, or `on_<input>` for each input.
 
     A method gets the row (a named tuple) and a context, and gives nothing, a row, a list of
     rows, or yields rows. `output` says what those rows are: a dataclass, DDL, a mapping;
     `outputs` names side outputs and what their rows are. `on_timer(time, ctx)` is called for
-    timers that the context set.
+    timers that the context set. `del self.<name>` forgets what is kept under a name.
+    With `on_chunk(chunk, ctx)` instead, it sees the rows of all keys at once, as Arrow.
     """
 
-    values: ClassVar[dict[str, Kept]] = {}
     output: ClassVar[SchemaLike] = None
     outputs: ClassVar[dict[str, SchemaLike]] = {}
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        own = {n: v for n, v in vars(cls).items() if isinstance(v, Kept)}
-        for name in own:
-            delattr(cls, name)  # reading one falls through to `__getattr__`: its start value
-        cls.values = {**cls.values, **own}
-
     def __getattr__(self, name: str) -> Any:
-        declared = type(self).values.get(name)
+        """A value that is not in the object's dict: held back, or not there yet."""
+        declared = type(self)._kept.get(name)
         if declared is None:
             raise AttributeError(f"{type(self).__name__} has no value or attribute {name!r}")
-        setattr(self, name, declared.start())
-        return getattr(self, name)
+        held = self.__dict__.get(HELD)
+        if held is KEYLESS:
+            raise no_key(type(self).__name__, name)
+        found = held[name] if held and name in held else declared.start()
+        if held is None or declared.mutable:  # it may be changed in place: that is a write
+            self.__dict__[name] = found
+        return found
 
-    @classmethod
-    def state(cls) -> pa.Schema:
-        """What is kept per key, as columns."""
-        return pa.schema([(name, declared.type) for name, declared in cls.values.items()])
+    def __delattr__(self, name: str) -> None:
+        if name not in type(self)._kept:
+            super().__delattr__(name)
+            return
+        self.__dict__.pop(name, None)
+        self.__dict__.get(HELD, {}).pop(name, None)
 
-    @classmethod
-    def sides(cls) -> dict[str, pa.Schema]:
-        """The side outputs and their columns."""
-        return {name: schema_of(spec) for name, spec in cls.outputs.items()}
 
-    @classmethod
-    def handlers(cls) -> tuple[str, ...]:
-        """The inputs that have a method of their own; "row" is the one for all others."""
-        names = (n for n in dir(cls) if n.startswith("on_") and callable(getattr(cls, n)))
-        return tuple(n.removeprefix("on_") for n in names if n != "on_timer")
-
-    @classmethod
-    def timed(cls) -> bool:
-        """Whether it may set timers."""
-        return callable(getattr(cls, "on_timer", None))
-
-    @classmethod
-    def forgets(cls) -> bool:
-        """Whether everything it keeps is forgotten some time."""
-        return bool(cls.values) and all(v.ttl is not None for v in cls.values.values())
+def no_key(title: str, name: str) -> PlanError:
+    return PlanError(
+        f"{title}.{name} is kept per key, and a control row has none", code="HR-PROCESS-013",
+        hint="Keep what control rows say in a hr.shared_map; read it in on_row.",
+    )  # fmt: skip

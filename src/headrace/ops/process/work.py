@@ -9,105 +9,172 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg.keys import key_numbers
+from headrace.ops.agg.order import order_keys, sorted_by
 from headrace.ops.contract import Step
-from headrace.ops.grouping import group, in_order
+from headrace.ops.process.timers import DOMAIN
+from headrace.reads import columns_read
+from headrace.rows import rows_of
 
-_PORT, _ROW = "__port", "__row"
+_PLACES = {TIME: (pa.int64(), MIN_TIME), SOURCE: (pa.int32(), -1), OFFSET: (pa.int64(), 0)}
+
+
+@dataclass(slots=True)
+class Places:
+    """Where rows that were given came from: a row's number, or -1 less that of a firing."""
+
+    of: list[int]
+    firings: list[tuple[int, int | None]]  # number of the key, and the time of a timer
 
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
     """Rows key by key, each key's in order, and each key's timers."""
 
-    keys: pa.Table  # "__h" and k0, k1, ...: keys with rows first
-    ordered: pa.Table  # the hidden columns of the rows, in the order of their calls
+    keys: pa.Table  # "__h" and k0, k1, ...
+    hidden: pa.Table  # the hidden columns of the rows, in the order of their calls
     starts: list[int]  # where each key's rows start, and the end of all
-    ports: list[int]
-    indexes: list[int]
-    times: list[Any]
+    ports: np.ndarray  # the input of each row
+    indexes: np.ndarray  # and its place there
+    no_time: bool  # some rows have no time
     timers: list[list[tuple[int, int]]]  # (time, domain) of each key
 
     def __len__(self) -> int:
         return int(self.keys.num_rows)
 
-    def placed(self, rows: pa.Table, sources: list[tuple[int, int | None]], step: Step) -> pa.Table:
+    def times(self) -> list[Any]:
+        """The time of each row; None where it has none."""
+        return _times(self.hidden, self.no_time)
+
+    def rows(self, inputs: Sequence[pa.Table | None], handlers: Sequence[Any]) -> list[Any]:
+        """The rows as user functions see them, in the order of their calls.
+
+        Of each input, only the columns that its function surely looks at.
+        """
+        seen = [t and _seen(t, fn) for t, fn in zip(inputs, handlers, strict=True)]
+        used = [rows for rows in seen if rows is not None and rows.num_rows]
+        if len(used) == 1:
+            return rows_of(self.table(used[0]))
+        made = [rows_of(t) if t is not None else [] for t in seen]
+        places = zip(self.ports.tolist(), self.indexes.tolist(), strict=True)
+        return [made[port][index] for port, index in places]
+
+    def table(self, rows: pa.Table) -> pa.Table:
+        """The rows of the only input that has any, in the order of their calls."""
+        same = (np.diff(self.indexes) == 1).all()
+        return visible(rows) if same else visible(rows).take(pa.array(self.indexes))
+
+    def arrived(self, inputs: Sequence[pa.Table | None], number: int) -> pa.Table:
+        """A row as it arrived."""
+        rows = inputs[int(self.ports[number])]
+        assert rows is not None
+        return rows.slice(int(self.indexes[number]), 1)
+
+    def placed(self, rows: pa.Table, places: Places, step: Step, timed: bool) -> pa.Table:
         """Rows with the hidden columns of those they came from; a timer's have its time."""
-        at = np.array([i for i, _ in sources], np.int64)
-        hidden = [n for n in (TIME, SOURCE, OFFSET) if n in self.ordered.column_names]
-        stand_in = {TIME: _now(step), SOURCE: -1, OFFSET: 0}
-        times = np.array([_now(step) if t is None else t for _, t in sources], np.int64)
-        for name in hidden:
-            column = self.ordered.column(name)
-            known = column.to_numpy()
-            values = np.full(len(at), stand_in[name], known.dtype)
-            if name == TIME:
-                values = times.astype(known.dtype)
-            values[at >= 0] = known[at[at >= 0]]
-            rows = rows.append_column(name, pa.array(values, column.type))
+        at = np.array(places.of, np.int64)
+        from_row, firing = at >= 0, -1 - at[at < 0]
+        stand_in = self._firings(places, step)
+        for name in (TIME, SOURCE, OFFSET):
+            if name not in self.hidden.column_names or (name == TIME and not timed):
+                continue
+            known = self.hidden.column(name).to_numpy()
+            values = np.empty(len(at), known.dtype)
+            values[from_row] = known[at[from_row]]
+            values[~from_row] = stand_in[name][firing]
+            rows = rows.append_column(name, pa.array(values, _PLACES[name][0]))
         return rows
+
+    def _firings(self, places: Places, step: Step) -> dict[str, np.ndarray]:
+        now = step.after if MIN_TIME < step.after < MAX_TIME else step.clock
+        times = [now if t is None else t for _, t in places.firings]
+        hashes = self.keys.column(HASH).to_numpy().view(np.int64)
+        return {
+            TIME: np.array(times, np.int64),
+            SOURCE: np.full(len(times), -1, np.int32),
+            OFFSET: hashes[np.array([n for n, _ in places.firings], np.int64)],
+        }
 
 
 class Arranger:
     def __init__(self, key: pa.Schema, keys: Sequence[Sequence[str]]) -> None:
         self._key, self._keys = key, keys
-        self._last: Arranged | None = None
 
     def arrange(self, inputs: Sequence[pa.Table | None], due: pa.Table) -> Arranged:
         """`due` has "__h", the key columns, "__t" and "domain" of the timers that are due."""
-        parts = [self._skeleton(port, rows) for port, rows in enumerate(inputs)]
-        arrived = [part for part in parts if part is not None]
-        identity = [HASH, *self._key.names]
-        if arrived:
-            ordered = in_order(pa.concat_tables(arrived, promote_options="default"))
-        else:
-            fields = [(HASH, pa.uint64()), *((f.name, f.type) for f in self._key)]
-            places = [(TIME, pa.int64()), (SOURCE, pa.int32()), (OFFSET, pa.int64())]
-            ports = [(_PORT, pa.int32()), (_ROW, pa.int64())]
-            ordered = pa.schema([*fields, *places, *ports]).empty_table()
-        both = pa.concat_tables([ordered.select(identity), due.select(identity)])
-        found = group(both, identity)
-        codes = found.codes[: ordered.num_rows]
-        turn = np.argsort(codes, kind="stable")
-        ordered = ordered.take(pa.array(turn))
-        count = found.keys.num_rows
-        starts = np.searchsorted(codes[turn], np.arange(count + 1)).tolist()
-        timers: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-        owners = found.codes[len(codes) :].tolist()
-        dues = zip(
-            owners, due.column(TIME).to_pylist(), due.column("domain").to_pylist(), strict=True
-        )
-        for owner, at, domain in dues:
+        rows = gathered(inputs)
+        identities = [self._identity(port, part) for port, part in rows.parts]
+        both = pa.concat_tables([*identities, due.select([HASH, *self._key.names])])
+        number, first = key_numbers(both)
+        mine, owners = number[: len(rows.ports)], number[len(rows.ports) :].tolist()
+        turn = sorted_by([mine, *rows.order()])
+        timers: list[list[tuple[int, int]]] = [[] for _ in first]
+        times, domains = due.column(TIME).to_pylist(), due.column(DOMAIN).to_pylist()
+        for owner, at, domain in zip(owners, times, domains, strict=True):
             timers[owner].append((at, domain))
-        timed = TIME in ordered.column_names
-        times = ordered.column(TIME).to_pylist() if timed else [None] * ordered.num_rows
-        self._last = Arranged(
-            found.keys, ordered.select([n for n in ordered.column_names if n not in identity]),
-            starts, ordered.column(_PORT).to_pylist(), ordered.column(_ROW).to_pylist(), times,
-            timers,
+        return Arranged(
+            both.take(pa.array(first)), rows.hidden.take(pa.array(turn)),
+            np.searchsorted(mine[turn], np.arange(len(first) + 1)).tolist(),
+            rows.ports[turn], rows.indexes[turn], rows.no_time, timers,
         )  # fmt: skip
-        return self._last
 
-    def row(self, step: Step, i: int) -> pa.Table:
-        """The row of call `i`, as it arrived."""
-        assert self._last is not None
-        arrived = step.inputs[self._last.ports[i]]
-        assert arrived is not None
-        return arrived.slice(self._last.indexes[i], 1)
-
-    def _skeleton(self, port: int, rows: pa.Table | None) -> pa.Table | None:
-        """Key, order and whereabouts of each row of one input: what all inputs share."""
-        if rows is None or not rows.num_rows:
-            return None
-        hidden = [n for n in (TIME, SOURCE, OFFSET, HASH) if n in rows.column_names]
-        table = rows.select(hidden)
-        for field, column in zip(self._key, self._keys[port], strict=True):
-            table = table.append_column(field.name, rows.column(column).cast(field.type))
-        table = table.append_column(_PORT, pa.array(np.full(rows.num_rows, port, dtype=np.int32)))
-        return table.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+    def _identity(self, port: int, rows: pa.Table) -> pa.Table:
+        """The hash and the key, by the names that all inputs share."""
+        columns = [rows.column(name) for name in self._keys[port]]
+        keys = [c.cast(field.type) for c, field in zip(columns, self._key, strict=True)]
+        return pa.table([rows.column(HASH), *keys], names=[HASH, *self._key.names])
 
 
-def _now(step: Step) -> int:
-    """The event time of what a clock timer gives."""
-    return step.after if MIN_TIME < step.after < MAX_TIME else step.clock
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The rows of all inputs, one after the other: what places them in time, and where they lie."""
+
+    parts: list[tuple[int, pa.Table]]
+    hidden: pa.Table
+    ports: np.ndarray
+    indexes: np.ndarray
+    no_time: bool  # some have no time
+
+    def order(self) -> list[np.ndarray]:
+        """By what they are in order: event time, then split, then offset."""
+        names = [n for n in _PLACES if n in self.hidden.column_names]
+        return order_keys([self.hidden.column(n) for n in names]) if names else []
+
+
+def gathered(inputs: Sequence[pa.Table | None]) -> Gathered:
+    parts = [(port, rows) for port, rows in enumerate(inputs) if rows is not None and len(rows)]
+    counts = [len(rows) for _, rows in parts]
+    ports = np.repeat(np.array([port for port, _ in parts], np.int64), counts)
+    indexes = np.concatenate([np.arange(n) for n in counts] or [np.zeros(0, np.int64)])
+    chosen = [rows.select([n for n in _PLACES if n in rows.column_names]) for _, rows in parts]
+    nothing = pa.schema([(name, kind) for name, (kind, _) in _PLACES.items()]).empty_table()
+    hidden = pa.concat_tables(chosen, promote_options="default") if chosen else nothing
+    no_time = TIME in hidden.column_names and hidden.column(TIME).null_count > 0
+    for place, name in enumerate(hidden.column_names):
+        if hidden.column(name).null_count:
+            filled = hidden.column(name).fill_null(_PLACES[name][1])
+            hidden = hidden.set_column(place, name, filled)
+    return Gathered(parts, hidden, ports, indexes, no_time)
+
+
+def in_turn(inputs: Sequence[pa.Table | None]) -> list[tuple[int, int, Any]]:
+    """The rows of all inputs in order, whatever their key: input, place there, and time."""
+    rows = gathered(inputs)
+    turn = sorted_by([np.zeros(len(rows.ports), np.int64), *rows.order()])
+    times = _times(rows.hidden.take(pa.array(turn)), rows.no_time)
+    places = rows.ports[turn].tolist(), rows.indexes[turn].tolist()
+    return list(zip(*places, times, strict=True))
+
+
+def _seen(rows: pa.Table, handler: Any) -> pa.Table:
+    rows = visible(rows)
+    return rows.select(columns_read(handler, rows.column_names, place=1, count=3))
+
+
+def _times(ordered: pa.Table, no_time: bool) -> list[Any]:
+    if TIME not in ordered.column_names:
+        return [None] * ordered.num_rows
+    times: list[Any] = ordered.column(TIME).to_pylist()
+    return [None if t == MIN_TIME else t for t in times] if no_time else times

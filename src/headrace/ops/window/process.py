@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
-from headrace.ops.process.kept import Kept, value
+from headrace.ops.process.declare import value
+from headrace.ops.process.kept import Kept
 from headrace.ops.window.function import Given, Laid, Memory, one_by_one
 from headrace.rows import collector_paused, pylist, rows_of, table_of
 
@@ -74,8 +75,11 @@ class WindowProcess:
 class ProcessRows:
     """A user's `fn(key, rows, window)`, called once per firing with all rows of the window."""
 
-    def __init__(self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema) -> None:
+    def __init__(
+        self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema, seen: Sequence[str]
+    ) -> None:
         self._fn, self._keys, self._row, self.schema = fn, list(keys), row, schema
+        self._seen = pa.schema([row.field(n) for n in seen])  # what it surely looks at
         self.columns = row.names  # what it sees of a row
         self._keeps = isinstance(fn, WindowProcess) and bool(fn.values)
 
@@ -95,11 +99,11 @@ class ProcessRows:
             return many(fn(keys[i], rows, windows[i]))
 
         try:
-            given = [call(i, rows) for i, rows in laid.calls(self._row)]
+            given = [call(i, rows) for i, rows in laid.calls(self._seen)]
             numbers = np.repeat(np.arange(len(laid)), list(map(len, given)))
             return Given(table_of([row for rows in given for row in rows], self.schema), numbers)
         except Exception:
-            return one_by_one(laid, self.schema, lambda i: call(i, laid.rows_in(i, self._row)))
+            return one_by_one(laid, self.schema, lambda i: call(i, laid.rows_in(i, self._seen)))
 
     def _remembering(
         self,

@@ -1,0 +1,128 @@
+"""Asynchronous calls as a step: what the user said about them, checked.
+
+The function may be async, or a plain one, which then runs in threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.api import stream
+from headrace.api.adding import Adding
+from headrace.api.thinning import Names, names_of
+from headrace.clock import Duration, millis
+from headrace.errors import PlanError
+from headrace.ops.calls.spec import AsyncCalls
+from headrace.ops.calls.work import Manner
+from headrace.plan.draft import Draft
+from headrace.plan.nodes import Chunks, Edge
+from headrace.plan.signature import check_takes, row_schema, rows_schema
+from headrace.schema import SchemaLike
+
+if TYPE_CHECKING:
+    from headrace.api.stream import Stream
+
+
+class Calling:
+    """Streams on which functions can be called for many rows at once."""
+
+    _draft: Draft
+    _edge: Edge
+
+    def map_async(
+        self,
+        fn: Callable[[Any], Any],
+        *,
+        output: SchemaLike | None = None,
+        concurrency: int = 16,
+        timeout: Duration | None = None,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        batch_size: int | None = None,
+        cache_ttl: Duration | None = None,
+        cache_on: Names = (),
+        cache_size: int = 10_000,
+        rate: float | None = None,
+        breaker: tuple[int, Duration] | None = None,
+        ordered: bool = True,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> Stream:
+        """One row for each row, by a function that waits for something: many at a time.
+
+        `fn` is async, or a plain function, which runs in threads. It gets a row, or with
+        `batch_size` a list of rows, and gives as many. A call that fails or takes longer than
+        `timeout` is tried again `retries` times, after `backoff`, then twice that, and so on;
+        then the row is a dead letter. `rate` is calls a second in each worker, `breaker` (5, "30s")
+        lets calls fail at once for a while after so many failures in a row. `cache_ttl` keeps
+        answers, by the columns `cache_on`, or by the whole row.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        with self._draft.attempt(at.site):
+            check_takes(fn, 1, "map_async")
+        many = batch_size is not None
+        found = rows_schema if many and output is None else row_schema
+        schema = at.attempt(lambda: found(fn, output, "map_async"))
+        at.known(names_of(cache_on))
+        manner = Manner(
+            concurrency=_count(at, concurrency, "concurrency", 1),
+            timeout=_length(at, timeout, "timeout"),
+            retries=_count(at, retries, "retries", 0),
+            backoff=_length(at, backoff, "backoff", 0) or 0,
+            batch_size=None if batch_size is None else _count(at, batch_size, "batch_size", 1),
+            cache_ttl=_length(at, cache_ttl, "cache_ttl"),
+            cache_on=names_of(cache_on),
+            cache_size=_count(at, cache_size, "cache_size", 1),
+            rate=_rate(at, rate),
+            breaker=_breaker(at, breaker),
+            ordered=ordered,
+        )
+        return stream.Stream(self._draft, _added(at, AsyncCalls(fn, manner), schema))
+
+
+def _added(at: Adding, what: AsyncCalls, schema: pa.Schema) -> Edge:
+    return at.add(Chunks(what=what, schema=schema, **at.common()), what.kind)
+
+
+def _count(at: Adding, said: object, what: str, least: int) -> int:
+    if isinstance(said, int) and not isinstance(said, bool) and said >= least:
+        return said
+    _refuse(at, what, said, f"Choose a whole number from {least} on.")
+    return least
+
+
+def _length(at: Adding, said: Duration | None, what: str, least: int = 1) -> int | None:
+    if said is None:
+        return None
+    with at.draft.attempt(at.site):
+        found = millis(said)
+        if found >= least:
+            return found
+        _refuse(at, what, said, "Choose a duration above zero, or leave it out.")
+    return None
+
+
+def _rate(at: Adding, said: float | None) -> float | None:
+    number = isinstance(said, int | float) and not isinstance(said, bool)
+    if said is None or (number and 0 < said < float("inf")):
+        return said
+    _refuse(at, "rate", said, "Choose a number of calls a second above zero.")
+    return None
+
+
+def _breaker(at: Adding, said: Sequence[Any] | None) -> tuple[int, int] | None:
+    if said is None:
+        return None
+    if not isinstance(said, tuple | list) or len(said) != 2:
+        _refuse(at, "breaker", said, 'Say after how many failures and for how long: (5, "30s").')
+        return None
+    pause = _length(at, said[1], "breaker")
+    return _count(at, said[0], "breaker", 1), pause or 1
+
+
+def _refuse(at: Adding, what: str, said: object, hint: str) -> None:
+    problem = PlanError(f"map_async({what}=) is {said!r}", code="HR-ASYNC-001", hint=hint)
+    at.report(problem)

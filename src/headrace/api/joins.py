@@ -1,0 +1,140 @@
+"""Joins as the user writes them: each function adds one step to the job's draft.
+
+A join of two streams must say for how long rows wait for each other: one without bound would
+keep all rows for ever, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.api import meeting, stream, table_joins, tables
+from headrace.api.adding import Adding
+from headrace.api.meeting import BOUNDS
+from headrace.clock import Duration
+from headrace.errors import PlanError, call_site
+from headrace.ops.contract import Spec
+from headrace.ops.join.cogroup import Cogroup
+from headrace.ops.join.interval import HOWS, Interval
+from headrace.ops.join.many import ManyJoin
+from headrace.ops.join.windowed import WindowJoin
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import Spread
+from headrace.plan.aggs import clashes
+from headrace.plan.draft import UNKNOWN
+from headrace.plan.nodes import Apply
+from headrace.plan.signature import any_schema, check_takes
+from headrace.schema import SchemaLike, ddl_of
+
+if TYPE_CHECKING:
+    from headrace.api.connected import AnyStream
+    from headrace.api.tables import Table
+
+
+def join(
+    left: AnyStream, right: AnyStream | Table, on: meeting.On, how: str, within: Any, window: Any,
+    time: str, suffix: str, lateness: Duration, name: str | None, was: str | None,
+) -> stream.JoinResult:  # fmt: skip
+    """Two streams, bounded by an interval or by windows."""
+    if isinstance(right, tables.Table):
+        return table_joins.join_table(
+            left, right, on, how, within, window, time, suffix, lateness, name, was
+        )
+    at = Adding(left._draft, left._edge, name, was)
+    right = meeting.same_job(at, left, right)
+    keys = meeting.keys_of(at, (left, right), on)
+    columns, schema = meeting.result_of(
+        at, left.schema, right.schema, keys, suffix, BOUNDS if window is not None else (),
+        alone=how in ("semi", "anti"),
+    )  # fmt: skip
+    rows = (ddl_of(left.schema), ddl_of(right.schema))
+    what: Spec = Interval("inner", 0, 0, 0, columns, rows)
+    with at.draft.attempt(at.site):
+        meeting.one_of(how, HOWS, "how")
+        wait = meeting.patience(lateness)
+        if (within is None) == (window is None):
+            raise _unbounded(within)
+        if window is not None:
+            what = WindowJoin(how, meeting.windows(window), wait, columns, rows)
+        else:
+            what = Interval(how, *meeting.interval(within), wait, columns, rows)
+    return added(at, (left, right), keys, what, schema)
+
+
+def join_all(
+    *, on: str | Sequence[str], within: Any, lateness: Duration = 0, name: str | None = None,
+    was: str | None = None, **streams: AnyStream,
+) -> stream.JoinResult:  # fmt: skip
+    """One row of each of several streams with the same key, all `within` a time of each other.
+
+    `hr.join_all(on="id", within="1m", order=a, payment=b, parcel=c)`. A column that several
+    have is called by their names: `price_order`, `price_payment`.
+    """
+    if len(streams) < 2:
+        hint = 'Name them: hr.join_all(on="id", within="1m", order=a, payment=b).'
+        problem = meeting.refused(f"join_all joins {len(streams)} streams", 12, hint)
+        problem.site = call_site()
+        raise problem
+    first, *others = streams.values()
+    at = Adding(first._draft, first._edge, name, was)
+    all_ = (first, *(meeting.same_job(at, first, other) for other in others))
+    keys = meeting.keys_of(at, all_, on)
+    columns, schema = meeting.result_of_all(at, [s.schema for s in all_], keys, tuple(streams))
+    rows, names = tuple(ddl_of(s.schema) for s in all_), tuple(streams)
+    what = ManyJoin(names, 0, 0, columns, rows)
+    with at.draft.attempt(at.site):
+        lower, upper = meeting.interval(within)
+        if lower != -upper:
+            hint = 'Write within="5m": no two rows are further apart.'
+            raise meeting.refused("join_all takes one length as within=", 4, hint)
+        what = ManyJoin(names, upper, meeting.patience(lateness), columns, rows)
+    return added(at, all_, keys, what, schema)
+
+
+def cogroup(
+    left: AnyStream, right: AnyStream, fn: Callable[..., Any], on: meeting.On, window: Any,
+    schema: SchemaLike | None, lateness: Duration, name: str | None, was: str | None,
+) -> stream.JoinResult:  # fmt: skip
+    """A function over the rows of both streams, key by key and window by window."""
+    at = Adding(left._draft, left._edge, name, was)
+    right = meeting.same_job(at, left, right)
+    keys = meeting.keys_of(at, (left, right), on)
+    with at.draft.attempt(at.site):
+        check_takes(fn, 3, "cogroup")
+    value = at.attempt(lambda: any_schema(fn, schema, "cogroup"))
+    before = [left.schema.field(k) for k in keys[0]] + list(BOUNDS)
+    for problem in clashes([f.name for f in before], list(value), "part of every result"):
+        at.report(problem)
+    known = len(value) and keys[0] and not {f.name for f in before} & set(value.names)
+    rows = (ddl_of(left.schema), ddl_of(right.schema))
+    what: Spec = Cogroup(fn, Spread(Window(1, 1)), 0, rows)
+    with at.draft.attempt(at.site):
+        what = Cogroup(fn, meeting.windows(window), meeting.patience(lateness), rows)
+    return added(at, (left, right), keys, what, pa.schema([*before, *value]) if known else UNKNOWN)
+
+
+def _unbounded(within: Any) -> PlanError:
+    if within is not None:
+        return meeting.refused(
+            "join has both within= and window=",
+            7,
+            "Say one of them: they bound the join differently.",
+        )
+    return meeting.refused(
+        "join does not say how long rows wait for each other", 1,
+        'Say within="5m" or window=hr.tumbling("5m"), or join with a table: b.table("id").',
+    )  # fmt: skip
+
+
+def added(
+    at: Adding, streams: Any, keys: meeting.Keys, what: Any, schema: Any, **more: Any
+) -> stream.JoinResult:
+    """The stream after a join; its late rows are streams too."""
+    edges = tuple(s._edge for s in streams)
+    known = keys if len(schema) else tuple(() for _ in streams)
+    fields = {**at.common(), "inputs": edges, "timed": all(e.node.timed for e in edges), **more}
+    node = Apply(what=what, keys=known, schema=schema if all(known) else UNKNOWN, **fields)
+    return stream.JoinResult(at.draft, at.add(node, what.kind))

@@ -1,0 +1,120 @@
+"""Lookups as the user writes them: a stream completed from a table that is held elsewhere."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from headrace.api import meeting, stream
+from headrace.api.adding import Adding
+from headrace.clock import Duration, millis
+from headrace.ops.join.loaded import Called, Fixed, Source, SqlTable, TableFile, as_table
+from headrace.ops.join.lookup import MISSING, Lookup
+from headrace.plan.draft import UNKNOWN
+from headrace.plan.nodes import Apply
+from headrace.schema import SchemaLike, ddl_of, schema_of
+
+if TYPE_CHECKING:
+    from headrace.api.connected import AnyStream
+
+
+class LookupTable:
+    """A table outside of the job, and its columns if they were said."""
+
+    def __init__(self, source: Source, schema: pa.Schema | None) -> None:
+        self.source, self.said = source, schema
+
+    def schema(self) -> pa.Schema:
+        if self.said is not None:
+            return self.said
+        if isinstance(self.source, Fixed):
+            return self.source.table.schema
+        if isinstance(self.source, TableFile):
+            try:
+                return self.source.schema()
+            except (OSError, ValueError) as error:
+                fact = f"the columns of {self.source.path!r} are not known: {error}"
+                raise meeting.refused(fact, 21, "Say schema=, or let the file be there.") from error
+        raise meeting.refused(
+            "lookup does not know the columns of its table",
+            21,
+            'Say schema="id bigint, name string".',
+        )
+
+
+def table_file(path: str | Path, *, schema: SchemaLike | None = None) -> LookupTable:
+    """A Parquet, CSV or JSON-lines file (or folder of Parquet files) for `lookup`."""
+    source = TableFile(str(Path(path).absolute()))
+    return LookupTable(source, None if schema is None else schema_of(schema))
+
+
+def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLike) -> LookupTable:
+    """What a query gives, for `lookup`; `connect` opens a DB-API connection, or "sqlite:path"."""
+    if isinstance(connect, str):
+        kind, _, path = connect.partition(":")
+        if kind != "sqlite" or not path:
+            hint = 'Write "sqlite:path", or a function that opens a connection.'
+            raise meeting.refused(f"sql_table does not know {connect!r}", 22, hint)
+        connect = partial(sqlite3.connect, str(Path(path).absolute()))
+    return LookupTable(SqlTable(connect, query), schema_of(schema))
+
+
+def lookup(
+    of: AnyStream, table: Any, on: meeting.On, refresh: Duration | None, on_missing: str,
+    patience: Duration | None, schema: SchemaLike | None, suffix: str, name: str | None,
+    was: str | None,
+) -> stream.Stream:  # fmt: skip
+    """Each row with the row of its key in a table outside."""
+    at = Adding(of._draft, of._edge, name, was)
+    found = at.attempt(lambda: _known(table, schema).schema())
+    theirs, on = _Columns(found), on or getattr(of, "keys", None)
+    keys = meeting.keys_of(at, (of, theirs), on) if len(found) else ((), ())
+    _, output = meeting.result_of(at, of.schema, found, keys, suffix)
+    what = None
+    with at.draft.attempt(at.site):
+        often = None if refresh is None else millis(refresh)
+        wait = 0 if patience is None else millis(patience)
+        meeting.one_of(on_missing, MISSING, "on_missing")
+        _check(on_missing, often, wait)
+        value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
+        source = _known(table, schema).source
+        what = Lookup(source, uuid4().hex, keys[1], value, often, on_missing, wait,
+                      (ddl_of(of.schema),))  # fmt: skip
+    if what is None:
+        what = Lookup(Fixed(pa.table({})), "", (), UNKNOWN, None, "null", 0)
+    node = Apply(what=what, keys=(keys[0],), schema=output, **at.common())
+    return stream.Stream(at.draft, at.add(node, what.kind))
+
+
+class _Columns:
+    """Only the columns of a table, in the place of a stream."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema, self.keys = schema, ()
+
+
+def _known(table: Any, schema: SchemaLike | None) -> LookupTable:
+    said = None if schema is None else schema_of(schema)
+    if isinstance(table, LookupTable):
+        return table if said is None else LookupTable(table.source, said)
+    if callable(table):
+        return LookupTable(Called(table), said)
+    try:
+        return LookupTable(Fixed(as_table(table)), said)
+    except Exception as error:
+        hint = "Give hr.table_file, hr.sql_table, a function, or an Arrow or pandas table."
+        raise meeting.refused(f"lookup needs a table, not {table!r}", 8, hint) from error
+
+
+def _check(on_missing: str, refresh: int | None, patience: int) -> None:
+    if refresh is not None and refresh <= 0:
+        raise meeting.refused("refresh is not above zero", 23, 'Write refresh="1m".')
+    if on_missing == "wait" and (refresh is None or patience <= 0):
+        hint = 'Say how often to look again and for how long: refresh="1m", patience="1h".'
+        raise meeting.refused("rows that wait need refresh= and patience=", 23, hint)

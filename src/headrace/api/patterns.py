@@ -1,0 +1,208 @@
+"""Patterns over keyed streams: `match` and what it gives.
+
+Conditions meet the stream's columns here, and become expressions or stay functions; what is
+wrong with a pattern or with what is selected is reported like every other mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api import connected, stream
+from headrace.api.adding import Adding
+from headrace.errors import PlanError
+from headrace.expr import Expr, Untraceable, as_expr, col
+from headrace.ops.pattern.operator import TIMEOUTS
+from headrace.ops.pattern.parts import Condition, rows_in
+from headrace.ops.pattern.pattern import Pattern, either, pattern
+from headrace.ops.pattern.refusals import refused, takes_match
+from headrace.ops.pattern.rules import NAME, TEXT
+from headrace.ops.pattern.selection import PATTERN, Selection, parts_of, whole_schema
+from headrace.ops.pattern.spec import MatchSpec, OfRow
+from headrace.plan import columns as cols
+from headrace.plan.draft import UNKNOWN, Draft
+from headrace.plan.nodes import Apply, Edge
+from headrace.plan.signature import any_schema, check_takes, is_lambda
+from headrace.schema import SchemaLike
+
+__all__ = ["Pattern", "either", "match_patterns", "pattern"]
+
+Patterns = Pattern | Mapping[str, Pattern] | None
+Select = Callable[[Any], Any] | Mapping[str, Any] | None
+
+
+def match_patterns(
+    at: Adding, keys: tuple[str, ...], patterns: Patterns, select: Select, output: SchemaLike,
+    rules: Any, *, timeouts: bool, unbounded: bool,
+) -> stream.MatchResult:  # fmt: skip
+    """Add the step: patterns, or rules from a control stream, over a stream by key."""
+    wanted = _wanted(at, patterns, rules)
+    resolved = {n: one.resolved(_conditions(at)) for n, one in wanted.items()}
+    named = rules is not None or isinstance(patterns, Mapping)
+    _judge(at, wanted, timeouts=timeouts, unbounded=unbounded)
+    parts = None if rules is not None else parts_of(rows_in(p.group) for p in wanted.values())
+    found = _Output(at, keys, parts, named).selection(select, output)
+    more = {"timeouts": timeouts, "unbounded": unbounded}
+    what = MatchSpec({}, None, (), found, **more)
+    with at.draft.attempt(at.site):
+        what = MatchSpec.of(resolved, found, **more) if rules is None else what
+    inputs = (at.edge,) if rules is None else (at.edge, _control(at, rules))
+    common = {**at.common(), "inputs": inputs}
+    sides = {TIMEOUTS: found.whole} if timeouts else {}
+    node = Apply(
+        schema=found.output, keys=(keys,) * len(inputs), what=what, unbounded=True, sides=sides,
+        broadcast=() if len(inputs) == 1 else (1,), **common,
+    )  # fmt: skip
+    return stream.MatchResult(at.draft, at.add(node, "match"))
+
+
+def _wanted(at: Adding, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
+    """The patterns by name, without those that are wrong."""
+    if (patterns is None) == (rules is None):
+        at.report(_arguments("match needs patterns or rules, one of them"))
+    given = patterns if isinstance(patterns, Mapping) else {PATTERN: patterns}
+    if isinstance(patterns, Mapping) and not patterns:
+        at.report(refused(1, "match has no pattern", 'Give one: match({"name": hr.pattern(...)}).'))
+    found = {}
+    for name, one in given.items() if patterns is not None else ():
+        if not isinstance(one, Pattern):
+            at.report(_arguments(f"{one!r} is no pattern"))
+            continue
+        before = len(at.draft.problems)
+        with at.draft.attempt(at.site):
+            one.check()
+        if len(at.draft.problems) == before:
+            found[str(name)] = one
+    return found
+
+
+def _judge(at: Adding, patterns: Mapping[str, Pattern], *, timeouts: bool, unbounded: bool) -> None:
+    open_ended = [n for n, one in patterns.items() if one.span is None]
+    if open_ended and not unbounded:
+        at.report(
+            refused(
+                16, f"the pattern ({patterns[open_ended[0]]}) has no within: its partial matches "
+                "would be kept for ever", 'Say within("10m"); or match(..., unbounded=True) if '
+                "there are only so many keys and matches.",
+            )
+        )  # fmt: skip
+    if timeouts and patterns and len(open_ended) == len(patterns):
+        at.report(refused(24, "nothing can time out: no pattern has within", 'Say within("10m").'))
+
+
+def _conditions(at: Adding) -> Callable[[str, Any], Condition]:
+    def change(name: str, where: tuple[Any, ...]) -> Condition:
+        exprs: list[Expr] = []
+        functions: list[Callable[[Any, Any], Any]] = []
+        for one in where:
+            made = _condition(at, name, one)
+            if isinstance(made, Expr):
+                exprs.append(made)
+            elif made is not None:
+                functions.append(made)
+        whole = exprs[0] if exprs else None
+        for expr in exprs[1:]:
+            whole = expr if whole is None else whole & expr
+        return Condition(whole, tuple(functions))
+
+    return change
+
+
+def _condition(at: Adding, name: str, where: Any) -> Expr | Callable[[Any, Any], Any] | None:
+    """An expression where it can be one, else a function of the row and the match."""
+    if where is True:
+        return None
+    if callable(where) and not isinstance(where, Expr):
+        if takes_match(where):
+            return where  # type: ignore[no-any-return]
+        if not is_lambda(where):
+            return OfRow(where)
+        try:
+            as_expr(where, at.schema)
+        except Untraceable:
+            return OfRow(where)
+        except PlanError:
+            pass  # an expression with a mistake, which is reported below
+    return at.condition(where, f"the part {name!r}")
+
+
+class _Output:
+    """What is told of a match, worked out from what the user selects."""
+
+    def __init__(
+        self, at: Adding, keys: tuple[str, ...], parts: Mapping[str, bool] | None, named: bool
+    ) -> None:
+        self._at, self._keys, self._named, self._parts = at, keys, named, parts
+        known = all(k in at.schema.names for k in keys) and len(at.schema)
+        key = pa.schema([at.schema.field(k) for k in keys]) if known else UNKNOWN
+        self._own = [*key.names, *([PATTERN] if named else [])]
+        self._whole = whole_schema(key, at.schema, parts, named) if known else UNKNOWN
+
+    def selection(self, select: Select, output: SchemaLike) -> Selection:
+        rows, whole = self._at.schema, self._whole
+        if callable(select):
+            return self._function(select, output)
+        if output is not None:
+            self._at.report(_arguments("output= says what a function gives, but select is none"))
+        self._clashes(self._parts or ())
+        if select is None:
+            return Selection(rows, whole, whole)
+        self._clashes(select)
+        made = cols.typed(self._at.draft, select, whole, self._at.site)
+        own = tuple((n, col(n)) for n in self._own)
+        fields = [whole.field(n) for n in self._own if n in whole.names]
+        schema = pa.schema([*fields, *made.schema]) if len(whole) else UNKNOWN
+        return Selection(rows, whole, schema, (*own, *made.columns))
+
+    def _function(self, fn: Callable[[Any], Any], output: SchemaLike) -> Selection:
+        def checked() -> pa.Schema:
+            check_takes(fn, 1, "match")
+            return any_schema(fn, output, "match")
+
+        given = self._at.attempt(checked)
+        adds = self._named and PATTERN not in given.names and len(given) > 0
+        said = [pa.field(PATTERN, pa.string())] if adds else []
+        schema = pa.schema([*said, *given])
+        return Selection(self._at.schema, self._whole, schema, function=fn, named=adds)
+
+    def _clashes(self, names: Any) -> None:
+        for name in names:
+            if name in self._own:
+                self._at.report(
+                    refused(
+                        29, f"a match has the column {name!r} by itself",
+                        f"Call the part or the column something else than {name!r}.",
+                    )
+                )  # fmt: skip
+
+
+def _control(at: Adding, rules: Any) -> Edge:
+    """The control stream's edge; reported if it cannot be one."""
+    draft: Draft | None = getattr(rules, "_draft", None)
+    edge: Edge | None = getattr(rules, "_edge", None)
+    if draft is None or edge is None:
+        at.report(_arguments(f"rules is {rules!r}, which is no stream"))
+        return at.edge
+    if draft is not at.draft:
+        at.report(connected.other_job())
+        return at.edge
+    schema = edge.schema
+    good = all(n in schema.names and pa.types.is_string(schema.field(n).type) for n in (NAME, TEXT))
+    if len(schema) and not good:
+        at.report(
+            refused(
+                22, "rules need the text columns 'name' and 'pattern'",
+                'Bring them there: control.select(name="...", pattern="...").',
+            )
+        )  # fmt: skip
+    return edge
+
+
+def _arguments(fact: str) -> PlanError:
+    return refused(
+        21, fact,
+        "Say match(pattern), match({'name': pattern, ...}) or match(rules=control.broadcast()).",
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Joins with tables as the user writes them: a stream with a table, and two tables.
+
+The latter give what changes in the result, as a stream of rows that are taken back and given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.api import joins, meeting, stream, tables
+from headrace.api.adding import Adding
+from headrace.clock import Duration
+from headrace.ops.contract import Spec
+from headrace.ops.join.changes import CHANGE, Changes
+from headrace.ops.join.latest import HOWS as LATEST_HOWS
+from headrace.ops.join.latest import Latest
+from headrace.ops.join.tables import BY_KEY, TableJoin
+from headrace.ops.join.tables import HOWS as TABLE_HOWS
+from headrace.schema import ddl_of
+
+if TYPE_CHECKING:
+    from headrace.api.connected import AnyStream
+    from headrace.api.tables import Table
+
+CHANGES = pa.field(CHANGE, pa.string())
+
+
+def join_table(
+    left: AnyStream, right: Table, on: meeting.On, how: str, within: Any, window: Any,
+    time: str, suffix: str, lateness: Duration, name: str | None, was: str | None,
+) -> stream.JoinResult:  # fmt: skip
+    """Each row of a stream with the latest row of its key in a table."""
+    at = Adding(left._draft, left._edge, name, was)
+    other = meeting.same_job(at, left, right)
+    keys = meeting.table_keys(at, left, right, on)
+    columns, schema = meeting.result_of(
+        at, left.schema, right.schema, keys, suffix, alone=how in ("semi", "anti")
+    )
+    timed = left._edge.node.timed and right._edge.node.timed
+    gone = tables.GONE if right._deletes else None
+    rows = (ddl_of(left.schema), ddl_of(right.schema))
+    what: Spec = Latest("inner", False, None, 0, timed, gone, columns, rows)
+    with at.draft.attempt(at.site):
+        meeting.one_of(how, LATEST_HOWS, "how of a join with a table")
+        meeting.one_of(time, ("event", "processing"), "time")
+        wait, age = meeting.patience(lateness), meeting.age(within)
+        if window is not None or (time == "processing" and (wait or age is not None)):
+            raise meeting.refused(
+                f"a join with a table by {time} time cannot have "
+                f"{'window=' if window is not None else 'within= or lateness='}", 7,
+                "Leave it out.",
+            )  # fmt: skip
+        what = Latest(how, time == "processing", age, wait, timed, gone, columns, rows)
+    return joins.added(at, (left, other), keys, what, schema, unbounded=right._unbounded)
+
+
+def changes(of: Table, time: str, name: str | None, was: str | None = None) -> stream.JoinResult:
+    """What changes in a table, as a stream."""
+    at = Adding(of._draft, of._edge, name, was)
+    if CHANGE in of.schema.names:
+        at.report(meeting.refused(f"the column {CHANGE!r} would be there twice", 6, "Rename it."))
+    with at.draft.attempt(at.site):
+        meeting.one_of(time, ("event", "processing"), "time")
+    schema = pa.schema([*(f for f in of.schema if f.name != CHANGE), CHANGES])
+    known = all(k in of.schema.names for k in of.keys)
+    what = Changes(
+        time == "processing", of._edge.node.timed, tables.GONE if of._deletes else None,
+        (ddl_of(of.schema),),
+    )  # fmt: skip
+    keys = (of.keys if known else (),)
+    return joins.added(at, (of,), keys, what, schema, unbounded=of._unbounded)
+
+
+def join_tables(
+    left: Table, right: Table, on: meeting.On, how: str, time: str, suffix: str,
+    name: str | None, was: str | None,
+) -> stream.JoinResult:  # fmt: skip
+    """What changes in the join of two tables, as a stream."""
+    at = Adding(left._draft, left._edge, name, was)
+    if not isinstance(right, tables.Table):
+        fact = f"a table can be joined with a table, not {right!r}"
+        at.report(meeting.refused(fact, 8, 'Make it one: stream.table("id").'))
+        right = left
+    meeting.same_job(at, left, right)
+    keys = meeting.table_keys(at, left, right, on)
+    own = left.keys if set(keys[0]) != set(left.keys) else ()
+    alone = how in ("semi", "anti")
+    columns, schema = meeting.result_of(
+        at, left.schema, right.schema, keys, suffix, (CHANGES,), alone=alone
+    )
+    timed = left._edge.node.timed and right._edge.node.timed
+    gone = tuple(tables.GONE if t._deletes else None for t in (left, right))
+    with at.draft.attempt(at.site):
+        known = TABLE_HOWS if own else BY_KEY
+        meeting.one_of(how, known, "how of a join of tables by these columns")
+        meeting.one_of(time, ("event", "processing"), "time")
+    rows = (ddl_of(left.schema), ddl_of(right.schema))
+    what = TableJoin(how, own, time == "processing", timed, (gone[0], gone[1]), columns, rows)
+    source: Any = left
+    if own:
+        source = changes(left, time, f"{name} changes" if name else None)
+        what = replace(what, gone=(None, gone[1]))
+    sure = left._unbounded and right._unbounded
+    return joins.added(at, (source, right), keys, what, schema, unbounded=sure)

@@ -1,0 +1,126 @@
+"""Resources: what a function needs and cannot travel, made once in each worker process.
+
+`db = hr.resource(connect)` is a value that travels with the program; `db()` inside a function
+gives what `connect()` gave in this process, making it at the first call. With an async
+factory it is `await db()`. A fork starts with none. `close` is called when the process ends
+in good order or is hung up, as Spark does with its workers; a killed one closes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import os
+import signal
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import PlanError, RunError, call_site
+from headrace.ops.calls.loop import wait_for
+
+_lock = threading.RLock()  # a factory may use another resource
+Held = dict[str, tuple[Any, Callable[[Any], Any] | None]]
+_held: dict[int, Held] = {}  # by process
+
+
+@dataclass(frozen=True, eq=False)
+class Resource:
+    """Call it inside a function to get what its factory made."""
+
+    factory: Callable[[], Any]
+    close: Callable[[Any], Any] | None = None
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __call__(self) -> Any:
+        with _lock:
+            held = _of_this_process()
+            if self.name in held and not _failed(held[self.name][0]):
+                return held[self.name][0]
+            held[self.name] = (self._made(), self.close)
+            return held[self.name][0]
+
+    def _made(self) -> Any:
+        if not inspect.iscoroutinefunction(self.factory):
+            return self.factory()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise RunError(
+                "the resource is made by an async function, and no event loop runs here",
+                code="HR-ASYNC-010",
+                hint="Use it as `await resource()` in a function for map_async.",
+            ) from error
+        return loop.create_task(self.factory())
+
+
+def resource(factory: Callable[[], Any], close: Callable[[Any], Any] | None = None) -> Resource:
+    """Something that every worker makes for itself, once: `db = hr.resource(connect)`.
+
+    Call it inside a function of map, flat_map, process or map_async: `db().execute(...)`. If the
+    factory is async, `await db()`. `close` is called with it when the worker ends.
+    """
+    if not callable(factory) or not (close is None or callable(close)):
+        raise PlanError(
+            "a resource needs a function that makes it", code="HR-ASYNC-009", site=call_site(),
+            hint="Write hr.resource(lambda: connect(url), close=lambda db: db.close()).",
+        )  # fmt: skip
+    return Resource(factory, close)
+
+
+def watch() -> None:
+    """Close resources when this process is hung up; heard in its main thread only."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGHUP"):
+        return
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, _hung_up)
+
+
+def close_all() -> None:
+    """Close what this process holds, the newest first; one that fails hinders no other."""
+    with _lock:
+        held = _of_this_process()
+        found = list(reversed(held.values()))
+        held.clear()
+    for made, close in found:
+        if close is not None:
+            try:
+                _closed(made, close)
+            except Exception:
+                continue
+
+
+def _closed(made: Any, close: Callable[[Any], Any]) -> None:
+    if not isinstance(made, asyncio.Future) and not inspect.iscoroutinefunction(close):
+        close(made)
+        return
+
+    async def end() -> None:
+        given = close(await made if isinstance(made, asyncio.Future) else made)
+        if inspect.isawaitable(given):
+            await given
+
+    wait_for(end())
+
+
+def _of_this_process() -> Held:
+    if os.getpid() not in _held:
+        _held[os.getpid()] = {}
+        atexit.register(close_all)
+        watch()
+    return _held[os.getpid()]
+
+
+def _failed(made: Any) -> bool:
+    if not isinstance(made, asyncio.Future) or not made.done():
+        return False
+    return made.cancelled() or made.exception() is not None
+
+
+def _hung_up(number: int, frame: Any) -> None:
+    close_all()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGHUP)

@@ -1,0 +1,199 @@
+"""Calls for the rows of one chunk: so many at a time, each tried again if it fails.
+
+What comes of a row is its answer, or the error of the last try. Rows that ask the same are
+asked once where answers are kept. Only the event loop's thread runs this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.clock import pretty
+from headrace.ops.calls.limits import Answers, Breaker, BrokenError, Rate
+
+_LONGEST_WAIT = 60.0  # seconds between two tries
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How calls are made; times in milliseconds."""
+
+    concurrency: int = 16
+    timeout: int | None = None
+    retries: int = 0
+    backoff: int = 100
+    batch_size: int | None = None
+    cache_ttl: int | None = None
+    cache_on: tuple[str, ...] = ()
+    cache_size: int = 10_000
+    rate: float | None = None
+    breaker: tuple[int, int] | None = None
+    ordered: bool = True
+
+    def __str__(self) -> str:
+        said = [f"{self.concurrency} at a time"]
+        said += [f"{self.batch_size} rows a call"] if self.batch_size else []
+        said += [f"within {pretty(self.timeout)}"] if self.timeout else []
+        said += [f"{self.retries} more tries"] if self.retries else []
+        said += [f"at most {self.rate:g} a second"] if self.rate else []
+        said += [f"answers kept {pretty(self.cache_ttl)}"] if self.cache_ttl else []
+        return ", ".join(said)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one row."""
+
+    answer: Any = None
+    error: BaseException | None = None
+    turn: int = 0  # in which place it was done
+
+
+class Caller:
+    """The calls of one step in one process."""
+
+    def __init__(self, fn: Callable[..., Any], manner: Manner) -> None:
+        self._fn, self._how = fn, manner
+        self._rate = Rate(manner.rate) if manner.rate else None
+        limit = manner.breaker
+        self._breaker = Breaker(limit[0], limit[1] / 1_000) if limit else None
+        ttl = manner.cache_ttl
+        self._answers = Answers(ttl / 1_000, manner.cache_size) if ttl else None
+        self._threads = None if _is_async(fn) else ThreadPoolExecutor(manner.concurrency)
+
+    async def ask(self, rows: Sequence[Any]) -> list[Outcome]:
+        """What comes of each row, in the order of the rows."""
+        outcomes = [Outcome() for _ in rows]
+        asked, leaders = self._known(rows, outcomes)
+        size = self._how.batch_size or 1
+        units = iter([leaders[i : i + size] for i in range(0, len(leaders), size)])
+        done = 0
+
+        async def work() -> None:
+            nonlocal done
+            for unit in units:
+                await self._unit([rows[i] for i in unit], [outcomes[i] for i in unit])
+                for i in unit:
+                    outcomes[i].turn = done = done + 1
+
+        count = min(self._how.concurrency, -(-len(leaders) // size))
+        await asyncio.gather(*(work() for _ in range(count)))
+        if self._answers is not None:
+            self._learn(asked, outcomes, leaders)
+        return outcomes
+
+    # answers that are known
+
+    def _known(
+        self, rows: Sequence[Any], outcomes: list[Outcome]
+    ) -> tuple[list[Hashable], list[int]]:
+        """What each row asks, and the rows that must be asked for all that ask the same."""
+        if self._answers is None:
+            return [], list(range(len(rows)))
+        now = asyncio.get_running_loop().time()
+        asked = [self._question(row) for row in rows]
+        first: dict[Hashable, int] = {}
+        for i, question in enumerate(asked):
+            known, answer = self._answers.get(question, now)
+            if known:
+                outcomes[i].answer = answer
+            else:
+                first.setdefault(question, i)
+        return asked, list(first.values())
+
+    def _question(self, row: Any) -> Hashable:
+        values = tuple(getattr(row, c) for c in self._how.cache_on) or tuple(row)
+        try:
+            hash(values)
+        except TypeError:  # lists and dicts
+            return repr(values)
+        return values
+
+    def _learn(self, asked: list[Hashable], outcomes: list[Outcome], leaders: list[int]) -> None:
+        assert self._answers is not None
+        now = asyncio.get_running_loop().time()
+        fresh = {asked[i]: outcomes[i] for i in leaders}
+        for question, outcome in fresh.items():
+            if outcome.error is None:
+                self._answers.put(question, outcome.answer, now)
+        for question, outcome in zip(asked, outcomes, strict=True):
+            found = fresh.get(question)
+            if found is not None and found is not outcome:
+                outcome.answer, outcome.error, outcome.turn = found.answer, found.error, found.turn
+
+    # calls
+
+    async def _unit(self, rows: list[Any], outcomes: list[Outcome]) -> None:
+        try:
+            answers = await self._tried(rows)
+        except Exception as error:
+            for outcome in outcomes:
+                outcome.error = error
+            return
+        for outcome, answer in zip(outcomes, answers, strict=True):
+            outcome.answer = answer
+
+    async def _tried(self, rows: list[Any]) -> Sequence[Any]:
+        for attempt in range(self._how.retries + 1):
+            if attempt:
+                wait = self._how.backoff / 1_000 * 2 ** (attempt - 1)
+                await asyncio.sleep(min(wait, _LONGEST_WAIT))
+            try:
+                return await self._once(rows)
+            except BrokenError:
+                raise
+            except Exception as error:
+                last = error
+        raise last
+
+    async def _once(self, rows: list[Any]) -> Sequence[Any]:
+        if self._breaker is not None:
+            self._breaker.check()
+        try:
+            if self._rate is not None:
+                await self._rate.turn()
+            answers = await self._timed(rows)
+        except BaseException:
+            if self._breaker is not None:
+                self._breaker.failed()
+            raise
+        if self._breaker is not None:
+            self._breaker.worked()
+        return answers
+
+    async def _timed(self, rows: list[Any]) -> Sequence[Any]:
+        limit = self._how.timeout
+        if limit is None:
+            return await self._called(rows)
+        try:
+            async with asyncio.timeout(limit / 1_000) as waiting:
+                return await self._called(rows)
+        except TimeoutError as error:
+            if not waiting.expired():
+                raise
+            raise TimeoutError(f"no answer within {pretty(limit)}") from error
+
+    async def _called(self, rows: list[Any]) -> Sequence[Any]:
+        asked = rows if self._how.batch_size else rows[0]
+        if self._threads is not None:
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self._threads, self._fn, asked)
+        else:
+            answer = await self._fn(asked)
+        if not self._how.batch_size:
+            return [answer]
+        answers = list(answer)
+        if len(answers) != len(rows):
+            raise ValueError(f"{len(rows)} rows were asked, and {len(answers)} answers came")
+        return answers
+
+
+def _is_async(fn: Any) -> bool:
+    """Whether a function, a partial of one, or an object that can be called is async."""
+    inner = getattr(fn, "func", fn)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(fn).__call__)

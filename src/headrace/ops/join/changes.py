@@ -1,0 +1,147 @@
+"""What changes in a table: the old row of a key is taken back, then the new one is given.
+
+Every change is told. By event time one counts when the watermark has passed it, so that they
+are told in the order of their times, however they came; by processing time at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg.groups import Index, Mask
+from headrace.ops.agg.keys import key_numbers
+from headrace.ops.contract import Step
+from headrace.ops.join.columns import numbers
+from headrace.ops.join.layout import placed
+from headrace.ops.join.side import AT, Side
+from headrace.ops.join.versions import Versions
+from headrace.ops.window.aligned import Times
+from headrace.state.table import TableSpec
+
+CHANGE = "change"
+TAKEN, GIVEN = "-", "+"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of one table."""
+
+    processing: bool
+    timed: bool
+    gone: str | None  # the column that says which rows delete
+    rows: tuple[str, ...] = ()
+
+    kind = "changes"
+    endless = True
+    functions: tuple[Callable[..., Any], ...] = ()
+
+    @property
+    def needs_time(self) -> bool:
+        return not self.processing
+
+    @property
+    def has_late(self) -> bool:
+        return not self.processing
+
+    def __str__(self) -> str:
+        return f"by {'processing' if self.processing else 'event'} time"
+
+    def shape(self) -> dict[str, Any]:
+        return {"processing": self.processing, "rows": list(self.rows)}
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> ChangesOperator:
+        return ChangesOperator(self, keys[0], inputs[0], output)
+
+
+class ChangesOperator:
+    version = 1
+
+    def __init__(
+        self, spec: Changes, keys: Sequence[str], input: pa.Schema, output: pa.Schema
+    ) -> None:
+        self._spec, self._schema = spec, output
+        self._side = Side(keys, input)
+        self._versions = Versions(self._side, spec.gone)
+        named = dict(zip(keys, self._side.key.names, strict=True))
+        self._columns = [named.get(n, n) for n in output.names[:-1]]
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return self._versions.tables()
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
+        return behind(rows, watermark, self._spec.processing)
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return self._side.without_nulls(rows)
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared
+
+    def step(self, step: Step) -> None:
+        floor = MAX_TIME if self._spec.processing else step.after
+        arrived = self._side.arrived(step.inputs[0], step.epoch)
+        passed = self._versions.passing(arrived, floor, step)
+        if passed.num_rows:
+            known = self._versions.known(passed, step)
+            self._tell(pa.concat_tables([known, passed]).combine_chunks(), known.num_rows, step)
+        self._versions.settle(passed, floor, step)
+        step.next = after(self._versions.next(step))
+
+    def _tell(self, rows: pa.Table, known: int, step: Step) -> None:
+        """Every version after the `known` ones takes back the one before it, and is given."""
+        dead, new = self._versions.deletes(rows), np.arange(known, rows.num_rows)
+        before = _before(rows, self._side.identity)[new]
+        taken = new[(before >= 0) & ~dead[before]]
+        given = new[~dead[new]]
+        cause = np.concatenate([taken, given])
+        shown = np.concatenate([before[taken - known], given])
+        signs = np.arange(len(cause)) >= len(taken)
+        order = np.lexsort((signs, cause))
+        self._give(rows, shown[order], signs[order], when(rows, step)[cause[order]], step)
+
+    def _give(self, rows: pa.Table, shown: Index, signs: Mask, at: Times, step: Step) -> None:
+        if not len(shown):
+            return
+        rows = rows.take(pa.array(shown))
+        change = pa.array(np.where(signs, GIVEN, TAKEN))
+        columns = [*rows.select(self._columns).columns, change]
+        table = pa.Table.from_arrays(columns, self._schema.names).cast(self._schema)
+        times = at if self._spec.timed else None
+        step.out.append(placed(table, times, numbers(rows[HASH])))
+
+
+def _before(rows: pa.Table, identity: list[str]) -> Index:
+    """For each row the one of the same key before it, or -1."""
+    number, _ = key_numbers(rows.select(identity))
+    order = np.argsort(number, kind="stable")
+    before = np.full(len(order), -1)
+    same = number[order][1:] == number[order][:-1]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def when(rows: pa.Table, step: Step) -> Times:
+    """The event time of changes: their own, but never behind the watermark."""
+    times: Times = np.maximum(numbers(rows[AT]), step.before)
+    return times
+
+
+def behind(rows: pa.Table, watermark: int, processing: bool) -> Mask | None:
+    """Which rows come after the watermark has passed them; None where that does not matter."""
+    if processing or watermark == MIN_TIME:
+        return None
+    return numbers(rows[TIME]) < watermark
+
+
+def after(first: int) -> int:
+    """The watermark that passes the first thing to come."""
+    return first if first == MAX_TIME else first + 1

@@ -1,0 +1,186 @@
+"""Interval joins: rows of two streams with the same key whose times are near each other.
+
+A pair comes out when its second row arrives, with the later of the two times. A row that met
+nobody comes out when the watermark has passed the last time at which a partner could come.
+Rows are kept until then and no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.ops.agg.groups import Index, Mask
+from headrace.ops.contract import Step
+from headrace.ops.join.alone import Firsts, Unmet
+from headrace.ops.join.columns import numbers
+from headrace.ops.join.kept import Kept
+from headrace.ops.join.layout import Columns, Layout
+from headrace.ops.join.pairs import meeting, shared_numbers
+from headrace.ops.join.side import AT, Side
+from headrace.ops.window.aligned import Times
+from headrace.state.table import TableSpec
+
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+LEAST = 1_000  # ms in a bucket of kept rows, however short the interval is
+
+
+@dataclass(frozen=True)
+class Interval:
+    """`lower` <= right time - left time <= `upper`, in milliseconds."""
+
+    how: str
+    lower: int
+    upper: int
+    lateness: int
+    columns: Columns
+    rows: tuple[str, ...] = ()  # the columns of each input, as text
+
+    kind = "join"
+    endless = False
+    needs_time = True
+    has_late = True
+    functions: tuple[Callable[..., Any], ...] = ()
+
+    def __str__(self) -> str:
+        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
+        return f"{self.how} within {pretty(self.lower)} to {pretty(self.upper)}{late}"
+
+    def shape(self) -> dict[str, Any]:
+        return {"how": self.how, "within": [self.lower, self.upper], "rows": list(self.rows)}
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> IntervalOperator:
+        return IntervalOperator(self, keys, inputs, output)
+
+
+class IntervalOperator:
+    version = 1
+
+    def __init__(
+        self, spec: Interval, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        output: pa.Schema,
+    ) -> None:  # fmt: skip
+        self._spec, self._layout = spec, Layout(spec.columns, output)
+        self._bucket = max((spec.upper - spec.lower) // 2, LEAST)
+        self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
+        left, right = self._sides
+        self._kept = Kept("left", left, self._bucket), Kept("right", right, self._bucket)
+        # How long after its time a row may still meet one of the other side.
+        self._reach = spec.upper, -spec.lower
+        self._unmet: list[Unmet | None] = [None, None]
+        if spec.how in ("left", "full", "anti"):
+            self._unmet[0] = Unmet("left waiting", left, self._reach[0])
+        if spec.how in ("right", "full"):
+            self._unmet[1] = Unmet("right waiting", right, self._reach[1])
+        self._firsts = Firsts("left met", left, self._reach[0]) if spec.how == "semi" else None
+
+    # what it keeps
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        found = [kept.spec for kept in self._kept]
+        found += [unmet.spec for unmet in self._unmet if unmet is not None]
+        if self._firsts is not None:
+            found += [self._firsts.spec, self._firsts.known]
+        return tuple(found)
+
+    # where the rows are
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
+        floor = passed(watermark, self._spec.lateness)
+        return None if floor == MIN_TIME else numbers(rows[TIME]) < floor
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return rows if self._unmet[port] is not None else self._sides[port].without_nulls(rows)
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared
+
+    # one epoch
+
+    def step(self, step: Step) -> None:
+        arrived = [s.arrived(rows, step.epoch, self._bucket)
+                   for s, rows in zip(self._sides, step.inputs, strict=True)]  # fmt: skip
+        floor = passed(step.after, self._spec.lateness)
+        if any(rows.num_rows for rows in arrived):
+            self._meet(arrived, floor, step)
+        self._give_alone(floor, step)
+        for port, kept in enumerate(self._kept):
+            stays = self._reach[port] if self._unmet[port] is None else max(self._reach[port], 0)
+            kept.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
+        self._look_ahead(step)
+
+    def _meet(self, arrived: list[pa.Table], floor: int, step: Step) -> None:
+        for port, unmet in enumerate(self._unmet):
+            arrived[port], never = self._sides[port].solid(arrived[port])
+            if unmet is not None:
+                unmet.add(never, floor, step)
+        (left, right), (lower, upper) = arrived, (self._spec.lower, self._spec.upper)
+        old_left = self._kept[0].near(right, -upper, -lower, step)
+        old_right = self._kept[1].near(left, lower, upper, step)
+        for kept, rows in zip(self._kept, arrived, strict=True):
+            kept.add(rows, step)
+        parts = [left, old_left, right, old_right]
+        numbered = shared_numbers(parts, self._sides[0].identity)
+        every = pa.concat_tables([right, old_right])
+        theirs = np.concatenate(numbered[2:])
+        met, reached = self._found(left, every, numbered[0], theirs, floor, step)
+        old_met, again = self._found(old_left, right, numbered[1], numbered[2], floor, step)
+        new, old = reached[: right.num_rows] | again, reached[right.num_rows :]
+        for port, rows in enumerate(((left, met, old_left, old_met), (right, new, old_right, old))):
+            self._note(port, *rows, floor, step)
+
+    def _found(
+        self, left: pa.Table, right: pa.Table, mine: Index, theirs: Index, floor: int, step: Step
+    ) -> tuple[Mask, Mask]:
+        """Give the pairs of these rows; which rows of each side have met somebody."""
+        at, others = numbers(left[AT]), numbers(right[AT])
+        found = meeting(mine, at + self._spec.lower, at + self._spec.upper, theirs, others)
+        met, reached = found.many > 0, np.zeros(right.num_rows, np.bool_)
+        if self._firsts is not None and met.any():
+            first = np.maximum(at[met], others[found.nearest()[met]])
+            self._firsts.meet(left.filter(pa.array(met)), first, floor, step)
+        elif self._spec.how != "anti" and met.any():
+            row, other = found.pairs()
+            reached[other] = True
+            times = np.maximum(at[row], others[other]) + self._spec.lateness
+            step.out.append(self._layout.pairs((left, right), (row, other), times))
+        return met, reached
+
+    def _note(
+        self, port: int, new: pa.Table, new_met: Mask, old: pa.Table, old_met: Mask, floor: int,
+        step: Step,
+    ) -> None:  # fmt: skip
+        """Remember of an outer side who has met nobody so far, and who has now."""
+        unmet = self._unmet[port]
+        if unmet is not None:
+            unmet.add(new.filter(pa.array(~new_met)), floor, step)
+            unmet.meet(old.filter(pa.array(old_met)), step)
+
+    def _give_alone(self, floor: int, step: Step) -> None:
+        for port, waiting in enumerate((self._firsts or self._unmet[0], self._unmet[1])):
+            if waiting is not None:
+                rows, due = waiting.take(floor, step)
+                self._give((None, rows) if port else (rows, None), due, step)
+
+    def _give(self, parts: Sequence[pa.Table | None], at: Times, step: Step) -> None:
+        if len(at):
+            step.out.append(self._layout.rows(parts, at + self._spec.lateness))
+
+    def _look_ahead(self, step: Step) -> None:
+        waiting = [w for w in (self._firsts, *self._unmet) if w is not None]
+        first = min((w.next(step) for w in waiting), default=MAX_TIME)
+        if first < MAX_TIME:
+            step.next = first + self._spec.lateness + 1
+
+
+def passed(watermark: int, lateness: int) -> int:
+    """Rows with a time before this cannot come any more."""
+    return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - lateness

@@ -1,0 +1,164 @@
+"""Joins of a stream with a table: each row with the latest version of its key.
+
+By event time a row waits until the watermark has passed its time, and then sees the version
+that was the latest at that time: the answer does not depend on the order of arrival. By
+processing time it sees at once what has come so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.ops.agg.groups import Index, Mask
+from headrace.ops.contract import Step
+from headrace.ops.join.columns import numbers
+from headrace.ops.join.interval import passed
+from headrace.ops.join.layout import Columns, Layout
+from headrace.ops.join.pairs import meeting, shared_numbers
+from headrace.ops.join.side import AT, PLACE, Side, null_keys
+from headrace.ops.join.versions import Versions, in_turn
+from headrace.state.table import TableSpec
+
+HOWS = ("inner", "left", "semi", "anti")
+WAITING = "waiting"
+
+
+@dataclass(frozen=True)
+class Latest:
+    how: str
+    processing: bool
+    within: int | None  # how old a version may be, in ms; None: any age
+    lateness: int
+    timed: bool  # rows have event time
+    gone: str | None  # the column of the table that says which rows delete
+    columns: Columns
+    rows: tuple[str, ...] = ()
+
+    kind = "join"
+    functions: tuple[Callable[..., Any], ...] = ()
+
+    @property
+    def endless(self) -> bool:
+        return self.within is None
+
+    @property
+    def needs_time(self) -> bool:
+        return not self.processing
+
+    @property
+    def has_late(self) -> bool:
+        return not self.processing
+
+    def __str__(self) -> str:
+        when = "now" if self.processing else "at its time"
+        old = f", at most {pretty(self.within)} old" if self.within is not None else ""
+        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
+        return f"{self.how} with the latest {when}{old}{late}"
+
+    def shape(self) -> dict[str, Any]:
+        bounded = self.within is not None
+        return {"processing": self.processing, "bounded": bounded, "rows": list(self.rows)}
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> LatestOperator:
+        return LatestOperator(self, keys, inputs, output)
+
+
+class LatestOperator:
+    version = 1
+
+    def __init__(
+        self, spec: Latest, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        output: pa.Schema,
+    ) -> None:  # fmt: skip
+        self._spec, self._layout = spec, Layout(spec.columns, output)
+        self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
+        left, right = self._sides
+        self._versions = Versions(right, spec.gone, spec.within)
+        self._waiting = TableSpec(
+            WAITING, left.key, pa.schema([*left.value, *PLACE]), timed=True, once=True
+        )
+        self._alone = spec.how in ("left", "anti")
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return (self._waiting, *self._versions.tables())
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
+        floor = passed(watermark, self._spec.lateness)
+        waits = floor > MIN_TIME and not self._spec.processing
+        return numbers(rows[TIME]) < floor if waits else None
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        keep = port == 0 and self._alone
+        return rows if keep else self._sides[port].without_nulls(rows)
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared
+
+    def step(self, step: Step) -> None:
+        inputs, floor = list(step.inputs), passed(step.after, self._spec.lateness)
+        if self._spec.processing:
+            floor = MAX_TIME  # whatever has come counts
+        if not self._spec.timed:
+            inputs = [rows and _without_time(rows) for rows in inputs]
+        left, right = (s.arrived(r, step.epoch) for s, r in zip(self._sides, inputs, strict=True))
+        due, new = self._due(left, floor, step), self._versions.passing(right, floor, step)
+        if due.num_rows:
+            self._join(due, new, step)
+        self._versions.settle(new, floor, step)
+        if not self._spec.processing:
+            first = step.tables[WAITING].first_time()
+            step.next = MAX_TIME if first is None else first + self._spec.lateness + 1
+
+    def _due(self, left: pa.Table, floor: int, step: Step) -> pa.Table:
+        """The rows whose time has been passed; the others wait."""
+        if self._spec.processing:
+            return left
+        at, table = numbers(left[AT]), step.tables[WAITING]
+        later = left.filter(pa.array(at >= floor))
+        table.put(later.append_column(TIME, later[AT]))
+        due = table.scan(MIN_TIME, floor).select(left.column_names)
+        table.expire(floor)
+        return in_turn(pa.concat_tables([due, left.filter(pa.array(at < floor))]))
+
+    def _join(self, due: pa.Table, new: pa.Table, step: Step) -> None:
+        known = self._versions.known(due, step)
+        versions = pa.concat_tables([known, new]).combine_chunks()
+        other = self._latest(due, versions, known.num_rows)
+        met, how = other >= 0, self._spec.how
+        if how in ("semi", "anti"):
+            row = np.flatnonzero(met == (how == "semi"))
+            seen: pa.Table | None = None
+        else:
+            row = np.arange(len(met)) if how == "left" else np.flatnonzero(met)
+            seen = versions.take(pa.array(other[row], mask=~met[row]))
+        if len(row):
+            times = numbers(due[AT])[row] + self._spec.lateness if self._spec.timed else None
+            step.out.append(self._layout.rows((due.take(pa.array(row)), seen), times))
+
+    def _latest(self, due: pa.Table, versions: pa.Table, known: int) -> Index:
+        """For each row the version that it sees, of which `known` were there before; or -1."""
+        mine, theirs = shared_numbers([due, versions], self._sides[0].identity)
+        nulls = null_keys(due, self._sides[0].key.names)
+        if nulls is not None:
+            mine = np.where(nulls, -1, mine)
+        at, since = numbers(due[AT]), numbers(versions[AT])
+        if self._spec.processing and len(since):  # what came before counts, whatever its time
+            since = np.where(np.arange(len(since)) < known, min(at.min(), since.min()), since)
+        within = self._spec.within
+        low = np.full(len(at), MIN_TIME) if within is None else at - within
+        found = meeting(mine, low, at, theirs, since).last()
+        dead = np.append(self._versions.deletes(versions), False)
+        return np.where(dead[found], -1, found)
+
+
+def _without_time(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([TIME]) if TIME in rows.column_names else rows

@@ -1,0 +1,146 @@
+"""Tables from outside for lookups: where they come from, and the copy that a process holds.
+
+A copy is loaded when it is first asked for, and anew when the clock has entered the next
+stretch of `refresh`. All tasks of a process share it. It is sorted once, so a lookup pays for
+the rows that ask, not for the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from headrace.chunk import HASH
+from headrace.errors import StepError
+from headrace.hashing import hash_keys
+from headrace.ops.join.side import null_keys
+from headrace.state.table import KeyedTable, TableSpec
+
+
+class Source(Protocol):
+    """Where a table comes from."""
+
+    def load(self) -> pa.Table: ...
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A Parquet, CSV or JSON-lines file, or a folder of Parquet files."""
+
+    path: str
+
+    def load(self) -> pa.Table:
+        match Path(self.path).suffix:
+            case ".csv":
+                return pyarrow.csv.read_csv(self.path)
+            case ".json" | ".jsonl":
+                return pyarrow.json.read_json(self.path)
+        return pyarrow.parquet.read_table(self.path)
+
+    def schema(self) -> pa.Schema:
+        """The columns, as far as they can be known without reading all of it."""
+        whole = Path(self.path).suffix in (".csv", ".json", ".jsonl")
+        return self.load().schema if whole else pyarrow.parquet.read_schema(self._one())
+
+    def _one(self) -> str:
+        folder = Path(self.path)
+        return str(min(folder.glob("**/*.parquet"))) if folder.is_dir() else self.path
+
+
+@dataclass(frozen=True, eq=False)
+class SqlTable:
+    """What a query gives; `connect` opens a DB-API connection, once for each load."""
+
+    connect: Callable[[], Any]
+    query: str
+
+    def load(self) -> pa.Table:
+        connection = self.connect()
+        try:
+            cursor = connection.cursor()
+            cursor.execute(self.query)
+            names = [column[0] for column in cursor.description]
+            rows = cursor.fetchall()
+        finally:
+            connection.close()
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        return pa.table([pa.array(list(c)) for c in columns], names)
+
+
+@dataclass(frozen=True, eq=False)
+class Called:
+    """What a user's function gives."""
+
+    function: Callable[[], Any]
+
+    def load(self) -> pa.Table:
+        return as_table(self.function())
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """A table that is part of the program."""
+
+    table: pa.Table
+
+    def load(self) -> pa.Table:
+        return self.table
+
+
+def as_table(given: Any) -> pa.Table:
+    """An Arrow table of what users have: Arrow, pandas, Polars, Spark, or a list of dicts."""
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    for method in ("toArrow", "to_arrow"):
+        if hasattr(given, method):
+            return getattr(given, method)()
+    if isinstance(given, list):
+        return pa.Table.from_pylist(given)
+    return pa.Table.from_pandas(given, preserve_index=False)
+
+
+_COPIES: dict[str, tuple[int, pa.Table | None]] = {}
+_LOCK = Lock()
+
+
+def copy_of(
+    token: str, source: Source, spec: TableSpec, keys: list[str], stretch: int
+) -> pa.Table | None:
+    """The copy that this process holds of a table, loaded for this stretch of the clock.
+
+    It is a run of a keyed table; None for a table without rows.
+    """
+    with _LOCK:
+        held = _COPIES.get(token)
+        if held is None or held[0] != stretch:
+            held = _COPIES[token] = (stretch, _load(source, spec, keys))
+        return held[1]
+
+
+def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
+    try:
+        table = source.load()
+        named = zip([*keys, *spec.value.names], [*spec.key, *spec.value], strict=True)
+        columns = [table.column(name).cast(field.type) for name, field in named]
+    except Exception as error:
+        raise StepError(
+            f"the table of a lookup cannot be loaded: {type(error).__name__}: {error}",
+            code="HR-JOIN-020", hint="See that it is there, and has the columns it had at first.",
+        ) from error  # fmt: skip
+    rows = pa.table(columns, [*spec.key.names, *spec.value.names])
+    nulls = null_keys(rows, spec.key.names)
+    rows = rows if nulls is None else rows.filter(pa.array(~nulls))
+    hashes = hash_keys([rows.column(n) for n in spec.key.names], rows.num_rows)
+    sorted_once = KeyedTable(spec)
+    sorted_once.put(rows.append_column(HASH, pa.array(hashes)))
+    return sorted_once.changes()

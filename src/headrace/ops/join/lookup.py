@@ -1,0 +1,180 @@
+"""Lookups: rows completed from a table that is held outside and loaded now and then.
+
+A row that is not found there comes out with nulls, becomes a dead letter, or waits: it is
+looked for again after each refresh, until its patience is over. A row that has waited comes
+out with an event time that is not behind the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
+from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.ops.agg.groups import Mask
+from headrace.ops.contract import Fault, Step
+from headrace.ops.join.columns import numbers
+from headrace.ops.join.loaded import Called, Source, SqlTable, copy_of
+from headrace.ops.join.side import null_keys
+from headrace.state.table import KeyedTable, TableSpec
+
+MISSING = ("null", "dead", "wait")
+WAITING = "waiting"
+_SINCE = "$since"
+_PLACES = {TIME: "$time", SOURCE: "$source", OFFSET: "$offset"}
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    source: Source
+    token: str  # which table it is, among those that a process holds
+    theirs: tuple[str, ...]  # its key columns
+    value: pa.Schema  # its other columns
+    refresh: int | None
+    on_missing: str
+    patience: int
+    rows: tuple[str, ...] = ()
+
+    kind = "lookup"
+    endless = False
+    needs_time = False
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        match self.source:
+            case Called(function):
+                return (function,)
+            case SqlTable(connect, _):
+                return (connect,)
+        return ()
+
+    def __str__(self) -> str:
+        often = "once" if self.refresh is None else f"every {pretty(self.refresh)}"
+        return f"loaded {often}; what is missing: {self.on_missing}"
+
+    def shape(self) -> dict[str, Any]:
+        return {"waits": self.on_missing == "wait", "rows": list(self.rows)}
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> LookupOperator:
+        return LookupOperator(self, keys[0], inputs[0], output)
+
+
+class LookupOperator:
+    version = 1
+
+    def __init__(
+        self, spec: Lookup, keys: Sequence[str], input: pa.Schema, output: pa.Schema
+    ) -> None:
+        self._spec, self._keys, self._input, self._schema = spec, list(keys), input, output
+        key = pa.schema([(f"$k{i}", input.field(k).type) for i, k in enumerate(keys)])
+        self._table = TableSpec("table", key, spec.value)
+        places = [(name, HIDDEN[hidden]) for hidden, name in _PLACES.items()]
+        kept = pa.schema([*input, *places, (_SINCE, pa.int64())])
+        self._waiting = TableSpec(WAITING, pa.schema([]), kept, timed=True, once=True)
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return (self._waiting,) if self._spec.on_missing == "wait" else ()
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
+        return None
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return rows
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared
+
+    def step(self, step: Step) -> None:
+        new = step.inputs[0]
+        if new is not None and new.num_rows:
+            self._look_up(new, np.full(new.num_rows, step.clock), step)
+        if self._spec.on_missing == "wait":
+            self._again(step)
+
+    def _look_up(self, rows: pa.Table, since: np.ndarray, step: Step) -> None:
+        identity = rows.select([HASH, *self._keys]).rename_columns([HASH, *self._table.key.names])
+        values, found = self._copy(step).get(identity)
+        nulls = null_keys(identity, self._table.key.names)
+        found = found if nulls is None else found & ~nulls
+        if self._spec.on_missing == "null":
+            self._give(rows, values, step)
+            return
+        self._give(rows.filter(pa.array(found)), values.filter(pa.array(found)), step)
+        missing, since = rows.filter(pa.array(~found)), since[~found]
+        if self._spec.on_missing == "wait":
+            over = self._over(since, step)
+            self._wait(missing.filter(pa.array(~over)), since[~over], step)
+            missing = missing.filter(pa.array(over))
+        self._set_aside(missing, step)
+
+    def _copy(self, step: Step) -> KeyedTable:
+        spec = self._spec
+        stretch = 0 if spec.refresh is None else step.clock // spec.refresh
+        run = copy_of(spec.token, spec.source, self._table, list(spec.theirs), stretch)
+        return KeyedTable(self._table, [] if run is None else [run])
+
+    def _give(self, rows: pa.Table, values: pa.Table, step: Step) -> None:
+        if not rows.num_rows:
+            return
+        columns = [*rows.select(self._input.names).columns, *values.columns]
+        table = pa.Table.from_arrays(columns, self._schema.names).cast(self._schema)
+        for hidden in (h for h in _PLACES if h in rows.column_names):
+            table = table.append_column(hidden, rows.column(hidden))
+        step.out.append(table)
+
+    def _set_aside(self, missing: pa.Table, step: Step) -> None:
+        """One dead letter for each row: there should be few."""
+        names = [n for n in missing.column_names if n != HASH]
+        for at in range(missing.num_rows):
+            row = missing.slice(at, 1).select(names)
+            key = ", ".join(str(row.column(k)[0].as_py()) for k in self._keys)
+            step.faults.append(Fault(row, LookupError(f"no row for {key}")))
+
+    # rows that wait
+
+    def _wait(self, rows: pa.Table, since: np.ndarray, step: Step) -> None:
+        assert self._spec.refresh is not None
+        if not rows.num_rows:
+            return
+        count = rows.num_rows
+        kept = rows.select([HASH, *self._input.names]).append_column(_SINCE, pa.array(since))
+        for hidden, name in _PLACES.items():
+            there = hidden in rows.column_names
+            kept = kept.append_column(
+                name, rows.column(hidden) if there else pa.nulls(count, HIDDEN[hidden])
+            )
+        again = (step.clock // self._spec.refresh + 1) * self._spec.refresh
+        step.tables[WAITING].put(kept.append_column(TIME, pa.array(np.full(count, again))))
+
+    def _over(self, since: np.ndarray, step: Step) -> Mask:
+        """Whose patience is over; nobody waits beyond the end of the input."""
+        over: Mask = step.clock - since >= self._spec.patience
+        return over | (step.after >= MAX_TIME)
+
+    def _again(self, step: Step) -> None:
+        table, ends = step.tables[WAITING], step.after >= MAX_TIME
+        until = MAX_TIME if ends else step.clock + 1
+        due = table.scan(MIN_TIME, until)
+        table.expire(until)
+        if due.num_rows:
+            self._look_up(self._restored(due, step), numbers(due[_SINCE]), step)
+        first = table.first_time()
+        step.wake = MAX_TIME if first is None else first
+
+    def _restored(self, kept: pa.Table, step: Step) -> pa.Table:
+        """Rows that have waited, as they came; a time that has been passed is moved on."""
+        rows = kept.select([HASH, *self._input.names])
+        for hidden, name in _PLACES.items():
+            column = kept.column(name)
+            if column.null_count == 0:
+                if hidden == TIME:
+                    column = pa.array(np.maximum(numbers(column), step.before))
+                rows = rows.append_column(hidden, column)
+        return rows

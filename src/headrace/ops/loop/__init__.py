@@ -1,0 +1,1 @@
+"""Loops: rows go back to where they came from, within a batch or with the next."""

@@ -1,0 +1,1 @@
+"""Patterns: sequences of rows of one key that mean something together."""

@@ -1,0 +1,265 @@
+"""A pattern as an automaton: which row may follow which, and what may lie between.
+
+Loops with counts are unrolled, so a partial match is told by its last place alone. An edge says
+all about one step: what the row must be, what ends the waiting for it (`link`, `negs`, `stops`),
+and which other edges of the same place forbid it as long as they can be gone (`blockers`: a
+greedy loop goes on). An automaton is a value; it knows no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.expr import Expr
+from headrace.ops.pattern.parts import (
+    ANY,
+    NEXT,
+    THEN,
+    Condition,
+    Either,
+    Group,
+    Part,
+    Repeat,
+    Row,
+    Without,
+    rows_in,
+)
+from headrace.ops.pattern.pattern import Pattern
+from headrace.ops.pattern.refusals import refused
+
+START, ACCEPT = -1, -2
+_EDGES = 62  # of one place: they are kept as the bits of a number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Test:
+    """A condition: the bit of its expression (0: none, so perhaps), and functions."""
+
+    mask: int
+    functions: tuple[Callable[[Any, Any], Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edge:
+    target: int  # a place, or ACCEPT
+    link: str
+    take: Test | None
+    negs: tuple[Test, ...]
+    stops: tuple[Test, ...]
+    blockers: tuple[int, ...]  # edges of the same place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Where a partial match stands: the row it took last, and how it may go on."""
+
+    name: str
+    edges: tuple[Edge, ...]
+    steps: int  # the edges that take a row, as bits
+    strict: int  # those that the next row ends in any case
+    waiting: int  # those that accept later, when nothing forbids it any more
+    accepts: bool  # it is a match at once
+    watch: int  # the bits of a row that matter
+    always: bool  # every row may matter
+    asks: bool  # a function has to be asked
+
+    @property
+    def all(self) -> int:
+        return self.steps | self.waiting
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Automaton:
+    places: tuple[Place, ...]
+    start: Place
+    names: tuple[str, ...]
+    span: int | None
+    skip: Any
+    ending: int | None  # ms without the ending's row; None if there is no such ending
+    by_span: bool  # that ending lasts as long as the pattern may
+
+    @property
+    def blind(self) -> bool:
+        """Whether rows without any bit change nothing."""
+        every = (self.start, *self.places)
+        return not any(p.always or p.strict for p in every)
+
+
+@dataclass(slots=True)
+class Tests:
+    """The expressions of some patterns, each numbered once."""
+
+    exprs: dict[str, Expr] = field(default_factory=dict)
+
+    def of(self, condition: Condition) -> Test:
+        if condition.expr is None:
+            return Test(0, condition.functions)
+        text = condition.expr.sql()
+        number = list(self.exprs).index(text) if text in self.exprs else len(self.exprs)
+        self.exprs.setdefault(text, condition.expr)
+        return Test(1 << number, condition.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exit:
+    """From where the next part may be entered, and what holds on the way."""
+
+    place: int
+    link: str = THEN
+    owner: int | None = None  # who said the link; a part inside does not say it again
+    negs: tuple[Test, ...] = ()
+    stops: tuple[Test, ...] = ()
+    goes_on: frozenset[int] = frozenset()  # the greedy choices that this way takes
+    unless: frozenset[int] = frozenset()  # the greedy choices that this way leaves
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    way: _Exit
+    target: int
+    take: Test | None
+
+
+def compiled(pattern: Pattern, tests: Tests) -> Automaton:
+    """The automaton of a pattern whose conditions are known."""
+    builder = _Builder(tests)
+    exits = builder.part(pattern.group, [_Exit(START)])
+    ending = pattern.ending
+    negs = () if ending is None else (tests.of(ending.where),)
+    for way in exits:
+        builder.made.append(_Made(replace(way, link=ANY, negs=(*way.negs, *negs)), ACCEPT, None))
+    names = tuple(dict.fromkeys(name for name, _ in rows_in(pattern.group)))
+    places = tuple(builder.place(i, ending is not None) for i in range(len(builder.names)))
+    length = None if ending is None else ending.length or pattern.span
+    return Automaton(
+        places, builder.place(START, False), names, pattern.span, pattern.skip, length,
+        by_span=ending is not None and ending.length is None,
+    )  # fmt: skip
+
+
+class _Builder:
+    def __init__(self, tests: Tests) -> None:
+        self._tests, self._count = tests, 0
+        self.names: list[str] = []
+        self.made: list[_Made] = []
+
+    def part(self, part: Part, ways: list[_Exit]) -> list[_Exit]:
+        """Add a part that is entered by these ways; the ways out of it."""
+        match part:
+            case Row():
+                return self._row(part, ways)
+            case Either(parts=parts):
+                return [way for one in parts for way in self.part(one, ways)]
+            case Group():
+                return self._group(part, ways)
+            case Repeat():
+                return self._repeat(part, ways)
+
+    def _row(self, row: Row, ways: list[_Exit]) -> list[_Exit]:
+        target, take = len(self.names), self._tests.of(row.where)
+        self.names.append(row.name)
+        self.made += [_Made(way, target, take) for way in ways]
+        return [_Exit(target)]
+
+    def _group(self, group: Group, ways: list[_Exit]) -> list[_Exit]:
+        me = self._fresh()
+        for item in group.items:
+            if isinstance(item.part, Without):
+                test = self._tests.of(item.part.where)
+                ways = [replace(way, negs=(*way.negs, test)) for way in ways]
+                continue
+            ways = self.part(item.part, [_linked(way, item.link, me) for way in ways])
+        return [_free(way, me) for way in ways]
+
+    def _repeat(self, loop: Repeat, ways: list[_Exit]) -> list[_Exit]:
+        me, out = self._fresh(), list[_Exit]()
+        rounds = max(loop.low, 1) if loop.high is None else loop.high
+        stops = () if loop.until is None else (self._tests.of(loop.until),)
+        for done in range(rounds):
+            if done:
+                ways = [replace(_linked(w, loop.by, me), stops=stops) for w in ways]
+            if done >= loop.low:
+                leave = [replace(w, stops=()) for w in ways] if done else ways
+                leave, ways = self._choice(leave, ways, loop.greedy)
+                out += leave
+            back = [_Exit(-10 - me, loop.by, me, stops=stops)]
+            endless = loop.high is None and done == rounds - 1
+            ways = self.part(loop.part, [*ways, *back] if endless else ways)
+        if loop.high is None:
+            self._close(-10 - me, ways, choice := self._fresh())
+            ways = [replace(w, unless=w.unless | {choice}) for w in ways] if loop.greedy else ways
+        return [_free(way, me) for way in (*out, *ways)]
+
+    def _choice(
+        self, leave: list[_Exit], stay: list[_Exit], greedy: bool
+    ) -> tuple[list[_Exit], list[_Exit]]:
+        """The loop may be left here, or gone on with; if greedy, left only if it cannot go on."""
+        if not greedy:
+            return leave, stay
+        choice = self._fresh()
+        leave = [replace(w, unless=w.unless | {choice}) for w in leave]
+        return leave, [replace(w, goes_on=w.goes_on | {choice}) for w in stay]
+
+    def _close(self, back: int, ways: list[_Exit], choice: int) -> None:
+        """What leads into the last round leads there from its own end, too."""
+        again = [m for m in self.made if m.way.place == back]
+        self.made = [m for m in self.made if m.way.place != back]
+        for way in ways:
+            for m in again:
+                through = replace(
+                    m.way, place=way.place, negs=(*way.negs, *m.way.negs),
+                    goes_on=m.way.goes_on | {choice}, unless=m.way.unless | way.unless,
+                )  # fmt: skip
+                self.made.append(_Made(through, m.target, m.take))
+
+    def _fresh(self) -> int:
+        self._count += 1
+        return self._count
+
+    def place(self, number: int, ending: bool) -> Place:
+        mine = sorted((m for m in self.made if m.way.place == number), key=lambda m: m.target)
+        if len(mine) > _EDGES:
+            raise refused(
+                27, f"the pattern goes on in more than {_EDGES} ways from one row",
+                "Use fewer optional parts one after the other.",
+            )  # fmt: skip
+        if number == START:  # nothing lies before the first row
+            mine = [replace(m, way=replace(m.way, link=THEN, negs=(), stops=())) for m in mine]
+        edges = tuple(_edge(m, mine) for m in mine)
+        at_once = any(e.target == ACCEPT and not e.blockers and not ending for e in edges)
+        later = 0 if at_once else _bits(edges, lambda e: e.target == ACCEPT)
+        steps = _bits(edges, lambda e: e.target != ACCEPT)
+        tests = [t for e in edges for t in (e.take, *e.negs, *e.stops) if t is not None]
+        return Place(
+            name=self.names[number] if number >= 0 else "", edges=edges, steps=steps,
+            strict=_bits(edges, lambda e: e.link == NEXT),
+            waiting=later, accepts=at_once, watch=_union(tests),
+            always=any(not t.mask for t in tests), asks=any(t.functions for t in tests),
+        )  # fmt: skip
+
+
+def _edge(made: _Made, every: list[_Made]) -> Edge:
+    way = made.way
+    blockers = tuple(i for i, other in enumerate(every) if other.way.goes_on & way.unless)
+    return Edge(made.target, way.link, made.take, way.negs, way.stops, blockers)
+
+
+def _linked(way: _Exit, link: str, owner: int) -> _Exit:
+    return replace(way, link=link, owner=owner) if way.owner in (None, owner) else way
+
+
+def _free(way: _Exit, owner: int) -> _Exit:
+    return replace(way, owner=None) if way.owner == owner else way
+
+
+def _bits(edges: tuple[Edge, ...], which: Callable[[Edge], bool]) -> int:
+    return sum(1 << i for i, edge in enumerate(edges) if which(edge))
+
+
+def _union(tests: list[Test]) -> int:
+    found = 0
+    for test in tests:
+        found |= test.mask
+    return found

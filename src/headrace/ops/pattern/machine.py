@@ -1,0 +1,278 @@
+"""The matcher: one key's rows, one after the other, through an automaton.
+
+A partial match (a `Run`) is the numbers of its rows, the places where they stand, and which of
+its last place's edges can still be gone. Time is part of the sequence: what ends before a row's
+time is over before the row is looked at, so the result is the same however rows are cut into
+batches. A row on which a user's function raises leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.clock import MAX_TIME
+from headrace.ops.pattern.automaton import ACCEPT, Automaton, Place, Test
+from headrace.ops.pattern.match import Match
+from headrace.ops.pattern.parts import NEXT, THEN, Skip
+
+# edges that can be gone (-1: a match that is held back), rows, places, first time, last time
+Run = tuple[int, tuple[int, ...], tuple[int, ...], int, int]
+HELD = -1
+Outcome = tuple[tuple[int, ...], int, bool]
+
+
+@dataclass(slots=True)
+class Track:
+    """What one key has of one pattern."""
+
+    runs: list[Run] = field(default_factory=list)
+    held: list[Run] = field(default_factory=list)  # matches, in the order they were complete
+    due: int = MAX_TIME  # nothing happens by time before this
+
+
+@dataclass(slots=True)
+class Found:
+    """Matches, or partial ones whose time was over: (key, run, time)."""
+
+    rows: list[tuple[int, Run, int]] = field(default_factory=list)
+
+
+class Machine:
+    """One automaton; it serves one key after the other."""
+
+    def __init__(self, name: str, automaton: Automaton, row_of: Callable[[int, int], Any]) -> None:
+        """`row_of(key, number)` gives a row that a function may look at."""
+        self.name, self.automaton = name, automaton
+        self._places, self._start = automaton.places, automaton.start
+        self._span, self._ending = automaton.span, automaton.ending
+        self._row_of = row_of
+        names = [place.name for place in automaton.places]
+        self._sorts = automaton.skip.to != "none" or len(set(names)) < len(names)
+        self.key: int = 0
+        self.key_value: Any = None
+        self._known: dict[tuple[Place, int, int], Outcome] = {}
+        self.matches, self.timeouts = Found(), Found()
+
+    # rows
+
+    def row(self, track: Track, number: int, time: int, bits: int, row: Any) -> None:
+        """Take one row; nothing has changed if a user's function raises."""
+        if time >= track.due:
+            self.pass_time(track, time)
+        runs: list[Run] = []
+        done: list[Run] = []
+        looked = False
+        for run in track.runs:
+            place = self._places[run[2][-1]]
+            if place.always or bits & place.watch or run[0] & place.strict:
+                looked = True
+                targets, left, sure = self._outcome(place, run, bits, row)
+                for target in targets:
+                    self._take(run, target, number, time, runs, done)
+                if sure:
+                    done.append(run)
+                if left:
+                    runs.append(run if left == run[0] else (left, *run[1:]))
+            else:
+                runs.append(run)
+        if self._start.always or bits & self._start.watch:
+            nobody: Run = (self._start.steps, (), (), time, time)
+            for target in self._outcome(self._start, nobody, bits, row)[0]:
+                self._take(nobody, target, number, time, runs, done)
+        elif not looked:
+            return
+        self._place(track, runs)
+        if done or track.held:
+            self._settle(track, done, time)
+
+    def _outcome(self, place: Place, run: Run, bits: int, row: Any) -> Outcome:
+        """What one row does to one partial match; known already where no function is asked."""
+        if place.asks:
+            return self._worked_out(place, run[0], lambda test: self._holds(test, run, bits, row))
+        key = (place, run[0], bits & place.watch)
+        known = self._known.get(key)
+        if known is None:
+            known = self._worked_out(place, run[0], lambda t: not t.mask or bool(bits & t.mask))
+            self._known[key] = known
+        return known
+
+    def _worked_out(self, place: Place, alive: int, holds: Callable[[Test], bool]) -> Outcome:
+        """The places that the row leads to, the edges that are left, and whether it is sure."""
+        hits, stopped = _hits(place, alive, holds)
+        goes, left, targets = hits & ~stopped, 0, list[int]()
+        for i, edge in enumerate(place.edges):
+            bit = 1 << i
+            if not alive & bit or (edge.blockers and any(goes >> j & 1 for j in edge.blockers)):
+                continue
+            if goes & bit and edge.target not in targets:
+                targets.append(edge.target)
+            over = edge.link == NEXT or stopped & bit or (hits & bit and edge.link == THEN)
+            if not over and not any(map(holds, edge.negs)):
+                left |= bit
+        sure = bool(left & place.waiting) and self._ending is None and _free(place, left)
+        return tuple(targets), left & ~place.waiting if sure else left, sure
+
+    def _take(
+        self, run: Run, target: int, number: int, time: int, runs: list[Run], done: list[Run]
+    ) -> None:
+        place = self._places[target]
+        began = run[3] if run[1] else time
+        longer: Run = (place.all, (*run[1], number), (*run[2], target), began, time)
+        if place.accepts:
+            done.append(longer)
+        if longer[0]:
+            runs.append(longer)
+
+    def _holds(self, test: Test, run: Run, bits: int, row: Any) -> bool:
+        if test.mask and not bits & test.mask:
+            return False
+        if not test.functions:
+            return True
+        match = self.match(run)
+        return all(function(row, match) for function in test.functions)
+
+    def match(self, run: Run) -> Match:
+        """A run as users see it."""
+        places = self._places
+        rows = [
+            (places[p].name, self._row_of(self.key, n)) for n, p in zip(run[1], run[2], strict=True)
+        ]
+        return Match(self.name, self.key_value, self.automaton.names, rows)
+
+    # time
+
+    def deadline(self, run: Run) -> int:
+        """When time alone does something to a run."""
+        place, at = self._places[run[2][-1]], MAX_TIME
+        if self._span is not None and (run[0] & place.steps or self._ending is None):
+            at = run[3] + self._span
+        if self._ending is not None and run[0] & place.waiting:
+            at = min(at, self._ends(run))
+        return at
+
+    def _ends(self, run: Run) -> int:
+        """When the time without the ending's row is over."""
+        assert self._ending is not None
+        return (run[3] if self.automaton.by_span else run[4]) + self._ending
+
+    def _place(self, track: Track, runs: list[Run]) -> None:
+        """Runs lie in the order in which they began, so mostly the first is over first."""
+        track.runs = runs
+        if self._ending is not None:
+            track.due = min(map(self.deadline, runs), default=MAX_TIME)
+        else:
+            track.due = runs[0][3] + self._span if runs and self._span is not None else MAX_TIME
+
+    def pass_time(self, track: Track, until: int) -> None:
+        """All that is over at `until`, in the order in which it is."""
+        self._place(track, track.runs)
+        while track.due <= until and track.due < MAX_TIME:
+            now = track.due
+            done: list[Run] = []
+            kept = [run for run in (self._at(run, now, done) for run in track.runs) if run[0]]
+            self._place(track, kept)
+            self._settle(track, done, now - 1)
+
+    def _at(self, run: Run, now: int, done: list[Run]) -> Run:
+        """What the passing of `now` leaves of a run."""
+        alive, place = run[0], self._places[run[2][-1]]
+        waits = alive & place.waiting
+        if waits and self._ending is not None and self._ends(run) <= now:
+            done.append(run)
+            alive &= ~waits
+        if self._span is None or run[3] + self._span > now:
+            return (alive, *run[1:])
+        if alive & place.steps and not place.accepts and not place.waiting:
+            self.timeouts.rows.append((self.key, run, now - 1))
+        if waits and self._ending is None:
+            done.append(run)
+            alive &= ~waits
+        return (alive & ~place.steps, *run[1:])
+
+    def finish(self, track: Track, floor: int) -> None:
+        """No row will ever come: what only waited for one is a match, the rest is over."""
+        self.pass_time(track, MAX_TIME)
+        done = [r for r in track.runs if r[0] & self._places[r[2][-1]].waiting]
+        self._place(track, [])
+        self._settle(track, done, None, floor)
+
+    def drop(self, track: Track) -> None:
+        """The pattern is no more."""
+        track.held = []
+        self._place(track, [])
+
+    # matches
+
+    def _settle(
+        self, track: Track, done: list[Run], time: int | None, floor: int = -MAX_TIME
+    ) -> None:
+        """Tell the matches; with a skip policy in the order of their first rows."""
+        if len(done) > 1 and self._sorts:
+            done = self._in_order(done)
+        if self.automaton.skip.to == "none":
+            for run in done:
+                self._tell(run, time, floor)
+            return
+        track.held += done
+        while track.held:
+            first = min(track.held, key=lambda run: run[1][0])
+            if any(run[1][0] < first[1][0] for run in track.runs):
+                break
+            track.held.remove(first)
+            self._tell(first, time, floor)
+            self._skip(track, self._target(self.automaton.skip, first))
+
+    def _in_order(self, done: list[Run]) -> list[Run]:
+        """Each match once; those whose rows come first are first."""
+        places = self._places
+        order = {place.name: i for i, place in reversed([*enumerate(places)])}
+        known = {(run[1], tuple(order[places[p].name] for p in run[2])): run for run in done}
+        return [known[at] for at in sorted(known)]
+
+    def _tell(self, run: Run, time: int | None, floor: int) -> None:
+        at = max(run[4], floor) if time is None else time
+        self.matches.rows.append((self.key, run, at))
+
+    def _target(self, skip: Skip, run: Run) -> int:
+        """The row before which no further match may begin."""
+        named = [
+            n for n, p in zip(run[1], run[2], strict=True) if self._places[p].name == skip.name
+        ]
+        match skip.to:
+            case "next":
+                return run[1][0] + 1
+            case "past_last":
+                return run[1][-1] + 1
+            case "first" if named:
+                return named[0]
+            case "last" if named:
+                return named[-1]
+        return run[1][0]
+
+    def _skip(self, track: Track, target: int) -> None:
+        track.held = [run for run in track.held if run[1][0] >= target]
+        self._place(track, [run for run in track.runs if run[1][0] >= target])
+
+
+def _hits(place: Place, alive: int, holds: Callable[[Test], bool]) -> tuple[int, int]:
+    """The edges whose row this is, and those that it stops."""
+    hits = stopped = 0
+    for i, edge in enumerate(place.edges):
+        if edge.take is None or not alive >> i & 1:
+            continue
+        if holds(edge.take):
+            hits |= 1 << i
+        if edge.stops and any(map(holds, edge.stops)):
+            stopped |= 1 << i
+    return hits, stopped
+
+
+def _free(place: Place, left: int) -> bool:
+    """Whether some way to accept is not forbidden by a loop that may go on."""
+    return any(
+        left >> i & 1 and not any(left >> j & 1 for j in edge.blockers)
+        for i, edge in enumerate(place.edges)
+        if edge.target == ACCEPT
+    )

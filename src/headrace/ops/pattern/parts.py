@@ -1,0 +1,193 @@
+"""The parts of a pattern, as values: what a row must be, what may lie between, how often.
+
+A pattern is a tree of these. `where` holds what the user wrote until a stream is known, and a
+`Condition` from then on. Nothing here judges or runs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.clock import pretty
+from headrace.expr import Expr
+
+NEXT, THEN, ANY = "next", "then", "then_any"
+LINKS = (NEXT, THEN, ANY)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """What a row must be: an expression, and functions of the row and the match so far."""
+
+    expr: Expr | None = None
+    functions: tuple[Callable[[Any, Any], Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One row, by name."""
+
+    name: str
+    where: Any = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Without:
+    """No such row between the parts before and after."""
+
+    name: str
+    where: Any = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeat:
+    """A part `low` to `high` times (None: without end), its rounds linked as `by` says."""
+
+    part: Part
+    low: int
+    high: int | None
+    by: str = THEN
+    greedy: bool = False
+    until: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item:
+    """A part, and how it follows what is before it."""
+
+    link: str
+    part: Part | Without
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Parts one after the other."""
+
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Either:
+    """One of these."""
+
+    parts: tuple[Group, ...]
+
+
+Part = Row | Repeat | Group | Either
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ending:
+    """No such row for so long after the last one; None: as long as the whole pattern may last."""
+
+    name: str
+    where: Any
+    length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """What a match does to those that began before a row of it: `to` says which."""
+
+    to: str = "none"  # "none", "next", "past_last", "first", "last"
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return self.to.replace("_", " ") + (f" {self.name}" if self.name else "")
+
+
+def rows_in(part: Part | Without, many: bool = False) -> Iterator[tuple[str, bool]]:
+    """The names of the rows, and whether a match can hold several of them."""
+    match part:
+        case Row(name=name):
+            yield name, many
+        case Repeat(part=inner, high=high):
+            yield from rows_in(inner, many or high != 1)
+        case Group(items=items):
+            for item in items:
+                yield from rows_in(item.part, many)
+        case Either(parts=parts):
+            for one in parts:
+                yield from rows_in(one, many)
+
+
+def all_names(part: Part | Without) -> Iterator[str]:
+    """The names of rows and of what must not be."""
+    match part:
+        case Row(name=name) | Without(name=name):
+            yield name
+        case Repeat(part=inner):
+            yield from all_names(inner)
+        case Group(items=items):
+            for item in items:
+                yield from all_names(item.part)
+        case Either(parts=parts):
+            for one in parts:
+                yield from all_names(one)
+
+
+def may_be_empty(part: Part | Without) -> bool:
+    """Whether it can be there without any row."""
+    match part:
+        case Row():
+            return False
+        case Without():
+            return True
+        case Repeat(part=inner, low=low):
+            return low == 0 or may_be_empty(inner)
+        case Group(items=items):
+            return all(may_be_empty(item.part) for item in items)
+        case Either(parts=parts):
+            return any(map(may_be_empty, parts))
+
+
+def replaced(part: Any, change: Callable[[str, Any], Any]) -> Any:
+    """The same tree with other conditions: change(name, where)."""
+    match part:
+        case Row(name=name, where=where) | Without(name=name, where=where):
+            return replace(part, where=change(name, where))
+        case Repeat(part=inner, until=until):
+            name = next(all_names(inner))
+            after = until if until is None else change(name, until)
+            return replace(part, part=replaced(inner, change), until=after)
+        case Group(items=items):
+            return Group(tuple(Item(i.link, replaced(i.part, change)) for i in items))
+        case Either(parts=parts):
+            return Either(tuple(replaced(one, change) for one in parts))
+    raise TypeError(part)
+
+
+def told(items: Sequence[Item]) -> str:
+    """The parts in a few words: "small then large{2,4}"."""
+    said = []
+    for i, item in enumerate(items):
+        word = "without" if isinstance(item.part, Without) else item.link.replace("_", " ")
+        said += [word] if i else []
+        said += [_words(item.part)]
+    return " ".join(said)
+
+
+def _words(part: Part | Without) -> str:
+    match part:
+        case Row(name=name) | Without(name=name):
+            return name
+        case Repeat(part=inner, low=low, high=high):
+            return f"{_words(inner)}{_count(low, high)}"
+        case Group(items=items):
+            return f"({told(items)})"
+        case Either(parts=parts):
+            return f"({' or '.join(told(p.items) for p in parts)})"
+
+
+def _count(low: int, high: int | None) -> str:
+    if (low, high) in ((0, 1), (1, None)):
+        return "?" if high else "+"
+    return f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
+
+
+def ended(ending: Ending | None) -> str:
+    if ending is None:
+        return ""
+    return f" then not {ending.name}" + (f" for {pretty(ending.length)}" if ending.length else "")

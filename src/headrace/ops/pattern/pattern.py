@@ -1,0 +1,239 @@
+"""Patterns as users write them: immutable, one call per part.
+
+    hr.pattern("small", "amount < 1").then("large", "amount > 500").within("10m")
+
+Each call gives a new pattern; one that cannot be is refused there and then. Nothing is matched
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.clock import Duration, pretty
+from headrace.errors import PlanError
+from headrace.ops.pattern import refusals as no
+from headrace.ops.pattern import texts
+from headrace.ops.pattern.parts import (
+    ANY,
+    NEXT,
+    THEN,
+    Either,
+    Ending,
+    Group,
+    Item,
+    Part,
+    Repeat,
+    Row,
+    Skip,
+    Without,
+    all_names,
+    ended,
+    replaced,
+    told,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Rows of one key, in order, that mean something together; see `hr.pattern`."""
+
+    group: Group
+    span: int | None = None  # ms from the first row to before the last
+    skip: Skip = Skip()  # noqa: RUF009  a value
+    ending: Ending | None = None
+
+    def __str__(self) -> str:
+        words = told(self.group.items) + ended(self.ending)
+        words += f" within {pretty(self.span)}" if self.span is not None else ""
+        return words + (f", skip {self.skip}" if self.skip.to != "none" else "")
+
+    # what comes after
+
+    def next(self, part: str | Pattern, *where: Any) -> Pattern:
+        """Directly after the row before: no other row of the key between."""
+        return self._add(NEXT, part, where)
+
+    def then(self, part: str | Pattern, *where: Any) -> Pattern:
+        """Some time later: the first row that satisfies the condition."""
+        return self._add(THEN, part, where)
+
+    def then_any(self, part: str | Pattern, *where: Any) -> Pattern:
+        """Some time later: any row that satisfies the condition, each for a match of its own."""
+        return self._add(ANY, part, where)
+
+    def without(self, name: str, *where: Any) -> Pattern:
+        """No such row between the part before and the part after."""
+        self._check_open()
+        no.check_name(name, self._names())
+        no.check_where(name, where)
+        return self._with(*self.group.items, Item(THEN, Without(name, where)))
+
+    def then_not(self, name: str, *where: Any, within: Duration | None = None) -> Pattern:
+        """No such row afterwards, for so long: the match is told when the time is over."""
+        self._check_open()
+        no.check_name(name, self._names())
+        no.check_where(name, where)
+        length = None if within is None else no.length_of(within, "then_not")
+        return replace(self, ending=Ending(name, where, length))
+
+    # how often
+
+    def times(
+        self, low: int, high: int | None = None, *, by: str = THEN, greedy: bool = False
+    ) -> Pattern:
+        """The last part so many times, or from `low` to `high` times."""
+        no.check_times(low, low if high is None else high)
+        return self._repeat(low, low if high is None else high, by, greedy)
+
+    def times_or_more(self, low: int, *, by: str = THEN, greedy: bool = False) -> Pattern:
+        """The last part at least so many times."""
+        no.check_times(low, low)
+        return self._repeat(low, None, by, greedy)
+
+    def one_or_more(self, *, by: str = THEN, greedy: bool = False) -> Pattern:
+        """The last part once or more; `greedy`: a row that can go on with it does."""
+        return self._repeat(1, None, by, greedy)
+
+    def optional(self, *, greedy: bool = False) -> Pattern:
+        """The last part, or nothing in its place."""
+        last = self._last()
+        no.check_repeat(last, greedy, times=False)
+        return self._change(Repeat(last, 0, 1, greedy=greedy))  # type: ignore[arg-type]
+
+    def until(self, *where: Any) -> Pattern:
+        """The loop just written takes no further row once a row satisfies this."""
+        last = self._last()
+        no.check_until(last)
+        no.check_where("until", where)
+        assert isinstance(last, Repeat)
+        return self._change(replace(last, until=where))
+
+    # the whole
+
+    def within(self, duration: Duration) -> Pattern:
+        """All rows in less than so long, from the first to the last."""
+        return replace(self, span=no.length_of(duration, "within"))
+
+    def skip_to_next(self) -> Pattern:
+        """After a match, no other that begins with the same row."""
+        return replace(self, skip=Skip("next"))
+
+    def skip_past_last(self) -> Pattern:
+        """After a match, none that begins before its end: matches do not overlap."""
+        return replace(self, skip=Skip("past_last"))
+
+    def skip_to_first(self, name: str) -> Pattern:
+        """After a match, none that begins before its first row of that name."""
+        return replace(self, skip=Skip("first", name))
+
+    def skip_to_last(self, name: str) -> Pattern:
+        """After a match, none that begins before its last row of that name."""
+        return replace(self, skip=Skip("last", name))
+
+    # as text
+
+    def to_json(self) -> str:
+        """The pattern as JSON; only if its conditions are expressions."""
+        self.check()
+        return texts.written(self.group, self.span, self.skip, self.ending)
+
+    @staticmethod
+    def from_json(text: str) -> Pattern:
+        """The pattern that `to_json` wrote; refused like any other if it cannot be."""
+        made: Pattern = texts.read(text, pattern, either)
+        return made
+
+    def check(self) -> None:
+        """Raise what is wrong with it as a whole."""
+        found = no.problems(self.group, self.span, self.skip, self.ending)
+        if found:
+            raise PlanError.of(found)
+
+    def resolved(self, change: Callable[[str, Any], Any]) -> Pattern:
+        """The same with other conditions: change(name, where)."""
+        ending = self.ending
+        if ending is not None:
+            ending = replace(ending, where=change(ending.name, ending.where))
+        return replace(self, group=replaced(self.group, change), ending=ending)
+
+    def _names(self) -> list[str]:
+        return [*all_names(self.group), *([self.ending.name] if self.ending else [])]
+
+    def _add(self, link: str, part: str | Pattern, where: tuple[Any, ...]) -> Pattern:
+        self._check_open()
+        made = _part(part, where, self._names())
+        return self._with(*self.group.items, Item(link, made))
+
+    def _with(self, *items: Item) -> Pattern:
+        return replace(self, group=Group(items))
+
+    def _last(self) -> Part | Without:
+        self._check_open()
+        return self.group.items[-1].part
+
+    def _repeat(self, low: int, high: int | None, by: str, greedy: bool) -> Pattern:
+        last = self._last()
+        no.check_by(by)
+        no.check_repeat(last, greedy, times=True)
+        return self._change(Repeat(last, low, high, by, greedy))  # type: ignore[arg-type]
+
+    def _change(self, part: Part) -> Pattern:
+        *before, last = self.group.items
+        return self._with(*before, Item(last.link, part))
+
+    def _check_open(self) -> None:
+        if self.ending is not None:
+            raise no.refused(
+                19, f"something stands after then_not {self.ending.name!r}",
+                "then_not ends a pattern: use without(...) between two parts.",
+            )  # fmt: skip
+
+
+def pattern(part: str | Pattern, *where: Any) -> Pattern:
+    """Begin a pattern with a row: `hr.pattern("hot", "celsius > 40").then(...)`.
+
+    A condition is an expression, its text, a function of the row, or a function of the row and
+    the match so far; of several, all must hold; without any, every row will do.
+    """
+    return _begun(Item(THEN, _part(part, where, ())))
+
+
+def either(*patterns: Pattern) -> Pattern:
+    """One of several patterns, to begin with or to go on with: `.then(hr.either(p, q))`."""
+    if len(patterns) < 2:
+        raise no.refused(
+            1, f"either has {len(patterns)} patterns to choose from", "Give two at least.",
+        )  # fmt: skip
+    taken: list[str] = []
+    groups = []
+    for one in patterns:
+        group = _part(one, (), taken)
+        taken += all_names(group)
+        groups.append(group if isinstance(group, Group) else Group((Item(THEN, group),)))
+    return _begun(Item(THEN, Either(tuple(groups))))
+
+
+def _begun(item: Item) -> Pattern:
+    return Pattern(Group((item,)))
+
+
+def _part(part: object, where: tuple[Any, ...], taken: Any) -> Part:
+    """A row by its name, or another pattern in its place."""
+    if not isinstance(part, Pattern):
+        no.check_name(part, taken)
+        no.check_where(str(part), where)
+        return Row(str(part), where)
+    if where:
+        raise no.refused(20, "a pattern as a part has conditions of its own", "Put them inside.")
+    if part.span is not None or part.ending is not None or part.skip.to != "none":
+        raise no.refused(
+            12, f"the part ({part}) has within, then_not or skip, which are of the whole",
+            "Say them once, at the end of the whole pattern.",
+        )  # fmt: skip
+    for name in all_names(part.group):
+        no.check_name(name, taken)
+    items = part.group.items
+    return items[0].part if len(items) == 1 else part.group  # type: ignore[return-value]

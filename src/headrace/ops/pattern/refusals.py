@@ -1,0 +1,245 @@
+"""What is wrong with a pattern: each mistake has its code, and is told where it is written.
+
+A mistake that a call shows is refused by that call. What only the whole pattern shows (it ends
+with `without`, it could match nothing) is found by `problems`, when the pattern is used.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headrace.clock import Duration, millis
+from headrace.errors import PlanError, call_site
+from headrace.expr import Expr
+from headrace.ops.pattern.parts import (
+    LINKS,
+    NEXT,
+    Either,
+    Ending,
+    Group,
+    Part,
+    Repeat,
+    Row,
+    Skip,
+    Without,
+    may_be_empty,
+    rows_in,
+)
+
+MOST = 500  # rows that a match may have by its counts
+
+
+def refused(number: int, fact: str, hint: str) -> PlanError:
+    return PlanError(fact, code=f"HR-PATTERN-{number:03}", hint=hint, site=call_site())
+
+
+def check_name(name: object, taken: Sequence[str]) -> None:
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
+        raise refused(
+            3, f"{name!r} cannot name a part of a pattern",
+            "Names become columns: use letters, digits and '_', beginning with a letter.",
+        )  # fmt: skip
+    if name in taken:
+        raise refused(
+            2, f"two parts of the pattern are named {name!r}",
+            "Matched rows are found by their name: give each part its own.",
+        )  # fmt: skip
+
+
+def check_where(name: str, where: Sequence[Any]) -> None:
+    """Refuse what is no condition, and one that is never true."""
+    for one in where:
+        if one is False or _text(one) == "false":
+            raise refused(
+                25, f"the condition of {name!r} is never true", "Leave the part out, or mend it.",
+            )  # fmt: skip
+        good = isinstance(one, Expr | str | bool) or (callable(one) and _takes(one) in (1, 2))
+        if not good:
+            raise refused(
+                20, f"{one!r} is no condition for {name!r}",
+                "Give an expression, its text, a function of the row, or one of the row and the "
+                "match so far: lambda row, match: row.amount > match['a'][-1].amount.",
+            )  # fmt: skip
+
+
+def takes_match(fn: Callable[..., Any]) -> bool:
+    """Whether a condition looks at the match so far."""
+    return _takes(fn) == 2
+
+
+def _takes(fn: Callable[..., Any]) -> int:
+    """How many arguments a function needs; 0 if it cannot be told."""
+    try:
+        every = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in places and p.default is p.empty for p in every)
+
+
+def _text(where: Any) -> str:
+    written = where.sql() if isinstance(where, Expr) else where
+    return written.strip().lower() if isinstance(written, str) else ""
+
+
+def check_times(low: object, high: object) -> None:
+    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (low, high))
+    if not whole or not 1 <= low <= high:  # type: ignore[operator]
+        raise refused(
+            4, f"a part cannot be there {low} to {high} times",
+            "Say times(3) or times(2, 4), from one on and rising; optional() for none at all.",
+        )  # fmt: skip
+    if high > MOST:  # type: ignore[operator]
+        raise _too_large()
+
+
+def check_by(by: object) -> None:
+    if by not in LINKS:
+        raise refused(
+            15, f"the rows of a loop cannot follow each other by {by!r}",
+            'Say by="next", by="then" or by="then_any".',
+        )  # fmt: skip
+
+
+def check_repeat(part: Part | Without, greedy: bool, times: bool) -> None:
+    """Refuse a count of something that cannot have one; `times`: it is more than `optional`."""
+    inner = part.part if isinstance(part, Repeat) else part
+    if isinstance(part, Without):
+        raise refused(
+            28, f"{part.name!r} must not be there, so it cannot be so many times or optional",
+            "Leave the count out.",
+        )  # fmt: skip
+    if isinstance(part, Repeat) and (times or part.low == 0):
+        raise refused(
+            13, "a part is counted twice",
+            "Say it once: times(2, 4), one_or_more() or optional(); optional() may come last.",
+        )  # fmt: skip
+    if greedy and not isinstance(inner, Row):
+        raise refused(
+            23, "a group cannot be greedy", "Make the parts inside greedy, or list the cases.",
+        )  # fmt: skip
+    if times and may_be_empty(inner):
+        raise refused(
+            26, "a group that repeats could be empty each time",
+            "Let at least one of its parts not be optional.",
+        )  # fmt: skip
+
+
+def check_until(part: Part | Without) -> None:
+    if not isinstance(part, Repeat) or part.high == 1:
+        raise refused(
+            5, "until stands after a part that does not repeat",
+            "Say one_or_more() or times(...) before it.",
+        )  # fmt: skip
+
+
+def length_of(duration: Duration, what: str) -> int:
+    length = millis(duration)
+    if length <= 0:
+        raise refused(10, f"{what} of {duration!r} leaves no time", "Choose one above zero.")
+    return length
+
+
+def problems(group: Group, span: int | None, skip: Skip, ending: Ending | None) -> list[PlanError]:
+    """What is wrong with the pattern as a whole."""
+    return [*_problems(group, span, skip, ending)]
+
+
+def _problems(
+    group: Group, span: int | None, skip: Skip, ending: Ending | None
+) -> Iterator[PlanError]:
+    names = [name for name, _ in rows_in(group)]
+    if may_be_empty(group):
+        yield refused(
+            9, "the pattern could match nothing at all: every part is optional",
+            "Let at least one part not be optional.",
+        )  # fmt: skip
+    yield from _negations(group)
+    if ending is not None and ending.length is None and span is None:
+        yield refused(
+            7, f"then_not {ending.name!r} has no end: it would wait for ever",
+            'Say how long: then_not(..., within="5m"), or within("10m") for the whole pattern.',
+        )  # fmt: skip
+    if skip.name is not None and skip.name not in names:
+        yield refused(
+            11, f"the pattern has no part {skip.name!r} to skip to",
+            f"Name one of {', '.join(names)}.",
+        )  # fmt: skip
+    if span is None and ending is None and _never_over(group):
+        yield refused(
+            14, "the greedy loop at the end is never over",
+            'Say within("10m"), until(...), or by="next".',
+        )  # fmt: skip
+    if _size(group) > MOST:
+        yield _too_large()
+
+
+def _negations(group: Group) -> Iterator[PlanError]:
+    items = group.items
+    for i, item in enumerate(items):
+        inner = item.part.part if isinstance(item.part, Repeat) else item.part
+        if isinstance(inner, Group | Either):
+            for one in inner.parts if isinstance(inner, Either) else (inner,):
+                yield from _negations(one)
+        if not isinstance(inner, Without):
+            continue
+        if all(may_be_empty(after.part) for after in items[i + 1 :]):
+            yield refused(
+                6, f"the pattern may end without {inner.name!r}, but does not say until when",
+                f'Say then_not("{inner.name}", ..., within="5m"), or go on with a part that is '
+                "not optional.",
+            )  # fmt: skip
+        elif items[i + 1].link == NEXT and not isinstance(items[i + 1].part, Without):
+            yield refused(
+                8, f"no row can be between two that follow directly, so not {inner.name!r} either",
+                "Say then(...) after without(...), or leave it out.",
+            )  # fmt: skip
+
+
+def _never_over(group: Group) -> bool:
+    """Whether a greedy loop ends the pattern and nothing ends the loop."""
+    for item in reversed(group.items):
+        if _waits(item.part):
+            return True
+        if not may_be_empty(item.part):
+            return False
+    return False
+
+
+def _waits(part: Part | Without) -> bool:
+    match part:
+        case Repeat(part=inner, by=by, greedy=greedy, until=until, low=low, high=high):
+            open_end = by != NEXT or high == 1
+            return (greedy and until is None and open_end and low != high) or _waits(inner)
+        case Group():
+            return _never_over(part)
+        case Either(parts=parts):
+            return any(map(_waits, parts))
+    return False
+
+
+def _size(part: Part | Without) -> int:
+    match part:
+        case Row():
+            return 1
+        case Repeat(part=inner, low=low, high=high):
+            return _size(inner) * max(low, high or 1)
+        case Group(items=items):
+            return sum(_size(item.part) for item in items)
+        case Either(parts=parts):
+            return sum(map(_size, parts))
+    return 0
+
+
+def _too_large() -> PlanError:
+    return refused(
+        27, f"the pattern counts more than {MOST} rows",
+        "Count them in a window instead, or use one_or_more() with a condition.",
+    )  # fmt: skip
+
+
+def check_items(items: Sequence[object]) -> None:
+    if not items:
+        raise refused(1, "the pattern is empty", 'Begin with a row: hr.pattern("a", where).')

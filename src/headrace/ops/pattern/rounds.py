@@ -1,0 +1,204 @@
+"""One pass over the keys that have something to do: each through the matchers, then kept.
+
+Only the keys with rows that matter, with a time that is over or with a rule that ends are looked
+at, and only their partial matches are read. What has not changed is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH
+from headrace.clock import MAX_TIME
+from headrace.ops.agg.groups import Index
+from headrace.ops.contract import Fault, Step
+from headrace.ops.pattern.conditions import Bits, whole
+from headrace.ops.pattern.machine import HELD, Machine, Track
+from headrace.ops.pattern.rules import Rule
+from headrace.ops.pattern.store import Kept, Owned, Store
+from headrace.ops.pattern.telling import plain_keys
+from headrace.ops.pattern.work import Due, relevant
+from headrace.rows import rows_of
+
+
+class Round:
+    def __init__(
+        self, store: Store, due: Due, key: pa.Schema, columns: pa.Schema, step: Step
+    ) -> None:
+        self._store, self.due, self._key, self._columns = store, due, key, columns
+        self._step = step
+        self.base = step.epoch << 32  # the number of this epoch's first row
+        self._found, self._there = store.known(due.keys, step)
+        self.machines: list[Machine] = []
+        self._plans: list[tuple[Rule, Index, list[Bits]]] = []
+
+    def plan(self, rule: Rule, words: Sequence[Bits]) -> None:
+        """Have a pattern looked for; which rows matter to it is worked out by column."""
+        rows = relevant(rule, self.due, words, self._there)
+        self.machines.append(Machine(rule.name, rule.automaton, self._row))
+        self._plans.append((rule, rows, [word[rows] for word in words]))
+
+    def run(self) -> None:
+        with_rows = [self.due.codes[rows] for _, rows, _ in self._plans]
+        timed = np.arange(int(self.due.codes.max(initial=-1)) + 1, self.due.keys.num_rows)
+        asked = [*with_rows, timed, self._over()]
+        self._numbers = np.unique(np.concatenate(asked))
+        found = self._found.take(pa.array(self._numbers))
+        self._before = self._store.kept(found)
+        self._failed: dict[int, BaseException] = {}
+        self._look_up()
+        self._tracks = [self._passed(i) for i in range(len(self._plans))]
+        for row, error in sorted(self._failed.items()):
+            self._step.faults.append(Fault(self._arrived(row), error))
+
+    def _over(self) -> Index:
+        """Keys with rows whose partial matches time ends, though no row of theirs matters."""
+        ends = self._found.column("$due").fill_null(MAX_TIME).to_numpy()
+        last = self._step.after >= MAX_TIME
+        over = self._there & ((ends <= self._step.after) | last)
+        gone = [r for r, _, _ in self._plans if r.until <= self._step.after]
+        return np.flatnonzero(self._there if gone else over)
+
+    # rows as users see them
+
+    def _look_up(self) -> None:
+        """Make rows for functions, if there are any."""
+        asks = any(_asks(rule) for rule, _, _ in self._plans)
+        self._fresh: dict[int, Any] = {}
+        self._old: dict[tuple[int, int], Any] = {}
+        self._key_values: list[Any] = []
+        if not asks:
+            return
+        self._key_values = plain_keys(self.due.keys, self._key)
+        rows = np.unique(np.concatenate([rows for _, rows, _ in self._plans]))
+        table = self.due.rows.select(self._columns.names).take(pa.array(rows))
+        self._fresh = dict(zip(rows.tolist(), rows_of(table), strict=True))
+        pairs = [(int(k), i) for k, kept in zip(self._numbers, self._before, strict=True)
+                 for i in sorted(kept.ids())]  # fmt: skip
+        keys = self.due.keys.take(pa.array([k for k, _ in pairs], pa.int64()))
+        held = self._store.rows(keys, [i for _, i in pairs], self._step)
+        self._old = dict(zip(pairs, rows_of(held.select(self._columns.names)), strict=True))
+
+    def _row(self, key: int, number: int) -> Any:
+        if number >= self.base:
+            return self._fresh[number - self.base]
+        return self._old[key, number]
+
+    # matching
+
+    def _passed(self, plan: int) -> list[Track]:
+        """Let all keys go through one pattern; what each has of it afterwards."""
+        rule, rows, words = self._plans[plan]
+        machine, asks = self.machines[plan], _asks(rule)
+        seen = [*zip(rows.tolist(), self.due.times[rows].tolist(), whole(words), strict=True)]
+        starts = np.searchsorted(self.due.codes[rows], self._numbers).tolist()
+        stops = np.searchsorted(self.due.codes[rows], self._numbers, side="right").tolist()
+        tracks = []
+        for i, (key, kept) in enumerate(zip(self._numbers.tolist(), self._before, strict=True)):
+            track = _track(rule, kept)
+            machine.key = key
+            machine.key_value = self._key_values[key] if asks else None
+            mine = seen[starts[i] : stops[i]]
+            if asks:
+                self._asking(machine, track, mine)
+            else:
+                for row, time, bits in mine:
+                    machine.row(track, self.base + row, time, bits, None)
+            self._end(machine, rule, track)
+            tracks.append(track)
+        return tracks
+
+    def _asking(self, machine: Machine, track: Track, mine: list[tuple[int, int, int]]) -> None:
+        """The same where the user's functions look at rows: one that raises is set aside."""
+        for row, time, bits in mine:
+            try:
+                machine.row(track, self.base + row, time, bits, self._fresh[row])
+            except Exception as error:
+                self._failed.setdefault(row, error)
+
+    def _end(self, machine: Machine, rule: Rule, track: Track) -> None:
+        """Let the time pass that has passed."""
+        if not track.runs and not track.held:
+            return
+        after = self._step.after
+        if after >= MAX_TIME and rule.until >= MAX_TIME:
+            machine.finish(track, self._step.before)
+            return
+        until = min(after, rule.until)
+        if track.due <= until:
+            machine.pass_time(track, until)
+        if rule.until <= after:
+            machine.drop(track)
+
+    def _arrived(self, row: int) -> pa.Table:
+        names = [n for n in self.due.rows.column_names if n != HASH and not n.startswith("__b")]
+        return self.due.rows.slice(row, 1).select(names)
+
+    # what is kept
+
+    def save(self) -> None:
+        changed: list[int] = []
+        after: list[Kept] = []
+        wakes: list[tuple[int, int]] = []
+        fresh: list[tuple[int, int]] = []
+        gone: list[tuple[int, int]] = []
+        rules = [rule for rule, _, _ in self._plans]
+        for i, (key, before) in enumerate(zip(self._numbers.tolist(), self._before, strict=True)):
+            now = _kept(rules, [tracks[i] for tracks in self._tracks], self.machines)
+            if now.due < MAX_TIME and now.due != before.due:
+                wakes.append((key, now.due))
+            if now == before:
+                continue
+            changed.append(key)
+            after.append(now)
+            had, has = before.ids(), now.ids()
+            fresh += [(key, n) for n in has - had]
+            gone += [(key, n) for n in had - has]
+        self._write(changed, after, wakes, fresh, gone)
+
+    def _write(
+        self, changed: list[int], after: list[Kept], wakes: list[tuple[int, int]],
+        fresh: list[tuple[int, int]], gone: list[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        store, step = self._store, self._step
+        if changed:
+            store.save(self._keys(changed), after, step)
+        if wakes:
+            store.wake(self._keys([k for k, _ in wakes]), [t for _, t in wakes], step)
+        if fresh:
+            rows = self.due.rows.take(pa.array([n - self.base for _, n in fresh], pa.int64()))
+            store.add_rows(self._keys([k for k, _ in fresh]), [n for _, n in fresh], rows, step)
+        if gone:
+            store.forget_rows(self._keys([k for k, _ in gone]), [n for _, n in gone], step)
+
+    def _keys(self, numbers: Sequence[int]) -> pa.Table:
+        return self.due.keys.take(pa.array(numbers, pa.int64()))
+
+
+def _track(rule: Rule, kept: Kept) -> Track:
+    mine = [run for name, since, run in kept.runs if name == rule.name and since == rule.since]
+    if not mine:
+        return Track()
+    held = [run for run in mine if run[0] == HELD]
+    return Track([run for run in mine if run[0] != HELD], held, kept.due)
+
+
+def _kept(rules: Sequence[Rule], tracks: Sequence[Track], machines: Sequence[Machine]) -> Kept:
+    runs: list[Owned] = []
+    due = MAX_TIME
+    for rule, track, machine in zip(rules, tracks, machines, strict=True):
+        if track.runs or track.held:
+            runs += [(rule.name, rule.since, run) for run in track.runs]
+            runs += [(rule.name, rule.since, (HELD, *run[1:])) for run in track.held]
+            due = min(due, min(map(machine.deadline, track.runs), default=MAX_TIME))
+    return Kept(tuple(runs), due)
+
+
+def _asks(rule: Rule) -> bool:
+    """Whether a function of the user's looks at rows."""
+    automaton = rule.automaton
+    return any(place.asks for place in (automaton.start, *automaton.places))

@@ -1,0 +1,105 @@
+"""What a `match` step does, as a value: patterns or rules, and what is told of a match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.ops.contract import Operator
+from headrace.ops.pattern.automaton import Tests, compiled
+from headrace.ops.pattern.operator import MatchOperator
+from headrace.ops.pattern.parts import Condition
+from headrace.ops.pattern.pattern import Pattern
+from headrace.ops.pattern.rules import Rule
+from headrace.ops.pattern.selection import Selection
+from headrace.schema import ddl_type
+
+
+class OfRow:
+    """A function of the row alone, called as one of the row and the match."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, row: Any, match: Any) -> Any:
+        return self.function(row)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchSpec:
+    """`rules` are the patterns by name, compiled; None if they come on a control stream."""
+
+    patterns: Mapping[str, Pattern]
+    rules: tuple[Rule, ...] | None
+    exprs: tuple[str, ...]
+    selection: Selection
+    timeouts: bool = False
+    unbounded: bool = False
+
+    kind = "match"
+    needs_time = True
+    has_late = True
+
+    @classmethod
+    def of(cls, patterns: Mapping[str, Pattern], selection: Selection, **more: Any) -> MatchSpec:
+        """For patterns whose conditions are known."""
+        tests = Tests()
+        automata = [(name, compiled(one, tests)) for name, one in patterns.items()]
+        exprs = tuple(tests.exprs)
+        rules = tuple(Rule(name, automaton, exprs) for name, automaton in automata)
+        return cls(patterns, rules, exprs, selection, **more)
+
+    @property
+    def endless(self) -> bool:
+        return any(one.span is None for one in self.patterns.values())
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        found = [f for one in self.patterns.values() for c in _conditions(one) for f in c.functions]
+        plain = [f.function if isinstance(f, OfRow) else f for f in found]
+        return (*plain, *([self.selection.function] if self.selection.function else []))
+
+    def __str__(self) -> str:
+        if self.rules is None:
+            return "patterns from a control stream"
+        if len(self.patterns) == 1:
+            return str(next(iter(self.patterns.values())))
+        return "; ".join(f"{name}: {one}" for name, one in self.patterns.items())
+
+    def shape(self) -> dict[str, Any]:
+        """Partial matches are places in a pattern: they mean something only in the same one."""
+        said = {name: [str(one), *map(_said, _conditions(one))]
+                for name, one in self.patterns.items()}  # fmt: skip
+        rows = self.selection.rows
+        return {
+            "patterns": None if self.rules is None else said,
+            "rows": [[f.name, ddl_type(f.type)] for f in rows],
+        }
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> Operator:
+        return MatchOperator(
+            self.rules, self.exprs, self.selection, keys[0], inputs[0],
+            timeouts=self.timeouts, unbounded=self.unbounded,
+        )  # fmt: skip
+
+
+def _conditions(pattern: Pattern) -> list[Condition]:
+    found: list[Condition] = []
+
+    def seen(name: str, where: Any) -> Any:
+        if isinstance(where, Condition):
+            found.append(where)
+        return where
+
+    pattern.resolved(seen)
+    return found
+
+
+def _said(condition: Condition) -> str:
+    text = "" if condition.expr is None else condition.expr.sql()
+    return f"{text} and {len(condition.functions)} functions"

@@ -1,0 +1,184 @@
+"""Patterns as JSON: what a control stream carries.
+
+    {"parts": [{"name": "a", "where": "amount < 1"},
+               {"link": "then", "name": "b", "where": "amount > 500", "times": [2, 4]}],
+     "within": "10m"}
+
+Only conditions that are expressions can be written. What is read is built by the same calls that
+users write, so it is refused for the same reasons.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.errors import HeadraceError, PlanError
+from headrace.expr import Expr
+from headrace.ops.pattern.parts import (
+    ANY,
+    LINKS,
+    NEXT,
+    THEN,
+    Either,
+    Ending,
+    Group,
+    Item,
+    Part,
+    Repeat,
+    Row,
+    Skip,
+    Without,
+)
+from headrace.ops.pattern.refusals import check_items, refused
+
+_WITHOUT = "without"
+_KEYS = {"link", "name", "where", "either", "parts", "times", "by", "greedy", "until", "optional"}
+
+
+def written(group: Group, span: int | None, skip: Skip, ending: Ending | None) -> str:
+    said: dict[str, Any] = {"parts": [_item(i) for i in group.items]}
+    if span is not None:
+        said["within"] = f"{span}ms"
+    if skip.to != "none":
+        said["skip"] = {"to": skip.to} | ({"name": skip.name} if skip.name else {})
+    if ending is not None:
+        said["then_not"] = {"name": ending.name} | _where("where", ending.where)
+        said["then_not"] |= {"within": f"{ending.length}ms"} if ending.length else {}
+    return json.dumps(said)
+
+
+def _item(item: Item) -> dict[str, Any]:
+    without = isinstance(item.part, Without)
+    return {"link": _WITHOUT if without else item.link, **_part(item.part)}
+
+
+def _part(part: Part | Without) -> dict[str, Any]:
+    match part:
+        case Row(name=name, where=where) | Without(name=name, where=where):
+            return {"name": name} | _where("where", where)
+        case Repeat(part=inner, low=0, high=1, greedy=greedy):
+            return {**_part(inner), "optional": "greedy" if greedy else True}
+        case Repeat(part=inner, low=low, high=high, by=by, greedy=greedy, until=until):
+            said = {**_part(inner), "times": [low, high], "by": by, "greedy": greedy}
+            return said | ({} if until is None else _where("until", until))
+        case Group(items=items):
+            return {"parts": [_item(i) for i in items]}
+        case Either(parts=parts):
+            return {"either": [{"parts": [_item(i) for i in p.items]} for p in parts]}
+
+
+def _where(key: str, where: Any) -> dict[str, Any]:
+    said = []
+    for one in where:
+        if callable(one) and not isinstance(one, Expr):
+            raise refused(
+                17, "a pattern with a Python function cannot be written as JSON",
+                "Write the condition as an expression: its text, or with hr.col.",
+            )  # fmt: skip
+        said.append(one.sql() if isinstance(one, Expr) else str(one))
+    return {key: said[0] if len(said) == 1 else said} if said else {}
+
+
+def read(text: str, begin: Callable[..., Any], either: Callable[..., Any]) -> Any:
+    """The pattern; `begin` makes one of its first part, `either` one of several."""
+    try:
+        said = json.loads(text)
+        return _Reader(begin, either).whole(said)
+    except HeadraceError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _unreadable(f"{type(error).__name__}: {error}") from error
+
+
+class _Reader:
+    def __init__(self, begin: Callable[..., Any], either: Callable[..., Any]) -> None:
+        self._begin, self._either = begin, either
+
+    def whole(self, said: Mapping[str, Any]) -> Any:
+        _known(said, {"parts", "within", "skip", "then_not"})
+        made = self._group(said["parts"])
+        if "then_not" in said:
+            last = said["then_not"]
+            _known(last, {"name", "where", "within"})
+            made = made.then_not(last["name"], *_texts(last), within=last.get("within"))
+        if "within" in said:
+            made = made.within(said["within"])
+        if "skip" in said:
+            made = _skipping(made, said["skip"])
+        made.check()
+        return made
+
+    def _group(self, parts: Any) -> Any:
+        check_items(parts)
+        made = None
+        for said in parts:
+            _known(said, _KEYS)
+            made = self._after(made, said)
+        return made
+
+    def _after(self, made: Any, said: Mapping[str, Any]) -> Any:
+        link, part, where = said.get("link", THEN), self._part(said), _texts(said)
+        if link == _WITHOUT and made is not None:
+            return made.without(part, *where)
+        if link not in LINKS:
+            raise _unreadable(f"a part cannot follow by {link!r}")
+        if made is None:
+            return _counted(self._begin(part, *where), said)
+        follow = {NEXT: made.next, THEN: made.then, ANY: made.then_any}[link]
+        return _counted(follow(part, *where), said)
+
+    def _part(self, said: Mapping[str, Any]) -> Any:
+        if "either" in said:
+            return self._either(*(self._group(one["parts"]) for one in said["either"]))
+        return self._group(said["parts"]) if "parts" in said else said["name"]
+
+
+def _counted(made: Any, said: Mapping[str, Any]) -> Any:
+    by, greedy = said.get("by", THEN), bool(said.get("greedy", False))
+    if "times" in said:
+        low, high = said["times"]
+        if high is None:
+            made = made.times_or_more(low, by=by, greedy=greedy)
+        else:
+            made = made.times(low, high, by=by, greedy=greedy)
+    if "until" in said:
+        made = made.until(*_texts(said, "until"))
+    if said.get("optional"):
+        made = made.optional(greedy=said["optional"] == "greedy")
+    return made
+
+
+def _skipping(made: Any, said: Mapping[str, Any]) -> Any:
+    _known(said, {"to", "name"})
+    match said["to"]:
+        case "next":
+            return made.skip_to_next()
+        case "past_last":
+            return made.skip_past_last()
+        case "first":
+            return made.skip_to_first(said["name"])
+        case "last":
+            return made.skip_to_last(said["name"])
+    raise _unreadable(f"there is no skip to {said['to']!r}")
+
+
+def _texts(said: Mapping[str, Any], key: str = "where") -> list[str]:
+    where = said.get(key, [])
+    texts = [where] if isinstance(where, str) else where
+    if not isinstance(texts, list) or not all(isinstance(t, str) for t in texts):
+        raise _unreadable(f"{key} is {where!r}")
+    return texts
+
+
+def _known(said: Mapping[str, Any], keys: set[str]) -> None:
+    strange = sorted(set(said.keys()) - keys)
+    if strange:
+        raise _unreadable(f"there is no {strange[0]!r}")
+
+
+def _unreadable(why: str) -> PlanError:
+    return refused(
+        18, f"the text is no pattern: {why}", "Write it with Pattern.to_json and compare.",
+    )  # fmt: skip

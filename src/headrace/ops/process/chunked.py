@@ -1,0 +1,199 @@
+"""Process functions over chunks: the user's code sees the rows of all keys of a task at once.
+
+One call per task and epoch, with an Arrow table that is sorted by key, then time, split and
+offset, and what is kept as columns beside the keys. If a call fails it is tried again with
+half of the keys, and so on: what is left is the key on which it fails, whose rows are set
+aside.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.ops.contract import Fault, Step
+from headrace.ops.process.columns import Columns, ColumnValues
+from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.operator import key_schema, seen_by_key
+from headrace.ops.process.timers import Timers
+from headrace.ops.process.values import KeyValues
+from headrace.ops.process.work import Arranged, Arranger, Places
+from headrace.state.table import KeyedTable, TableSpec
+
+
+@dataclass(slots=True)
+class ChunkCall:
+    """What `on_chunk` may ask, and ask for."""
+
+    keys: pa.Table  # one row per key, in the order in which they are in the chunk
+    index: np.ndarray  # for each row of the chunk the number of its key
+    starts: np.ndarray  # the first row of each key
+    times: np.ndarray | None  # of the rows, in ms; None without event time
+    watermark: int
+    clock: int
+    outputs: Mapping[str, pa.Schema]
+    counts: Counter[str] = field(default_factory=Counter)
+    given: list[tuple[str, Any]] = field(default_factory=list)
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add `n` to a figure of your own, that the run shows."""
+        self.counts[name] += int(n)
+
+    def emit(self, output: str, rows: Any) -> None:
+        """Give rows to a side output, as on_chunk returns them."""
+        if output not in self.outputs:
+            raise ValueError(f"there is no side output {output!r}")
+        self.given.append((output, rows))
+
+
+@dataclass(slots=True)
+class _Made:
+    """What one call gave, for keys [lo, hi)."""
+
+    lo: int
+    hi: int
+    out: list[tuple[pa.Table, np.ndarray]]
+    sides: list[tuple[str, pa.Table, np.ndarray]]
+    before: Columns
+    after: Columns
+    stamps: Columns
+    counts: Counter[str]
+
+
+class ChunkOperator:
+    version = 3
+
+    def __init__(
+        self, function: KeyedProcess, keys: Sequence[str], input: pa.Schema, output: pa.Schema,
+        timed: bool,
+    ) -> None:  # fmt: skip
+        self._function, self._schema, self._timed = function, output, timed
+        self._by, self._key = list(keys), key_schema(keys, input)
+        self._sides = type(function).sides()
+        self._arranger = Arranger(self._key, [keys])
+        self._values = KeyValues(function, self._key)
+        self._columns = ColumnValues(function, self._values)
+        self._no_timers = Timers(False, self._key)
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return self._values.tables()
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        return None
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return rows
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        return seen_by_key(tables, self._by, self._key, since, until)
+
+    def step(self, step: Step) -> None:
+        work = self._arranger.arrange(step.inputs, self._no_timers.due(step))
+        if len(work):
+            (rows,) = step.inputs
+            self._halving(work, work.table(rows), 0, len(work), step)
+        self._values.forget(step)
+
+    def _halving(self, work: Arranged, rows: pa.Table, lo: int, hi: int, step: Step) -> None:
+        try:
+            made = self._call(work, rows, lo, hi, step)
+        except Exception as error:
+            if hi - lo == 1:
+                mine = range(work.starts[lo], work.starts[hi])
+                step.faults.extend(Fault(work.arrived(step.inputs, i), error) for i in mine)
+                return
+            middle = (lo + hi) // 2
+            self._halving(work, rows, lo, middle, step)
+            self._halving(work, rows, middle, hi, step)
+            return
+        self._take(made, work, step)
+
+    def _call(self, work: Arranged, rows: pa.Table, lo: int, hi: int, step: Step) -> _Made:
+        first, last = work.starts[lo], work.starts[hi]
+        starts = np.array(work.starts[lo : hi + 1], np.int64) - first
+        keys = work.keys.slice(lo, hi - lo)
+        times = self._times(work)
+        times = None if times is None else times[first:last]
+        before, stamps = self._columns.load(keys, _at(times, starts[:-1]), step)
+        call = ChunkCall(
+            keys.select(self._key.names).rename_columns(self._by),
+            np.repeat(np.arange(hi - lo), np.diff(starts)), starts[:-1], times,
+            step.before, step.clock, self._sides,
+        )  # fmt: skip
+        one: Any = copy.copy(self._function)
+        one.__dict__ = {**vars(self._function), **before}
+        given = one.on_chunk(rows.slice(first, last - first), call)
+        after = self._columns.fitted(before, one.__dict__, hi - lo)
+        out = [_placed(given, self._schema, call)] if given is not None else []
+        sides = [(n, *_placed(rows, self._sides[n], call)) for n, rows in call.given]
+        return _Made(lo, hi, out, sides, before, after, stamps, call.counts)
+
+    def _times(self, work: Arranged) -> np.ndarray | None:
+        return work.hidden.column(TIME).to_numpy() if self._timed else None
+
+    def _take(self, made: _Made, work: Arranged, step: Step) -> None:
+        first = work.starts[made.lo]
+        ends = np.array(work.starts[made.lo + 1 : made.hi + 1], np.int64) - 1
+        keys = work.keys.slice(made.lo, made.hi - made.lo)
+        newest = _at(self._times(work), ends)
+        self._columns.store(keys, made.before, made.after, made.stamps, newest, step)
+        step.counts.update(made.counts)
+        for table, index in made.out:
+            step.out.append(self._given(table, index + first, work, step))
+        for name, table, index in made.sides:
+            placed = self._given(table, index + first, work, step)
+            step.sides.setdefault(name, []).append(placed)
+
+    def _given(self, table: pa.Table, index: np.ndarray, work: Arranged, step: Step) -> pa.Table:
+        return work.placed(table, Places(index.tolist(), []), step, self._timed)
+
+
+def _at(times: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:
+    return None if times is None else times[places]
+
+
+def _placed(given: Any, schema: pa.Schema, call: ChunkCall) -> tuple[pa.Table, np.ndarray]:
+    """A table of the declared columns, and for each row the row of the chunk it came from."""
+    table, index = given if isinstance(given, tuple) else (given, None)
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if not isinstance(table, pa.Table):
+        raise ValueError(f"on_chunk gives a {type(table).__name__}, not an Arrow table")
+    missing = [n for n in schema.names if n not in table.column_names]
+    if missing:
+        raise ValueError(f"on_chunk gives no column {missing[0]!r}")
+    table = table.select(schema.names).cast(schema)
+    if index is None:
+        index = _meant(table.num_rows, call)
+    index = np.asarray(index, np.int64)
+    rows = len(call.index)
+    if len(index) != table.num_rows or ((index < 0) | (index >= rows)).any():
+        raise ValueError(
+            f"on_chunk gives {table.num_rows} rows and {len(index)} places among {rows} rows"
+        )
+    return table, index
+
+
+def _meant(count: int, call: ChunkCall) -> np.ndarray:
+    """One row given for each row, or one for each key: then it comes from the key's last."""
+    rows, keys = len(call.index), call.keys.num_rows
+    if count == rows:
+        return np.arange(rows)
+    if count == keys:
+        return np.append(call.starts[1:], rows) - 1
+    if count == 0:
+        return np.zeros(0, np.int64)
+    raise ValueError(
+        f"on_chunk gives {count} rows for {rows} rows of {keys} keys: say which rows they come "
+        "from: return table, numbers_of_rows"
+    )

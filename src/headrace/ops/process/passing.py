@@ -1,0 +1,225 @@
+"""One pass over the keys of an epoch: all rows of a key, then its timers that are due.
+
+The first pass goes quickly: any failure gives it up. The second takes care: it checks every
+call by itself, and one that fails leaves the key as it was and is set aside. One object of
+the user's class serves all keys; between two its state is swapped.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.clock import MAX_TIME
+from headrace.ops.contract import Fault, Step
+from headrace.ops.process.call import CLOCK, EVENT, Call, many
+from headrace.ops.process.keyed import HELD, KeyedProcess
+from headrace.ops.process.timers import Timer
+from headrace.ops.process.values import KeyValues, State
+from headrace.ops.process.work import Arranged, Places
+
+Due = list[tuple[int, int]]  # times and domains, a heap
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """How every call is checked: `accept` refuses rows, `blame` is the record of a timer."""
+
+    accept: Callable[[list[Any], list[tuple[str, Any]]], None]
+    blame: Callable[[int, int], pa.Table]
+
+
+class Pass:
+    def __init__(
+        self, function: KeyedProcess, own: dict[str, Any], call: Call,
+        handlers: list[tuple[Any, str]], work: Arranged, inputs: Sequence[pa.Table | None],
+        step: Step, values: KeyValues,
+    ) -> None:  # fmt: skip
+        self._own, self._names = own, {*type(function).values, HELD}
+        self._one, self._call, self._handlers = copy.copy(function), call, handlers
+        self._work, self._inputs, self._step = work, inputs, step
+        self._values, self._lived = values, bool(values.lived)
+        self._rows = work.rows(inputs, [handler for handler, _ in handlers])
+        self._times = work.times()
+        self._at_once = getattr(type(function), "rows_at_once", False)
+        if self._at_once:
+            self._gather()
+        ends = step.after >= MAX_TIME
+        self._limits = {EVENT: step.after, CLOCK: MAX_TIME if ends else step.clock}
+        self.states, self.stamps = values.load(work.keys, step)
+        self.outs: list[Any] = []
+        self.firings: list[tuple[int, int | None]] = []
+        self.places = Places([], self.firings)
+        self.sides: dict[str, tuple[list[Any], Places]] = {}
+        self.armed: set[Timer] = set()
+        self.cancelled: set[Timer] = set()
+        self.faults: list[Fault] = []
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(self._call.counts)
+
+    def run(self, keys: list[Any], care: Care | None = None) -> Pass:
+        """Go through all keys; with `care`, check every call."""
+        work = self._work
+        for number, timers in enumerate(work.timers):
+            mine = range(work.starts[number], work.starts[number + 1])
+            due = list(timers)
+            self._enter(number, keys[number])
+            if care is None:
+                self._quickly(number, mine, due)
+            else:
+                self._carefully(number, mine, due, care)
+            self.states[number] = self._one.__dict__
+        return self
+
+    def _gather(self) -> None:
+        """In place of its last row, all rows of a key."""
+        starts, rows = self._work.starts, list(self._rows)
+        for first, end in itertools.pairwise(starts):
+            if end > first:
+                self._rows[end - 1] = rows[first:end]
+
+    def _enter(self, number: int, key: Any) -> None:
+        state = self.states[number]
+        self._one.__dict__ = {**self._own, **state} if self._own else state
+        self._call.key, self._call.watermark = key, self._step.before
+        self._call.by_clock = False
+
+    def _quickly(self, number: int, mine: range, due: Due) -> None:
+        one, call, outs, places = self._one, self._call, self.outs, self.places.of
+        handler, call.input = self._handlers[0]
+        mine = mine[-1:] if self._at_once else mine
+        several, lived = len(self._handlers) > 1, self._lived
+        times, rows = self._times, self._rows
+        asked, aside = call.asked, call.given  # the same lists all the time
+        for i in mine:
+            call.time = times[i]
+            if several:
+                handler, call.input = self._handlers[self._work.ports[i]]
+            if lived:
+                self._expire(number)
+            given = handler(one, rows[i], call)
+            if type(given) is tuple:
+                outs.append(given)
+                places.append(i)
+            elif given is not None:
+                listed = many(given)
+                outs.extend(listed)
+                places.extend([i] * len(listed))
+            if lived:
+                self._mark(number)
+            if asked or aside:
+                self._asked(number, due, i)
+        for timer in self._firing(number, due):
+            listed = many(one.on_timer(call.time, call))
+            outs.extend(listed)
+            places.extend([timer] * len(listed))
+            if lived:
+                self._mark(number)
+            self._asked(number, due, timer)
+
+    def _carefully(self, number: int, mine: range, due: Due, care: Care) -> None:
+        call, all_mine = self._call, mine
+        mine = mine[-1:] if self._at_once else mine
+        for i in mine:
+            call.time = self._times[i]
+            handler, call.input = self._handlers[self._work.ports[i]]
+            if self._lived:
+                self._expire(number)
+            error = self._attempt(number, due, i, care, handler, self._rows[i])
+            if error is not None:
+                lost = all_mine if self._at_once else (i,)
+                self.faults += [Fault(self._work.arrived(self._inputs, j), error) for j in lost]
+        for timer in self._firing(number, due):
+            on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
+            at = call.time or 0
+            error = self._attempt(number, due, timer, care, on_timer, at)
+            if error is not None:
+                self.faults.append(Fault(care.blame(number, at), error))
+
+    def _attempt(
+        self, number: int, due: Due, place: int, care: Care, handler: Any, subject: Any
+    ) -> Exception | None:
+        """One call; if it fails, what it did is undone and the failure given."""
+        one, call = self._one, self._call
+        before = {n: copy.deepcopy(v) for n, v in one.__dict__.items() if n in self._names}
+        counts, stamps = call.counts.copy(), dict(self.stamps[number]) if self._lived else {}
+        try:
+            given = many(handler(one, subject, call))
+            if self._lived:
+                self._mark(number)
+            care.accept(given, call.given)
+            self._values.accept(one.__dict__)
+        except Exception as error:
+            one.__dict__ = {**self._own, **before}
+            call.counts = counts
+            if self._lived:
+                self.stamps[number] = stamps
+            call.forget()
+            return error
+        self.outs.extend(given)
+        self.places.of.extend([place] * len(given))
+        self._asked(number, due, place)
+        return None
+
+    def _firing(self, number: int, due: Due) -> Any:
+        """Timers in the order of their times, as places of what they give."""
+        heapq.heapify(due)
+        call = self._call
+        call.input, call.watermark = "", self._step.after
+        while due:
+            call.time, domain = heapq.heappop(due)
+            call.by_clock = domain == CLOCK
+            if self._lived:
+                self._expire(number)
+            self.firings.append((number, None if call.by_clock else call.time))
+            yield -len(self.firings)
+
+    def _asked(self, number: int, due: Due, place: int) -> None:
+        """What a call asked for: timers set and cancelled, rows for side outputs."""
+        ending = place < 0 and self._step.after >= MAX_TIME
+        for domain, at, wanted in self._call.asked:
+            timer = (number, domain, at)
+            # At the end a timer sets no other beyond the rows: it would go on for ever.
+            if wanted and ending and (domain == CLOCK or at > self._step.newest):
+                continue
+            self.armed.discard(timer)
+            if not wanted:
+                self.cancelled.add(timer)
+                if (at, domain) in due:
+                    due.remove((at, domain))
+                    heapq.heapify(due)
+            elif at > self._limits[domain]:
+                self.armed.add(timer)
+                self.cancelled.discard(timer)
+            elif (at, domain) not in due:
+                heapq.heappush(due, (at, domain))
+        for name, row in self._call.given:
+            rows, places = self.sides.setdefault(name, ([], Places([], self.firings)))
+            rows.append(row)
+            places.of.append(place)
+        self._call.forget()
+
+    # time to live
+
+    def _expire(self, number: int) -> None:
+        step = self._step
+        self._values.expire(self._state(), self.stamps[number], self._now(), step.clock)
+
+    def _mark(self, number: int) -> None:
+        self._values.mark(self._state(), self.stamps[number], self._now(), self._step.clock)
+
+    def _state(self) -> State:
+        return self._one.__dict__
+
+    def _now(self) -> int:
+        """The event time of a call: its row's or timer's, and not before the watermark."""
+        call, before = self._call, self._step.before
+        return before if call.time is None or call.by_clock else max(before, call.time)

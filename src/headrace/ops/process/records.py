@@ -1,0 +1,81 @@
+"""Stored things as the user's code knows them: structs become records again.
+
+Arrow gives a struct as a dict and every collection as a list. `maker` says how a value of a
+declared type is made of that; None where it is as it should be. Nothing here keeps state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+Maker = Callable[[Any], Any]
+_COLLECTIONS = {set: set, frozenset: frozenset, tuple: tuple}
+
+
+def maker(kind: Any) -> Maker | None:
+    """How a stored value of this type becomes what the user declared."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        rest = [a for a in args if a is not type(None)]
+        return maker(rest[0]) if len(rest) == 1 else None
+    if origin is typing.Annotated:
+        return maker(args[0])
+    if origin is dict:
+        return _none_or(_of_map(maker(args[1])))
+    if origin in (list, *_COLLECTIONS):
+        return _none_or(_of_list(maker(args[0]), _COLLECTIONS.get(origin)))
+    return _none_or(_of_record(kind)) if is_record(kind) else None
+
+
+def is_record(kind: Any) -> bool:
+    """A dataclass or a typed named tuple: made of a struct's fields by name."""
+    if not isinstance(kind, type) or typing.get_origin(kind) is not None:
+        return False
+    return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+
+
+def parts_of(kind: Any) -> dict[str, Any]:
+    """The types of a record's fields."""
+    return typing.get_type_hints(kind) if is_record(kind) else {}
+
+
+def starts_of(kind: Any) -> dict[str, Any]:
+    """What the fields of a record start with, where they say so."""
+    if not dataclasses.is_dataclass(kind):
+        return dict(getattr(kind, "_field_defaults", {}))
+    found = {}
+    for field in dataclasses.fields(kind):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    return found
+
+
+def _of_record(kind: Any) -> Maker:
+    inner = {name: make for name, part in parts_of(kind).items() if (make := maker(part))}
+
+    def made(stored: Any) -> Any:
+        fields = {n: inner[n](v) if n in inner else v for n, v in stored.items()}
+        return kind(**fields)
+
+    return made if inner else lambda stored: kind(**stored)
+
+
+def _of_map(inner: Maker | None) -> Maker | None:
+    return None if inner is None else lambda stored: {k: inner(v) for k, v in stored.items()}
+
+
+def _of_list(inner: Maker | None, collection: Any) -> Maker | None:
+    if inner is None:
+        return collection  # type: ignore[no-any-return]
+    whole = collection or list
+    return lambda stored: whole(map(inner, stored))
+
+
+def _none_or(make: Maker | None) -> Maker | None:
+    return None if make is None else lambda stored: None if stored is None else make(stored)

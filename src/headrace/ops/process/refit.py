@@ -1,0 +1,110 @@
+"""Stored values brought to a changed declaration: wider types, fields added or dropped.
+
+`fits` says what becomes of each part and what cannot be; `refitted` does it to a column.
+Both go by types alone, so what the one accepts the other can do.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.ops.process.records import parts_of, starts_of
+from headrace.rows import pylist, table_of
+from headrace.schema import ddl_type
+
+NEW, DROPPED, WIDENED, REFUSED = "new", "dropped", "widened", "refused"
+_WIDTH = {"int8": 1, "int16": 2, "int32": 3, "int64": 4, "float": 5, "double": 6}
+
+
+class Part(NamedTuple):
+    """What becomes of a value, or of a field inside it."""
+
+    path: str
+    verdict: str
+    because: str = ""
+
+
+def fits(old: pa.DataType, new: pa.DataType, path: str) -> Iterator[Part]:
+    """How values of the type `old` become values of the type `new`; nothing if they are."""
+    if old == new:
+        return
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        before, after = ({f.name: f.type for f in kind} for kind in (old, new))
+        for name, kind in after.items():
+            inner = f"{path}.{name}"
+            yield from fits(before[name], kind, inner) if name in before else [Part(inner, NEW)]
+        yield from (Part(f"{path}.{n}", DROPPED) for n in before if n not in after)
+    elif pa.types.is_list(old) and pa.types.is_list(new):
+        yield from fits(old.value_type, new.value_type, path)
+    elif pa.types.is_map(old) and pa.types.is_map(new):
+        yield from fits(old.key_type, new.key_type, path)
+        yield from fits(old.item_type, new.item_type, path)
+    elif _widens(old, new):
+        yield Part(path, WIDENED, f"from {ddl_type(old)} to {ddl_type(new)}")
+    else:
+        lost = ", which may not hold what is there" if _widens(new, old) else ""
+        yield Part(path, REFUSED, f"was {ddl_type(old)} and is {ddl_type(new)}{lost}")
+
+
+def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether every value of the one is exactly one of the other."""
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        whole = new.precision - new.scale >= old.precision - old.scale
+        return bool(whole and new.scale >= old.scale)
+    a, b = _WIDTH.get(str(old), 0), _WIDTH.get(str(new), 0)
+    exact = not (b == 5 and a > 2) and not (b == 6 and a == 4)  # digits of a float, a double
+    return bool(a and b and a < b and exact)
+
+
+def start_column(default: Any, kind: pa.DataType, count: int) -> pa.Array:
+    """So many of a start value."""
+    one = table_of([(default,)], pa.schema([("value", kind)])).column(0)[0]
+    return pa.repeat(one, count) if one.is_valid else pa.nulls(count, kind)
+
+
+def refitted(column: pa.Array, new: pa.DataType, kind: Any) -> pa.Array:
+    """The column as the type `new`; `kind` is the Python type, which knows what fields start
+    with."""
+    old = column.type
+    if old == new:
+        return column
+    if pa.types.is_struct(old):
+        return _struct(column, new, kind)
+    if pa.types.is_nested(old):
+        return pa.array([_value(v, new, kind) for v in pylist(pa.chunked_array([column]))], new)
+    return column.cast(new)
+
+
+def _struct(column: pa.Array, new: pa.DataType, kind: Any) -> pa.Array:
+    known, parts, starts = {f.name for f in column.type}, parts_of(kind), starts_of(kind)
+    arrays = [
+        refitted(pc.struct_field(column, f.name), f.type, parts.get(f.name)) if f.name in known
+        else start_column(starts.get(f.name), f.type, len(column))
+        for f in new
+    ]  # fmt: skip
+    return pa.StructArray.from_arrays(arrays, fields=list(new), mask=column.is_null())
+
+
+def _value(value: Any, new: pa.DataType, kind: Any) -> Any:
+    """One value inside a list or a map, with the fields that it should have."""
+    inner = typing.get_args(kind)[-1:] if typing.get_origin(kind) else (kind,)
+    inside = inner[0] if inner else None
+    if value is None:
+        return None
+    if pa.types.is_list(new):
+        return [_value(v, new.value_type, inside) for v in value]
+    if pa.types.is_map(new):
+        return {k: _value(v, new.item_type, inside) for k, v in value.items()}
+    if pa.types.is_struct(new):
+        parts, starts = parts_of(kind), starts_of(kind)
+        return {
+            f.name: _value(value[f.name], f.type, parts.get(f.name)) if f.name in value
+            else starts.get(f.name)
+            for f in new
+        }  # fmt: skip
+    return value

@@ -1,0 +1,188 @@
+"""What a process function keeps of each key: loaded before its calls, stored after them.
+
+A plain value lies in the object's dict. One with a time to live is held back, under HELD,
+with the moment of its last write: the object's class hands it out when it is asked for, so
+that a write can be told from none. A value that is not there reads as a fresh start; a key
+of which nothing is left is deleted. Keys that nobody touches cost nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.contract import Step
+from headrace.ops.process.call import CLOCK, EVENT
+from headrace.ops.process.kept import Kept
+from headrace.ops.process.keyed import HELD, KeyedProcess
+from headrace.rows import pylist, table_of
+from headrace.state.table import TableSpec
+
+VALUES = "values"
+EXPIRY = {EVENT: "expiry", CLOCK: "clock_expiry"}
+State = dict[str, Any]
+Stamps = dict[str, int | None]  # when each value with a time to live was last written
+
+
+def stamp_of(name: str) -> str:
+    """The column that says when a value was last written."""
+    return f"$at.{name}"
+
+
+class KeyValues:
+    def __init__(self, function: KeyedProcess, key: pa.Schema) -> None:
+        self._declared, self._key = type(function).values, key
+        self._schema = type(function).state()
+        self.lived = {n: v for n, v in self._declared.items() if v.ttl is not None}
+        self._plain = [n for n in self._declared if n not in self.lived]
+        domains = {CLOCK if v.by_clock else EVENT for v in self.lived.values()}
+        self._domains = sorted(domains) if type(function).forgets() else []
+        self._known = np.zeros(0, np.bool_)
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        if not self._declared:
+            return ()
+        stamps = [pa.field(stamp_of(n), pa.int64()) for n in self.lived]
+        values = TableSpec(VALUES, self._key, pa.schema([*self._schema, *stamps]))
+        expiry = (TableSpec(EXPIRY[d], self._key, pa.schema([]), timed=True) for d in self._domains)
+        return (values, *expiry)
+
+    # before the calls
+
+    def load(self, keys: pa.Table, step: Step) -> tuple[list[State], list[Stamps]]:
+        """What is kept of each key, and when it was last written."""
+        if not self._declared:
+            return [{} for _ in range(keys.num_rows)], []
+        held, self._known = step.tables[VALUES].get(keys)
+        known: list[bool] = self._known.tolist()
+        columns = [_read(self._declared[n], pylist(held.column(n)), known) for n in self._plain]
+        states: list[State] = [{} for _ in known]
+        if columns:
+            states = [
+                dict(zip(self._plain, row, strict=True)) for row in zip(*columns, strict=True)
+            ]
+        return states, self._load_lived(states, held) if self.lived else []
+
+    def _load_lived(self, states: list[State], held: pa.Table) -> list[Stamps]:
+        values = {n: pylist(held.column(n)) for n in self.lived}
+        written = {n: held.column(stamp_of(n)).to_pylist() for n in self.lived}
+        stamps: list[Stamps] = []
+        for i, state in enumerate(states):
+            mine = {n: written[n][i] for n in self.lived}
+            there = (n for n, at in mine.items() if at is not None)
+            state[HELD] = {n: self.lived[n].loaded(values[n][i]) for n in there}
+            stamps.append(mine)
+        return stamps
+
+    def expire(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
+        """Forget what has not been written for too long, before a call at `now`."""
+        for name, declared in self.lived.items():
+            at, ttl = stamps[name], declared.ttl
+            if at is not None and ttl and at + ttl <= (clock if declared.by_clock else now):
+                stamps[name] = None
+                state[HELD].pop(name, None)
+
+    def mark(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
+        """Remember what a call at `now` has written: what lies in the object's dict."""
+        held = state[HELD]
+        for name, declared in self.lived.items():
+            if name in state:
+                held[name] = state.pop(name)
+                at = clock if declared.by_clock else now
+                stamps[name] = max(at, stamps[name] or at)
+            elif name not in held:
+                stamps[name] = None
+
+    # after the calls
+
+    def accept(self, state: State) -> None:
+        """Refuse what does not fit its columns."""
+        if self._declared:
+            table_of(zip(*self._columns([state]), strict=True), self._schema)
+
+    def store(self, keys: pa.Table, states: list[State], stamps: list[Stamps], step: Step) -> None:
+        if not self._declared:
+            return
+        values = table_of(zip(*self._columns(states), strict=True), self._schema)
+        rows = keys
+        for field in values.schema:
+            rows = rows.append_column(field, values.column(field.name))
+        for name in self.lived:
+            written = pa.array([s[name] for s in stamps], pa.int64())
+            rows = rows.append_column(stamp_of(name), written)
+        self.write(self._delete_empty(rows, keys, states, step), keys.column_names, step)
+
+    def write(self, rows: pa.Table, identity: list[str], step: Step) -> None:
+        """Put keys, values and when they were written; and when they will be forgotten."""
+        step.tables[VALUES].put(rows)
+        for domain in self._domains:
+            ends = self._ends(rows, domain)
+            keys = rows.select(identity).append_column(TIME, pa.array(ends))
+            step.tables[EXPIRY[domain]].put(keys.filter(pa.array(ends > MIN_TIME)))
+
+    def _columns(self, states: list[State]) -> list[list[Any]]:
+        columns = []
+        for name, declared in self._declared.items():
+            lived = name in self.lived
+            places = [s.get(HELD, s) for s in states] if lived else states
+            stored, empty = declared.stored, None if lived else declared.stored(declared.start())
+            columns.append([stored(s[name]) if name in s else empty for s in places])
+        return columns
+
+    def _delete_empty(
+        self, rows: pa.Table, keys: pa.Table, states: list[State], step: Step
+    ) -> pa.Table:
+        """Without the keys of which nothing is left: they are deleted."""
+        if self._plain and all(self._plain[0] in s for s in states):
+            return rows
+        empty = np.array(
+            [not s.get(HELD) and not any(n in s for n in self._declared) for s in states], np.bool_
+        )
+        if not empty.any():
+            return rows
+        step.tables[VALUES].delete(keys.filter(pa.array(empty & self._known)))
+        return rows.filter(pa.array(~empty))
+
+    def _ends(self, rows: pa.Table, domain: int) -> np.ndarray:
+        """When the last of a key's values is forgotten; MIN_TIME where none is there."""
+        last = np.full(rows.num_rows, MIN_TIME, np.int64)
+        for name, declared in self.lived.items():
+            if declared.by_clock == (domain == CLOCK):
+                written = rows.column(stamp_of(name)).fill_null(MIN_TIME).to_numpy()
+                ends = np.where(written > MIN_TIME, written + (declared.ttl or 0), MIN_TIME)
+                last = np.maximum(last, ends)
+        return last
+
+    def forget(self, step: Step) -> None:
+        """Delete what has outlived its time, of keys that nobody asked for."""
+        now = {EVENT: step.after, CLOCK: step.clock}
+        if not self._domains or step.after >= MAX_TIME:
+            return
+        due = [self._due(EXPIRY[d], now[d], step) for d in self._domains]
+        keys = pa.concat_tables(due)
+        if not keys.num_rows:
+            return
+        held, known = step.tables[VALUES].get(keys)
+        over = [self._ends(held, d) <= now[d] for d in self._domains]
+        gone = np.logical_and.reduce([known, *over])
+        step.tables[VALUES].delete(keys.filter(pa.array(gone)))
+
+    def _due(self, name: str, now: int, step: Step) -> pa.Table:
+        table = step.tables[name]
+        due = table.scan(MIN_TIME, now + 1)
+        table.expire(now + 1)
+        return due.drop_columns([TIME])
+
+
+def _read(declared: Kept, stored: list[Any], known: list[bool]) -> list[Any]:
+    """A column as the user's code knows it, with a start of its own for every new key."""
+    plain = type(declared) is Kept and declared.make is None
+    if plain and not declared.mutable:
+        start = declared.default
+        return [v if k else start for v, k in zip(stored, known, strict=True)]
+    make, fresh = declared.loaded, declared.start
+    return [make(v) if k else fresh() for v, k in zip(stored, known, strict=True)]

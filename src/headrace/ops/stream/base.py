@@ -1,0 +1,98 @@
+"""What the small operators share: a plain operator, a plain spec, keys under neutral names.
+
+A key lies in state as k0, k1, ...: a column of the user's can then be called as it likes.
+Nothing here keeps anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.hashing import hash_keys
+from headrace.ops.agg.groups import Column
+from headrace.schema import ddl_type
+
+
+class Plain:
+    """An operator that sends rows as they are and finds none of them late."""
+
+    version = 1
+    filters = False  # whether `prepare` leaves rows out
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        return None
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return rows
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared
+
+
+@dataclass(frozen=True)
+class Basic:
+    """A spec without functions of the user's, whose state is bounded and needs no time."""
+
+    @property
+    def endless(self) -> bool:
+        return False
+
+    @property
+    def needs_time(self) -> bool:
+        return False
+
+    @property
+    def has_late(self) -> bool:
+        return False
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return ()
+
+
+class Keys:
+    """The key of an operator: its columns in the rows, and as state calls them."""
+
+    def __init__(self, columns: Sequence[str], input: pa.Schema) -> None:
+        self.columns = list(columns)
+        kinds = [_plain(input.field(c).type) for c in columns]
+        self.schema = pa.schema([(f"k{i}", kind) for i, kind in enumerate(kinds)])
+
+    @property
+    def identity(self) -> list[str]:
+        return [HASH, *self.schema.names]
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """The hash and the key of each row."""
+        found = [_plainly(rows.column(c)) for c in self.columns]
+        return pa.table([rows.column(HASH), *found], self.identity)
+
+    def hashed(self, rows: pa.Table) -> pa.Table:
+        """The rows with the hash of their key."""
+        hashes = hash_keys([rows.column(c) for c in self.columns], rows.num_rows)
+        return rows.append_column(HASH, pa.array(hashes))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _plainly(column: Column) -> Column:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def given_on(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows as they leave: the user's columns, and those that say when and where from."""
+    hidden = [n for n in (TIME, SOURCE, OFFSET) if n in rows.column_names]
+    return rows.select([*names, *hidden])
+
+
+def described(schema: pa.Schema) -> list[list[str]]:
+    """Columns as plain JSON."""
+    return [[f.name, ddl_type(f.type)] for f in schema]

@@ -1,0 +1,188 @@
+"""Rows of a key packed into lists: so many, or those of a while, whichever comes first.
+
+A list begins with the earliest row that waits, and ends with its n-th row or before the first
+that is `within` or more later. A full one leaves at once; another when the watermark (or the
+clock) has passed its end. The state is the rows that wait, and when their lists are due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.ops.agg.groups import Index, flat, integers
+from headrace.ops.agg.order import sorted_by
+from headrace.ops.contract import Operator, Step
+from headrace.ops.stream.alike import Mask, heads, numbered
+from headrace.ops.stream.apart import list_starts
+from headrace.ops.stream.base import Basic, Keys, Plain, described
+from headrace.ops.stream.stored import Stored
+from headrace.state.table import TableSpec
+
+WAITING, DUE = "waiting", "due"
+_TURN, _WHEN = "turn", "when"
+
+
+@dataclass(frozen=True)
+class Batch(Basic):
+    rows: int
+    within: int | None
+    by_clock: bool
+    into: str
+    timed: bool  # its rows have an event time
+    types: tuple[tuple[str, str], ...]
+
+    kind = "batch"
+
+    @property
+    def endless(self) -> bool:
+        return self.within is None
+
+    @property
+    def needs_time(self) -> bool:
+        return self.within is not None and not self.by_clock
+
+    def __str__(self) -> str:
+        time = "" if self.within is None else f" or those of {pretty(self.within)}"
+        clock = " by the clock" if self.within is not None and self.by_clock else ""
+        return f"{self.rows} rows{time}{clock}"
+
+    def shape(self) -> dict[str, Any]:
+        timed = self.within is not None
+        said = {"timed": timed, "by_clock": timed and self.by_clock}
+        return {**said, "columns": [list(pair) for pair in self.types]}
+
+    @staticmethod
+    def of(
+        rows: int, within: int | None, by_clock: bool, into: str, timed: bool, input: pa.Schema
+    ) -> Batch:
+        types = tuple((name, kind) for name, kind in described(input))
+        return Batch(rows, within, by_clock, into, timed, types)
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> Operator:
+        return _Batching(self, Keys(keys[0], inputs[0]), inputs[0], output)
+
+
+def packed_schema(keys: Sequence[str], into: str, input: pa.Schema) -> pa.Schema:
+    """The key, and a list of records of the other columns."""
+    inner = pa.struct([f for f in input if f.name not in keys])
+    return pa.schema([*(input.field(k) for k in keys), pa.field(into, pa.list_(inner))])
+
+
+class _Batching(Plain):
+    def __init__(self, what: Batch, keys: Keys, input: pa.Schema, output: pa.Schema) -> None:
+        self._what, self._keys, self._input, self._output = what, keys, input, output
+        self._stored = Stored(keys, input)
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        place = pa.schema([*self._keys.schema, (_TURN, pa.int64())])
+        value = pa.schema([*self._stored.value, (_WHEN, pa.int64())])
+        due = TableSpec(DUE, self._keys.schema, pa.schema([]), timed=True)
+        waiting = TableSpec(WAITING, place, value)
+        return (waiting,) if self._what.within is None else (waiting, due)
+
+    def step(self, step: Step) -> None:
+        rows = self._concerned(step)
+        if rows.num_rows:
+            self._pack(rows, step)
+        if self._what.within is not None:
+            first = step.tables[DUE].first_time()
+            due = MAX_TIME if first is None else first
+            step.wake, step.next = (due, MAX_TIME) if self._what.by_clock else (MAX_TIME, due)
+
+    def _now(self, step: Step) -> int:
+        ended = step.after >= MAX_TIME
+        return step.clock if self._what.by_clock and not ended else step.after
+
+    def _concerned(self, step: Step) -> pa.Table:
+        """The new rows, and all that wait under their keys or under keys whose lists are due."""
+        arrived, waiting = step.inputs[0], step.tables[WAITING]
+        fresh = None if arrived is None or not arrived.num_rows else self._fresh(arrived, step)
+        hashes = [self._due(step), *([] if fresh is None else [fresh.column(HASH).to_numpy()])]
+        ended = step.after >= MAX_TIME
+        held = waiting.scan() if ended else waiting.match(np.concatenate(hashes))
+        return held if fresh is None else pa.concat_tables([held, fresh.cast(held.schema)])
+
+    def _fresh(self, arrived: pa.Table, step: Step) -> pa.Table:
+        """New rows as they wait; those of this batch have the highest turns."""
+        count = arrived.num_rows
+        if self._what.by_clock or TIME not in arrived.column_names:
+            when = np.full(count, step.clock)
+        else:
+            when = integers(arrived.column(TIME))
+        fresh = self._stored.of(arrived)
+        fresh = fresh.append_column(_TURN, pa.array((step.epoch << 32) + np.arange(count)))
+        fresh = fresh.append_column(_WHEN, pa.array(when))
+        return fresh.select([HASH, *self._keys.schema.names, _TURN, *self._stored.value.names,
+                             _WHEN])  # fmt: skip
+
+    def _due(self, step: Step) -> np.ndarray:
+        """The hashes of keys that have a list which is due."""
+        if self._what.within is None:
+            return np.zeros(0, np.uint64)
+        table, limit = step.tables[DUE], min(self._now(step) + 1, MAX_TIME)
+        due = table.scan(MIN_TIME, limit)
+        table.expire(limit)
+        hashes: np.ndarray = flat(due.column(HASH)).to_numpy()
+        return hashes
+
+    def _pack(self, rows: pa.Table, step: Step) -> None:
+        numbers = numbered(rows.select(self._keys.identity))
+        ties = [integers(rows.column(n)) for n in (_WHEN, "t", "s", "o", _TURN)]
+        order = sorted_by([numbers, *ties])
+        rows, numbers = rows.take(pa.array(order)), numbers[order]
+        when = integers(rows.column(_WHEN))
+        starts = list_starts(numbers, when, heads(numbers), self._what.rows, self._what.within)
+        first = np.flatnonzero(starts)
+        sizes = np.diff(first, append=len(numbers))
+        ends = when[first] + (self._what.within or 0)
+        over = np.full(len(first), step.after >= MAX_TIME)
+        if self._what.within is not None:
+            over |= ends <= self._now(step)
+        leaves = over | (sizes == self._what.rows)
+        gone = np.repeat(leaves, sizes)
+        self._remember(rows, gone, first[~leaves], ends[~leaves], step)
+        if leaves.any():
+            packed = rows.filter(pa.array(gone))
+            step.out.append(self._lists(packed, sizes[leaves], ends[leaves], step))
+
+    def _remember(self, rows: pa.Table, gone: Mask, first: Index, ends: Index, step: Step) -> None:
+        """New rows that wait are put, old ones that left are deleted; lists tell when due."""
+        old = integers(rows.column(_TURN)) >> 32 != step.epoch
+        waiting = step.tables[WAITING]
+        place = [*self._keys.identity, _TURN]
+        waiting.delete(rows.select(place).filter(pa.array(gone & old)))
+        waiting.put(rows.filter(pa.array(~gone & ~old)))
+        if self._what.within is not None:
+            keys = rows.select(self._keys.identity).take(pa.array(first))
+            step.tables[DUE].put(keys.append_column(TIME, pa.array(ends)))
+
+    def _lists(self, rows: pa.Table, sizes: Index, ends: Index, step: Step) -> pa.Table:
+        stops = np.cumsum(sizes)
+        starts = stops - sizes
+        head = rows.take(pa.array(starts))
+        inner = self._output.field(self._what.into).type.value_type
+        records = self._stored.rows(rows, [f.name for f in inner])
+        columns = [flat(c).cast(f.type) for c, f in zip(records.columns, inner, strict=True)]
+        struct = pa.StructArray.from_arrays(columns, fields=list(inner))
+        lists = pa.ListArray.from_arrays(pa.array([0, *stops], pa.int32()), struct)
+        keys = self._stored.rows(head, self._keys.columns)
+        found = pa.table([*keys.columns, lists], [*self._keys.columns, self._what.into])
+        found = found.select(self._output.names).cast(self._output)
+        times = np.maximum(np.maximum.reduceat(integers(rows.column("t")), starts), step.before)
+        if self._what.within is not None and not self._what.by_clock:
+            timed_out = sizes < self._what.rows
+            times = np.where(timed_out, np.maximum(ends - 1, times), times)
+        hashes = flat(head.column(HASH)).to_numpy()
+        if self._what.timed:
+            found = found.append_column(TIME, pa.array(times))
+        found = found.append_column(SOURCE, pa.array(np.full(len(starts), -1, np.int32)))
+        return found.append_column(OFFSET, pa.array(hashes.view(np.int64)))

@@ -1,0 +1,100 @@
+"""Changes only: a row goes on if some columns differ from those of the row of its key before.
+
+Rows are compared in the order of event time, split and offset within a batch; the state is
+what those columns were in each key's last row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.ops.agg.groups import flat
+from headrace.ops.contract import Operator, Step
+from headrace.ops.stream.alike import Mask, heads, in_turn, numbered, same
+from headrace.ops.stream.base import Basic, Keys, Plain, described, given_on
+from headrace.state.table import TableSpec
+
+LAST = "last"
+
+
+@dataclass(frozen=True)
+class ChangesOnly(Basic):
+    columns: tuple[str, ...]
+    types: tuple[tuple[str, str], ...]  # of the columns, as text: they shape the state
+
+    kind = "changes_only"
+
+    @property
+    def endless(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"rows in which {', '.join(self.columns)} changed"
+
+    def shape(self) -> dict[str, Any]:
+        return {"columns": [list(pair) for pair in self.types]}
+
+    @staticmethod
+    def of(columns: Sequence[str], input: pa.Schema) -> ChangesOnly:
+        known = [input.field(c) for c in columns if c in input.names]
+        pairs = tuple((name, kind) for name, kind in described(pa.schema(known)))
+        return ChangesOnly(tuple(columns), pairs)
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> Operator:
+        return _Changes(self.columns, Keys(keys[0], inputs[0]), inputs[0], output)
+
+
+class _Changes(Plain):
+    def __init__(
+        self, columns: Sequence[str], keys: Keys, input: pa.Schema, output: pa.Schema
+    ) -> None:
+        self._columns, self._keys, self._output = list(columns), keys, output
+        fields = [(f"c{i}", input.field(c).type) for i, c in enumerate(columns)]
+        self._value = pa.schema(fields)
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return (TableSpec(LAST, self._keys.schema, self._value),)
+
+    def step(self, step: Step) -> None:
+        arrived, table = step.inputs[0], step.tables[LAST]
+        if arrived is None or not arrived.num_rows:
+            return
+        numbers = numbered(self._keys.of(arrived))
+        order = in_turn(arrived, numbers)
+        rows, first = arrived.take(pa.array(order)), heads(numbers[order])
+        keys = self._keys.of(rows.filter(pa.array(first)))
+        held, known = table.get(keys)
+        changed = ~self._unchanged(rows, first, held, known)
+        self._keep(rows, keys, first, changed, step)
+        step.out.append(given_on(rows.filter(pa.array(changed)), self._output.names))
+        step.filtered.append(rows.filter(pa.array(~changed)))
+
+    def _unchanged(self, rows: pa.Table, first: Mask, held: pa.Table, known: Mask) -> Mask:
+        """Whether each row is as the one of its key before it, here or in state."""
+        alike = np.ones(len(first), np.bool_)
+        alike[first] = known
+        before = pa.array(np.maximum(np.arange(len(first)) - 1, 0))
+        for name, column in zip(self._value.names, self._columns, strict=True):
+            values = flat(rows.column(column))
+            here = same(values, values.take(before))
+            here[first] = same(values.filter(pa.array(first)), flat(held.column(name)))
+            alike &= here
+        return alike
+
+    def _keep(self, rows: pa.Table, keys: pa.Table, first: Mask, changed: Mask, step: Step) -> None:
+        """The last row of each key in which anything changed."""
+        starts = np.flatnonzero(first)
+        written = np.logical_or.reduceat(changed, starts)
+        last = np.append(starts[1:], len(first)) - 1
+        now = rows.take(pa.array(last[written]))
+        put = keys.filter(pa.array(written))
+        for field, column in zip(self._value, self._columns, strict=True):
+            put = put.append_column(field, now.column(column))
+        step.tables[LAST].put(put)

@@ -1,0 +1,200 @@
+"""Deduplication: of rows with the same key that are close in event time, the first goes on.
+
+A row that goes on hides others of its key less than `within` before or after it. So two rows
+that went on are never so close, and one that was left out has a row that went on beside it.
+The state is the time of each such row, in buckets `within` long: a bucket can hold only one
+of a key, and a row looks into its own and both beside it. What the watermark has passed by
+twice `within` is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MIN_TIME, pretty
+from headrace.ops.agg.groups import Index, flat, integers
+from headrace.ops.contract import Operator, Step
+from headrace.ops.stream.alike import heads, in_turn, mixed, numbered, repeated
+from headrace.ops.stream.apart import apart
+from headrace.ops.stream.base import Basic, Keys, Plain, given_on
+from headrace.state.table import KeyedTable, TableSpec
+
+SEEN = "seen"
+_AT = "at"
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Deduplicate(Basic):
+    """`within` None: for ever."""
+
+    within: int | None
+
+    kind = "deduplicate"
+
+    @property
+    def endless(self) -> bool:
+        return self.within is None
+
+    @property
+    def needs_time(self) -> bool:
+        return self.within is not None
+
+    @property
+    def has_late(self) -> bool:
+        return self.within is not None
+
+    def __str__(self) -> str:
+        return (
+            "the first ever" if self.within is None else f"the first within {pretty(self.within)}"
+        )
+
+    def shape(self) -> dict[str, Any]:
+        return {"within": self.within}
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> Operator:
+        made = Keys(keys[0], inputs[0])
+        return _Ever(made, output) if self.within is None else _Within(self.within, made, output)
+
+
+class _Deduplicating(Plain):
+    """Leaves out, where the rows are, those that no state is needed for."""
+
+    filters = True
+
+    def __init__(self, keys: Keys, output: pa.Schema) -> None:
+        self._keys, self._output = keys, output
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        rows = self._keys.hashed(rows)
+        twice = self._twice(rows)
+        return rows if twice is None else rows.filter(pa.array(~twice))
+
+    def _twice(self, rows: pa.Table) -> Mask | None:
+        """The rows that repeat another, key and (if that counts) time alike."""
+        some = repeated(self._alike(rows))
+        if not len(some):
+            return None
+        part = rows.take(pa.array(some))
+        order, numbers = self._ordered(part)
+        new = heads(numbers)
+        if TIME in self._counts():
+            times = integers(part.column(TIME))[order]
+            new[1:] |= times[1:] != times[:-1]
+        twice = np.zeros(rows.num_rows, np.bool_)
+        twice[some[order[~new]]] = True
+        return twice
+
+    def _counts(self) -> tuple[str, ...]:
+        return ()
+
+    def _alike(self, rows: pa.Table) -> npt.NDArray[np.uint64]:
+        hashes = flat(rows.column(HASH)).to_numpy()
+        return mixed(hashes, [integers(rows.column(n)) for n in self._counts()])
+
+    def _ordered(self, rows: pa.Table) -> tuple[Index, Index]:
+        """The rows by key and, within one, in order; the number of each one's key."""
+        numbers = numbered(self._keys.of(rows))
+        order = in_turn(rows, numbers)
+        return order, numbers[order]
+
+    def _give(self, rows: pa.Table, stays: Mask, step: Step) -> None:
+        step.out.append(given_on(rows.filter(pa.array(stays)), self._output.names))
+        if not stays.all():
+            step.filtered.append(rows.filter(pa.array(~stays)))
+
+
+class _Ever(_Deduplicating):
+    def tables(self) -> tuple[TableSpec, ...]:
+        return (TableSpec(SEEN, self._keys.schema, pa.schema([])),)
+
+    def step(self, step: Step) -> None:
+        rows = step.inputs[0]
+        if rows is None or not rows.num_rows:
+            return
+        twice, table = self._twice(rows), step.tables[SEEN]
+        stays = np.ones(rows.num_rows, np.bool_) if twice is None else ~twice
+        keys = self._keys.of(rows)
+        _, known = table.get(keys)
+        stays &= ~known
+        table.put(keys.filter(pa.array(stays)))
+        self._give(rows, stays, step)
+
+
+class _Within(_Deduplicating):
+    def __init__(self, within: int, keys: Keys, output: pa.Schema) -> None:
+        super().__init__(keys, output)
+        self._within = within
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        value = pa.schema([(_AT, pa.int64())])
+        return (TableSpec(SEEN, self._keys.schema, value, timed=True),)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        """What is before the watermark cannot be judged: what it may repeat is forgotten."""
+        return None if watermark == MIN_TIME else integers(rows.column(TIME)) < watermark
+
+    def _counts(self) -> tuple[str, ...]:
+        return (TIME,)
+
+    def step(self, step: Step) -> None:
+        table, rows = step.tables[SEEN], step.inputs[0]
+        if rows is not None and rows.num_rows:
+            times = integers(rows.column(TIME))
+            order = self._by_bucket(rows, times)
+            asked = self._asked(rows, times, order)
+            stays = np.empty(len(times), np.bool_)
+            stays[order] = ~self._hidden(asked, times[order], table)
+            stays = self._fresh(rows, times, stays)
+            put = asked.append_column(_AT, pa.array(times[order]))
+            table.put(put.filter(pa.array(stays[order])))
+            self._give(rows, stays, step)
+        if step.after > MIN_TIME:
+            table.expire(step.after - 2 * self._within + 2)
+
+    def _by_bucket(self, rows: pa.Table, times: Index) -> Index:
+        """The order that the state has, so that it is gone through once."""
+        order = np.argsort(flat(rows.column(HASH)).to_numpy())
+        bucket = times[order] // self._within
+        bucket -= bucket.min()
+        if bucket.max() > 0:
+            small = bucket.astype(np.uint16) if bucket.max() < 1 << 16 else bucket
+            order = order[np.argsort(small, kind="stable")]
+        return order
+
+    def _asked(self, rows: pa.Table, times: Index, order: Index) -> pa.Table:
+        """Under which bucket and key each row is looked for."""
+        keys = self._keys.of(rows).take(pa.array(order))
+        return keys.add_column(0, TIME, pa.array((times - times % self._within)[order]))
+
+    def _hidden(self, asked: pa.Table, times: Index, table: KeyedTable) -> Mask:
+        """Whether a row of the key that went on in an earlier batch is close to each."""
+        hidden = np.zeros(len(times), np.bool_)
+        buckets = integers(asked.column(TIME))
+        for beside in (-self._within, 0, self._within):
+            there = buckets + beside
+            first = table.first_time(int(there.min()))
+            if first is None or first > int(there.max()):
+                continue
+            held, known = table.get(asked.set_column(0, TIME, pa.array(there)))
+            hidden |= known & (np.abs(times - integers(held.column(_AT))) < self._within)
+        return hidden
+
+    def _fresh(self, rows: pa.Table, times: Index, stays: Mask) -> Mask:
+        """Of the rows that nothing in state hides, those that nothing in this batch hides."""
+        some = repeated(flat(rows.column(HASH)).to_numpy())
+        some = some[stays[some]]
+        if len(some):
+            order, numbers = self._ordered(rows.take(pa.array(some)))
+            some = some[order]
+            stays[some] = apart(numbers, times[some], heads(numbers), self._within)
+        return stays

@@ -1,0 +1,56 @@
+"""Whole rows in state: under neutral names, with what says when and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import OFFSET, SOURCE, TIME
+from headrace.ops.agg.groups import Index, integers
+from headrace.ops.stream.base import Keys
+
+_PLACE = {"t": TIME, "s": SOURCE, "o": OFFSET}
+TIES = tuple(_PLACE)
+
+
+class Stored:
+    """How rows of `input` lie in a table whose identity begins with their key."""
+
+    def __init__(self, keys: Keys, input: pa.Schema) -> None:
+        self._keys = keys
+        self._names = {f"v{i}": f.name for i, f in enumerate(input) if f.name not in keys.columns}
+        values = [(v, _plain(input.field(n).type)) for v, n in self._names.items()]
+        self.value = pa.schema([*values, *((p, pa.int64()) for p in _PLACE)])
+        self._column = {n: v for v, n in self._names.items()}
+        self._column |= dict(zip(keys.columns, keys.schema.names, strict=True))
+
+    def column(self, name: str) -> str:
+        """What the user's column is called here."""
+        return self._column[name]
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Rows as they are stored, hash and key included."""
+        found = self._keys.of(rows)
+        for field in self.value:
+            if field.name in _PLACE:
+                column: object = pa.array(_place(rows, _PLACE[field.name]))
+            else:
+                column = rows.column(self._names[field.name]).cast(field.type)
+            found = found.append_column(field, column)
+        return found
+
+    def rows(self, stored: pa.Table, names: Sequence[str]) -> pa.Table:
+        """The user's columns again."""
+        return pa.table([stored.column(self._column[n]) for n in names], list(names))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _place(rows: pa.Table, name: str) -> Index:
+    if name not in rows.column_names:
+        return np.zeros(rows.num_rows, np.int64)
+    return integers(rows.column(name))

@@ -1,0 +1,108 @@
+"""Throttling: at most so many rows of a key in each period of event time.
+
+Periods begin at multiples of their length. In a batch the earliest rows go on; across
+batches, those that came first. The state is how many rows of a key and period went on, and
+is dropped with the period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.clock import MIN_TIME, pretty
+from headrace.ops.agg.groups import Index, integers
+from headrace.ops.agg.order import sorted_by
+from headrace.ops.contract import Operator, Step
+from headrace.ops.grouping import ORDER
+from headrace.ops.stream.alike import Mask, numbered, place_in_group
+from headrace.ops.stream.base import Basic, Keys, Plain, given_on
+from headrace.state.table import TableSpec
+
+COUNTS, DROPPED = "counts", "dropped"
+_COUNT = "count"
+
+
+@dataclass(frozen=True)
+class Throttle(Basic):
+    rows: int
+    per: int
+
+    kind = "throttle"
+
+    @property
+    def needs_time(self) -> bool:
+        return True
+
+    @property
+    def has_late(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"at most {self.rows} in each {pretty(self.per)}"
+
+    def shape(self) -> dict[str, Any]:
+        return {"per": self.per}
+
+    def operator(
+        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
+    ) -> Operator:
+        return _Throttling(self, Keys(keys[0], inputs[0]), output)
+
+
+class _Throttling(Plain):
+    def __init__(self, what: Throttle, keys: Keys, output: pa.Schema) -> None:
+        self._rows, self._per, self._keys, self._output = what.rows, what.per, keys, output
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        value = pa.schema([(_COUNT, pa.int64())])
+        return (TableSpec(COUNTS, self._keys.schema, value, timed=True),)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        """The count of a period that is over is forgotten."""
+        return None if watermark == MIN_TIME else self._periods(rows) + self._per <= watermark
+
+    def step(self, step: Step) -> None:
+        arrived, table = step.inputs[0], step.tables[COUNTS]
+        if arrived is not None and arrived.num_rows:
+            rows, group = self._grouped(arrived)
+            place = place_in_group(group)
+            first = place == 0
+            head = rows.filter(pa.array(first))
+            asked = self._keys.of(head).add_column(0, TIME, pa.array(self._periods(head)))
+            held, known = table.get(asked)
+            before = np.where(known, integers(held.column(_COUNT)), 0)
+            number = np.cumsum(first) - 1
+            stays = place + before[number] < self._rows
+            went = before + np.add.reduceat(stays, np.flatnonzero(first))
+            table.put(asked.append_column(_COUNT, pa.array(went)))
+            self._give(rows, stays, step)
+        if step.after > MIN_TIME:
+            table.expire(step.after - self._per + 1)
+
+    def _periods(self, rows: pa.Table) -> Index:
+        times = integers(rows.column(TIME))
+        return times - times % self._per
+
+    def _grouped(self, rows: pa.Table) -> tuple[pa.Table, Index]:
+        """Rows by period and key, in order, and a number that is equal within a group."""
+        periods, numbers = self._periods(rows), numbered(self._keys.of(rows))
+        order = sorted_by(
+            [periods, numbers, *(integers(rows.column(n)) for n in ORDER if n in rows.column_names)]
+        )
+        periods, numbers = periods[order], numbers[order]
+        new = np.zeros(len(order), np.int64)
+        new[1:] = (periods[1:] != periods[:-1]) | (numbers[1:] != numbers[:-1])
+        return rows.take(pa.array(order)), np.cumsum(new)
+
+    def _give(self, rows: pa.Table, stays: Mask, step: Step) -> None:
+        step.out.append(given_on(rows.filter(pa.array(stays)), self._output.names))
+        if not stays.all():
+            dropped = rows.filter(pa.array(~stays))
+            step.filtered.append(dropped)
+            step.sides[DROPPED] = [given_on(dropped, self._output.names)]

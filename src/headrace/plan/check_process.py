@@ -1,0 +1,170 @@
+"""What can be wrong with a process function as a step: one small function for each.
+
+As in `check.py`: a check reads the graph and gives problems. What a method does with its
+context is read from its code where that can be told; the rest is refused when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.ops.process.keyed import KeyedProcess
+from headrace.plan.draft import unknown_columns
+from headrace.plan.nodes import Edge, Node, Process
+from headrace.plan.uses import asked_of_context
+from headrace.schema import ddl_type
+
+Problems = Iterator[PlanError]
+
+
+def processes(graph: Sequence[Node]) -> list[Process]:
+    """The steps whose function is one, as it should be; others are reported already."""
+    return [n for n in graph if isinstance(n, Process) and isinstance(n.function, KeyedProcess)]
+
+
+def connected_keys(graph: Sequence[Node]) -> Problems:
+    for node in (n for n in graph if isinstance(n, Process)):
+        keyed = [i for i in range(len(node.inputs)) if i not in node.broadcast]
+        if not keyed or not all(_has_keys(node.inputs[i], node.keys[i]) for i in keyed):
+            continue
+        kinds = {
+            node.names[i]: tuple(node.inputs[i].schema.field(k).type for k in node.keys[i])
+            for i in keyed
+        }
+        first = kinds[node.names[0]]
+        for name, kind in kinds.items():
+            if kind != first:
+                yield PlanError(
+                    f"{node.name!r} connects {node.names[0]!r} by {_types(first)} with "
+                    f"{name!r} by {_types(kind)}", code="HR-PLAN-007", site=node.site,
+                    hint="Keys meet only when their types are equal: cast one of them before.",
+                )  # fmt: skip
+
+
+def methods(graph: Sequence[Node]) -> Problems:
+    for node in processes(graph):
+        kind = type(node.function)
+        handlers = kind.handlers()
+        if kind.chunked() and not handlers:
+            continue
+        control = [node.names[i] for i in node.broadcast]
+        missing = [
+            n for n in node.names if n not in handlers and ("row" not in handlers or n in control)
+        ]
+        strange = [n for n in handlers if n not in node.names and n != "row"]
+        if missing or strange:
+            fact = f"no on_{missing[0]}" if missing else f"on_{strange[0]}"
+            yield PlanError(
+                f"{kind.__name__} has {fact}, but the inputs of {node.name!r} are "
+                f"{', '.join(node.names)}", code="HR-PLAN-016", site=node.site,
+                hint="Write on_<input>(self, row, ctx) for each input, or on_row for all; "
+                "name the inputs with hr.connect(by=..., name=stream) or names=.",
+            )  # fmt: skip
+
+
+def timers_unheard(graph: Sequence[Node]) -> Problems:
+    for node in processes(graph):
+        kind = type(node.function)
+        asked = asked_of_context(kind) & {"timer", "clock_timer"}
+        if asked and not kind.timed():
+            yield PlanError(
+                f"{kind.__name__} sets a timer with ctx.{min(asked)}, but has no on_timer",
+                code="HR-PROCESS-003", site=node.site,
+                hint="Write on_timer(self, time, ctx): it is called when the timer is due.",
+            )  # fmt: skip
+
+
+def event_time(graph: Sequence[Node]) -> Problems:
+    for node in processes(graph):
+        kind = type(node.function)
+        if node.timed or any(len(e.schema) == 0 for e in node.inputs):
+            continue
+        inputs = [e.node.name for i, e in enumerate(node.inputs) if i not in node.broadcast]
+        bare = [e.node.name for e in node.inputs if e.node.name in inputs and not e.node.timed]
+        if "timer" in asked_of_context(kind):
+            yield PlanError(
+                f"{kind.__name__} sets timers by event time, but {bare[0]!r} has none",
+                code="HR-PROCESS-004", site=node.site,
+                hint='Name the time column where it is read: job.read(..., time="at", '
+                'delay="2s"); or set timers by the clock: ctx.clock_timer.',
+            )  # fmt: skip
+        lived = [n for n, v in kind.values.items() if v.ttl is not None and not v.by_clock]
+        if lived:
+            yield PlanError(
+                f"{kind.__name__}.{lived[0]} is forgotten by event time, but {bare[0]!r} has none",
+                code="HR-PROCESS-005", site=node.site,
+                hint="Say ttl=..., by_clock=True; or name the time column where it is read.",
+            )  # fmt: skip
+
+
+def chunks(graph: Sequence[Node]) -> Problems:
+    for node in processes(graph):
+        kind = type(node.function)
+        if not kind.chunked():
+            continue
+        others = [v.word for v in kind.values.values() if v.word != "value"]
+        wrong = (
+            f"on_{kind.handlers()[0]} as well" if kind.handlers()
+            else "on_timer, but only rows have timers" if kind.timed()
+            else f"a {others[0]}, but only values can be columns" if others
+            else "shared state, which is for rows only" if kind.shared
+            else f"{len(node.inputs)} inputs, and takes one" if len(node.inputs) > 1
+            else ""
+        )  # fmt: skip
+        if wrong:
+            yield PlanError(
+                f"{kind.__name__} has on_chunk and {wrong}", code="HR-PROCESS-006",
+                site=node.site, hint="Write on_row instead of on_chunk, or leave the other out.",
+            )  # fmt: skip
+
+
+def shared_state(graph: Sequence[Node]) -> Problems:
+    for node in processes(graph):
+        kind = type(node.function)
+        if kind.shared and not node.broadcast:
+            name = next(iter(kind.shared))
+            yield PlanError(
+                f"nothing can change {kind.__name__}.{name}: {node.name!r} has no broadcast input",
+                code="HR-PROCESS-007", site=node.site,
+                hint='Connect a control stream: hr.connect(by="key", rows=rows, '
+                "rules=rules.broadcast()).",
+            )  # fmt: skip
+
+
+def value_names(graph: Sequence[Node]) -> Problems:
+    for node in processes(graph):
+        kind, claimed = type(node.function), dict[str, str]()
+        columns = {f"k{i}" for i in range(len(node.keys[0]))}
+        for name, declared in kind._kept.items():
+            was = declared.was
+            wrong = (
+                f"{name!r} is how the state calls a column of the key" if name in columns
+                else f"{name!r} says it was {was!r}, which is still there" if was in kind._kept
+                else f"{claimed[was]!r} and {name!r} both say they were {was!r}"
+                if was in claimed else ""
+            )  # fmt: skip
+            if was is not None:
+                claimed.setdefault(was, name)
+            if wrong:
+                yield PlanError(
+                    f"{kind.__name__}: {wrong}", code="HR-PROCESS-008", site=node.site,
+                    hint="Give the value another name, or leave was= out.",
+                )  # fmt: skip
+
+
+PROCESS_CHECKS: tuple[Callable[[Sequence[Node]], Problems], ...] = (
+    connected_keys, methods, timers_unheard, event_time, chunks, shared_state, value_names,
+)  # fmt: skip
+
+
+def _has_keys(edge: Edge, keys: Sequence[str]) -> bool:
+    schema = edge.schema
+    unsure = len(schema) == 0 or bool(unknown_columns(schema))
+    return not unsure and all(k in schema.names for k in keys)
+
+
+def _types(kinds: Sequence[pa.DataType]) -> str:
+    return ", ".join(map(ddl_type, kinds)) or "nothing"

@@ -1,0 +1,87 @@
+"""What a changed process function means for the values that the one before has kept.
+
+A value is found by its name, or by the one it says it had (`was=`). It may be new, renamed,
+wider, have other fields, or be gone, which needs consent; it cannot be another kind of
+thing. All here is comparison of values; `runtime/migrating.py` does what is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from headrace.ddl import read_type
+from headrace.ops.process.kept import Kept
+from headrace.ops.process.refit import DROPPED, NEW, REFUSED, Part, fits
+from headrace.plan.nodes import Process
+from headrace.schema import ddl_type
+
+RENAMED, CHANGED = "renamed", "changed"
+_LIVES = {"": "no ttl", "event": "a ttl by event time", "clock": "a ttl by the clock"}
+ON_TIMER = "on_timer"
+
+
+class Was(NamedTuple):
+    """One value as a manifest tells it."""
+
+    name: str
+    type: str
+    word: str
+    life: str  # by which time it is forgotten: "", "event", "clock"
+
+
+def values_shape(node: Process) -> dict[str, Any]:
+    """What the state of a process function looks like, as plain JSON."""
+    kind = type(node.function)
+    values = [list(_now(name, kept)) for name, kept in kind._kept.items()]
+    return {"values": values, "timers": kind.timed()}
+
+
+def life_of(kept: Kept) -> str:
+    return "" if kept.ttl is None else "clock" if kept.by_clock else "event"
+
+
+def _now(name: str, kept: Kept) -> Was:
+    return Was(name, ddl_type(kept.type), kept.word, life_of(kept))
+
+
+def sources(kept: Mapping[str, Kept], known: Mapping[str, Was]) -> dict[str, Was | None]:
+    """For each value now, what it was; None for a new one."""
+    return {
+        name: known.get(name) or (known.get(declared.was) if declared.was else None)
+        for name, declared in kept.items()
+    }
+
+
+def known_values(shape: Mapping[str, Any]) -> dict[str, Was]:
+    return {entry[0]: Was(*entry) for entry in shape["values"]}
+
+
+def value_parts(node: Process, old: Mapping[str, Any]) -> Iterator[Part]:
+    """What becomes of each value that changes; `old` is the shape in a manifest."""
+    kind, known = type(node.function), known_values(old)
+    found = sources(kind._kept, known)
+    for name, was in found.items():
+        if was is None:
+            yield Part(name, NEW)
+        else:
+            yield from _one(name, kind._kept[name], was)
+    used = {was.name for was in found.values() if was is not None}
+    yield from (Part(name, DROPPED) for name in known if name not in used)
+    if old["timers"] and not kind.timed():
+        yield Part(ON_TIMER, DROPPED)
+
+
+def _one(name: str, kept: Kept, was: Was) -> Iterator[Part]:
+    if was.name != name:
+        yield Part(name, RENAMED, f"from {was.name}")
+    if was.word != kept.word:
+        yield Part(name, REFUSED, f"was a {was.word} and is a {kept.word}")
+    elif was.type != ddl_type(kept.type):
+        yield from fits(read_type(was.type), kept.type, name)
+    if was.life != life_of(kept):
+        yield Part(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(kept)]}")
+
+
+def refusals(parts: Sequence[Part]) -> str:
+    return "; ".join(f"the value {p.path!r} {p.because}" for p in parts if p.verdict == REFUSED)

@@ -1,0 +1,104 @@
+"""Which columns a function looks at, so that only those become Python objects.
+
+Read from its byte code, and only where there is no doubt: the row is used for nothing but
+`row.column`. Anything else (`row[0]`, `f(row)`, `row._replace`, a closure) means all columns.
+A list of rows may be gone through, row by row, and counted with `len`; no more.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+_ALL_SEEING = {"locals", "vars", "eval", "exec"}
+_LOOPS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
+
+
+def columns_read(
+    fn: Callable[..., Any], names: Sequence[str], place: int = 0, count: int = 1
+) -> list[str]:
+    """The columns that a function reads of a row, in the order of `names`.
+
+    The row is argument number `place` of `count`.
+    """
+    read = _attributes(fn, place, count)
+    if not read or not read <= set(names):
+        return list(names)
+    return [n for n in names if n in read]
+
+
+def columns_of_rows(fn: Callable[..., Any], names: Sequence[str], place: int) -> list[str]:
+    """The columns that a function reads of the rows that are its argument number `place`."""
+    if not isinstance(fn, types.FunctionType) or fn.__code__.co_argcount <= place:
+        return list(names)
+    code = fn.__code__
+    loops = [c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name in _LOOPS]
+    around = _ALL_SEEING & {name for c in (code, *loops) for name in c.co_names}
+    if around or not _only_gone_through(code, code.co_varnames[place]):
+        return list(names)
+    found = [_looked_at(c) for c in (code, *loops)]
+    read = set[str]().union(*(f for f in found if f is not None))
+    if None in found or not read <= set(names):
+        return list(names)
+    return [n for n in names if n in read] or list(names[:1])
+
+
+def _only_gone_through(code: types.CodeType, rows: str) -> bool:
+    """Whether the list is used only for loops and for `len`."""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "PUSH_NULL")]
+    for before, step, after in zip([steps[0], *steps], steps, steps[1:], strict=False):
+        if not _touches(step, rows):
+            continue
+        counted = before.argval == "len" and before.opname.startswith("LOAD_GLOBAL")
+        if step.opname != "LOAD_FAST" or not (counted or after.opname == "GET_ITER"):
+            return False
+    return True
+
+
+def _looked_at(code: types.CodeType) -> set[str] | None:
+    """The attributes read of what loops run over; None if more may be done with it."""
+    steps = list(dis.get_instructions(code))
+    items: set[str] = set()
+    for step, after in pairwise(steps):
+        if step.opname == "FOR_ITER":
+            if after.opname != "STORE_FAST":
+                return None
+            items.add(after.argval)
+    found: set[str] = set()
+    for step, after in pairwise(steps):
+        for item in items:
+            if _touches(step, item) and not step.opname.startswith("STORE_FAST"):
+                if step.opname != "LOAD_FAST" or after.opname != "LOAD_ATTR":
+                    return None
+                found.add(after.argval)
+    return found
+
+
+def _touches(step: dis.Instruction, name: str) -> bool:
+    if step.opcode not in dis.haslocal and step.opcode not in dis.hasfree:
+        return False
+    return name in (step.argval if isinstance(step.argval, tuple) else (step.argval,))
+
+
+def _attributes(fn: Callable[..., Any], place: int, count: int) -> set[str] | None:
+    """The attributes it reads of the row; None if it may do more with it."""
+    if not isinstance(fn, types.FunctionType):
+        return None
+    code = fn.__code__
+    as_said = code.co_argcount == count and not code.co_kwonlyargcount and not code.co_flags & 0xC
+    if not as_said or _ALL_SEEING & set(code.co_names):
+        return None
+    row = code.co_varnames[place]
+    found: set[str] = set()
+    for step, after in pairwise(dis.get_instructions(code)):
+        if not _touches(step, row):
+            continue
+        touched = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        plain = step.opname.startswith("LOAD_FAST") and touched.index(row) == len(touched) - 1
+        if not plain or after.opname != "LOAD_ATTR":
+            return None
+        found.add(after.argval)
+    return found

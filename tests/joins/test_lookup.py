@@ -1,0 +1,177 @@
+"""Lookups: tables from files, databases and functions, refreshed by the clock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import headrace as hr
+from headrace.testing import Harness
+
+SCHEMA = "k bigint, v bigint, at timestamp"
+NAMES = "k bigint, name string"
+
+
+def table(*names: str) -> pa.Table:
+    keys = [None if n == "nobody" else i for i, n in enumerate(names)]
+    return pa.table({"k": pa.array(keys, pa.int64()), "name": list(names)})
+
+
+def job(source: Any, **options: Any) -> hr.Job:
+    job = hr.Job("lookup")
+    rows = job.read("log:a", schema=SCHEMA, time="at", delay="1s", name="a")
+    found = rows.lookup(source, on="k", name="found", **options)
+    found.write("console:", name="out")
+    found.window(hr.tumbling("1s")).agg(n=hr.count(), name="after").write("console:", name="n")
+    return job
+
+
+def rows(*keys: int | None, at: int = 1) -> list[tuple[Any, ...]]:
+    time = pa.scalar(at * 1_000, pa.timestamp("ms", "UTC")).as_py()
+    return [(k, 10 * (k or 0), time) for k in keys]
+
+
+def shown(harness: Harness) -> list[tuple[Any, ...]]:
+    return sorted((r["k"], r["v"], r["name"]) for r in harness.output("out"))
+
+
+def in_parquet(folder: Path, made: pa.Table) -> Any:
+    pa.parquet.write_table(made, folder / "names.parquet")
+    return hr.table_file(folder / "names.parquet")
+
+
+def in_csv(folder: Path, made: pa.Table) -> Any:
+    pa.csv.write_csv(made, folder / "names.csv")
+    return hr.table_file(folder / "names.csv")
+
+
+def in_json(folder: Path, made: pa.Table) -> Any:
+    frame = made.to_pandas()
+    frame.to_json(folder / "names.jsonl", orient="records", lines=True)
+    return hr.table_file(folder / "names.jsonl")
+
+
+def in_folder(folder: Path, made: pa.Table) -> Any:
+    for part in range(made.num_rows):
+        pa.parquet.write_table(made.slice(part, 1), folder / f"{part}.parquet")
+    return hr.table_file(folder)
+
+
+def in_sqlite(folder: Path, made: pa.Table) -> Any:
+    with sqlite3.connect(folder / "names.db") as connection:
+        connection.execute("create table names (k integer, name text)")
+        connection.executemany("insert into names values (?, ?)", made.to_pandas().values.tolist())
+    return hr.sql_table(f"sqlite:{folder}/names.db", "select k, name from names", schema=NAMES)
+
+
+def as_arrow(folder: Path, made: pa.Table) -> Any:
+    return made
+
+
+def as_pandas(folder: Path, made: pa.Table) -> Any:
+    return made.to_pandas()
+
+
+SOURCES = [in_parquet, in_csv, in_json, in_folder, in_sqlite, as_arrow, as_pandas]
+
+
+@pytest.mark.parametrize("place", SOURCES)
+def test_a_table_may_lie_anywhere(place: Callable[..., Any], tmp_path: Path) -> None:
+    with Harness(job(place(tmp_path, table("zero", "one", "two")))) as harness:
+        harness.send("a", rows(2, 0, 7))
+        assert shown(harness) == [(0, 0, "zero"), (2, 20, "two"), (7, 70, None)]
+
+
+def test_a_null_key_is_found_nowhere() -> None:
+    with Harness(job(table("zero", "nobody"))) as harness:
+        harness.send("a", rows(None))
+        assert [r["name"] for r in harness.output("out")] == [None]
+
+
+def test_of_two_rows_with_one_key_the_last_counts() -> None:
+    twice = pa.concat_tables([table("zero"), table("nought")])
+    with Harness(job(twice)) as harness:
+        harness.send("a", rows(0))
+        assert shown(harness) == [(0, 0, "nought")]
+
+
+def test_a_function_is_called_again_after_each_refresh() -> None:
+    made = [table("zero"), table("nought", "one")]
+    calls: list[int] = []
+
+    def load() -> pd.DataFrame:
+        calls.append(1)
+        return made[min(len(calls), 2) - 1].to_pandas()
+
+    with Harness(job(load, schema=NAMES, refresh="10s")) as harness:
+        harness.send("a", rows(0))
+        harness.send("a", rows(1))
+        assert shown(harness) == [(0, 0, "zero"), (1, 10, None)]
+        harness.advance("10s")
+        harness.send("a", rows(0, 1))
+        assert shown(harness) == [(0, 0, "nought"), (1, 10, "one")]
+    assert len(calls) == 2
+
+
+def test_a_missing_row_may_be_a_dead_letter() -> None:
+    with Harness(job(table("zero"), on_missing="dead")) as harness:
+        harness.send("a", rows(0, 5))
+        assert shown(harness) == [(0, 0, "zero")]
+        (letter,) = harness.dead()
+        assert (letter["step"], letter["error"]) == ("found", "LookupError: no row for 5")
+        assert (letter["input"], letter["offset"]) == ("a", 1)
+
+
+def test_a_missing_row_may_wait_for_the_table(tmp_path: Path) -> None:
+    source = in_parquet(tmp_path, table("zero"))
+    options = {"on_missing": "wait", "refresh": "10s", "patience": "25s"}
+    with Harness(job(source, **options)) as harness:
+        harness.send("a", rows(1, 8))
+        harness.advance("10s")
+        harness.restart()
+        assert shown(harness) == []
+        in_parquet(tmp_path, table("zero", "one"))
+        harness.crash()
+        harness.advance("10s")
+        assert shown(harness) == [(1, 10, "one")]
+        assert harness.dead() == []
+        harness.advance("10s")
+        assert [letter["error"] for letter in harness.dead()] == ["LookupError: no row for 8"]
+        assert harness.state("found")["waiting"].num_rows == 0
+
+
+def test_a_row_that_has_waited_is_not_late_for_a_window(tmp_path: Path) -> None:
+    source = in_parquet(tmp_path, table("zero"))
+    options = {"on_missing": "wait", "refresh": "10s", "patience": "25s"}
+    with Harness(job(source, **options)) as harness:
+        harness.send("a", rows(1))
+        harness.send("a", rows(0, at=60))
+        in_parquet(tmp_path, table("zero", "one"))
+        harness.advance("10s")
+        harness.end()
+        assert harness.late("after") == []
+        assert sum(r["n"] for r in harness.output("n")) == 2
+
+
+def test_nobody_waits_beyond_the_end(tmp_path: Path) -> None:
+    source = in_parquet(tmp_path, table("zero"))
+    with Harness(job(source, on_missing="wait", refresh="10s", patience="1d")) as harness:
+        harness.send("a", rows(1))
+        harness.end()
+        assert [letter["error"] for letter in harness.dead()] == ["LookupError: no row for 1"]
+
+
+def test_a_table_that_cannot_be_loaded_stops_the_job(tmp_path: Path) -> None:
+    source = in_parquet(tmp_path, table("zero"))
+    with Harness(job(source)) as harness:
+        (tmp_path / "names.parquet").unlink()
+        with pytest.raises(hr.HeadraceError, match="HR-JOIN-020"):
+            harness.send("a", rows(1))

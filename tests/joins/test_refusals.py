@@ -1,0 +1,122 @@
+"""Joins that cannot run are refused when the program is built, each with its own code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+
+SCHEMA = "k string, n bigint, at timestamp"
+WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "no bound": ("HR-JOIN-001", lambda a, b: a.join(b, on="k")),
+    "no columns": ("HR-JOIN-002", lambda a, b: a.join(b, within="5s")),
+    "too few columns": (
+        "HR-JOIN-002", lambda a, b: a.key_by("k", "n").join(b.key_by("k"), within="5s"),
+    ),
+    "types differ": ("HR-JOIN-003", lambda a, b: a.join(b, on={"k": "n"}, within="5s")),
+    "empty interval": ("HR-JOIN-004", lambda a, b: a.join(b, on="k", within=("5s", "-5s"))),
+    "negative interval": ("HR-JOIN-004", lambda a, b: a.join(b, on="k", within="-5s")),
+    "three ends": ("HR-JOIN-004", lambda a, b: a.join(b, on="k", within=("1s", "2s", "3s"))),
+    "no duration": ("HR-TIME-001", lambda a, b: a.join(b, on="k", within="soon")),
+    "unknown kind": ("HR-JOIN-005", lambda a, b: a.join(b, on="k", within="5s", how="outer")),
+    "right with a table": (
+        "HR-JOIN-005", lambda a, b: a.join(b.table("k", unbounded=True), on="k", how="right"),
+    ),
+    "full of tables by foreign key": (
+        "HR-JOIN-005",
+        lambda a, b: a.table("n", unbounded=True).join(
+            b.table("k", unbounded=True), on="k", how="full"
+        ),
+    ),
+    "twice a column": ("HR-JOIN-006", lambda a, b: a.join(b, on="k", within="5s", suffix="")),
+    "two bounds": (
+        "HR-JOIN-007", lambda a, b: a.join(b, on="k", within="5s", window=hr.tumbling("5s")),
+    ),
+    "a table and windows": (
+        "HR-JOIN-007",
+        lambda a, b: a.join(b.table("k", unbounded=True), window=hr.tumbling("5s")),
+    ),
+    "no stream": ("HR-JOIN-008", lambda a, b: a.join(5, on="k", within="5s")),
+    "negative lateness": ("HR-JOIN-009", lambda a, b: a.join(b, on="k", within="5s", lateness=-1)),
+    "windows that merge": ("HR-JOIN-010", lambda a, b: a.join(b, on="k", window=hr.session("5s"))),
+    "windows of rows": ("HR-JOIN-010", lambda a, b: a.join(b, on="k", window=hr.tumbling(rows=5))),
+    "a window without end": ("HR-JOIN-010", lambda a, b: a.join(b, on="k", window=hr.everything())),
+    "unknown column": ("HR-EXPR-001", lambda a, b: a.join(b, on="x", within="5s")),
+    "endless table": ("HR-PLAN-003", lambda a, b: a.join(b.table("k"), on="k")),
+    "part of a table's key": (
+        "HR-JOIN-002", lambda a, b: a.join(b.table("k", "n", unbounded=True), on="k"),
+    ),
+    "cogroup of two arguments": (
+        "HR-PLAN-028",
+        lambda a, b: a.cogroup(b, lambda k, x: x, on="k", window=hr.tumbling("5s"), schema="x int"),
+    ),
+    "cogroup without schema": (
+        "HR-PLAN-011",
+        lambda a, b: a.cogroup(b, lambda k, x, y: 1, on="k", window=hr.tumbling("5s")),
+    ),
+    "lookup without columns": ("HR-JOIN-021", lambda a, b: a.lookup(lambda: None, on="k")),
+    "lookup of nothing": ("HR-JOIN-008", lambda a, b: a.lookup(5, on="k")),
+    "lookup that waits for ever": (
+        "HR-JOIN-023",
+        lambda a, b: a.lookup(pa.table({"k": ["a"]}), on="k", on_missing="wait", refresh="5s"),
+    ),
+    "lookup with other types": ("HR-JOIN-003", lambda a, b: a.lookup(pa.table({"k": [1]}), on="k")),
+    "lookup that may not miss so": (
+        "HR-JOIN-005", lambda a, b: a.lookup(pa.table({"k": ["a"]}), on="k", on_missing="skip"),
+    ),
+    "join_all of two lengths": (
+        "HR-JOIN-004", lambda a, b: hr.join_all(on="k", within=("0s", "5s"), a=a, b=b),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_run_is_refused(wrong: str) -> None:
+    code, build = WRONG[wrong]
+    job = hr.Job("wrong")
+    a, b = (job.read(f"log:{n}", schema=SCHEMA, time="at", delay="1s", name=n) for n in "ab")
+    build(a, b).write("console:")
+    b.write("console:", name="rest")
+    with pytest.raises(hr.PlanError) as caught:
+        job.check()
+    assert {p.code for p in caught.value.problems} == {code}
+    problem = caught.value.problems[0]
+    assert problem.site is not None and problem.site.file == __file__
+    assert problem.hint
+
+
+def test_a_join_without_time_is_refused() -> None:
+    job = hr.Job("wrong")
+    a, b = (job.read(f"log:{n}", schema=SCHEMA, name=n) for n in "ab")
+    a.join(b, on="k", within="5s").write("console:")
+    with pytest.raises(hr.PlanError, match="HR-PLAN-002 the join"):
+        job.check()
+
+
+def test_streams_of_two_jobs_do_not_meet() -> None:
+    one, other = hr.Job("one"), hr.Job("other")
+    a, b = (job.read("log:x", schema=SCHEMA, time="at", delay="1s") for job in (one, other))
+    a.join(b, on="k", within="5s").write("console:")
+    with pytest.raises(hr.PlanError, match="HR-PLAN-020"):
+        one.check()
+
+
+def test_a_join_of_one_stream_is_refused() -> None:
+    a = hr.Job("one").read("log:x", schema=SCHEMA, time="at")
+    with pytest.raises(hr.PlanError, match="HR-JOIN-012"):
+        hr.join_all(on="k", within="5s", a=a)
+
+
+def test_late_rows_of_an_unknown_input_are_refused() -> None:
+    a = hr.Job("one").read("log:x", schema=SCHEMA, time="at")
+    with pytest.raises(hr.PlanError, match="HR-JOIN-011"):
+        a.join(a, on="k", within="5s").late_of("middle")
+
+
+def test_a_lookup_in_an_unknown_kind_of_database_is_refused() -> None:
+    with pytest.raises(hr.PlanError, match="HR-JOIN-022"):
+        hr.sql_table("oracle:x", "select 1", schema="x int")

@@ -1,0 +1,255 @@
+"""What a pattern means, by definition: all words it can be, over all choices of rows.
+
+Nothing here knows Headrace, and nothing is clever. A pattern is a tree of tuples:
+
+    ("row", name, test)                          test(row, rows before) -> bool
+    ("seq", [(link, part), ...])                 ("not", test) may stand between two parts
+    ("alt", [part, ...])
+    ("loop", part, low, high, greedy, by, until)
+
+It is first written out as words: lists of steps, each with what must hold between it and the
+step before. Then every choice of rows for every word is judged. Rows are (time, ...) tuples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+FAR = 2**60
+CUT = "..."  # the word goes on, further than there are rows
+
+
+@dataclass(frozen=True)
+class Go:
+    """How a greedy loop that was left could have gone on."""
+
+    tests: tuple[Any, ...]
+    link: str | None
+    untils: tuple[Any, ...]
+    negs: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A row of a word (without a test: the end of the word), and what leads to it."""
+
+    name: str = ""
+    test: Any = None
+    link: str | None = None
+    negs: tuple[Any, ...] = ()
+    untils: tuple[Any, ...] = ()
+    unless: tuple[Go, ...] = ()
+
+    def entered(self, link: str, untils: tuple[Any, ...] = ()) -> Step:
+        """By a link that somebody outside says, unless somebody inside has."""
+        gone = tuple(
+            replace(g, link=link, untils=untils) if g.link is None else g for g in self.unless
+        )
+        if self.link is not None:
+            return replace(self, unless=gone)
+        return replace(self, link=link, untils=untils, unless=gone)
+
+
+Word = tuple[Step, ...]  # the last step is the end
+
+
+def joined(a: Word, b: Word, link: str, untils: tuple[Any, ...] = ()) -> Word:
+    """One word after another; the first says its link only where something is before it."""
+    first = b[0].entered(link, untils) if len(a) > 1 else b[0]
+    if len(a) > 1 and len(b) == 1:
+        first = replace(first, link=None)
+    end = a[-1]
+    goes = tuple(replace(g, negs=end.negs + g.negs) for g in first.unless)
+    first = replace(first, negs=end.negs + first.negs, unless=end.unless + goes)
+    return (*a[:-1], first, *b[1:])
+
+
+def words(part: Any, most: int) -> list[Word]:
+    """All words of at most so many rows, and the beginnings of longer ones: their end is CUT."""
+    match part:
+        case ("row", name, test):
+            return [(Step(name, test), Step())]
+        case ("alt", parts):
+            return [w for p in parts for w in words(p, most)]
+        case ("seq", items):
+            found: list[Word] = [(Step(),)]
+            for link, p in items:
+                if p[0] == "not":
+                    found = [(*w[:-1], replace(w[-1], negs=(*w[-1].negs, p[1]))) for w in found]
+                else:
+                    found = after(found, words(p, most), link, (), most)
+            return found
+        case ("loop", inner, low, high, greedy, by, until):
+            untils = () if until is None else (until,)
+            body = words(inner, most)
+            firsts = tuple(dict.fromkeys(w[0].test for w in body))
+            found, rounds = [], [(Step(),)]
+            for done in range((high if high is not None else most + low) + 1):
+                if done >= low:
+                    go = Go(firsts, by if done else None, untils if done else (), ())
+                    ends = (go,) if greedy and done != high else ()
+                    found += [(*w[:-1], replace(w[-1], unless=w[-1].unless + ends)) for w in rounds]
+                rounds = after(rounds, body, by, untils, most)
+            return list(dict.fromkeys(found))
+    raise ValueError(part)
+
+
+def after(
+    ones: list[Word], others: list[Word], link: str, untils: tuple[Any, ...], most: int
+) -> list[Word]:
+    """Every word of the one kind with every word of the other after it."""
+    done = [w for w in ones if w[-1].name == CUT]
+    made = [joined(a, b, link, untils) for a in ones if a[-1].name != CUT for b in others]
+    short = [w if len(w) - 1 <= most else (*w[:most], Step(CUT)) for w in made]
+    return list(dict.fromkeys([*done, *short]))
+
+
+def named(part: Any) -> list[str]:
+    """The names of the rows, in the order of the pattern."""
+    match part:
+        case ("row", name, _):
+            return [name]
+        case ("seq", items):
+            return [n for _, p in items if p[0] != "not" for n in named(p)]
+        case ("alt", parts):
+            return [n for p in parts for n in named(p)]
+    return named(part[1])
+
+
+@dataclass(frozen=True)
+class Found:
+    """A match: its names and rows by number; when it was sure, and in which order."""
+
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+    sure: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The rows of one key in order; a pattern, how long it may last, what must not follow."""
+
+    rows: list[Any]
+    span: int | None = None
+    ending: tuple[Any, int | None] | None = None  # test, length
+
+    def matches(self, part: Any) -> list[Found]:
+        found = {}
+        for word in words(part, len(self.rows)):
+            if word[-1].name == CUT:
+                continue
+            for at in combinations(range(len(self.rows)), len(word) - 1):
+                sure = self.sure(word, at) if self.fits(word[:-1], at) else None
+                if sure is not None:
+                    one = Found(tuple(s.name for s in word[:-1]), at, sure)
+                    known = found.get((one.names, one.rows))
+                    found[one.names, one.rows] = min(one, known or one, key=lambda f: f.sure)
+        order = {name: i for i, name in enumerate(dict.fromkeys(named(part)))}
+        return sorted(found.values(), key=lambda f: (
+            f.rows[0], f.sure, f.rows, [order[n] for n in f.names]))  # fmt: skip
+
+    def fits(self, steps: Word, at: tuple[int, ...]) -> bool:
+        return all(self.step(s, at[:j], at[j]) for j, s in enumerate(steps)) and self.lasts(at)
+
+    def lasts(self, at: tuple[int, ...]) -> bool:
+        return self.span is None or self.rows[at[-1]][0] - self.rows[at[0]][0] < self.span
+
+    def step(self, step: Step, before: tuple[int, ...], q: int) -> bool:
+        so_far = [self.rows[i] for i in before]
+        if not step.test(self.rows[q], so_far):
+            return False
+        if not before:
+            return not any(t(self.rows[q], so_far) for g in step.unless for t in g.tests)
+        p = before[-1]
+        gap = range(p + 1, q)
+        return (
+            not (step.link == "next" and gap)
+            and not (step.link == "then" and self.some(step.test, gap, so_far))
+            and not any(self.some(t, gap, so_far) for t in step.negs)
+            and not any(self.some(t, range(p + 1, q + 1), so_far) for t in step.untils)
+            and not any(self.goes(g, p, q + 1, so_far) for g in step.unless)
+        )
+
+    def some(self, test: Any, rows: range, so_far: list[Any]) -> bool:
+        return any(test(self.rows[i], so_far) for i in rows)
+
+    def goes(self, go: Go, p: int, stop: int, so_far: list[Any]) -> bool:
+        """Whether a loop could have gone on with a row after p, before stop."""
+        return any(
+            any(t(self.rows[x], so_far) for t in go.tests)
+            and not (go.link == "next" and x > p + 1)
+            and not any(self.some(t, range(p + 1, x + 1), so_far) for t in go.untils)
+            and not any(self.some(t, range(p + 1, x), so_far) for t in go.negs)
+            for x in range(p + 1, stop)
+        )
+
+    def before(self, time: int) -> int:
+        return sum(row[0] < time for row in self.rows)
+
+    def sure(self, word: Word, at: tuple[int, ...]) -> tuple[int, int] | None:
+        """When it is sure that this is a match: (time, row), or (time, -1) when time is over."""
+        first, last, end = self.rows[at[0]], self.rows[at[-1]], word[-1]
+        so_far, p = [self.rows[i] for i in at], at[-1]
+        over = FAR if self.span is None else first[0] + self.span
+        if self.ending is not None:
+            test, length = self.ending
+            until = over if length is None else last[0] + length
+            ruled_out = self.some(test, range(p + 1, self.before(until)), so_far)
+            on = any(self.goes(g, p, self.before(min(until, over)), so_far) for g in end.unless)
+            return None if ruled_out or on else (until, -1)
+        stop = self.before(over)
+        if any(self.goes(g, p, stop, so_far) for g in end.unless):
+            return None
+        for y in range(p, stop):
+            if all(self.shut(g, p, y, so_far) for g in end.unless):
+                return (self.rows[y][0], y)
+        return (over, -1)
+
+    def shut(self, go: Go, p: int, y: int, so_far: list[Any]) -> bool:
+        """Whether row y, and those before it, leave a loop no way to go on."""
+        seen = range(p + 1, y + 1)
+        return (go.link == "next" and y > p) or any(
+            self.some(t, seen, so_far) for t in (*go.untils, *go.negs)
+        )
+
+    def timeouts(self, part: Any) -> set[tuple[tuple[str, ...], tuple[int, ...]]]:
+        """Beginnings of matches that were waiting when their time was over."""
+        every = words(part, len(self.rows) + 1)
+        whole = {tuple(s.name for s in w[:-1]) for w in every if w[-1].name != CUT}
+        found = set()
+        for word in every:
+            for count in range(1, len(word) - 1):
+                names = tuple(s.name for s in word[:count])
+                for at in combinations(range(len(self.rows)), count):
+                    begun = names not in whole and self.fits(word[:count], at)
+                    if begun and self.waits(word[count], at):
+                        found.add((names, at))
+        return found
+
+    def waits(self, step: Step, at: tuple[int, ...]) -> bool:
+        assert self.span is not None
+        stop, p = self.before(self.rows[at[0]][0] + self.span), at[-1]
+        rest, so_far = range(p + 1, stop), [self.rows[i] for i in at]
+        return (
+            not (step.link == "next" and rest)
+            and not (step.link == "then" and self.some(step.test, rest, so_far))
+            and not any(self.some(t, rest, so_far) for t in (*step.negs, *step.untils))
+            and not any(self.goes(g, p, stop, so_far) for g in step.unless)
+        )
+
+
+def skipped(found: list[Found], skip: tuple[str, str | None]) -> list[Found]:
+    """Those that are told: by first row, and no match that begins before where one says."""
+    floor, told = 0, []
+    for one in found:
+        if one.rows[0] < floor:
+            continue
+        told.append(one)
+        named = [r for n, r in zip(one.names, one.rows, strict=True) if n == skip[1]]
+        floor = max(floor, {
+            "none": 0, "next": one.rows[0] + 1, "past_last": one.rows[-1] + 1,
+            "first": min(named, default=0), "last": max(named, default=0),
+        }[skip[0]])  # fmt: skip
+    return told

@@ -1,0 +1,183 @@
+"""A pattern that cannot match is refused when it is built, each mistake with a code of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headrace as hr
+
+a = hr.pattern("a", "value = 1")
+b = hr.pattern("b", "value = 2")
+
+
+def stream() -> tuple[hr.Job, Any]:
+    job = hr.Job("refused")
+    rows = job.read("log:x", schema="key string, value bigint, at timestamp", time="at",
+                    delay="1s", name="rows")  # fmt: skip
+    return job, rows
+
+
+def codes(job: hr.Job) -> list[str]:
+    try:
+        job.check()
+    except hr.PlanError as error:
+        assert all(p.hint and p.site for p in error.problems), error
+        return [p.code for p in error.problems]
+    return []
+
+
+AT_ONCE: list[tuple[str, int, Callable[[], Any]]] = [
+    ("a choice of nothing is empty", 1, hr.either),
+    ("a choice of one is none", 1, lambda: hr.either(a)),
+    ("a text without parts is empty", 1, lambda: hr.Pattern.from_json('{"parts": []}')),
+    ("two parts of one name", 2, lambda: a.then("a", "value = 2")),
+    ("two parts of one name, one of them forbidden", 2, lambda: a.without("a").then("b")),
+    ("two parts of one name in a choice", 2, lambda: hr.either(a, a)),
+    ("two parts of one name in a group", 2, lambda: a.then(b.then("a"))),
+    ("a name that is no name", 3, lambda: hr.pattern("", "value = 1")),
+    ("a name that is no text", 3, lambda: a.then(7, "value = 1")),  # type: ignore[arg-type]
+    ("no times at all", 4, lambda: a.times(0)),
+    ("times that fall", 4, lambda: a.times(4, 2)),
+    ("times that are no number", 4, lambda: a.times("2")),  # type: ignore[arg-type]
+    ("until without a loop", 5, lambda: a.until("value = 2")),
+    ("until of an optional part", 5, lambda: a.optional().until("value = 2")),
+    ("no time to match in", 10, lambda: a.within("0s")),
+    ("no time to wait for", 10, lambda: a.then_not("b", within="0s")),
+    ("a part with its own within", 12, lambda: a.then(b.within("5s"))),
+    ("a part with its own ending", 12, lambda: hr.either(a, b.then_not("c", within="5s"))),
+    ("a count of a count", 13, lambda: a.times(2).times(3)),
+    ("a count of what is optional", 13, lambda: a.optional().one_or_more()),
+    ("optional twice", 13, lambda: a.optional().optional()),
+    ("rows that follow by nothing known", 15, lambda: a.one_or_more(by="soon")),
+    ("a function has no JSON", 17, lambda: hr.pattern("a", lambda row: True).to_json()),
+    ("JSON that is none", 18, lambda: hr.Pattern.from_json("{")),
+    ("JSON that is something else", 18, lambda: hr.Pattern.from_json('{"part": []}')),
+    ("JSON with a strange link", 18, lambda: hr.Pattern.from_json(
+        '{"parts": [{"name": "a"}, {"name": "b", "link": "soon"}]}')),
+    ("JSON with a strange skip", 18, lambda: hr.Pattern.from_json(
+        '{"parts": [{"name": "a"}], "skip": {"to": "there"}}')),
+    ("JSON with a condition that is no text", 18, lambda: hr.Pattern.from_json(
+        '{"parts": [{"name": "a", "where": 1}]}')),
+    ("something after the end", 19, lambda: a.then_not("b", within="5s").then("c")),
+    ("two endings", 19, lambda: a.then_not("b", within="5s").then_not("c", within="5s")),
+    ("a condition that is none", 20, lambda: hr.pattern("a", 3)),
+    ("a condition of three things", 20, lambda: hr.pattern("a", lambda x, y, z: True)),
+    ("conditions beside a group", 20, lambda: a.then(b, "value = 3")),
+    ("a greedy group", 23, lambda: a.then(b.then("c")).one_or_more(greedy=True)),
+    ("a condition that is false", 25, lambda: hr.pattern("a", False)),
+    ("a condition whose text is false", 25, lambda: hr.pattern("a", "FALSE")),
+    ("rounds that may be empty", 26, lambda: a.then(
+        hr.pattern("b").optional().then("c").optional()).one_or_more()),
+    ("too many times", 27, lambda: a.times(1_000)),
+    ("so many times nothing", 28, lambda: a.without("b").times(2)),
+    ("nothing, optionally", 28, lambda: a.without("b").optional()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "wrong"), [c[1:] for c in AT_ONCE], ids=[c[0] for c in AT_ONCE])
+def test_refused_where_it_is_written(number: int, wrong: Callable[[], Any]) -> None:
+    with pytest.raises(hr.PlanError) as caught:
+        wrong()
+    assert caught.value.code == f"HR-PATTERN-{number:03}"
+    assert caught.value.hint
+    assert caught.value.site is not None and caught.value.site.file == __file__
+
+
+AS_A_WHOLE: list[tuple[str, int, hr.Pattern]] = [
+    ("it ends with what must not be", 6, a.without("b").within("5s")),
+    ("only optional parts after what must not be", 6, a.without("b").then("c").optional()
+     .within("5s")),
+    ("a group ends with what must not be", 6, a.then(b.without("c")).within("5s")),
+    ("an ending that never ends", 7, a.then_not("b", "value = 2")),
+    ("nothing between what follows directly", 8, a.without("b").next("c").within("5s")),
+    ("it could match nothing", 9, a.optional().then("b").optional().within("5s")),
+    ("a skip to a part that is not there", 11, a.within("5s").skip_to_last("b")),
+    ("a greedy end that is never over", 14, a.then("b").one_or_more(greedy=True)),
+    ("more rows than can be", 27, a.then(b.times(100).then("c")).times(100).within("5s")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "wrong"), [c[1:] for c in AS_A_WHOLE], ids=[c[0] for c in AS_A_WHOLE]
+)
+def test_refused_when_it_is_used(number: int, wrong: hr.Pattern) -> None:
+    job, rows = stream()
+    rows.key_by("key").match(wrong, unbounded=True).write("console:")
+    assert codes(job) == [f"HR-PATTERN-{number:03}"]
+    with pytest.raises(hr.PlanError, match=f"HR-PATTERN-{number:03}"):
+        wrong.to_json()
+
+
+good = a.then("b", "value = 2").within("5s")
+many_ways = hr.pattern("first", "value = 0")
+for _i in range(70):
+    many_ways = many_ways.then(f"o{_i}", f"value = {_i}").optional()
+
+IN_A_JOB: list[tuple[str, list[str], Callable[[Any, Any], Any]]] = [
+    ("no pattern at all", ["HR-PATTERN-001"], lambda keyed, rows: keyed.match({})),
+    ("partial matches for ever", ["HR-PATTERN-016"], lambda keyed, rows: keyed.match(a.then("b"))),
+    ("neither patterns nor rules", ["HR-PATTERN-021"], lambda keyed, rows: keyed.match()),
+    ("both patterns and rules", ["HR-PATTERN-021", "HR-PATTERN-022"],
+     lambda keyed, rows: keyed.match(good, rules=rows.broadcast())),
+    ("a pattern that is a text", ["HR-PATTERN-021"], lambda keyed, rows: keyed.match("a b")),
+    ("output without a function", ["HR-PATTERN-021"],
+     lambda keyed, rows: keyed.match(good, output="x bigint")),
+    ("rules that are no stream", ["HR-PATTERN-021"], lambda keyed, rows: keyed.match(rules="x")),
+    ("rules without the columns", ["HR-PATTERN-022"],
+     lambda keyed, rows: keyed.match(rules=rows.broadcast(), unbounded=True)),
+    ("timeouts of what has no time", ["HR-PATTERN-024"],
+     lambda keyed, rows: keyed.match(a.then("b"), timeouts=True, unbounded=True)),
+    ("more ways than bits", ["HR-PATTERN-027"],
+     lambda keyed, rows: keyed.match(many_ways.within("5s"))),
+    ("a part named as the key", ["HR-PATTERN-029"],
+     lambda keyed, rows: keyed.match(hr.pattern("key").within("5s"))),
+    ("a column named as the key", ["HR-PATTERN-029"],
+     lambda keyed, rows: keyed.match(good, select={"key": "a.key"})),
+    ("a condition about no column", ["HR-EXPR-001"],
+     lambda keyed, rows: keyed.match(hr.pattern("a", "height > 1").within("5s"))),
+    ("a condition that is a number", ["HR-PLAN-012"],
+     lambda keyed, rows: keyed.match(hr.pattern("a", "value + 1").within("5s"))),
+    ("a column of no part", ["HR-EXPR-001"],
+     lambda keyed, rows: keyed.match(good, select={"x": "c.value"})),
+    ("a function whose rows nobody knows", ["HR-PLAN-011"],
+     lambda keyed, rows: keyed.match(good, select=lambda match: (1,))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expected", "wrong"), [c[1:] for c in IN_A_JOB], ids=[c[0] for c in IN_A_JOB]
+)
+def test_refused_in_a_job(expected: list[str], wrong: Callable[[Any, Any], Any]) -> None:
+    job, rows = stream()
+    wrong(rows.key_by("key"), rows).write("console:")
+    assert codes(job) == expected
+
+
+def test_timeouts_that_were_not_asked_for_are_refused() -> None:
+    _, rows = stream()
+    with pytest.raises(hr.PlanError, match="HR-PATTERN-030"):
+        _ = rows.key_by("key").match(good).timeouts
+
+
+def test_a_pattern_needs_event_time() -> None:
+    job = hr.Job("untimed")
+    rows = job.read("log:x", schema="key string, value bigint", name="rows")
+    rows.key_by("key").match(good).write("console:")
+    assert codes(job) == ["HR-PLAN-002"]
+
+
+def test_rules_of_another_job_are_refused() -> None:
+    job, rows = stream()
+    other = hr.Job("other").read("log:c", schema="name string, pattern string, at timestamp",
+                                 time="at", delay="1s")  # fmt: skip
+    rows.key_by("key").match(rules=other.broadcast()).write("console:")
+    assert codes(job) == ["HR-PLAN-020"]
+
+
+def test_every_code_is_tested_here() -> None:
+    said = {number for _, number, _ in (*AT_ONCE, *AS_A_WHOLE)}
+    said |= {int(code[-3:]) for _, found, _ in IN_A_JOB for code in found if "PATTERN" in code}
+    assert said == set(range(1, 30))

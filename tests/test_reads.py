@@ -1,0 +1,210 @@
+"""Which columns a function reads; all of them where there is any doubt."""
+
+from functools import partial
+
+import pytest
+
+from headrace.reads import columns_of_rows, columns_read
+
+NAMES = ["a", "b", "c"]
+
+
+def one(row):
+    return row.b
+
+
+def two(row):
+    total = row.c
+    for _ in range(3):
+        total += row.a if total else -row.a
+    return {"total": total, "text": str(row.c).upper()}
+
+
+def comprehended(row):
+    limit = row.a
+    return [x for x in row.b if x > limit]
+
+
+@pytest.mark.parametrize(
+    ("fn", "read"),
+    [
+        (one, ["b"]),
+        (two, ["a", "c"]),
+        (comprehended, ["a", "b"]),
+        (lambda r: (r.c, r.b), ["b", "c"]),
+    ],
+)
+def test_what_is_surely_read(fn, read):
+    assert columns_read(fn, NAMES) == read
+
+
+def whole(row):
+    return row
+
+
+def by_place(row):
+    return row[0]
+
+
+def passed_on(row):
+    return one(row), row.a
+
+
+def replaced(row):
+    return row._replace(a=row.b)
+
+
+def closed_over(row):
+    return [lambda: row.c, row.a]
+
+
+def kept(row):
+    again = row
+    return again.a, row.b
+
+
+def overwritten(row):
+    row = row.a
+    return row.b
+
+
+def unpacked(row):
+    first, *_ = row
+    return first, row.a
+
+
+def by_name(row):
+    return getattr(row, "b"), row.a  # noqa: B009
+
+
+def looks_around(row):
+    return locals()["row"].c, row.a
+
+
+def constant(row):
+    return 1
+
+
+def unknown(row):
+    return row.a + row.d
+
+
+def with_default(row, extra=1):
+    return row.a
+
+
+def many(*rows):
+    return rows[0].a
+
+
+class Caller:
+    def __call__(self, row):
+        return row.a
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        whole, by_place, passed_on, replaced, closed_over, kept, overwritten, unpacked, by_name,
+        looks_around, constant, unknown, with_default, many, Caller(), partial(one), len,
+    ],
+)  # fmt: skip
+def test_in_doubt_all_columns(fn):
+    assert columns_read(fn, NAMES) == NAMES
+
+
+# --- functions of a key and a list of rows
+
+
+def listed(key, rows, window):
+    return len(rows), sorted([row.b for row in rows])
+
+
+def looped(key, rows, window):
+    total = 0
+    for row in rows:
+        if row.a:
+            total += row.c
+    return total
+
+
+def generated(key, rows, window):
+    return sum(r.a for r in rows) / len(rows), {r.c: 1 for r in rows}
+
+
+@pytest.mark.parametrize(
+    ("fn", "read"),
+    [
+        (listed, ["b"]), (looped, ["a", "c"]), (generated, ["a", "c"]),
+        (lambda key, rows, window: len(rows), ["a"]),  # a row needs a column to be one
+    ],
+)  # fmt: skip
+def test_what_is_surely_read_of_rows(fn, read):
+    assert columns_of_rows(fn, NAMES, 1) == read
+
+
+def first_of(key, rows, window):
+    return rows[0].a
+
+
+def sorted_whole(key, rows, window):
+    return sorted(rows)
+
+
+def rows_kept(key, rows, window):
+    mine = rows
+    return [r.a for r in mine]
+
+
+def row_kept(key, rows, window):
+    return [r for r in rows if r.a]
+
+
+def row_unpacked(key, rows, window):
+    return [a for a, b, c in rows]
+
+
+def row_called(key, rows, window):
+    return [one(r) for r in rows]
+
+
+def rows_captured(key, rows, window):
+    return (lambda: [r.a for r in rows])()
+
+
+def row_captured(key, rows, window):
+    return [(lambda: r.a)() for r in rows]
+
+
+def nested(key, rows, window):
+    return [q.a for q in [r for r in rows]]
+
+
+def starred(key, rows, window):
+    return [*rows]
+
+
+def replacing(key, rows, window):
+    return [r._replace(a=1) for r in rows]
+
+
+def after_the_loop(key, rows, window):
+    for row in rows:
+        key = row.a
+    return key, row
+
+
+def looking_around(key, rows, window):
+    return [locals() for row in rows]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        first_of, sorted_whole, rows_kept, row_kept, row_unpacked, row_called, rows_captured,
+        row_captured, nested, starred, replacing, after_the_loop, looking_around,
+        Caller(), len, one,
+    ],
+)  # fmt: skip
+def test_in_doubt_all_columns_of_rows(fn):
+    assert columns_of_rows(fn, NAMES, 1) == NAMES
