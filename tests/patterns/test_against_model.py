@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-@settings(max_examples=max(-(-SEQUENCES // KEYS), 4), **OPTIONS)
+@settings(max_examples=max(-(-SEQUENCES // KEYS), 2), **OPTIONS)
 @given(data=st.data())
 def test_a_pattern_finds_what_its_definition_says(feature: str, data: Any) -> None:
     drive(data.draw(FEATURES[feature]), data.draw(streams(KEYS)))

@@ -27,7 +27,7 @@ from tests.patterns.driving import (
 from tests.patterns.model import Judge
 from tests.patterns.test_against_model import KEYS, OPTIONS, SEQUENCES
 
-EXAMPLES = max(-(-SEQUENCES // KEYS), 4)
+EXAMPLES = max(-(-SEQUENCES // KEYS), 3)
 EXPRESSIONS = [f for f in FEATURES if f not in ("functions", "skip", "skip anything", "then_not")]
 TEXTS = st.sampled_from([*EXPRESSIONS, "then_not"]).flatmap(FEATURES.__getitem__)
 WRITTEN = st.sampled_from([f for f in FEATURES if f != "functions"]).flatmap(FEATURES.__getitem__)

@@ -113,8 +113,8 @@ class Model:
         got = table.match(hashes)
         whole = table.scan()
         wanted = whole.filter(pa.array(np.isin(whole["__h"].to_numpy(), hashes)))
-        key = [(name, "ascending") for name in ("n", "text")]
-        assert got.sort_by(key).equals(wanted.sort_by(key).combine_chunks())
+        # As text, for NaN does not equal itself.
+        assert sorted(map(repr, got.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
 
     def check_scan(self, tables: list[KeyedTable], lo: int, hi: int) -> None:
         rows = [table.scan(lo, hi) for table in tables]

@@ -211,9 +211,7 @@ class KeyedStream(Operators, Looping):
         was: str | None = None,
     ) -> stream.JoinResult:  # fmt: skip
         """Rows of this stream with rows of another that have the same key; see `Stream.join`."""
-        return joins.join(
-            self, other, on, how, within, window, time, suffix, lateness, name, was
-        )
+        return joins.join(self, other, on, how, within, window, time, suffix, lateness, name, was)
 
     def table(
         self, *keys: str, delete: Any = None, unbounded: bool = False, name: str | None = None

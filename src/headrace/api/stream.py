@@ -245,9 +245,7 @@ class Stream(Operators, Calling, Looping, Repeating):
         time="processing" the latest that has come. `how` is inner, left, right, full, semi or
         anti. `lateness`: how long to wait for late rows.
         """
-        return joins.join(
-            self, other, on, how, within, window, time, suffix, lateness, name, was
-        )
+        return joins.join(self, other, on, how, within, window, time, suffix, lateness, name, was)
 
     def table(
         self, *keys: str, delete: Any = None, unbounded: bool = False, name: str | None = None

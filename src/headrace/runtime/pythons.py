@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from headrace.chunk import HIDDEN, hidden_columns, visible
 from headrace.plan.nodes import Python
-from headrace.rows import collector_paused, row_class, rows_of, table_of, values_of
 from headrace.reads import columns_read
+from headrace.rows import collector_paused, row_class, rows_of, table_of, values_of
 
 _AT_ONCE = 4_000  # rows whose objects fit into a processor's cache
 
