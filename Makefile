@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check chaos bench docs clean
+.PHONY: help demo test check chaos soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -27,6 +27,9 @@ check: ## style and types only (no Java, seconds)
 
 chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter of an hour)
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
+
+soak: ## five million keys for ten minutes: does memory stay flat?
+	@$(SPARK) $(BIN)/python -m soak $(ARGS)
 
 bench: ## one table against hand-written PySpark, results checked equal
 	@$(SPARK) $(BIN)/python -m bench $(ARGS)

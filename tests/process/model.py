@@ -16,7 +16,9 @@ class Model:
         self.keys: dict[str, dict[str, Any]] = {}
         self.counts: Counter[str] = Counter()
 
-    def step(self, rows: list[Any], before: int, after: int, clock: int) -> tuple[Any, Any, int]:
+    def step(
+        self, rows: list[Any], before: int, after: int, clock: int, newest: int
+    ) -> tuple[Any, Any, int]:
         """Rows given, rows aside, and how many calls failed."""
         self.out, self.aside = [], []  # type: ignore[var-annotated]
         limit = (after, math.inf if after >= MAX_TIME else clock)
@@ -33,7 +35,8 @@ class Model:
                 self.call(k, "timers", before if by_clock else max(before, at), clock)
                 k["n"] += 1
                 self.aside.append((key, k["n"]))
-                k["timers"] |= {(at + 1_500, 0)} if k["n"] % 3 == 0 and after < MAX_TIME else set()
+                goes_on = after < MAX_TIME or (not by_clock and at <= newest)
+                k["timers"] |= {(at + 1_500, 0)} if k["n"] % 3 == 0 and goes_on else set()
                 k["timers"] -= {(at + 1_000, 0)} if k["n"] % 4 == 0 else set()
                 told = f"{at} {bool(by_clock)} {said(k)} {at} {after} {clock}"
                 self.out.append((key, "timer", told))

@@ -104,7 +104,9 @@ class Driven:
         return self._driver.epoch() is not None
 
     def _compare(self, rows: list[Row], before: int, after: int) -> None:
-        out, aside, dead = self._model.step(rows, before, after, self._clock.now())
+        out, aside, dead = self._model.step(
+            rows, before, after, self._clock.now(), max(self._mark.marks.values(), default=before)
+        )
         self._dead += dead
         for name, wanted in (("out", out), ("aside", aside)):
             table = self._driver.output(name)

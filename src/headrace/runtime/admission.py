@@ -1,8 +1,10 @@
 """Admission control: how many rows the next epoch may read.
 
 The aim is a batch time, from the first batch on: it starts small, grows while batches are
-quick and shrinks when they are slow. With `max_batch` every epoch takes up to that many
-rows instead, for those who want throughput more than latency.
+quick and shrinks when they are slow. What a batch costs whatever it holds cannot be made less
+by reading less, so where that alone takes more than half the aim, the aim is twice that. With
+`max_batch` every epoch takes up to that many rows instead, for those who want throughput more
+than latency.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ _FIRST = 20_000
 _LEAST = 1_000
 _GROWTH = 4.0
 _SHRINK = 0.25
+_TELLING = 1.5  # batches whose rows differ by this factor tell what rows cost
 
 
 class Admission:
@@ -19,6 +22,8 @@ class Admission:
         self._allowed = _FIRST
         self._asked: int | None = None
         self._batches = 0
+        self._last: tuple[int, float] | None = None  # rows and time of a batch before
+        self._fixed = 0.0  # about what a batch takes without rows
 
     @property
     def rows(self) -> int:
@@ -36,6 +41,23 @@ class Admission:
         self._batches += 1
         if self._batches == 1:  # says more about the start of the JVM than about rows
             self._allowed *= 2
-        elif asked * 2 >= self._allowed or ms > self._target:
-            factor = min(_GROWTH, max(_SHRINK, self._target / max(ms, 1.0)))
+            return
+        self._learn(asked, ms)
+        aim = max(self._target, 2 * self._fixed)
+        if asked * 2 >= self._allowed or ms > aim:
+            factor = (aim - self._fixed) / max(ms - self._fixed, 1.0)
+            factor = min(_GROWTH, max(_SHRINK, factor))
             self._allowed = max(_LEAST, int(min(asked, self._allowed) * factor))
+
+    def _learn(self, rows: int, ms: float) -> None:
+        """From two batches of different size: what a row costs, and what is left without rows."""
+        if self._last is None:
+            self._last = rows, ms
+            return
+        other, took = self._last
+        if max(rows, other) <= _TELLING * min(rows, other):
+            self._fixed = min(self._fixed, ms)
+            return
+        per_row = max(0.0, (took - ms) / (other - rows))
+        fixed = max(0.0, min(ms, took, ms - per_row * rows))
+        self._fixed, self._last = (self._fixed + fixed) / 2, (rows, ms)

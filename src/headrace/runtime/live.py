@@ -81,8 +81,15 @@ class StepState:
                 f"{self.node.name!r} keeps nothing by time", code="HR-STATE-032",
                 hint="Only windows can be cut by time; use get, top or sql.",
             )  # fmt: skip
-        lo, hi = (_millis(m, self.snapshot.watermark) for m in (since, until))
+        lo, hi = (_millis(m, self._now()) for m in (since, until))
         return replace(self, since=lo, until=hi)
+
+    def _now(self) -> int:
+        """Where it stands in time: at the watermark, or when all has ended, at its last row."""
+        if MIN_TIME < self.snapshot.watermark < MAX_TIME:
+            return self.snapshot.watermark
+        times = (t.last_time() for t in self.snapshot.tables.values())
+        return max((t for t in times if t is not None), default=0)
 
     def top(self, n: int, by: str | None = None) -> pa.Table:
         """The n rows with the largest value of `by`, or of the last column; ties by key."""
@@ -197,15 +204,15 @@ def _coded(field: pa.Field) -> bool:
     return bool(pa.types.is_dictionary(field.type))
 
 
-def _millis(moment: Moment, watermark: int) -> int:
-    """A moment in ms; "21:00" is on the day of the watermark."""
+def _millis(moment: Moment, now: int) -> int:
+    """A moment in ms; "21:00" is on the day of `now`."""
     if isinstance(moment, int):
         return moment
     if isinstance(moment, datetime):
         found = moment
     else:
         try:
-            found = _read(moment, watermark)
+            found = _read(moment, now)
         except ValueError as error:
             raise StateError(
                 f"{moment!r} is not a time", code="HR-STATE-032",
@@ -214,9 +221,8 @@ def _millis(moment: Moment, watermark: int) -> int:
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
-def _read(text: str, watermark: int) -> datetime:
+def _read(text: str, now: int) -> datetime:
     if "-" in text:
         return datetime.fromisoformat(text)
-    sane = watermark if MIN_TIME < watermark < MAX_TIME else 0
-    day = datetime.fromtimestamp(sane / 1_000, UTC).date()
+    day = datetime.fromtimestamp(now / 1_000, UTC).date()
     return datetime.combine(day, time.fromisoformat(text), UTC)

@@ -184,11 +184,10 @@ class Pass:
 
     def _asked(self, number: int, due: Due, place: int) -> None:
         """What a call asked for: timers set and cancelled, rows for side outputs."""
-        ending = place < 0 and self._step.after >= MAX_TIME
+        ending = place < 0 and self._step.after >= MAX_TIME and self._beyond()
         for domain, at, wanted in self._call.asked:
             timer = (number, domain, at)
-            # At the end a timer sets no other beyond the rows: it would go on for ever.
-            if wanted and ending and (domain == CLOCK or at > self._step.newest):
+            if wanted and ending:
                 continue
             self.armed.discard(timer)
             if not wanted:
@@ -206,6 +205,11 @@ class Pass:
             rows.append(row)
             places.of.append(place)
         self._call.forget()
+
+    def _beyond(self) -> bool:
+        """At the end: whether the timer lies beyond the rows; it sets no other, for ever."""
+        call = self._call
+        return call.by_clock or (call.time or 0) > self._step.newest
 
     # time to live
 
