@@ -23,6 +23,12 @@ class Server:
         self.port = 0
 
     async def answer(self, reader: Any, writer: Any) -> None:
+        try:
+            await self._answer(reader, writer)
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: Any, writer: Any) -> None:
         request = (await reader.readuntil(b"\r\n\r\n")).decode()
         path = request.split(" ")[1]
         self.calls[path] += 1
@@ -34,7 +40,6 @@ class Server:
         head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         writer.write((head + body).encode())
         await writer.drain()
-        writer.close()
 
     async def act(self, path: str) -> tuple[str, str]:
         kind, *rest = path.strip("/").split("/")
@@ -55,12 +60,21 @@ def serving() -> Iterator[Server]:
         asyncio.start_server(server.answer, "127.0.0.1", 0), loop
     ).result()
     server.port = listening.sockets[0].getsockname()[1]
+
+    async def end() -> None:
+        """Callers may have gone before they were answered."""
+        listening.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     try:
         yield server
     finally:
+        asyncio.run_coroutine_threadsafe(end(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        listening.close()
         loop.close()
 
 

@@ -76,10 +76,12 @@ class ProcessRows:
     """A user's `fn(key, rows, window)`, called once per firing with all rows of the window."""
 
     def __init__(
-        self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema, seen: Sequence[str]
-    ) -> None:
+        self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema,
+        seen: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         self._fn, self._keys, self._row, self.schema = fn, list(keys), row, schema
-        self._seen = pa.schema([row.field(n) for n in seen])  # what it surely looks at
+        names = row.names if seen is None else seen
+        self._seen = pa.schema([row.field(n) for n in names])  # all, or what it surely looks at
         self.columns = row.names  # what it sees of a row
         self._keeps = isinstance(fn, WindowProcess) and bool(fn.values)
 
