@@ -120,6 +120,19 @@ def test_a_second_driver_fences_the_first(spark: Any, tmp_path: Path) -> None:
     assert sum(newer.output("counts")["n"].to_pylist()) == 30
 
 
+def test_a_driver_that_has_nothing_to_do_learns_that_it_is_fenced(
+    spark: Any, tmp_path: Path
+) -> None:
+    log = _topic(tmp_path)
+    log.append("rows", [{"k": "a", "at": 0}])
+    older = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
+    _until(older, lambda: _seen(older) == 1)
+    newer = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
+    with pytest.raises(hr.FencedError):
+        older.wait(timeout=30)
+    newer.stop()
+
+
 def test_a_job_that_has_ended_says_so_when_there_is_more(spark: Any, tmp_path: Path) -> None:
     log = _topic(tmp_path)
     log.append("rows", [{"k": "a", "at": 0}])

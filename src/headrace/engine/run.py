@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
@@ -46,6 +46,7 @@ from headrace.sinks import collected
 from headrace.state.manifest import Manifest
 
 _POLL = 0.05
+_FENCE_EVERY = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Run:
         self._start, self._settings, self._pace = start, settings, pace
         self._program = start.bundle.program
         self._debug, self._reporter, self._on_progress = debug, reporter, on_progress
-        self._state = "running"
+        self._state, self._looked = "running", 0.0
         self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
         self._first = self._latest.epoch if self._latest else 0
@@ -244,6 +245,7 @@ class Run:
         """Follow the manifests until the job ends, is asked to stop, or fails."""
         try:
             while self._state == "running":
+                self._check_fence()
                 self._follow()
                 active = self._query.isActive  # asked once: it may fail at any moment
                 error = None if active else self._query.exception()
@@ -260,8 +262,16 @@ class Run:
         except Exception as error:
             if self._state == "running":
                 self._fail(error)
+            with suppress(Exception):  # it may be over, and Spark too
+                self._query.stop()
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _check_fence(self) -> None:
+        """Another driver may have taken the folder: a commit would find out, but none may come."""
+        if time.monotonic() - self._looked > _FENCE_EVERY:
+            self._looked = time.monotonic()
+            self._start.log.check_fence(self._start.token)
 
     def _follow(self) -> None:
         known = self._latest.epoch if self._latest else 0
@@ -291,7 +301,7 @@ class Run:
         self._finish(state)
 
     def _fail(self, cause: Exception) -> None:
-        error = recover(cause)
+        error = cause if isinstance(cause, HeadraceError) else recover(cause)
         if self._debug:
             error.add_note(str(cause))
         self._error = error
