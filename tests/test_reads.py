@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from headrace.reads import columns_of_rows, columns_read
+from headrace.reads import columns_of_rows, columns_read, deletes, ignores
 
 NAMES = ["a", "b", "c"]
 
@@ -208,3 +208,47 @@ def looking_around(key, rows, window):
 )  # fmt: skip
 def test_in_doubt_all_columns_of_rows(fn):
     assert columns_of_rows(fn, NAMES, 1) == NAMES
+
+
+class Doing:
+    def looks(self, row, ctx):
+        return row.a, ctx.time
+
+    def ignores(self, row, ctx):
+        return self.looks(row, None)
+
+    def hands_on(self, row, ctx):
+        return [row.a for _ in ctx]
+
+    def closes_over(self, row, ctx):
+        return [x for x in row.b if ctx.time]
+
+    def sees_all(self, row, ctx):
+        return locals()
+
+    def takes_more(self, row, ctx, *more):
+        return row.a
+
+    def deletes(self, row, ctx):
+        def later():
+            del self.n
+
+        later()
+
+    def asks_to_delete(self, row, ctx):
+        delattr(self, "n")
+
+
+@pytest.mark.parametrize("name", [n for n in vars(Doing) if not n.startswith("__")])
+def test_what_surely_does_nothing_with_an_argument(name):
+    found = ignores(getattr(Doing, name), place=2, count=3)
+    assert found == (name in ("ignores", "deletes", "asks_to_delete"))
+
+
+@pytest.mark.parametrize("name", [n for n in vars(Doing) if not n.startswith("__")])
+def test_what_deletes_attributes(name):
+    assert deletes(getattr(Doing, name)) == ("delete" in name)
+
+
+def test_what_is_no_function_deletes_nothing():
+    assert not deletes(3) and not deletes(len)

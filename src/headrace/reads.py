@@ -46,6 +46,21 @@ def columns_of_rows(fn: Callable[..., Any], names: Sequence[str], place: int) ->
     return [n for n in names if n in read] or list(names[:1])
 
 
+def ignores(fn: Callable[..., Any], place: int, count: int) -> bool:
+    """Whether a function surely does nothing with its argument number `place` of `count`."""
+    return _attributes(fn, place, count) == set()
+
+
+def deletes(fn: Any) -> bool:
+    """Whether a function, or one within it, deletes attributes."""
+    code = fn if isinstance(fn, types.CodeType) else getattr(fn, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return False
+    named = {"delattr", "__delattr__"} & {*code.co_names}
+    steps = (step.opname == "DELETE_ATTR" for step in dis.get_instructions(code))
+    return bool(named) or any(steps) or any(map(deletes, code.co_consts))
+
+
 def _only_gone_through(code: types.CodeType, rows: str) -> bool:
     """Whether the list is used only for loops and for `len`."""
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "PUSH_NULL")]

@@ -205,7 +205,8 @@ ENDLESS = """
 
 
 @pytest.mark.spark
-def test_ctrl_c_finishes_the_batch_in_hand_and_is_no_error(call):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_finishes_the_batch_in_hand_and_is_no_error(call, sent):
     assert call("plan", "job.py", job=ENDLESS).exit_code == 0
     environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
     command = [sys.executable, "-m", "headrace.cli.app", "run", "job.py", "--master", "local[2]"]
@@ -217,7 +218,7 @@ def test_ctrl_c_finishes_the_batch_in_hand_and_is_no_error(call):
         for line in process.stderr:
             told.append(line.rstrip())
             if line.startswith("numbers: epoch "):
-                os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all of them get it
+                os.killpg(process.pid, sent)  # as Ctrl-C and `timeout` do: all of them get it
     assert process.returncode == 0, told
     assert told[0] == "numbers: starting Spark" and "Traceback" not in "".join(told)
     assert told[-3].startswith("numbers: stopped after epoch ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -270,3 +271,80 @@ def test_event_and_clock_lives_do_not_disturb_each_other(play: Any) -> None:
     test.advance("1h")
     test.send("rows", [("b", 1, 60_000)])  # an epoch in which a is forgotten
     assert test.state("p")["values"]["k0"].to_pylist() == ["b"]
+
+
+class Fresh(hr.KeyedProcess):
+    output = "k string, n bigint"
+    n = hr.value(int, default=-1, ttl="5s")
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if row.v == 0:
+            raise ValueError("nothing")
+        if row.v > 1:
+            self.n = row.v
+        return (ctx.key, self.n)
+
+
+def test_a_row_that_fails_makes_nothing_be_forgotten(play: Any) -> None:
+    test = play(Fresh())
+    test.send("rows", [("a", 7, 1_000)])
+    test.send("rows", [("a", 0, 9_000)])
+    test.send("rows", [("a", 1, 2_000)])  # from before: it is there still
+    test.send("rows", [("a", 1, 9_000)])
+    assert said(test) == [("a", 7), ("a", 7), ("a", -1)]
+
+
+class Blind(hr.KeyedProcess):
+    """Does not look at its context, and gives rows in every way there is."""
+
+    output = "k string, n bigint"
+    n = hr.value(int, default=0)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        give = (row.k, self.n)
+        ways = [give, None, [give, give], {"k": row.k, "n": self.n}, (g for g in [give])]
+        return ways[row.v]
+
+
+class Looking(Blind):
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        assert ctx.key == row.k
+        return super().on_row(row, ctx)
+
+
+@pytest.mark.parametrize("kind", [Blind, Looking])
+def test_rows_may_be_given_in_every_way(play: Any, kind: Any) -> None:
+    test = play(kind())
+    test.send("rows", [(k, v, v) for v in range(5) for k in "ab"])
+    assert sorted(said(test)) == [(k, n) for k in "ab" for n in (1, 3, 3, 4, 5)]
+
+
+def test_more_keys_than_are_gone_through_at_a_time(play: Any) -> None:
+    test = play(Fails())
+    keys, rows = 9_000, 3
+    test.send("rows", [(str(k), v, v) for v in range(rows) for k in range(keys)])
+    wanted = [(str(k), n) for k in range(keys) for n in (1, 2, 3)]
+    assert sorted(said(test)) == sorted(w for w in wanted if w != ("7777", 3))
+    assert len(test.dead()) == 1
+    assert test.state("p")["values"].num_rows == keys
+    test.send("rows", [(str(k), 0, 9) for k in range(keys)])
+    assert sorted(said(test)) == sorted((str(k), 3 if k == 7777 else 4) for k in range(keys))
+
+
+class Fails(hr.KeyedProcess):
+    output = "k string, n bigint"
+    n = hr.value(int, default=0)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if (row.k, row.v) == ("7777", 1):
+            raise ValueError("this one")
+        self.n += 1
+        return (row.k, self.n)
+
+
+def test_an_object_that_nobody_runs_has_every_start() -> None:
+    one = Forgetful()
+    assert (one.n, one.seen) == (10, [])
+    assert one.on_row(SimpleNamespace(v=3), SimpleNamespace(key="a")) == ("a", 13, "[3]")
+    assert Fresh().n == -1

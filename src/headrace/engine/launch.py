@@ -12,6 +12,7 @@ import sys
 
 
 def main() -> None:
+    os.setpgid(0, 0)  # what is sent to the driver's group is for the driver to interpret
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(os.environ["HEADRACE_ZYGOTE"])
     wanted = {
@@ -23,7 +24,7 @@ def main() -> None:
     socket.send_fds(connection, [message[:1]], [0, 1, 2])
     connection.sendall(message[1:])
     process = int(connection.makefile().readline())
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(process, signal.SIGTERM))
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(process, signal.SIGTERM))  # Spark's word
     for descriptor in (0, 1, 2):
         os.close(descriptor)
     while connection.recv(1):  # closed when the process ends

@@ -9,8 +9,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,13 +95,37 @@ def _started(master: str, extra: dict[str, str]) -> SparkSession:
     for name, value in {**_settings(master), **extra}.items():
         builder = builder.config(name, value)
     try:
-        spark: SparkSession = builder.getOrCreate()
+        with _patient_jvm():
+            spark: SparkSession = builder.getOrCreate()
         if not in_process(master):
             _await_executors(spark, master)
         return spark
     except Exception as error:
         _clear_away()
         raise error if isinstance(error, RunError) else _no_start(master, error) from error
+
+
+_starting = threading.Event()
+
+
+@contextmanager
+def _patient_jvm() -> Iterator[None]:
+    """A JVM that is started now does not hear SIGTERM: sent to the driver's whole group, by
+    `timeout` or a service manager, it is for the driver to stop gracefully. The JVM ends
+    when the driver does, for its standard input is then closed."""
+    _starting.set()
+    try:
+        yield
+    finally:
+        _starting.clear()
+
+
+def _after_fork() -> None:  # in the child, before it becomes the JVM
+    if _starting.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _no_start(master: str, error: Exception) -> RunError:

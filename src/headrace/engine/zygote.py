@@ -66,6 +66,7 @@ def _end(server: subprocess.Popen[bytes], folder: str) -> None:
 def serve(path: str) -> None:
     """Fork a process for every request, until the driver closes our standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver to interpret
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # and so is what ends the driver's group
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.bind(f"{path}.new")
@@ -101,7 +102,8 @@ def _become(connection: socket.socket) -> None:
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
         os.close(descriptor)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setpgid(0, 0)  # out of the driver's group, and so out of reach of what is sent there
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.sendall(f"{os.getpid()}\n".encode())
     connection.set_inheritable(False)

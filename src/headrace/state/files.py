@@ -33,10 +33,14 @@ def named_failures(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise missing(path) from error
     except OSError as error:
-        raise StateError(
-            f"cannot use {str(path)!r}: {error.strerror or error}", code="HR-STATE-006",
-            hint="Check the disk's free space and the folder's permissions, then start again.",
-        ) from error  # fmt: skip
+        raise _unusable("use", path, error) from error
+
+
+def _unusable(what: str, path: Path, error: OSError) -> StateError:
+    return StateError(
+        f"cannot {what} {str(path)!r}: {error.strerror or error}", code="HR-STATE-006",
+        hint="Check the disk's free space and the folder's permissions, then start again.",
+    )  # fmt: skip
 
 
 def missing(path: Path) -> StateError:
@@ -70,10 +74,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    with named_failures(folder):
+    try:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             sync_folder(folder.parent)
+    except OSError as error:
+        raise _unusable("make", folder, error) from error
 
 
 def create_sealed(path: Path, kind: str, content: dict[str, Any]) -> bool:

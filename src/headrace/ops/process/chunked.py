@@ -20,7 +20,7 @@ import pyarrow as pa
 from headrace.chunk import TIME
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.columns import Columns, ColumnValues
-from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.keyed import KeyedProcess, own_attributes
 from headrace.ops.process.operator import key_schema, seen_by_key
 from headrace.ops.process.timers import Timers
 from headrace.ops.process.values import KeyValues
@@ -131,7 +131,7 @@ class ChunkOperator:
             step.before, step.clock, self._sides,
         )  # fmt: skip
         one: Any = copy.copy(self._function)
-        one.__dict__ = {**vars(self._function), **before}
+        one.__dict__ = {**own_attributes(self._function), **before}
         given = one.on_chunk(rows.slice(first, last - first), call)
         after = self._columns.fitted(before, one.__dict__, hi - lo)
         out = [_placed(given, self._schema, call)] if given is not None else []

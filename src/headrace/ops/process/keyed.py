@@ -8,16 +8,17 @@ holds afterwards; nothing here reads or writes a table.
 from __future__ import annotations
 
 from abc import ABCMeta
-from typing import Any, ClassVar, Protocol
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.ops.process.kept import Kept, KeptShared
+from headrace.reads import deletes
 from headrace.schema import SchemaLike, schema_of
 
 HELD = "$held"  # in an object's dict: values that are looked up when they are asked for
-KEYLESS: dict[str, Any] = {}  # held by an object that has no key now
 
 
 class Context(Protocol):
@@ -53,9 +54,15 @@ class Declared(ABCMeta):
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any
     ) -> Declared:
-        """Declarations are no attributes: reading one falls through to `__getattr__`."""
+        """Declarations are no attributes: what is kept lies in the object's dict.
+
+        Values that are deleted or held back are looked for. Only classes with such values pay
+        for it: with these methods every attribute takes four times as long.
+        """
         own = {n: v for n, v in namespace.items() if isinstance(v, Kept)}
         rest = {n: v for n, v in namespace.items() if n not in own}
+        if any(v.ttl is not None for v in own.values()) or any(map(deletes, rest.values())):
+            rest = {"__getattr__": _found, "__delattr__": _forget, **rest}
         made = super().__new__(mcs, name, bases, rest, **more)
         inherited = [getattr(base, "_kept", {}) for base in reversed(bases)]
         made._kept = {n: v for kept in (*inherited, own) for n, v in kept.items()}
@@ -110,25 +117,49 @@ class KeyedProcess(metaclass=Declared):
     output: ClassVar[SchemaLike] = None
     outputs: ClassVar[dict[str, SchemaLike]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        """A value that is not in the object's dict: held back, or not there yet."""
-        declared = type(self)._kept.get(name)
-        if declared is None:
-            raise AttributeError(f"{type(self).__name__} has no value or attribute {name!r}")
-        held = self.__dict__.get(HELD)
-        if held is KEYLESS:
-            raise no_key(type(self).__name__, name)
-        found = held[name] if held and name in held else declared.start()
-        if held is None or declared.mutable:  # it may be changed in place: that is a write
-            self.__dict__[name] = found
-        return found
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """An object that nobody runs, in a test of the class, has every value's start."""
+        made = super().__new__(cls)
+        vars(made).update({n: v.start() for n, v in cls._kept.items() if v.ttl is None})
+        return made
 
-    def __delattr__(self, name: str) -> None:
-        if name not in type(self)._kept:
-            super().__delattr__(name)
-            return
-        self.__dict__.pop(name, None)
-        self.__dict__.get(HELD, {}).pop(name, None)
+
+def own_attributes(function: KeyedProcess) -> dict[str, Any]:
+    """What an object has besides what it keeps."""
+    return {n: v for n, v in vars(function).items() if n not in type(function)._kept}
+
+
+def _found(self: KeyedProcess, name: str) -> Any:
+    """A value that is not in the object's dict: held back, or not there."""
+    declared = type(self)._kept.get(name)
+    if declared is None:
+        raise AttributeError(f"{type(self).__name__} has no value or attribute {name!r}")
+    held = self.__dict__.get(HELD)
+    found = held[name] if held and name in held else declared.start()
+    if held is None or declared.mutable:  # it may be changed in place: that is a write
+        self.__dict__[name] = found
+    return found
+
+
+def _forget(self: KeyedProcess, name: str) -> None:
+    if name not in type(self)._kept:
+        object.__delattr__(self, name)
+        return
+    self.__dict__.pop(name, None)
+    self.__dict__.get(HELD, {}).pop(name, None)
+
+
+@lru_cache(maxsize=64)
+def keyless(kind: type[KeyedProcess]) -> type[KeyedProcess]:
+    """The class, of objects that have no key now: whoever asks for what is kept is told."""
+
+    def asked(self: KeyedProcess, name: str) -> Any:
+        if name in kind.values:
+            raise no_key(kind.__name__, name)
+        raise AttributeError(f"{kind.__name__} has no attribute {name!r}")
+
+    made: Any = Declared(kind.__name__, (kind,), {"__getattr__": asked})
+    return cast("type[KeyedProcess]", made)
 
 
 def no_key(title: str, name: str) -> PlanError:

@@ -7,7 +7,8 @@ in one that checks every call by itself. What it gave and kept leaves by column.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,18 +17,30 @@ import pyarrow as pa
 
 from headrace.ops.contract import Step
 from headrace.ops.process.call import Call
-from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.keyed import KeyedProcess, own_attributes
 from headrace.ops.process.passing import Care, Pass
 from headrace.ops.process.shared import Shared, read_only
 from headrace.ops.process.timers import Timers
-from headrace.ops.process.values import VALUES, KeyValues
-from headrace.ops.process.work import Arranged, Arranger
+from headrace.ops.process.values import VALUES, KeyValues, Left, Loaded
+from headrace.ops.process.work import Arranged, Arranger, seen
 from headrace.ops.view import plain_view
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
 NO_ON_TIMER = "the class has no on_timer"
 NO_TIME = "its input has no event time"
+BLOCK = 16_384  # rows that are Python objects at a time
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What came of some keys, as tables."""
+
+    block: Arranged
+    out: pa.Table
+    sides: dict[str, pa.Table]
+    left: Left
+    done: Pass
 
 
 class ProcessOperator:
@@ -69,29 +82,48 @@ class ProcessOperator:
         work = self._arranger.arrange(inputs, self._timers.due(step))
         maps = self._shared.apply(control, step) if self._worth(work, control) else {}
         if len(work):
-            begin = partial(self._pass, work, inputs, read_only(maps), step)
-            keys = plain_keys(work.keys, self._key)
-            try:
-                self._finish(begin().run(keys), work, step)
-            except Exception:  # the user's, or what it gave or kept does not fit
-                care = Care(self._accept, partial(self._blamed, work))
-                self._finish(begin().run(keys, care), work, step)
+            self._calls(work, inputs, read_only(maps), step)
         self._values.forget(step)
         self._timers.look_ahead(step)
 
     def _worth(self, work: Arranged, control: Sequence[pa.Table | None]) -> bool:
         return len(work) > 0 or any(rows is not None for rows in control)
 
-    def _pass(
+    def _calls(
         self, work: Arranged, inputs: Sequence[pa.Table | None], maps: Mapping[str, Any],
         step: Step,
-    ) -> Pass:  # fmt: skip
-        kind, call = type(self._function), Call(step.before, step.clock, tuple(self._sides))
-        call.no_timer = "" if kind.timed() else NO_ON_TIMER
-        call.no_event_timer = "" if self._timed else NO_TIME
+    ) -> None:  # fmt: skip
+        """All keys, some at a time: so what Python makes of them stays near the processor."""
+        kind, loaded = type(self._function), self._values.load(work.keys, step)
         handlers = [(_handler(kind, name), name) for name in self._names]
-        own = {**vars(self._function), **maps}
-        return Pass(self._function, own, call, handlers, work, inputs, step, self._values)
+        columns = seen(inputs, [handler for handler, _ in handlers])
+        own = {**own_attributes(self._function), **maps}
+        made = []
+        for first, block in work.blocks(BLOCK):
+            mine = loaded.slice(first, len(block))
+            begin = partial(
+                Pass, self._function, own, handlers, block, columns, step, self._values, mine
+            )
+            made.append(self._block(begin, block, inputs, step))
+        self._store(made, work, loaded, step)
+
+    def _block(
+        self, begin: Callable[[Call], Pass], block: Arranged,
+        inputs: Sequence[pa.Table | None], step: Step,
+    ) -> _Made:  # fmt: skip
+        keys = plain_keys(block.keys, self._key)
+        try:
+            return self._made(begin(self._call(step)).run(keys), block)
+        except Exception:  # the user's, or what it gave or kept does not fit
+            arrived, blamed = partial(block.arrived, inputs), partial(self._blamed, block)
+            care = Care(self._accept, arrived, blamed)
+            return self._made(begin(self._call(step)).run(keys, care), block)
+
+    def _call(self, step: Step) -> Call:
+        call = Call(step.before, step.clock, tuple(self._sides))
+        call.no_timer = "" if type(self._function).timed() else NO_ON_TIMER
+        call.no_event_timer = "" if self._timed else NO_TIME
+        return call
 
     def _accept(self, rows: list[Any], sides: list[tuple[str, Any]]) -> None:
         """Refuse what does not fit its columns."""
@@ -104,19 +136,24 @@ class ProcessOperator:
         key = work.keys.slice(number, 1).select(self._key.names).rename_columns(self._by)
         return key.append_column("timer", pa.array([time], pa.int64()))
 
-    def _finish(self, made: Pass, work: Arranged, step: Step) -> None:
-        """All that may not fit is made before anything is written."""
-        out = table_of(made.outs, self._schema)
-        sides = {n: table_of(rows, self._sides[n]) for n, (rows, _) in made.sides.items()}
-        self._values.store(work.keys, made.states, made.stamps, step)
-        self._timers.store(work.keys, made.armed, made.cancelled, step)
-        step.faults.extend(made.faults)
-        step.counts.update(made.counts)
-        if out.num_rows:
-            step.out.append(work.placed(out, made.places, step, self._timed))
-        for name, table in sides.items():
-            placed = work.placed(table, made.sides[name][1], step, self._timed)
-            step.sides.setdefault(name, []).append(placed)
+    def _made(self, done: Pass, block: Arranged) -> _Made:
+        """What came of some keys; refuses what does not fit, before anything is written."""
+        sides = {n: table_of(rows, self._sides[n]) for n, (rows, _) in done.sides.items()}
+        left = self._values.left(done.states, done.stamps)
+        return _Made(block, table_of(done.outs, self._schema), sides, left, done)
+
+    def _store(self, parts: list[_Made], work: Arranged, loaded: Loaded, step: Step) -> None:
+        self._values.store(work.keys, loaded, [part.left for part in parts], step)
+        for part in parts:
+            block, done = part.block, part.done
+            self._timers.store(block.keys, done.armed, done.cancelled, step)
+            step.faults.extend(done.faults)
+            step.counts.update(done.counts)
+            if part.out.num_rows:
+                step.out.append(block.placed(part.out, done.places, step, self._timed))
+            for name, table in part.sides.items():
+                placed = block.placed(table, done.sides[name][1], step, self._timed)
+                step.sides.setdefault(name, []).append(placed)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """Keys by the names of the first input, and what is kept of each."""

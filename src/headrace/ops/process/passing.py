@@ -21,38 +21,42 @@ from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import CLOCK, EVENT, Call, many
 from headrace.ops.process.keyed import HELD, KeyedProcess
 from headrace.ops.process.timers import Timer
-from headrace.ops.process.values import KeyValues, State
+from headrace.ops.process.values import KeyValues, Loaded, State
 from headrace.ops.process.work import Arranged, Places
+from headrace.reads import ignores
 
 Due = list[tuple[int, int]]  # times and domains, a heap
 
 
 @dataclass(frozen=True, slots=True)
 class Care:
-    """How every call is checked: `accept` refuses rows, `blame` is the record of a timer."""
+    """How every call is checked: `accept` refuses rows, `blame` gives the record of a timer."""
 
     accept: Callable[[list[Any], list[tuple[str, Any]]], None]
+    arrived: Callable[[int], pa.Table]  # the record of a row
     blame: Callable[[int, int], pa.Table]
 
 
 class Pass:
     def __init__(
-        self, function: KeyedProcess, own: dict[str, Any], call: Call,
-        handlers: list[tuple[Any, str]], work: Arranged, inputs: Sequence[pa.Table | None],
-        step: Step, values: KeyValues,
+        self, function: KeyedProcess, own: dict[str, Any], handlers: list[tuple[Any, str]],
+        work: Arranged, columns: Sequence[pa.Table | None], step: Step, values: KeyValues,
+        loaded: Loaded, call: Call,
     ) -> None:  # fmt: skip
         self._own, self._names = own, {*type(function).values, HELD}
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
-        self._work, self._inputs, self._step = work, inputs, step
+        self._work, self._step = work, step
         self._values, self._lived = values, bool(values.lived)
-        self._rows = work.rows(inputs, [handler for handler, _ in handlers])
+        self._rows = work.rows(columns)
         self._times = work.times()
         self._at_once = getattr(type(function), "rows_at_once", False)
+        plain = len(handlers) == 1 and not self._lived and not self._at_once
+        self._blind = plain and ignores(handlers[0][0], place=2, count=3)
         if self._at_once:
             self._gather()
         ends = step.after >= MAX_TIME
         self._limits = {EVENT: step.after, CLOCK: MAX_TIME if ends else step.clock}
-        self.states, self.stamps = values.load(work.keys, step)
+        self.states, self.stamps = values.states(loaded)
         self.outs: list[Any] = []
         self.firings: list[tuple[int, int | None]] = []
         self.places = Places([], self.firings)
@@ -93,6 +97,31 @@ class Pass:
         self._call.by_clock = False
 
     def _quickly(self, number: int, mine: range, due: Due) -> None:
+        if self._blind:
+            self._blindly(mine)
+        else:
+            self._seeing(number, mine, due)
+        for timer in self._firing(number, due):
+            if self._lived:
+                self._expire(number)
+            self._gave(self._one.on_timer(self._call.time, self._call), timer)  # type: ignore[attr-defined]
+            if self._lived:
+                self._mark(number)
+            self._asked(number, due, timer)
+
+    def _blindly(self, mine: range) -> None:
+        """Calls that do not look at their context, and so cannot ask for anything."""
+        one, call, outs, places = self._one, self._call, self.outs, self.places.of
+        handler, call.input = self._handlers[0]
+        for i, row in enumerate(self._rows[mine.start : mine.stop], mine.start):
+            given = handler(one, row, call)
+            if type(given) is tuple:
+                outs.append(given)
+                places.append(i)
+            elif given is not None:
+                self._gave(given, i)
+
+    def _seeing(self, number: int, mine: range, due: Due) -> None:
         one, call, outs, places = self._one, self._call, self.outs, self.places.of
         handler, call.input = self._handlers[0]
         mine = mine[-1:] if self._at_once else mine
@@ -110,20 +139,16 @@ class Pass:
                 outs.append(given)
                 places.append(i)
             elif given is not None:
-                listed = many(given)
-                outs.extend(listed)
-                places.extend([i] * len(listed))
+                self._gave(given, i)
             if lived:
                 self._mark(number)
             if asked or aside:
                 self._asked(number, due, i)
-        for timer in self._firing(number, due):
-            listed = many(one.on_timer(call.time, call))
-            outs.extend(listed)
-            places.extend([timer] * len(listed))
-            if lived:
-                self._mark(number)
-            self._asked(number, due, timer)
+
+    def _gave(self, given: Any, place: int) -> None:
+        listed = many(given)
+        self.outs.extend(listed)
+        self.places.of.extend([place] * len(listed))
 
     def _carefully(self, number: int, mine: range, due: Due, care: Care) -> None:
         call, all_mine = self._call, mine
@@ -131,12 +156,10 @@ class Pass:
         for i in mine:
             call.time = self._times[i]
             handler, call.input = self._handlers[self._work.ports[i]]
-            if self._lived:
-                self._expire(number)
             error = self._attempt(number, due, i, care, handler, self._rows[i])
             if error is not None:
                 lost = all_mine if self._at_once else (i,)
-                self.faults += [Fault(self._work.arrived(self._inputs, j), error) for j in lost]
+                self.faults += [Fault(care.arrived(j), error) for j in lost]
         for timer in self._firing(number, due):
             on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
             at = call.time or 0
@@ -152,6 +175,8 @@ class Pass:
         before = {n: copy.deepcopy(v) for n, v in one.__dict__.items() if n in self._names}
         counts, stamps = call.counts.copy(), dict(self.stamps[number]) if self._lived else {}
         try:
+            if self._lived:
+                self._expire(number)
             given = many(handler(one, subject, call))
             if self._lived:
                 self._mark(number)
@@ -164,8 +189,7 @@ class Pass:
                 self.stamps[number] = stamps
             call.forget()
             return error
-        self.outs.extend(given)
-        self.places.of.extend([place] * len(given))
+        self._gave(given, place)
         self._asked(number, due, place)
         return None
 
@@ -177,8 +201,6 @@ class Pass:
         while due:
             call.time, domain = heapq.heappop(due)
             call.by_clock = domain == CLOCK
-            if self._lived:
-                self._expire(number)
             self.firings.append((number, None if call.by_clock else call.time))
             yield -len(self.firings)
 

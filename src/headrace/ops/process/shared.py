@@ -19,7 +19,7 @@ from headrace.ops.broadcast import Broadcast
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import Call, many
 from headrace.ops.process.kept import KeptShared
-from headrace.ops.process.keyed import HELD, KEYLESS, KeyedProcess, no_key
+from headrace.ops.process.keyed import KeyedProcess, keyless, no_key, own_attributes
 from headrace.ops.process.work import in_turn
 from headrace.rows import pylist, rows_of, table_of
 from headrace.state.table import TableSpec
@@ -115,8 +115,9 @@ class Shared:
         return found
 
     def _one(self, maps: Maps, call: Call, port: int, row: Any, time: int | None) -> None:
-        one, kind = copy.copy(self._function), type(self._function)
-        one.__dict__ = {**vars(self._function), **maps, HELD: KEYLESS}
+        kind = type(self._function)
+        one = object.__new__(keyless(kind))
+        one.__dict__ = {**own_attributes(self._function), **maps}
         call.input, call.time = self._names[port], time
         handler = getattr(kind, f"on_{call.input}")
         if many(handler(one, row, call)):

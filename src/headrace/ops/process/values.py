@@ -8,6 +8,8 @@ of which nothing is left is deleted. Keys that nobody touches cost nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,25 @@ def stamp_of(name: str) -> str:
     return f"$at.{name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the table has of some keys, and of which it has something."""
+
+    rows: pa.Table
+    known: np.ndarray
+
+    def slice(self, start: int, count: int) -> Loaded:
+        return Loaded(self.rows.slice(start, count), self.known[start : start + count])
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What was left of some keys, as columns, and of which nothing was."""
+
+    rows: pa.Table
+    empty: np.ndarray
+
+
 class KeyValues:
     def __init__(self, function: KeyedProcess, key: pa.Schema) -> None:
         self._declared, self._key = type(function).values, key
@@ -41,7 +62,6 @@ class KeyValues:
         self._plain = [n for n in self._declared if n not in self.lived]
         domains = {CLOCK if v.by_clock else EVENT for v in self.lived.values()}
         self._domains = sorted(domains) if type(function).forgets() else []
-        self._known = np.zeros(0, np.bool_)
 
     def tables(self) -> tuple[TableSpec, ...]:
         if not self._declared:
@@ -53,12 +73,14 @@ class KeyValues:
 
     # before the calls
 
-    def load(self, keys: pa.Table, step: Step) -> tuple[list[State], list[Stamps]]:
-        """What is kept of each key, and when it was last written."""
+    def load(self, keys: pa.Table, step: Step) -> Loaded:
         if not self._declared:
-            return [{} for _ in range(keys.num_rows)], []
-        held, self._known = step.tables[VALUES].get(keys)
-        known: list[bool] = self._known.tolist()
+            return Loaded(keys.select([]), np.zeros(keys.num_rows, np.bool_))
+        return Loaded(*step.tables[VALUES].get(keys))
+
+    def states(self, loaded: Loaded) -> tuple[list[State], list[Stamps]]:
+        """What is kept of each key, and when it was last written."""
+        held, known = loaded.rows, loaded.known.tolist()
         columns = [_read(self._declared[n], pylist(held.column(n)), known) for n in self._plain]
         states: list[State] = [{} for _ in known]
         if columns:
@@ -104,17 +126,29 @@ class KeyValues:
         if self._declared:
             table_of(zip(*self._columns([state]), strict=True), self._schema)
 
-    def store(self, keys: pa.Table, states: list[State], stamps: list[Stamps], step: Step) -> None:
-        if not self._declared:
-            return
-        values = table_of(zip(*self._columns(states), strict=True), self._schema)
-        rows = keys
-        for field in values.schema:
-            rows = rows.append_column(field, values.column(field.name))
+    def left(self, states: list[State], stamps: list[Stamps]) -> Left:
+        """What the calls left, as columns; refuses what does not fit."""
+        rows = table_of(zip(*self._columns(states), strict=True), self._schema)
         for name in self.lived:
             written = pa.array([s[name] for s in stamps], pa.int64())
             rows = rows.append_column(stamp_of(name), written)
-        self.write(self._delete_empty(rows, keys, states, step), keys.column_names, step)
+        if self._plain and all(self._plain[0] in s for s in states):
+            return Left(rows, np.zeros(len(states), np.bool_))
+        empty = [not s.get(HELD) and not any(n in s for n in self._declared) for s in states]
+        return Left(rows, np.array(empty, np.bool_))
+
+    def store(self, keys: pa.Table, loaded: Loaded, parts: Sequence[Left], step: Step) -> None:
+        """Keys of which nothing is left are deleted."""
+        if not self._declared:
+            return
+        left, rows = pa.concat_tables([part.rows for part in parts]), keys
+        for field in left.schema:
+            rows = rows.append_column(field, left.column(field.name))
+        empty = np.concatenate([part.empty for part in parts])
+        if empty.any():
+            step.tables[VALUES].delete(keys.filter(pa.array(empty & loaded.known)))
+            rows = rows.filter(pa.array(~empty))
+        self.write(rows, keys.column_names, step)
 
     def write(self, rows: pa.Table, identity: list[str], step: Step) -> None:
         """Put keys, values and when they were written; and when they will be forgotten."""
@@ -132,20 +166,6 @@ class KeyValues:
             stored, empty = declared.stored, None if lived else declared.stored(declared.start())
             columns.append([stored(s[name]) if name in s else empty for s in places])
         return columns
-
-    def _delete_empty(
-        self, rows: pa.Table, keys: pa.Table, states: list[State], step: Step
-    ) -> pa.Table:
-        """Without the keys of which nothing is left: they are deleted."""
-        if self._plain and all(self._plain[0] in s for s in states):
-            return rows
-        empty = np.array(
-            [not s.get(HELD) and not any(n in s for n in self._declared) for s in states], np.bool_
-        )
-        if not empty.any():
-            return rows
-        step.tables[VALUES].delete(keys.filter(pa.array(empty & self._known)))
-        return rows.filter(pa.array(~empty))
 
     def _ends(self, rows: pa.Table, domain: int) -> np.ndarray:
         """When the last of a key's values is forgotten; MIN_TIME where none is there."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,18 +49,34 @@ class Arranged:
         """The time of each row; None where it has none."""
         return _times(self.hidden, self.no_time)
 
-    def rows(self, inputs: Sequence[pa.Table | None], handlers: Sequence[Any]) -> list[Any]:
-        """The rows as user functions see them, in the order of their calls.
+    def blocks(self, size: int) -> Iterator[tuple[int, Arranged]]:
+        """Keys with about `size` rows at a time, and the number of the first of them."""
+        ends = np.array(self.starts) + np.arange(len(self.starts))  # a key counts as a row
+        cuts = np.searchsorted(ends, np.arange(0, ends[-1], size))
+        for lo, hi in pairwise(dict.fromkeys([*cuts.tolist(), len(self)])):
+            yield lo, self._slice(lo, hi)
 
-        Of each input, only the columns that its function surely looks at.
-        """
-        seen = [t and _seen(t, fn) for t, fn in zip(inputs, handlers, strict=True)]
+    def _slice(self, lo: int, hi: int) -> Arranged:
+        first, end = self.starts[lo], self.starts[hi]
+        return Arranged(
+            self.keys.slice(lo, hi - lo), self.hidden.slice(first, end - first),
+            [start - first for start in self.starts[lo : hi + 1]],
+            self.ports[first:end], self.indexes[first:end], self.no_time, self.timers[lo:hi],
+        )  # fmt: skip
+
+    def rows(self, seen: Sequence[pa.Table | None]) -> list[Any]:
+        """The rows as user functions see them, in the order of their calls."""
         used = [rows for rows in seen if rows is not None and rows.num_rows]
         if len(used) == 1:
             return rows_of(self.table(used[0]))
-        made = [rows_of(t) if t is not None else [] for t in seen]
-        places = zip(self.ports.tolist(), self.indexes.tolist(), strict=True)
-        return [made[port][index] for port, index in places]
+        made: list[Any] = [None] * len(self.ports)
+        for port, table in enumerate(seen):
+            mine = np.flatnonzero(self.ports == port)
+            if table is not None and len(mine):
+                rows = rows_of(visible(table).take(pa.array(self.indexes[mine])))
+                for place, row in zip(mine.tolist(), rows, strict=True):
+                    made[place] = row
+        return made
 
     def table(self, rows: pa.Table) -> pa.Table:
         """The rows of the only input that has any, in the order of their calls."""
@@ -115,7 +132,7 @@ class Arranger:
         for owner, at, domain in zip(owners, times, domains, strict=True):
             timers[owner].append((at, domain))
         return Arranged(
-            both.take(pa.array(first)), rows.hidden.take(pa.array(turn)),
+            both.take(pa.array(first)), rows.hidden.take(pa.array(turn)).combine_chunks(),
             np.searchsorted(mine[turn], np.arange(len(first) + 1)).tolist(),
             rows.ports[turn], rows.indexes[turn], rows.no_time, timers,
         )  # fmt: skip
@@ -168,9 +185,15 @@ def in_turn(inputs: Sequence[pa.Table | None]) -> list[tuple[int, int, Any]]:
     return list(zip(*places, times, strict=True))
 
 
+def seen(inputs: Sequence[pa.Table | None], handlers: Sequence[Any]) -> list[pa.Table | None]:
+    """Of each input, only the columns that its function surely looks at."""
+    pairs = zip(inputs, handlers, strict=True)
+    return [None if rows is None else _seen(visible(rows), handler) for rows, handler in pairs]
+
+
 def _seen(rows: pa.Table, handler: Any) -> pa.Table:
-    rows = visible(rows)
-    return rows.select(columns_read(handler, rows.column_names, place=1, count=3))
+    names = columns_read(handler, rows.column_names, place=1, count=3)
+    return rows.select(names).combine_chunks()  # from which rows are taken in no time
 
 
 def _times(ordered: pa.Table, no_time: bool) -> list[Any]:
