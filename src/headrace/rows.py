@@ -76,8 +76,13 @@ def _unused(name: str, taken: set[str]) -> str:
 
 def rows_of(table: pa.Table) -> list[Any]:
     """The table as named tuples, column by column: no dictionary per row."""
-    row, new = row_class(tuple(table.column_names)), tuple.__new__  # `_make` counts every row
-    return list(map(new, repeat(row), zip(*map(pylist, table.columns), strict=True)))
+    return rows_from(table.column_names, map(pylist, table.columns))
+
+
+def rows_from(names: Sequence[str], columns: Iterable[Iterable[Any]]) -> list[Any]:
+    """Columns of Python values as named tuples."""
+    row, new = row_class(tuple(names)), tuple.__new__  # `_make` counts every row
+    return list(map(new, repeat(row), zip(*columns, strict=True)))
 
 
 @contextmanager

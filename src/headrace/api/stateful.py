@@ -17,11 +17,11 @@ from headrace.ops.process.call import many
 from headrace.ops.process.declare import value
 from headrace.ops.process.kept import Kept
 from headrace.ops.process.keyed import Declared, KeyedProcess
-from headrace.ops.process.records import is_record
 from headrace.plan.aggs import clashes
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge, Process
 from headrace.plan.signature import check_takes, record_schema, title
+from headrace.records import is_record
 from headrace.rows import values_of
 from headrace.schema import SchemaLike
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.apart import Apart
 from headrace.errors import PlanError
 
 EVENT, CLOCK = 0, 1
@@ -22,8 +23,10 @@ class Call:
         "no_timer", "outputs", "time", "watermark",
     )  # fmt: skip
 
-    def __init__(self, watermark: int, clock: int, outputs: Collection[str] = ()) -> None:
-        self.watermark, self.clock, self.outputs = watermark, clock, outputs
+    def __init__(
+        self, watermark: int, clock: int, outputs: Mapping[str, Apart] | None = None
+    ) -> None:
+        self.watermark, self.clock, self.outputs = watermark, clock, outputs or {}
         self.no_timer = self.no_event_timer = ""
         self.key: Any = None
         self.input = ""
@@ -66,7 +69,7 @@ class Call:
                 f"{', '.join(map(repr, self.outputs)) or 'none'}", code="HR-PROCESS-011",
                 hint='Declare it in the class: outputs = {"name": "column type, ..."}.',
             )  # fmt: skip
-        self.given.append((output, row))
+        self.given.extend((output, row) for row in self.outputs[output].all([row]))
 
     def count(self, name: str, n: int = 1) -> None:
         """Add `n` to a figure of your own, that the run shows."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.ops.process.records import Maker, maker
+from headrace.records import Maker, maker
 
 
 @dataclass(frozen=True, slots=True, eq=False)

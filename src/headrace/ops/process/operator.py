@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.apart import AS_THEY_ARE, apart
 from headrace.ops.contract import Step
 from headrace.ops.process.call import Call
 from headrace.ops.process.keyed import KeyedProcess, own_attributes
@@ -63,6 +64,11 @@ class ProcessOperator:
         self._values = KeyValues(function, self._key)
         self._timers = Timers(type(function).timed(), self._key)
         self._shared = Shared(function, names, broadcast)
+        mutable = any(kept.mutable for kept in type(function).values.values())
+        self._apart = apart(output) if mutable else AS_THEY_ARE
+        self._sides_apart = {
+            n: apart(s) if mutable else AS_THEY_ARE for n, s in self._sides.items()
+        }
 
     def tables(self) -> tuple[TableSpec, ...]:
         return (*self._values.tables(), *self._timers.tables(), *self._shared.tables())
@@ -102,7 +108,16 @@ class ProcessOperator:
         for first, block in work.blocks(BLOCK):
             mine = loaded.slice(first, len(block))
             begin = partial(
-                Pass, self._function, own, handlers, block, columns, step, self._values, mine
+                Pass,
+                self._function,
+                own,
+                handlers,
+                block,
+                columns,
+                step,
+                self._values,
+                mine,
+                self._apart,
             )
             made.append(self._block(begin, block, inputs, step))
         self._store(made, work, loaded, step)
@@ -120,7 +135,7 @@ class ProcessOperator:
             return self._made(begin(self._call(step)).run(keys, care), block)
 
     def _call(self, step: Step) -> Call:
-        call = Call(step.before, step.clock, tuple(self._sides))
+        call = Call(step.before, step.clock, self._sides_apart)
         call.no_timer = "" if type(self._function).timed() else NO_ON_TIMER
         call.no_event_timer = "" if self._timed else NO_TIME
         return call

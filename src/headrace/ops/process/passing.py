@@ -10,12 +10,13 @@ from __future__ import annotations
 import copy
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.apart import Apart
 from headrace.clock import MAX_TIME
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import CLOCK, EVENT, Call, many
@@ -41,17 +42,18 @@ class Pass:
     def __init__(
         self, function: KeyedProcess, own: dict[str, Any], handlers: list[tuple[Any, str]],
         work: Arranged, columns: Sequence[pa.Table | None], step: Step, values: KeyValues,
-        loaded: Loaded, call: Call,
+        loaded: Loaded, apart: Apart, call: Call,
     ) -> None:  # fmt: skip
         self._own, self._names = own, {*type(function).values, HELD}
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
         self._work, self._step = work, step
         self._values, self._lived = values, bool(values.lived)
+        self._apart, self._quick = apart, tuple if apart.plain else None
         self._rows = work.rows(columns)
-        self._times = work.times()
         self._at_once = getattr(type(function), "rows_at_once", False)
         plain = len(handlers) == 1 and not self._lived and not self._at_once
         self._blind = plain and ignores(handlers[0][0], place=2, count=3)
+        self._times: list[Any] = []
         if self._at_once:
             self._gather()
         ends = step.after >= MAX_TIME
@@ -72,6 +74,8 @@ class Pass:
     def run(self, keys: list[Any], care: Care | None = None) -> Pass:
         """Go through all keys; with `care`, check every call."""
         work = self._work
+        if care is not None or not self._blind:
+            self._times = work.times()
         for number, timers in enumerate(work.timers):
             mine = range(work.starts[number], work.starts[number + 1])
             due = list(timers)
@@ -112,10 +116,10 @@ class Pass:
     def _blindly(self, mine: range) -> None:
         """Calls that do not look at their context, and so cannot ask for anything."""
         one, call, outs, places = self._one, self._call, self.outs, self.places.of
-        handler, call.input = self._handlers[0]
+        (handler, call.input), quick = self._handlers[0], self._quick
         for i, row in enumerate(self._rows[mine.start : mine.stop], mine.start):
             given = handler(one, row, call)
-            if type(given) is tuple:
+            if type(given) is quick:
                 outs.append(given)
                 places.append(i)
             elif given is not None:
@@ -126,7 +130,7 @@ class Pass:
         handler, call.input = self._handlers[0]
         mine = mine[-1:] if self._at_once else mine
         several, lived = len(self._handlers) > 1, self._lived
-        times, rows = self._times, self._rows
+        times, rows, quick = self._times, self._rows, self._quick
         asked, aside = call.asked, call.given  # the same lists all the time
         for i in mine:
             call.time = times[i]
@@ -135,7 +139,7 @@ class Pass:
             if lived:
                 self._expire(number)
             given = handler(one, rows[i], call)
-            if type(given) is tuple:
+            if type(given) is quick:
                 outs.append(given)
                 places.append(i)
             elif given is not None:
@@ -146,9 +150,12 @@ class Pass:
                 self._asked(number, due, i)
 
     def _gave(self, given: Any, place: int) -> None:
-        listed = many(given)
+        listed = self._listed(given)
         self.outs.extend(listed)
         self.places.of.extend([place] * len(listed))
+
+    def _listed(self, given: Any) -> list[Any]:
+        return self._apart.all(given if isinstance(given, Iterator) else many(given))
 
     def _carefully(self, number: int, mine: range, due: Due, care: Care) -> None:
         call, all_mine = self._call, mine
@@ -177,7 +184,7 @@ class Pass:
         try:
             if self._lived:
                 self._expire(number)
-            given = many(handler(one, subject, call))
+            given = self._listed(handler(one, subject, call))
             if self._lived:
                 self._mark(number)
             care.accept(given, call.given)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.ops.process.records import parts_of, starts_of
+from headrace.records import parts_of, starts_of
 from headrace.rows import pylist, table_of
 from headrace.schema import ddl_type
 

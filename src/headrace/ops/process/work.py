@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from headrace.ops.agg.order import order_keys, sorted_by
 from headrace.ops.contract import Step
 from headrace.ops.process.timers import DOMAIN
 from headrace.reads import columns_read
-from headrace.rows import rows_of
+from headrace.rows import pylist, rows_from, rows_of
 
 _PLACES = {TIME: (pa.int64(), MIN_TIME), SOURCE: (pa.int32(), -1), OFFSET: (pa.int64(), 0)}
 
@@ -41,6 +41,7 @@ class Arranged:
     indexes: np.ndarray  # and its place there
     no_time: bool  # some rows have no time
     timers: list[list[tuple[int, int]]]  # (time, domain) of each key
+    by: Sequence[Sequence[str]]  # what each input calls the key
 
     def __len__(self) -> int:
         return int(self.keys.num_rows)
@@ -62,13 +63,14 @@ class Arranged:
             self.keys.slice(lo, hi - lo), self.hidden.slice(first, end - first),
             [start - first for start in self.starts[lo : hi + 1]],
             self.ports[first:end], self.indexes[first:end], self.no_time, self.timers[lo:hi],
+            self.by,
         )  # fmt: skip
 
     def rows(self, seen: Sequence[pa.Table | None]) -> list[Any]:
         """The rows as user functions see them, in the order of their calls."""
-        used = [rows for rows in seen if rows is not None and rows.num_rows]
+        used = [port for port, rows in enumerate(seen) if rows is not None and rows.num_rows]
         if len(used) == 1:
-            return rows_of(self.table(used[0]))
+            return self._only_rows(seen[used[0]], self.by[used[0]])
         made: list[Any] = [None] * len(self.ports)
         for port, table in enumerate(seen):
             mine = np.flatnonzero(self.ports == port)
@@ -77,6 +79,17 @@ class Arranged:
                 for place, row in zip(mine.tolist(), rows, strict=True):
                     made[place] = row
         return made
+
+    def _only_rows(self, rows: pa.Table, by: Sequence[str]) -> list[Any]:
+        """The rows of the only input: a key's text becomes an object once, not in every row."""
+        keys = {n: k for n, k in zip(by, self.keys.columns[1:], strict=True) if _repeats(k.type)}
+        others = self.table(rows.drop_columns([n for n in keys if n in rows.column_names]))
+        counts = np.diff(self.starts).tolist()
+        columns = (
+            chain.from_iterable(map(repeat, pylist(keys[name]), counts)) if name in keys
+            else pylist(others.column(name)) for name in rows.column_names
+        )  # fmt: skip
+        return rows_from(rows.column_names, columns)
 
     def table(self, rows: pa.Table) -> pa.Table:
         """The rows of the only input that has any, in the order of their calls."""
@@ -134,7 +147,7 @@ class Arranger:
         return Arranged(
             both.take(pa.array(first)), rows.hidden.take(pa.array(turn)).combine_chunks(),
             np.searchsorted(mine[turn], np.arange(len(first) + 1)).tolist(),
-            rows.ports[turn], rows.indexes[turn], rows.no_time, timers,
+            rows.ports[turn], rows.indexes[turn], rows.no_time, timers, self._keys,
         )  # fmt: skip
 
     def _identity(self, port: int, rows: pa.Table) -> pa.Table:
@@ -194,6 +207,11 @@ def seen(inputs: Sequence[pa.Table | None], handlers: Sequence[Any]) -> list[pa.
 def _seen(rows: pa.Table, handler: Any) -> pa.Table:
     names = columns_read(handler, rows.column_names, place=1, count=3)
     return rows.select(names).combine_chunks()  # from which rows are taken in no time
+
+
+def _repeats(kind: pa.DataType) -> bool:
+    """Whether keys that are equal are the same to everybody: 0.0 and -0.0 are not."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind))
 
 
 def _times(ordered: pa.Table, no_time: bool) -> list[Any]:

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.apart import apart, apart_value
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import Grouped, group, in_order
+from headrace.records import maker
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
 VALUES = "values"
-_MUTABLE = {list, dict, set}  # the next row may change it in place
 
 
 class _NOTHING:
@@ -87,6 +88,18 @@ class Folder:
         self._fn, self._zero, self.value = fn, zero, value
         self._scalar = zero is not None and value.names == ["value"]
         self._shape = tuple(row.names if zero is None else value.names)
+        self._make = None if zero is None else self._maker(zero())
+        self._apart = apart_value(value.field(0).type) if self._scalar else apart(value)
+
+    def _maker(self, start: Any) -> Callable[[Any], Any] | None:
+        """How a stored value becomes what the function knows: the same as its start."""
+        kind, names = type(start), self._shape
+        if self._scalar:
+            return kind if kind in (set, frozenset, tuple) else None
+        if kind is dict:
+            return lambda row: dict(zip(names, row, strict=True))
+        make = maker(kind)
+        return make and (lambda row: make(dict(zip(names, row, strict=True))))
 
     @collector_paused()
     def apply(
@@ -120,11 +133,14 @@ class Folder:
         columns = [(held if n in held.column_names else keys).column(n) for n in self._shape]
         rows = rows_of(pa.table(columns, names=list(self._shape)))
         values = [row.value for row in rows] if self._scalar else rows
+        if self._make is not None:
+            values = list(map(self._make, values))
         return [v if is_known else _NOTHING for v, is_known in zip(values, known, strict=True)]
 
     def _run(self, found: Grouped, values: list[Any], rows: list[Any]) -> list[Any]:
         """Fold each row into its key's value; what came after each."""
         fn, zero = self._fn, self._zero
+        plain, take = self._apart.plain, self._apart.take
         outs: list[Any] = []
         add = outs.append
         for code, row in zip(found.codes.tolist(), rows, strict=True):
@@ -134,7 +150,7 @@ class Folder:
             else:
                 value = row if zero is None else fn(zero(), row)
             values[code] = value
-            add(copy.copy(value) if type(value) in _MUTABLE else value)
+            add(value if isinstance(value, plain) else take(value))
         return outs
 
     def _run_checked(

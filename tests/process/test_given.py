@@ -1,0 +1,129 @@
+"""Rows that are given stay what they were, though the state they were made of goes on changing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+
+import headrace as hr
+from tests.process.playing import SCHEMA, said
+
+
+class InATuple(hr.KeyedProcess):
+    output = "k string, seen array<bigint>"
+    seen = hr.list_of(int)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.seen.append(row.v)
+        return (row.k, self.seen)
+
+
+class ByAGenerator(InATuple):
+    def on_row(self, row: Any, ctx: Any) -> Iterator[Any]:
+        self.seen.append(row.v)
+        yield (row.k, self.seen)
+
+
+class WithATimer(InATuple):
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        ctx.timer(row.v)
+
+    def on_timer(self, time: int, ctx: Any) -> Any:
+        self.seen.append(time)
+        return {"k": ctx.key, "seen": self.seen}
+
+
+class WhenAnotherFails(InATuple):
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if row.v == 4:
+            raise ValueError("four")
+        return super().on_row(row, ctx)
+
+
+@pytest.mark.parametrize("kind", [InATuple, ByAGenerator, WithATimer, WhenAnotherFails])
+def test_a_list_within_a_row(play: Any, kind: Any) -> None:
+    test = play(kind())
+    test.send("rows", [("a", v, v) for v in (1, 2, 3, *([4] if kind is WhenAnotherFails else []))])
+    test.watermark("rows", 10)
+    assert said(test) == [("a", [1]), ("a", [1, 2]), ("a", [1, 2, 3])]
+
+
+@dataclass
+class Stats:
+    k: str
+    n: int = 0
+    by: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Whole(hr.KeyedProcess):
+    output = Stats
+    outputs: ClassVar[Any] = {"aside": Stats}
+    stats = hr.value(Stats)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.stats = self.stats or Stats(row.k)
+        for _ in range(2):
+            self.stats.n += 1
+            self.stats.by.setdefault("all", []).append(row.v)
+            ctx.emit("aside", self.stats)
+        return self.stats
+
+
+def test_a_state_that_is_the_row_itself(play: Any) -> None:
+    test = play(Whole(), "aside")
+    test.send("rows", [("a", 1, 1), ("a", 2, 2)])
+    found = [(n, dict(by)["all"]) for _, n, by in said(test)]
+    assert found == [(2, [1, 1]), (4, [1, 1, 2, 2])]
+    aside = [(n, dict(by)["all"]) for _, n, by in said(test, "aside")]
+    assert aside == [(1, [1]), (2, [1, 1]), (3, [1, 1, 2]), (4, [1, 1, 2, 2])]
+
+
+@dataclass
+class Total:
+    n: int = 0
+    seen: list[int] = field(default_factory=list)
+
+
+def _record(total: Total, row: Any) -> Total:
+    total.n += row.v
+    total.seen.append(row.v)
+    return total
+
+
+def _dict(total: dict[str, Any], row: Any) -> dict[str, Any]:
+    total["n"] += row.v
+    total["seen"].append(row.v)
+    return total
+
+
+@pytest.mark.parametrize(("zero", "fn"), [(Total, _record), ({"n": 0, "seen": []}, _dict)])
+@pytest.mark.parametrize("windowed", [False, True])
+def test_what_a_fold_goes_on_with(harness: Any, zero: Any, fn: Any, windowed: bool) -> None:
+    job = hr.Job("folds")
+    rows = job.read("log:rows", schema=SCHEMA, name="rows", time="at", delay="1h").key_by("k")
+    if windowed:
+        made = rows.window(hr.tumbling("10s")).fold(zero, fn, schema=Total)
+    else:
+        made = rows.fold(zero, fn, schema=Total, unbounded=True)
+    made.write("collect:", name="out")
+    test = harness(job)
+    for batch in ([("a", 1, 1), ("a", 2, 2)], [("a", 3, 3)]):
+        test.send("rows", batch)
+    test.watermark("rows", 20_000)
+    every = [(1, [1]), (3, [1, 2]), (6, [1, 2, 3])]
+    found = [(r["n"], r["seen"]) for r in test.output("out")]
+    assert found == (every[-1:] if windowed else every)
+
+
+def test_a_fold_goes_on_with_a_set(harness: Any) -> None:
+    job = hr.Job("folds")
+    rows = job.read("log:rows", schema=SCHEMA, name="rows").key_by("k")
+    made = rows.fold(set, lambda seen, row: seen | {row.v}, schema=list[int], unbounded=True)
+    made.write("collect:", name="out")
+    test = harness(job)
+    for v in (1, 2, 1):
+        test.send("rows", [("a", v, v)])
+    assert [sorted(r["value"]) for r in test.output("out")] == [[1], [1, 2], [1, 2]]
