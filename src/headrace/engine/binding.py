@@ -121,7 +121,7 @@ class Level:
 
 
 def _batches(envelopes: Iterator[Envelope]) -> Iterator[pa.RecordBatch]:
-    """A few envelopes a batch: chunks leave as they come, notes together."""
+    """A few envelopes a batch: chunks leave as they come, small ones and notes together."""
     held: list[Envelope] = []
     size = 0
     for envelope in envelopes:
@@ -134,7 +134,7 @@ def _batches(envelopes: Iterator[Envelope]) -> Iterator[pa.RecordBatch]:
         yield pack(held)
 
 
-_BATCH_BYTES = 16 << 20
+_BATCH_BYTES = 1 << 20
 
 
 @dataclass

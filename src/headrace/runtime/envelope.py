@@ -29,6 +29,7 @@ DDL = "level int, task int, op string, port int, payload binary"
 CONTROL = "@control"  # driver -> each level task: epoch, clock, state references
 WATERMARKS = "@watermarks"  # source task -> each level task: what its splits reached
 REPORT = "@report"  # any task -> sink: state written, outputs staged, counters
+_PIECE = 500_000  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,16 @@ def note(level: int, task: int, op: str, content: Any) -> Envelope:
     return Envelope(level, task, op, 0, json.dumps(content, separators=(",", ":")).encode())
 
 
-def chunk(level: int, task: int, op: str, port: int, table: pa.Table) -> Envelope:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return Envelope(level, task, op, port, sink.getvalue().to_pybytes())
+def chunks(level: int, task: int, op: str, port: int, table: pa.Table) -> Iterator[Envelope]:
+    """A chunk in pieces that the JVM's collector takes for short-lived things: a large one
+    would be copied among the old, and every batch would end in a search through all of them."""
+    table = table.combine_chunks()
+    step = max(1, table.num_rows * _PIECE // max(1, table.nbytes))
+    for start in range(0, table.num_rows, step):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.slice(start, step))
+        yield Envelope(level, task, op, port, sink.getvalue().to_pybytes())
 
 
 def pack(envelopes: Iterable[Envelope]) -> pa.RecordBatch:

@@ -36,7 +36,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.program import Program
 from headrace.runtime.dead import DeadLetters, blaming
-from headrace.runtime.envelope import Envelope, chunk
+from headrace.runtime.envelope import Envelope, chunks
 from headrace.runtime.epoch import Epoch
 from headrace.runtime.operators import operator_for, runs_user_code
 from headrace.runtime.outputs import Outputs
@@ -166,13 +166,13 @@ class Flow:
         level = self._program.level(node.name)
         if index in node.broadcast:
             for task in range(self._epoch.tasks):
-                self._ready.append(chunk(level, task, node.name, index, rows))
+                self._ready.extend(chunks(level, task, node.name, index, rows))
             return
         if HASH not in rows.column_names:
             keys = [rows.column(k) for k in node.keys[index]]
             rows = rows.append_column(HASH, pa.array(hash_keys(keys, rows.num_rows)))
         for task, part in self._cut(rows):
-            self._ready.append(chunk(level, task, node.name, index, part))
+            self._ready.extend(chunks(level, task, node.name, index, part))
 
     def _cut(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         if self._epoch.tasks == 1:
