@@ -162,18 +162,17 @@ def test_a_task_loads_the_rows_of_its_slots_only(keys, bounds, timed, floor, tmp
     assert pa.concat_tables(found) == expected
 
 
-def test_the_cache_lets_go_of_runs_that_nobody_asks_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "_IDLE_ROUNDS", 2)
-    refs = write(tmp_path, *(run_of([str(i)]) for i in range(40)))
+def test_the_cache_lets_go_of_files_that_were_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "_LOOK", 4)
+    kept, *others = [write(tmp_path, run_of([str(i)]), name=str(i))[0] for i in range(40)]
     cache = RunCache(tmp_path)
-    for ref in refs[:4]:
+    cache.open(kept, SPEC)
+    for ref in others:
         cache.open(ref, SPEC)
-    for ref in refs[4:]:
-        for used in (*refs[:2], ref):
-            cache.open(used, SPEC)
-    held = [key[1] for key in cache._held]
-    assert {refs[0].offset, refs[1].offset} <= set(held)
-    assert refs[2].offset not in held and len(held) < 12
+        (tmp_path / RUNS / ref.file).unlink()
+    held = [key[0] for key in cache._held]
+    assert kept.file in held and len(held) <= 5
+    assert cache._bytes == sum(length for _, length in cache._held.values())
 
 
 def test_the_cache_holds_no_more_bytes_than_it_may(tmp_path):

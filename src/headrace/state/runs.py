@@ -33,7 +33,7 @@ _MAGIC = b"headrace run file, format "
 _HEADER = (_MAGIC + str(files.FORMAT).encode()).ljust(_ALIGN - 1) + b"\n"
 _CACHE_BYTES = 64 << 30  # of address space: pages belong to the system's cache
 _WRITE = 1 << 30  # bytes per system call: some systems refuse more than 2 GB
-_IDLE_ROUNDS = 16  # a run is idle if the cache was asked so many times per run it holds
+_LOOK = 64  # runs opened between two looks for files that are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +119,18 @@ def _block(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-@dataclass(slots=True)
-class _Held:
-    run: Run
-    bytes: int
-    used: int  # at which call of the cache
-
-
 class RunCache:
     """Runs of one job, opened and verified once per process.
 
     They are mapped, not read, so they cost address space only; but a mapped file keeps its
-    place on the disk after its deletion, so runs that nobody asks for are let go.
+    place on the disk after its deletion, so those that were deleted are let go.
     """
 
     def __init__(self, folder: str | Path, most: int = _CACHE_BYTES) -> None:
         self._folder = Path(folder) / RUNS
         self._most = most
-        self._held: OrderedDict[tuple[str, int, int], _Held] = OrderedDict()
-        self._calls = 0
+        self._held: OrderedDict[tuple[str, int, int], tuple[Run, int]] = OrderedDict()
+        self._opened = 0
         self._bytes = 0
         self._lock = Lock()
 
@@ -145,30 +138,28 @@ class RunCache:
         """The run under `ref`; StateError if it is not what was written, or does not fit."""
         key = (ref.file, ref.offset, ref.crc)  # a folder may be emptied and filled again
         with self._lock:
-            self._calls += 1
             held = self._held.get(key)
             if held is None:
-                held = self._held[key] = _Held(self._run(ref, spec), ref.length, 0)
+                held = self._held[key] = self._run(ref, spec), ref.length
                 self._bytes += ref.length
+                self._opened += 1
                 self._let_go()
-            held.used = self._calls
             self._held.move_to_end(key)
-        _check_columns(spec, ref, held.run.table.schema)
-        return held.run
+        _check_columns(spec, ref, held[0].table.schema)
+        return held[0]
 
     def raw(self, ref: RunRef) -> pa.Table:
         """The run under `ref` with the columns that it was written with, whatever they are."""
         return pa.ipc.open_stream(self._block(ref)).read_all()
 
     def _let_go(self) -> None:
-        """Of all runs but the newest, those not used for long, or too much for the cache."""
-        idle = self._calls - _IDLE_ROUNDS * len(self._held)
-        while len(self._held) > 1:
-            key, oldest = next(iter(self._held.items()))
-            if self._bytes <= self._most and oldest.used >= idle:
-                break
-            self._bytes -= oldest.bytes
-            del self._held[key]
+        """Of runs whose files are gone; and of the oldest, if all are too much for the cache."""
+        if self._opened % _LOOK == 0:
+            there = set(os.listdir(self._folder))
+            for key in [key for key in self._held if key[0] not in there]:
+                self._bytes -= self._held.pop(key)[1]
+        while self._bytes > self._most and len(self._held) > 1:
+            self._bytes -= self._held.popitem(last=False)[1][1]
 
     def _run(self, ref: RunRef, spec: TableSpec) -> Run:
         table = pa.ipc.open_stream(self._block(ref)).read_all()
