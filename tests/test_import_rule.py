@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
-    "errors", "clock", "ddl", "schema", "chunk", "rows", "reads", "hashing", "settings", "metrics",
+    "errors", "clock", "ddl", "schema", "chunk", "records", "rows", "apart", "reads", "hashing", "settings", "metrics",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 

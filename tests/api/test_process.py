@@ -54,7 +54,7 @@ def test_a_value_reads_as_its_default_until_it_is_set():
 
 
 def test_what_is_not_declared_is_not_there():
-    with pytest.raises(AttributeError, match="no value or attribute 'cold'"):
+    with pytest.raises(AttributeError, match="no attribute 'cold'"):
         _ = FireAlarm().cold
 
 

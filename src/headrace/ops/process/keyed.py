@@ -133,7 +133,7 @@ def _found(self: KeyedProcess, name: str) -> Any:
     """A value that is not in the object's dict: held back, or not there."""
     declared = type(self)._kept.get(name)
     if declared is None:
-        raise AttributeError(f"{type(self).__name__} has no value or attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
     held = self.__dict__.get(HELD)
     found = held[name] if held and name in held else declared.start()
     if held is None or declared.mutable:  # it may be changed in place: that is a write
