@@ -19,7 +19,7 @@ WINDOWS = [
     "WindowAssigner", "WindowProcess", "calendar", "cumulating", "delta", "everything", "keep",
     "keep_last", "keep_near", "session", "until", "window_value",
 ]  # fmt: skip
-JOINS = ["JoinResult", "Table", "join_all", "sql_table", "table_file"]
+JOINS = ["JoinResult", "Table", "join_all", "spark_table", "sql_table", "table_file"]
 PATTERNS = ["MatchResult", "Pattern", "either", "pattern"]
 AGGREGATES = [
     "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean",

@@ -14,7 +14,7 @@ from headrace.api.connected import connect
 from headrace.api.job import Job
 from headrace.api.joins import join_all
 from headrace.api.keyed import KeyedStream
-from headrace.api.lookups import sql_table, table_file
+from headrace.api.lookups import spark_table, sql_table, table_file
 from headrace.api.patterns import Pattern, either, pattern
 from headrace.api.process import (
     Context,
@@ -145,6 +145,7 @@ __all__ = [
     "session",
     "shared_map",
     "sliding",
+    "spark_table",
     "sql_table",
     "stddev",
     "sum",

@@ -150,12 +150,13 @@ class Driven:
 
     def _compare(self, harness: Harness, turn: Turn, before: int, after: int) -> None:
         floor = before if before in (NEVER, ALWAYS) else before - self.lateness
-        is_late = getattr(self.model, "late", lambda time, floor: time < floor)
+        by_time = getattr(self.model, "late", lambda time, floor: time < floor)
+        is_late = getattr(self.model, "late_row", lambda row, floor: by_time(row.time, floor))
         new: dict[str, list[Row]] = {n: [] for n in self.inputs}
         late = []
         for (name, _), rows in turn.rows.items():
-            new[name] += [r for r in rows if not is_late(r.time, floor)]
-            late += [r for r in rows if is_late(r.time, floor)]
+            new[name] += [r for r in rows if not is_late(r, floor)]
+            late += [r for r in rows if is_late(r, floor)]
         wanted = self.model.step(new, before, after)
         came = [tuple(map(plain, row.values())) for row in harness.output("out")]
         assert Counter(came) == Counter(values for _, values in wanted)

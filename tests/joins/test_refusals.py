@@ -11,6 +11,13 @@ import pytest
 import headrace as hr
 
 SCHEMA = "k string, n bigint, at timestamp"
+
+
+class Daily(hr.WindowAssigner):
+    def assign(self, time: int, row: object) -> list[tuple[int, int]]:
+        return [(0, 86_400_000)]
+
+
 WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "no bound": ("HR-JOIN-001", lambda a, b: a.join(b, on="k")),
     "no columns": ("HR-JOIN-002", lambda a, b: a.join(b, within="5s")),
@@ -42,7 +49,14 @@ WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     ),
     "no stream": ("HR-JOIN-008", lambda a, b: a.join(5, on="k", within="5s")),
     "negative lateness": ("HR-JOIN-009", lambda a, b: a.join(b, on="k", within="5s", lateness=-1)),
-    "windows that merge": ("HR-JOIN-010", lambda a, b: a.join(b, on="k", window=hr.session("5s"))),
+    "windows of one's own": ("HR-JOIN-010", lambda a, b: a.join(b, on="k", window=Daily())),
+    "a gap that one side has not": (
+        "HR-EXPR-001",
+        lambda a, b: a.join(b.rename(m="n"), on="k", window=hr.session(hr.col("n"))),
+    ),
+    "a gap that is no number": (
+        "HR-WINDOW-009", lambda a, b: a.join(b, on="k", window=hr.session(hr.col("k"))),
+    ),
     "windows of rows": ("HR-JOIN-010", lambda a, b: a.join(b, on="k", window=hr.tumbling(rows=5))),
     "a window without end": ("HR-JOIN-010", lambda a, b: a.join(b, on="k", window=hr.everything())),
     "unknown column": ("HR-EXPR-001", lambda a, b: a.join(b, on="x", within="5s")),

@@ -58,7 +58,8 @@ def join(
         if (within is None) == (window is None):
             raise _unbounded(within)
         if window is not None:
-            what = WindowJoin(how, meeting.windows(window), wait, columns, rows)
+            cut = meeting.windows(at, window, left.schema, right.schema)
+            what = WindowJoin(how, cut, wait, columns, rows)
         else:
             what = Interval(how, *meeting.interval(within), wait, columns, rows)
     return added(at, (left, right), keys, what, schema)
@@ -112,7 +113,8 @@ def cogroup(
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Cogroup(fn, Spread(Window(1, 1)), 0, rows)
     with at.draft.attempt(at.site):
-        what = Cogroup(fn, meeting.windows(window), meeting.patience(lateness), rows)
+        cut = meeting.windows(at, window, left.schema, right.schema)
+        what = Cogroup(fn, cut, meeting.patience(lateness), rows)
     return added(at, (left, right), keys, what, pa.schema([*before, *value]) if known else UNKNOWN)
 
 

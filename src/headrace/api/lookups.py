@@ -14,10 +14,19 @@ import pyarrow as pa
 from headrace.api import meeting, stream
 from headrace.api.adding import Adding
 from headrace.clock import Duration, millis
-from headrace.ops.join.loaded import Called, Fixed, Source, SqlTable, TableFile, as_table
+from headrace.ops.join.loaded import (
+    Called,
+    Fixed,
+    Source,
+    SparkTable,
+    SqlTable,
+    TableFile,
+    as_table,
+)
 from headrace.ops.join.lookup import MISSING, Lookup
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Apply
+from headrace.plan.signature import check_takes
 from headrace.schema import SchemaLike, ddl_of, schema_of
 
 if TYPE_CHECKING:
@@ -65,6 +74,18 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
     return LookupTable(SqlTable(connect, query), schema_of(schema))
 
 
+def spark_table(make: Callable[[Any], Any], *, schema: SchemaLike) -> LookupTable:
+    """What `make(spark)` gives, a Spark DataFrame, for `lookup`.
+
+    The driver of a run calls it before the first batch, and again every `refresh` of the lookup.
+    """
+    if hasattr(make, "toArrow"):
+        hint = "Write spark_table(lambda spark: ...): it is called anew for every refresh."
+        raise meeting.refused("spark_table needs a function, not a DataFrame", 22, hint)
+    check_takes(make, 1, "spark_table")
+    return LookupTable(SparkTable(make), schema_of(schema))
+
+
 def lookup(
     of: AnyStream, table: Any, on: meeting.On, refresh: Duration | None, on_missing: str,
     patience: Duration | None, schema: SchemaLike | None, suffix: str, name: str | None,
@@ -82,6 +103,7 @@ def lookup(
         wait = 0 if patience is None else millis(patience)
         meeting.one_of(on_missing, MISSING, "on_missing")
         _check(on_missing, often, wait)
+        _check_snapshot(table, often)
         value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
         source = _known(table, schema).source
         what = Lookup(source, uuid4().hex, keys[1], value, often, on_missing, wait,
@@ -108,7 +130,10 @@ def _known(table: Any, schema: SchemaLike | None) -> LookupTable:
     try:
         return LookupTable(Fixed(as_table(table)), said)
     except Exception as error:
-        hint = "Give hr.table_file, hr.sql_table, a function, or an Arrow or pandas table."
+        hint = (
+            "Give hr.table_file, hr.sql_table, hr.spark_table, a function, or an Arrow or "
+            "pandas table."
+        )
         raise meeting.refused(f"lookup needs a table, not {table!r}", 8, hint) from error
 
 
@@ -118,3 +143,11 @@ def _check(on_missing: str, refresh: int | None, patience: int) -> None:
     if on_missing == "wait" and (refresh is None or patience <= 0):
         hint = 'Say how often to look again and for how long: refresh="1m", patience="1h".'
         raise meeting.refused("rows that wait need refresh= and patience=", 23, hint)
+
+
+def _check_snapshot(table: Any, refresh: int | None) -> None:
+    """A DataFrame is collected with the program, whatever becomes of its source."""
+    if refresh is not None and hasattr(table, "toArrow"):
+        fact = "a DataFrame is collected once, when the program is built, and never refreshed"
+        hint = "Give hr.spark_table(lambda spark: ..., schema=...), or leave refresh out."
+        raise meeting.refused(fact, 26, hint)

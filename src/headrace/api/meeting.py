@@ -12,11 +12,14 @@ import pyarrow as pa
 
 from headrace.api import connected
 from headrace.api.adding import Adding
+from headrace.api.windowing import gap_of
 from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError
 from headrace.ops.join.layout import KEY, Columns
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import Apart, Assigner, Everything, Spread
+from headrace.ops.window.assigners import Apart, Assigner, Everything, Session, Spread
+from headrace.ops.window.by_rows import RowWindow as RowSpec
+from headrace.ops.window.own import WindowAssigner
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, unknown_columns
 from headrace.schema import TIMESTAMP, ddl_type
@@ -182,16 +185,34 @@ def interval(within: Any) -> tuple[int, int]:
     return lower, upper
 
 
-def windows(window: Any) -> Assigner:
-    """What was said as `window`: windows that end, and never become one."""
+def windows(at: Adding, window: Any, left: pa.Schema, right: pa.Schema) -> Assigner:
+    """What was said as `window`: windows of time that end, the same for both sides."""
     if isinstance(window, Window):
         return Spread(window)
+    if isinstance(window, Session):
+        return window if isinstance(window.gap, int) else _gap(at, window, left, right)
     if isinstance(window, Apart) and not isinstance(window, Everything):
         return cast("Assigner", window)
     raise refused(
-        f"a join in windows cannot use {window!r}", 10,
-        "Use hr.tumbling, hr.sliding, hr.cumulating or hr.calendar: windows of time that end.",
+        f"a join in windows cannot use {window!r}{_why_not(window)}", 10,
+        "Use hr.tumbling, hr.sliding, hr.session, hr.cumulating or hr.calendar: windows of time "
+        "that end.",
     )  # fmt: skip
+
+
+def _gap(at: Adding, window: Session, left: pa.Schema, right: pa.Schema) -> Session:
+    """A session whose gap is an expression over the rows of either side."""
+    found = Session(gap_of(at, window, left))
+    gap_of(at, found, right)
+    return found
+
+
+def _why_not(window: Any) -> str:
+    if isinstance(window, RowSpec):
+        return ": rows of two streams have no common order to count in"
+    if isinstance(window, WindowAssigner):
+        return ": it is asked about rows of one kind, and these are of two"
+    return ", which never ends" if isinstance(window, Everything) else ""
 
 
 def _signed(length: Duration) -> int:

@@ -259,8 +259,8 @@ class Stream(Operators, Calling, Looping, Repeating):
         schema: SchemaLike | None = None, suffix: str = "_right", name: str | None = None,
         was: str | None = None,
     ) -> Stream:  # fmt: skip
-        """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`, a function
-        that gives an Arrow or pandas table, or such a table.
+        """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`,
+        `hr.spark_table`, a function that gives an Arrow or pandas table, or such a table.
 
         It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
         letter, or will "wait" until it is there or its `patience` is over.

@@ -108,7 +108,7 @@ def cut(
 
 def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
     if isinstance(window, Session) and not isinstance(window.gap, int):
-        gap = _number(at, window.gap, "the gap of a session", whole=True)
+        gap = gap_of(at, window, at.schema)
         extras[GAP] = gap.cast("bigint")
         return Session(gap)
     if isinstance(window, RowSpec):  # bounded by rows: the plan makes columns of expressions
@@ -121,6 +121,11 @@ def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
         f"{window!r} is not a window", code="HR-PLAN-022",
         hint='Write hr.tumbling("5s"), hr.sliding("60s", every="5s"), hr.session("10m") ...',
     )  # fmt: skip
+
+
+def gap_of(at: Adding, window: Session, schema: pa.Schema) -> Expr:
+    """A gap that differs from row to row, over rows of this kind."""
+    return _number(at, window.gap, "the gap of a session", whole=True, schema=schema)
 
 
 def _row_window(at: Adding, window: Any, extras: dict[str, Expr]) -> Any:
@@ -173,11 +178,14 @@ def _named(at: Adding, trigger: Trigger, extras: dict[str, Expr], place: str) ->
     return trigger
 
 
-def _number(at: Adding, spec: object, what: str, whole: bool = False) -> Expr:
-    expr = cols.expression(at.draft, spec, at.schema, at.site)
+def _number(
+    at: Adding, spec: object, what: str, whole: bool = False, schema: pa.Schema | None = None
+) -> Expr:
+    schema = at.schema if schema is None else schema
+    expr = cols.expression(at.draft, spec, schema, at.site)
     if expr is None:  # reported already
         return lit(0)
-    kind = cols.typed(at.draft, {"x": expr}, at.schema, at.site).schema.field("x").type
+    kind = cols.typed(at.draft, {"x": expr}, schema, at.site).schema.field("x").type
     good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
     if not good and not pa.types.is_null(kind):
         raise PlanError(

@@ -26,6 +26,7 @@ from headrace.clock import SystemClock
 from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
+from headrace.engine.made_tables import MadeTables
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import configured, cores, in_process, session
 from headrace.errors import HeadraceError, RunError
@@ -56,6 +57,7 @@ class Status:
     state: str  # "running", "ended", "stopped", "failed"
     epoch: int
     error: HeadraceError | None = None
+    warnings: tuple[str, ...] = ()  # what is wrong, and does not stop it
 
 
 def run(
@@ -129,7 +131,14 @@ class Run:
         clear_wishes(start.log.folder)
         if reporter is not None:
             reporter.starting()
-        self._query = self._launch()
+        spark = session(settings.master)
+        self._tables = MadeTables(start, spark, self._say)
+        try:
+            self._query = self._launch(spark)
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+        self._tables.keep_up()
         if reporter is not None:
             reporter.started(self)
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
@@ -158,7 +167,7 @@ class Run:
     @property
     def status(self) -> Status:
         epoch = self._latest.epoch if self._latest else 0
-        return Status(self._state, epoch, self._error)
+        return Status(self._state, epoch, self._error, self._tables.warnings)
 
     @property
     def progress(self) -> Progress | None:
@@ -207,6 +216,7 @@ class Run:
 
     def catch_up(self) -> None:
         """Block until everything that is there has been processed; raises what it failed with."""
+        self._tables.refresh()
         try:
             self._query.processAllAvailable()
         except Exception as error:
@@ -226,10 +236,9 @@ class Run:
 
     # the query
 
-    def _launch(self) -> Any:
-        start, pace = self._start, self._pace
-        spark = session(self._settings.master)
-        cargo = Cargo.pack(start.bundle, user_modules(start.bundle))
+    def _launch(self, spark: Any) -> Any:
+        start, pace, bundle = self._start, self._pace, self._tables.first()
+        cargo = Cargo.pack(bundle, user_modules(bundle))
         name, keep = f"headrace_{uuid.uuid4().hex[:12]}", self._settings.keep_epochs
         binding = Binding(name, cargo, self.folder, start.token, pace, keep)
         with configured(spark):
@@ -265,6 +274,7 @@ class Run:
             with suppress(Exception):  # it may be over, and Spark too
                 self._query.stop()
         finally:
+            self._tables.close()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _check_fence(self) -> None:
@@ -280,6 +290,10 @@ class Run:
             if known < epoch <= visible:
                 self._latest = self._start.log.read(epoch)
                 self._tell(progress_of(self._latest, {}))
+
+    def _say(self, line: str) -> None:
+        if self._reporter is not None:
+            self._reporter.say(f"{self.name}: {line}")
 
     def _tell(self, progress: Progress) -> None:
         if self._reporter is not None:

@@ -13,6 +13,7 @@ from headrace.ops.running.agg import RollingOperator
 from headrace.ops.running.fold import Folder, FoldOperator
 from headrace.ops.timed.fold import WindowFoldOperator
 from headrace.ops.timed.operator import TimedWindowOperator
+from headrace.ops.window.assigners import Session
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
 from headrace.ops.window.own import Own
 from headrace.ops.window.process import ProcessRows, WindowProcess
@@ -63,9 +64,12 @@ def operator_for(node: Stateful) -> Operator:
 
 
 def runs_user_code(node: Stateful) -> bool:
-    """Whether the user's own code runs before the rows travel, where each may fail alone."""
+    """Whether what the user wrote runs before the rows travel, where each may fail alone."""
     if isinstance(node, AnyWindow) and isinstance(node.windowing.assigner, Own):
         return True
+    if isinstance(node, Apply):
+        window = getattr(node.what, "window", None)
+        return isinstance(window, Session) and not isinstance(window.gap, int)
     aggs = node.aggs if isinstance(node, WindowAgg | AnyWindow) else ()
     return any(agg.own is not None for _, agg in aggs)
 

@@ -20,9 +20,10 @@ from headrace.ops.agg.groups import Index
 from headrace.ops.contract import Fault, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.layout import placed as placed_rows
+from headrace.ops.join.sessions import windows_of
 from headrace.ops.join.side import Side
 from headrace.ops.join.windowed import moments
-from headrace.ops.join.windows import Placed, Windows
+from headrace.ops.join.windows import Placed
 from headrace.ops.process.call import many
 from headrace.ops.window.assigners import Assigner
 from headrace.rows import collector_paused, rows_of, table_of
@@ -67,7 +68,7 @@ class CogroupOperator:
     ) -> None:  # fmt: skip
         self._spec, self._keys, self._inputs = spec, keys, inputs
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
-        self._windows = Windows(self._sides, spec.window, spec.lateness)
+        self._windows = windows_of(spec.window, spec.lateness, keys, inputs, apart=False)
         self._schema = output
         self._value = pa.schema(list(output)[len(keys[0]) + 2 :])  # after key and bounds
 
@@ -75,22 +76,19 @@ class CogroupOperator:
         return self._windows.tables()
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return self._windows.late(rows, watermark)
+        return self._windows.late(port, rows, watermark)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
+        return self._windows.prepare(port, rows)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
         return prepared
 
     @collector_paused()
     def step(self, step: Step) -> None:
-        self._windows.add(step)
         placed = self._windows.over(step)
         if placed is not None:
             self._call(placed, step)
-        self._windows.forget(step)
-        step.next = self._windows.next(step)
 
     def _call(self, placed: list[Placed], step: Step) -> None:
         groups = np.unique(np.concatenate([p.group for p in placed]))
@@ -135,7 +133,7 @@ class CogroupOperator:
         keys = [owners.column(n) for n in self._sides[0].key.names]
         columns = [*keys, moments(start), moments(end), *table.columns]
         table = pa.Table.from_arrays(columns, self._schema.names).cast(self._schema)
-        at = end - 1 + self._spec.lateness
+        at = end - 1 + self._windows.wait
         step.out.append(placed_rows(table, at, numbers(owners[HASH])))
 
     def _as_came(self, port: int, held: pa.Table) -> pa.Table:

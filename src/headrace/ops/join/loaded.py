@@ -1,12 +1,14 @@
 """Tables from outside for lookups: where they come from, and the copy that a process holds.
 
 A copy is loaded when it is first asked for, and anew when the clock has entered the next
-stretch of `refresh`. All tasks of a process share it. It is sorted once, so a lookup pays for
-the rows that ask, not for the table.
+stretch of `refresh`; that of a table made by Spark, when another has been made. All tasks of
+a process share it. It is sorted once, so a lookup pays for the rows that ask, not for the
+table.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from headrace.chunk import HASH
-from headrace.errors import StepError
+from headrace.errors import HeadraceError, StepError
 from headrace.hashing import hash_keys
 from headrace.ops.join.side import null_keys
 from headrace.state.table import KeyedTable, TableSpec
@@ -43,7 +45,9 @@ class TableFile:
                 return pyarrow.csv.read_csv(self.path)
             case ".json" | ".jsonl":
                 return pyarrow.json.read_json(self.path)
-        return pyarrow.parquet.read_table(self.path)
+        if os.path.isdir(self.path):
+            return pyarrow.parquet.read_table(self.path)
+        return read_once(self.path)
 
     def schema(self) -> pa.Schema:
         """The columns, as far as they can be known without reading all of it."""
@@ -95,6 +99,50 @@ class Fixed:
         return self.table
 
 
+@dataclass(frozen=True, eq=False)
+class SparkTable:
+    """What a function of a Spark session gives.
+
+    Only the driver of a run has a session: it makes the table and writes it down, and tasks
+    find a `MadeFile` in the place of this. So the function stays where it is.
+    """
+
+    make: Callable[[Any], Any] | None
+
+    def load(self) -> pa.Table:
+        raise StepError(
+            "a table made by Spark cannot be made here: there is no Spark session",
+            code="HR-JOIN-024",
+            hint='Say Harness(job, on="spark"), or give the job another table in this test.',
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (SparkTable, (None,))
+
+
+@dataclass(frozen=True)
+class MadeFile:
+    """A Parquet file that is replaced as a whole: once it is open, it stays what it was."""
+
+    path: str
+
+    def load(self) -> pa.Table:
+        return read_once(self.path)
+
+    def version(self) -> int:
+        """Another number for another file; it may be one that is gone."""
+        try:
+            return os.stat(self.path).st_mtime_ns
+        except FileNotFoundError:
+            return -1
+
+
+def read_once(path: str) -> pa.Table:
+    """A Parquet file that may be replaced meanwhile: `read_table` would open it twice."""
+    with open(path, "rb") as file:
+        return pyarrow.parquet.ParquetFile(file).read()
+
+
 def as_table(given: Any) -> pa.Table:
     """An Arrow table of what users have: Arrow, pandas, Polars, Spark, or a list of dicts."""
     if isinstance(given, pa.Table):
@@ -116,7 +164,8 @@ _LOCK = Lock()
 def copy_of(
     token: str, source: Source, spec: TableSpec, keys: list[str], stretch: int
 ) -> pa.Table | None:
-    """The copy that this process holds of a table, loaded for this stretch of the clock.
+    """The copy that this process holds of a table, loaded for this stretch of the clock, or
+    version of the table.
 
     It is a run of a keyed table; None for a table without rows.
     """
@@ -132,6 +181,8 @@ def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
         table = source.load()
         named = zip([*keys, *spec.value.names], [*spec.key, *spec.value], strict=True)
         columns = [table.column(name).cast(field.type) for name, field in named]
+    except HeadraceError:
+        raise
     except Exception as error:
         raise StepError(
             f"the table of a lookup cannot be loaded: {type(error).__name__}: {error}",

@@ -19,7 +19,7 @@ from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Mask
 from headrace.ops.contract import Fault, Step
 from headrace.ops.join.columns import numbers
-from headrace.ops.join.loaded import Called, Source, SqlTable, copy_of
+from headrace.ops.join.loaded import Called, MadeFile, Source, SparkTable, SqlTable, copy_of
 from headrace.ops.join.side import null_keys
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -55,7 +55,8 @@ class Lookup:
 
     def __str__(self) -> str:
         often = "once" if self.refresh is None else f"every {pretty(self.refresh)}"
-        return f"loaded {often}; what is missing: {self.on_missing}"
+        done = "made by Spark" if isinstance(self.source, SparkTable) else "loaded"
+        return f"{done} {often}; what is missing: {self.on_missing}"
 
     def shape(self) -> dict[str, Any]:
         return {"waits": self.on_missing == "wait", "rows": list(self.rows)}
@@ -115,10 +116,15 @@ class LookupOperator:
         self._set_aside(missing, step)
 
     def _copy(self, step: Step) -> KeyedTable:
-        spec = self._spec
-        stretch = 0 if spec.refresh is None else step.clock // spec.refresh
-        run = copy_of(spec.token, spec.source, self._table, list(spec.theirs), stretch)
+        spec, version = self._spec, self._version(step.clock)
+        run = copy_of(spec.token, spec.source, self._table, list(spec.theirs), version)
         return KeyedTable(self._table, [] if run is None else [run])
+
+    def _version(self, clock: int) -> int:
+        """Which copy it must be: the file tells by itself, for all else the clock does."""
+        if isinstance(self._spec.source, MadeFile):
+            return self._spec.source.version()
+        return 0 if self._spec.refresh is None else clock // self._spec.refresh
 
     def _give(self, rows: pa.Table, values: pa.Table, step: Step) -> None:
         if not rows.num_rows:

@@ -18,8 +18,9 @@ from headrace.ops.agg.groups import Index
 from headrace.ops.contract import Step
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import meeting
+from headrace.ops.join.sessions import windows_of
 from headrace.ops.join.side import Side, null_keys
-from headrace.ops.join.windows import Placed, Windows
+from headrace.ops.join.windows import Placed
 from headrace.ops.window.aligned import Times
 from headrace.ops.window.assigners import Assigner
 from headrace.schema import TIMESTAMP
@@ -62,28 +63,26 @@ class WindowJoinOperator:
     ) -> None:  # fmt: skip
         self._spec, self._layout = spec, Layout(spec.columns, output)
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
-        self._windows = Windows(self._sides, spec.window, spec.lateness)
+        self._windows = windows_of(spec.window, spec.lateness, keys, inputs, apart=True)
         self._alone = spec.how in ("left", "full", "anti"), spec.how in ("right", "full")
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._windows.tables()
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return self._windows.late(rows, watermark)
+        return self._windows.late(port, rows, watermark)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows if self._alone[port] else self._sides[port].without_nulls(rows)
+        rows = rows if self._alone[port] else self._sides[port].without_nulls(rows)
+        return self._windows.prepare(port, rows)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
         return prepared
 
     def step(self, step: Step) -> None:
-        self._windows.add(step)
         placed = self._windows.over(step)
         if placed is not None:
             self._join(placed[0], placed[1], step)
-        self._windows.forget(step)
-        step.next = self._windows.next(step)
 
     def _join(self, left: Placed, right: Placed, step: Step) -> None:
         groups = [self._meets(side, placed) for side, placed in enumerate((left, right))]
@@ -121,7 +120,7 @@ class WindowJoinOperator:
 
     def _out(self, parts: Sequence[pa.Table | None], start: Times, end: Times, step: Step) -> None:
         bounds = [moments(start), moments(end)]
-        step.out.append(self._layout.rows(parts, end - 1 + self._spec.lateness, bounds))
+        step.out.append(self._layout.rows(parts, end - 1 + self._windows.wait, bounds))
 
 
 def moments(times: Times) -> pa.Array:

@@ -43,6 +43,7 @@ class Placed(NamedTuple):
 class Windows:
     def __init__(self, sides: Sequence[Side], assigner: Assigner, lateness: int) -> None:
         self._sides, self._assigner, self._lateness = sides, assigner, lateness
+        self.wait = lateness  # from a window's end until it is over
         self._rows = [
             TableSpec(name, side.key, pa.schema([*side.value, *PLACE]), timed=True, once=True)
             for name, side in zip(("left", "right"), sides, strict=True)
@@ -53,14 +54,25 @@ class Windows:
     def tables(self) -> tuple[TableSpec, ...]:
         return (*self._rows, self._windows)
 
-    def late(self, rows: pa.Table, watermark: int) -> np.ndarray | None:
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         if watermark == MIN_TIME:
             return None
         reach = self._assigner.reach(numbers(rows[TIME]), rows)
         late: np.ndarray = reach < floor_of(watermark, self._lateness)
         return late
 
-    def add(self, step: Step) -> None:
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return rows
+
+    def over(self, step: Step) -> list[Placed] | None:
+        """Keep the rows that arrived; the rows of all windows that are over now."""
+        self._add(step)
+        placed = self._ended(step)
+        self._forget(step)
+        step.next = self._next(step)
+        return placed
+
+    def _add(self, step: Step) -> None:
         """Keep the rows that arrived, and which windows they open."""
         for side, spec, rows in zip(self._sides, self._rows, step.inputs, strict=True):
             held = side.arrived(rows, step.epoch)
@@ -80,7 +92,7 @@ class Windows:
         columns = [pa.array(ends), pa.array(np.tile(homes, count)), pa.array(starts)]
         step.tables[WINDOWS].put(pa.table(columns, [TIME, HASH, _START]))
 
-    def over(self, step: Step) -> list[Placed] | None:
+    def _ended(self, step: Step) -> list[Placed] | None:
         """The rows of all windows that are over now, in order of group and time."""
         first, last = (floor_of(w, self._lateness) for w in (step.before, step.after))
         ended = step.tables[WINDOWS].scan(MIN_TIME, last)
@@ -98,7 +110,7 @@ class Windows:
             parts.append((rows.take(pa.array(at)), placed.start[there], placed.end[there]))
         return _grouped(parts, self._sides[0].identity)
 
-    def forget(self, step: Step) -> None:
+    def _forget(self, step: Step) -> None:
         """Drop the rows that are in no window that is still to come."""
         passed = floor_of(step.after, self._lateness)
         if MIN_TIME < passed < MAX_TIME:  # the first window that still counts holds this time
@@ -107,7 +119,7 @@ class Windows:
         for spec in self._rows:
             step.tables[spec.name].expire(min(passed, MAX_TIME))
 
-    def next(self, step: Step) -> int:
+    def _next(self, step: Step) -> int:
         first = step.tables[WINDOWS].first_time()
         return MAX_TIME if first is None else first + self._lateness
 
