@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 Maker = Callable[[Any], Any]
-_COLLECTIONS = {set: set, frozenset: frozenset, tuple: tuple}
+_COLLECTIONS: dict[Any, Any] = {set: set, frozenset: frozenset, tuple: tuple}
 
 
 def maker(kind: Any) -> Maker | None:
@@ -29,6 +30,14 @@ def maker(kind: Any) -> Maker | None:
     if origin in (list, *_COLLECTIONS):
         return _none_or(_of_list(maker(args[0]), _COLLECTIONS.get(origin)))
     return _none_or(_of_record(kind)) if is_record(kind) else None
+
+
+def like(start: Any) -> Maker | None:
+    """How a stored value becomes a thing of the same type as `start`."""
+    if isinstance(start, deque):
+        most = start.maxlen
+        return _none_or(lambda stored: deque(stored, most))
+    return _none_or(_COLLECTIONS.get(type(start))) or maker(type(start))
 
 
 def is_record(kind: Any) -> bool:

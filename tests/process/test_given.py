@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -127,3 +128,113 @@ def test_a_fold_goes_on_with_a_set(harness: Any) -> None:
     for v in (1, 2, 1):
         test.send("rows", [("a", v, v)])
     assert [sorted(r["value"]) for r in test.output("out")] == [[1], [1, 2], [1, 2]]
+
+
+def _put(found: dict[str, int], row: Any) -> dict[str, int]:
+    found[str(row.v)] = found.get(str(row.v), 0) + 1
+    return found
+
+
+def _last(found: Any, row: Any) -> Any:
+    found.append(row.v)
+    return found
+
+
+STARTS: Any = {
+    "set": (set, lambda s, r: s | {r.v}, list[int], sorted, [1, 2, 3]),
+    "frozenset": (frozenset(), lambda s, r: s | {r.v}, list[int], sorted, [1, 2, 3]),
+    "dict": ({}, _put, dict[str, int], dict, {"1": 1, "2": 1, "3": 1}),
+    "deque": (deque(maxlen=2), _last, list[int], list, [2, 3]),
+    "tuple": ((), lambda s, r: (*s, r.v), list[int], list, [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("kind", STARTS)
+@pytest.mark.parametrize(
+    "window", [None, hr.tumbling("1m"), hr.session("10s"), hr.tumbling(rows=3)]
+)
+def test_a_fold_goes_on_with_what_it_began_with(harness: Any, kind: str, window: Any) -> None:
+    zero, fn, schema, seen, wanted = STARTS[kind]
+    job = hr.Job("folds")
+    rows = job.read("log:rows", schema=SCHEMA, name="rows", time="at", delay="1h").key_by("k")
+    if window is None:
+        made = rows.fold(zero, fn, schema=schema, unbounded=True)
+    else:
+        made = rows.window(window).fold(zero, fn, schema=schema)
+    made.write("collect:", name="out")
+    test = harness(job, tasks=1)
+    for v in (1, 2, 3):
+        test.send("rows", [("a", v, v), (f"new {v}", v, v)])
+    test.end()
+    found = [seen(r["value"]) for r in test.output("out") if r["k"] == "a"]
+    assert found[-1] == wanted and not test.dead()
+
+
+@dataclass
+class Bounds:
+    low: int
+    high: int
+
+
+class Own(hr.Aggregate):
+    """Each method must see what `zero` gives."""
+
+    output = int
+
+    def __init__(self, zero: Any, state: Any, column: str) -> None:
+        super().__init__(column)
+        self._zero, self.state = zero, state
+
+    def zero(self) -> Any:
+        return self._zero()
+
+    def add(self, state: Any, value: int) -> Any:
+        if isinstance(state, Bounds):
+            return Bounds(min(state.low, value), max(state.high, value))
+        return {**state, str(value): value} if isinstance(state, dict) else state | {value}
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if isinstance(a, Bounds):
+            return Bounds(min(a.low, b.low), max(a.high, b.high))
+        return {**a, **b} if isinstance(a, dict) else a | b
+
+    def result(self, state: Any) -> int:
+        if isinstance(state, Bounds):
+            return state.high - state.low
+        return sum(state.values()) if isinstance(state, dict) else sum(state)
+
+
+OWN: Any = {
+    "record": (lambda: Bounds(10**9, -(10**9)), Bounds, 2),
+    "dict": (dict, dict[str, int], 6),
+    "dict by DDL": (dict, "map<string, bigint>", 6),
+    "set": (set, set[int], 6),
+    "set by DDL": (set, "array<bigint>", 6),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize(
+    "window", [None, hr.tumbling("1m"), hr.sliding("20s", every="10s"), hr.session("10s"),
+               hr.tumbling(rows=3), hr.everything()],
+)  # fmt: skip
+def test_an_own_aggregate_sees_what_its_zero_gives(harness: Any, kind: str, window: Any) -> None:
+    zero, state, wanted = OWN[kind]
+    job = hr.Job("own")
+    rows = job.read("log:rows", schema=SCHEMA, name="rows", time="at", delay="1h").key_by("k")
+    own = Own(zero, state, "v")
+    made = rows.agg(x=own, unbounded=True) if window is None else rows.window(window).agg(x=own)
+    made.write("collect:", name="out")
+    test = harness(job)
+    for v in (1, 2, 3):
+        test.send("rows", [("a", v, v), (f"new {v}", v, v)])
+    test.end()
+    assert [r["x"] for r in test.output("out") if r["k"] == "a"][-1] == wanted
+
+
+def test_a_dict_that_is_no_whole_record_is_refused() -> None:
+    job = hr.Job("folds")
+    rows = job.read("log:rows", schema=SCHEMA, name="rows").key_by("k")
+    rows.fold({}, _put, schema="m map<string, bigint>", unbounded=True).write("collect:", name="o")
+    with pytest.raises(hr.PlanError, match="HR-PLAN-045"):
+        job.check()

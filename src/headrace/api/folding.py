@@ -45,4 +45,16 @@ def accumulator(
             check_takes(zero, 0, "the zero of fold")
     make = zero if callable(zero) else partial(copy.deepcopy, zero)
     value = at.attempt(lambda: value_schema(fn, zero, schema, "fold"))
+    with at.draft.attempt(at.site):
+        _check_record(zero, value)
     return PyFunction(fn, site_of(fn), PLAIN), PyFunction(make, site_of(fn), PLAIN), value
+
+
+def _check_record(zero: object, value: pa.Schema) -> None:
+    missing = [n for n in value.names if type(zero) is dict and n not in zero]
+    if missing and value.names != ["value"]:
+        raise PlanError(
+            f"the zero of fold is a dict without {missing[0]!r}", code="HR-PLAN-045",
+            hint="A dict stands for a record: give it every column. To fold into a dict as one "
+            'value, call its column so: schema="value map<string, bigint>".',
+        )  # fmt: skip

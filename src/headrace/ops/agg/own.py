@@ -17,7 +17,8 @@ import pyarrow as pa
 from headrace.errors import PlanError, call_site
 from headrace.ops.agg.base import Exploding, Rows
 from headrace.ops.agg.groups import Column, Finish, Grouping, Index, flat
-from headrace.rows import collector_paused, table_of
+from headrace.records import like, maker
+from headrace.rows import collector_paused, pylist, table_of
 from headrace.schema import SchemaLike, type_of
 
 _STATE = "state"
@@ -79,6 +80,7 @@ class Own(Exploding):
     def __init__(self, own: OwnAggregate) -> None:
         self._own = own
         self._chunks = callable(getattr(own, "add_chunk", None))
+        self._make = maker(own.state) or like(own.zero())
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         return type_of(self._own.output)
@@ -105,14 +107,14 @@ class Own(Exploding):
 
         @collector_paused()
         def finish() -> list[Column]:
-            states = columns[0].to_pylist()
+            states = self._loaded(columns[0])
             groups = _groups(grouping, ticket, None)
             return [self._states(self._merged([states[i] for i in mine]) for mine in groups)]
 
         return finish
 
     def result(self, columns: Sequence[Column]) -> Column:
-        given = [None if s is None else self._own.result(s) for s in columns[0].to_pylist()]
+        given = [None if s is None else self._own.result(s) for s in self._loaded(columns[0])]
         return _column(given, type_of(self._own.output))
 
     def _added(self, rows: Rows, mine: Index) -> Any:
@@ -131,6 +133,11 @@ class Own(Exploding):
         for state in rest:
             first = self._own.merge(first, state)
         return first
+
+    def _loaded(self, column: Column) -> list[Any]:
+        """States as the user's code knows them: of the type that `zero` gives."""
+        states = pylist(column)
+        return states if self._make is None else list(map(self._make, states))
 
     def _states(self, states: Iterable[Any]) -> pa.Array:
         return _column(list(states), type_of(self._own.state))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.apart import Apart
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError
 
 EVENT, CLOCK = 0, 1
@@ -59,7 +60,9 @@ class Call:
                 f"a timer cannot be set here: {why_not}", code="HR-PROCESS-010",
                 hint="See docs/guide/state-and-process.md, Timers.",
             )  # fmt: skip
-        self.asked.append((domain, int(at), wanted))
+        if not MIN_TIME < (at := int(at)) < MAX_TIME:
+            raise ValueError(f"a timer at {at} ms would never fire: times are within ±2**62")
+        self.asked.append((domain, at, wanted))
 
     def emit(self, output: str, row: Any) -> None:
         """Give a row to a side output."""

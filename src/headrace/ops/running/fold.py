@@ -17,7 +17,7 @@ from headrace.apart import apart, apart_value
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import Grouped, group, in_order
-from headrace.records import maker
+from headrace.records import like, maker
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -26,6 +26,10 @@ VALUES = "values"
 
 class _NOTHING:
     """Stands for the value of a key that has none; as a class, a copy of it is itself."""
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 class FoldOperator:
@@ -93,13 +97,18 @@ class Folder:
 
     def _maker(self, start: Any) -> Callable[[Any], Any] | None:
         """How a stored value becomes what the function knows: the same as its start."""
-        kind, names = type(start), self._shape
+        names = self._shape
         if self._scalar:
-            return kind if kind in (set, frozenset, tuple) else None
-        if kind is dict:
+            return like(start)
+        if type(start) is dict:
             return lambda row: dict(zip(names, row, strict=True))
-        make = maker(kind)
+        make = maker(type(start))
         return make and (lambda row: make(dict(zip(names, row, strict=True))))
+
+    def _table(self, values: list[Any], made_of: tuple[list[Any], pa.Table] | None) -> pa.Table:
+        """Values as columns; one that is a column by itself is no row, though it be a dict."""
+        rows = [(value,) for value in values] if self._scalar else values
+        return table_of(rows, self.value, made_of)
 
     @collector_paused()
     def apply(
@@ -115,13 +124,13 @@ class Folder:
         try:
             folded = self._load(table, keys)
             outs = self._run(found, folded, rows)
-            values = table_of(outs, self.value, (rows, seen))
+            values = self._table(outs, (rows, seen))
             self._store(table, keys, folded)
             return list(range(len(rows))), values
         except Exception:
             folded = self._load(table, keys)
             kept, outs = self._run_checked(found, folded, rows, step.faults)
-            values = table_of(outs, self.value)
+            values = self._table(outs, None)
             self._store(table, keys, folded)
             return kept, values
 
@@ -133,9 +142,8 @@ class Folder:
         columns = [(held if n in held.column_names else keys).column(n) for n in self._shape]
         rows = rows_of(pa.table(columns, names=list(self._shape)))
         values = [row.value for row in rows] if self._scalar else rows
-        if self._make is not None:
-            values = list(map(self._make, values))
-        return [v if is_known else _NOTHING for v, is_known in zip(values, known, strict=True)]
+        make, pairs = self._make or _as_it_is, zip(values, known, strict=True)
+        return [make(value) if is_known else _NOTHING for value, is_known in pairs]
 
     def _run(self, found: Grouped, values: list[Any], rows: list[Any]) -> list[Any]:
         """Fold each row into its key's value; what came after each."""
@@ -164,7 +172,7 @@ class Folder:
             one = Grouped(found.rows.slice(i, 1), found.codes[i : i + 1], found.keys)
             try:
                 (value,) = self._run(one, values, rows[i : i + 1])
-                table_of([value], self.value)
+                self._table([value], None)
             except Exception as error:
                 values[code] = before  # the key stays as it was before this row
                 faults.append(Fault(one.rows, error))
@@ -176,7 +184,7 @@ class Folder:
     def _store(self, table: KeyedTable, keys: pa.Table, values: list[Any]) -> None:
         """Write back the accumulators of the keys that have one."""
         live = [i for i, value in enumerate(values) if value is not _NOTHING]
-        rows = table_of([values[i] for i in live], self.value)
+        rows = self._table([values[i] for i in live], None)
         put = keys.take(pa.array(live, pa.int64()))
         for field in self.value:
             put = put.append_column(field, rows.column(field.name))

@@ -121,6 +121,7 @@ class FoldRows:
     def __init__(self, fn: Any, zero: Any, row: pa.Schema, schema: pa.Schema) -> None:
         self._fn, self._zero, self._row, self.schema = fn, zero, row, schema
         self.columns = row.names  # what it sees of a row
+        self._scalar = zero is not None and schema.names == ["value"]
 
     @collector_paused()
     def over(self, laid: Laid) -> Given:
@@ -139,7 +140,7 @@ class FoldRows:
             value = self._zero()
         for row in rows:
             value = self._fn(value, row)
-        return value
+        return (value,) if self._scalar else value  # no row, though it be a dict
 
 
 def one_by_one(laid: Laid, schema: pa.Schema, call: Callable[[int], list[Any]]) -> Given:
