@@ -74,6 +74,13 @@ def test_get_shows_all_or_one_key_read_as_its_type(ran):
     assert lines(ran("get", "most", "--key", "k=1")) == [{"k": 1, "most": 58}]
 
 
+def test_get_finds_the_key_that_is_null(call):
+    hr.EmbeddedLog().append("rows", [{"k": None, "n": 77, "at": 59_000}])
+    Driver(load_job(Path("job.py")), ".headrace/jobs/kept", until=None).drain()
+    forget(Path.cwd())
+    assert lines(call("get", "most", "--key", "k is null")) == [{"k": None, "most": 77}]
+
+
 def test_get_cuts_windows_by_time_and_sorts(ran):
     found = lines(ran("get", "slid", "--since", "00:00:10", "--until", "00:00:30", "--top", "n"))
     assert [(r["n"], r["window_end"]) for r in found] == [

@@ -51,7 +51,10 @@ def get(
     step: Step,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="COLUMN=VALUE, once for each column of the key. All keys if left out."),
+        typer.Option(
+            help='COLUMN=VALUE or "COLUMN is null", once for each column of the key. '
+            "All keys if left out."
+        ),
     ] = None,
     since: Annotated[
         str | None, typer.Option(help='For windows: from this time, "21:00" or a date with it.')
@@ -134,6 +137,10 @@ def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
 
     schema, found = state.node.inputs[0].schema, {}
     for text in given:
+        unset = text.removesuffix(" is null")
+        if unset != text and unset in schema.names:
+            found[unset] = None
+            continue
         name, equals, value = text.partition("=")
         if not equals or name not in schema.names:
             raise RunError(

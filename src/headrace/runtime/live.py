@@ -68,7 +68,9 @@ class StepState:
         hashes = hash_keys(values, 1)
         found = self._seen({n: _only(t, hashes) for n, t in self.snapshot.tables.items()})
         for name, value in zip(wanted, values, strict=True):
-            found = found.filter(pc.equal(found.column(name), value[0]))
+            column = found.column(name)
+            same = pc.equal(column, value[0]) if value[0].is_valid else pc.is_null(column)
+            found = found.filter(same)
         return found
 
     def slice(self, since: Moment, until: Moment) -> StepState:
