@@ -348,3 +348,21 @@ def test_an_object_that_nobody_runs_has_every_start() -> None:
     assert (one.n, one.seen) == (10, [])
     assert one.on_row(SimpleNamespace(v=3), SimpleNamespace(key="a")) == ("a", 13, "[3]")
     assert Fresh().n == -1
+
+
+class Looks(hr.KeyedProcess):
+    output = "k string"
+    n = hr.value(int, default=7)
+    seen = hr.list_of(int)
+    total = hr.reducing(int, lambda a, b: a + b)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if row.v == 1:
+            self.seen.append(row.v)
+        return (row.k,) if row.v in self.seen or self.n > 7 or self.total.value else None
+
+
+def test_a_key_that_was_only_looked_at_takes_no_room(play: Any) -> None:
+    test = play(Looks())
+    test.send("rows", [("a", 1, 1), ("b", 2, 2), ("c", 3, 3)])
+    assert test.state("p")["values"]["k0"].to_pylist() == ["a"]

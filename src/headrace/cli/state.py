@@ -135,7 +135,8 @@ def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
     """Keys as text, read as the types of their columns."""
     import pyarrow as pa
 
-    schema, found = state.node.inputs[0].schema, {}
+    schema = state.node.inputs[0].schema
+    found: dict[str, Any] = {}
     for text in given:
         unset = text.removesuffix(" is null")
         if unset != text and unset in schema.names:

@@ -154,7 +154,7 @@ class ProcessOperator:
     def _made(self, done: Pass, block: Arranged) -> _Made:
         """What came of some keys; refuses what does not fit, before anything is written."""
         sides = {n: table_of(rows, self._sides[n]) for n, (rows, _) in done.sides.items()}
-        left = self._values.left(done.states, done.stamps)
+        left = self._values.left(done.states, done.stamps, done.loaded)
         return _Made(block, table_of(done.outs, self._schema), sides, left, done)
 
     def _store(self, parts: list[_Made], work: Arranged, loaded: Loaded, step: Step) -> None:

@@ -58,6 +58,7 @@ class Pass:
             self._gather()
         ends = step.after >= MAX_TIME
         self._limits = {EVENT: step.after, CLOCK: MAX_TIME if ends else step.clock}
+        self.loaded = loaded
         self.states, self.stamps = values.states(loaded)
         self.outs: list[Any] = []
         self.firings: list[tuple[int, int | None]] = []

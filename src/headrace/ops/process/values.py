@@ -126,16 +126,18 @@ class KeyValues:
         if self._declared:
             table_of(zip(*self._columns([state]), strict=True), self._schema)
 
-    def left(self, states: list[State], stamps: list[Stamps]) -> Left:
+    def left(self, states: list[State], stamps: list[Stamps], loaded: Loaded) -> Left:
         """What the calls left, as columns; refuses what does not fit."""
         rows = table_of(zip(*self._columns(states), strict=True), self._schema)
         for name in self.lived:
             written = pa.array([s[name] for s in stamps], pa.int64())
             rows = rows.append_column(stamp_of(name), written)
-        if self._plain and all(self._plain[0] in s for s in states):
+        whole = self._plain and all(self._plain[0] in s for s in states)
+        if whole and loaded.known.all():
             return Left(rows, np.zeros(len(states), np.bool_))
-        empty = [not s.get(HELD) and not any(n in s for n in self._declared) for s in states]
-        return Left(rows, np.array(empty, np.bool_))
+        starts = {n: v.start() for n, v in self._declared.items()}
+        pairs = zip(states, loaded.known.tolist(), strict=True)
+        return Left(rows, np.array([_nothing(s, k, starts) for s, k in pairs], np.bool_))
 
     def store(self, keys: pa.Table, loaded: Loaded, parts: Sequence[Left], step: Step) -> None:
         """Keys of which nothing is left are deleted."""
@@ -196,6 +198,15 @@ class KeyValues:
         due = table.scan(MIN_TIME, now + 1)
         table.expire(now + 1)
         return due.drop_columns([TIME])
+
+
+def _nothing(state: State, known: bool, starts: State) -> bool:
+    """Whether nothing is left of a key; of a new one, whether it is as it started."""
+    if state.get(HELD):
+        return False
+    if known:
+        return not any(name in state for name in starts)
+    return all(name not in state or state[name] == start for name, start in starts.items())
 
 
 def _read(declared: Kept, stored: list[Any], known: list[bool]) -> list[Any]:
