@@ -1,12 +1,14 @@
+import contextlib
 import copy
 import pickle
 import re
 from dataclasses import dataclass
 
+import pyarrow.compute
 import pytest
 
 from headrace import errors
-from headrace.errors import FencedError, HeadraceError, PlanError, Site, call_site
+from headrace.errors import FencedError, HeadraceError, PlanError, Site, call_site, is_users
 
 KINDS = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, HeadraceError)]
 
@@ -102,3 +104,29 @@ def test_the_init_that_a_dataclass_writes_is_not_taken_for_the_user():
 def test_a_user_in_a_folder_that_only_begins_like_the_package_is_a_user():
     beside = INSIDE_FILE.replace("/ops/window/aligned.py", "_jobs/job.py")
     assert run_as("site = call_site()", "job", beside)["site"] == Site(beside, 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "users"),
+    [
+        (__file__, True),
+        ("<stdin>", True),
+        (pytest.__file__, True),  # installed, but it may be the user's
+        (contextlib.__file__, False),
+        (errors.__file__, False),
+        (pyarrow.compute.__file__, False),
+        ("pyarrow/error.pxi", False),
+        ("<frozen importlib._bootstrap>", False),
+    ],
+)
+def test_a_place_is_the_users_or_it_is_none(file, users):
+    assert is_users(file) == users
+
+
+def test_the_place_of_a_call_is_not_in_the_standard_library():
+    @contextlib.contextmanager
+    def around():
+        yield call_site()
+
+    with around() as site:
+        assert site is not None and site.file == __file__

@@ -14,10 +14,14 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Protocol
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, call_site
 
 MIN_TIME = -(2**62)  # before every timestamp: a watermark that has not started
 MAX_TIME = 2**62  # after every timestamp: a watermark whose input has ended
+FIRST_TIME = -62_135_596_800_000  # the year 1 begins: no row is earlier
+LAST_TIME = 253_402_300_799_999  # the year 9999 ends: no row is later
+LONGEST = 86_400_000 * 100_000_000  # no duration is longer: a bound fits 64 bits of microseconds
+FURTHEST = (2**63 - 1) // 1_000  # what they can hold, before or after 1970
 
 _UNITS = {
     "ms": 1, "millisecond": 1,
@@ -38,16 +42,23 @@ def millis(duration: Duration) -> int:
     exact = _exact(duration)
     if exact is None:
         raise PlanError(
-            f"{duration!r} is not a duration", code="HR-TIME-001",
+            f"{duration!r} is not a duration", code="HR-TIME-001", site=call_site(),
             hint='Write "5s", "1h 30m", "250ms" (units ms, s, m, h, d, w), a timedelta, '
             "or a number of seconds.",
         )  # fmt: skip
-    if abs(exact) > MAX_TIME:
+    if abs(exact) > LONGEST:
         raise PlanError(
-            f"{duration!r} is too long for a duration", code="HR-TIME-002",
+            f"{duration!r} is too long for a duration", code="HR-TIME-002", site=call_site(),
             hint="Leave the duration out if there is no limit.",
         )  # fmt: skip
     return round(exact)
+
+
+def shift_millis(offset: Duration) -> int:
+    """A duration that may also go back: "-3s"."""
+    text = offset.strip() if isinstance(offset, str) else ""
+    back = text.startswith("-") and _exact(text[1:]) is not None
+    return -millis(text[1:]) if back else millis(offset)
 
 
 def _exact(duration: object) -> Fraction | None:

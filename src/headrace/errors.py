@@ -17,7 +17,9 @@ full stop. `hint` is a sentence that can be acted on. `code` is stable.
 from __future__ import annotations
 
 import os
+import re
 import sys
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,10 @@ from types import FrameType
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _NAME = __name__.partition(".")[0]
+_PYTHON = tuple({sysconfig.get_path(p) + os.sep for p in ("stdlib", "platstdlib")})
+_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/](\w*)")
+_USED = {"pyarrow", "numpy", "duckdb", "sqlglot", "pyspark", "py4j"}  # libraries that call us back
+_COMPILED = (".pxi", ".pyx", ".pxd", ".so", ".pyd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +52,18 @@ def call_site() -> Site | None:
     return Site(frame.f_code.co_filename, frame.f_lineno) if frame else None
 
 
+def is_users(file: str) -> bool:
+    """Whether a line of this file can be the user's: not ours, Python's, or compiled."""
+    if file.startswith((_PACKAGE, "<frozen ")) or file.endswith(_COMPILED):
+        return False
+    installed = _INSTALLED.search(file)
+    return installed[1] not in _USED if installed else not file.startswith(_PYTHON)
+
+
 def _is_ours(frame: FrameType) -> bool:
     # By module too: the `__init__` that a dataclass writes for itself has no file.
     module = str(frame.f_globals.get("__name__", ""))
-    return frame.f_code.co_filename.startswith(_PACKAGE) or module.partition(".")[0] == _NAME
+    return not is_users(frame.f_code.co_filename) or module.partition(".")[0] == _NAME
 
 
 class HeadraceError(Exception):

@@ -152,6 +152,53 @@ def test_every_problem_has_the_users_line_and_a_hint(job, problems, mistake):
         assert not problem.message[0].isupper() or problem.message.startswith(("P ", "Stateless "))
 
 
+UNBOUNDED = {
+    "agg": (lambda s: s.key_by("area").agg(n=count()), "otherwise use .window(...)"),
+    "process": (lambda s: s.key_by("area").process(Counting()), 'otherwise say ttl="1h"'),
+    "map_with_state": (
+        lambda s: s.key_by("area").map_with_state(lambda e, n: (e, n), state=int, output="n int"),
+        'otherwise say ttl="1h"',
+    ),
+    "deduplicate": (lambda s: s.deduplicate("area", within=None), 'otherwise say within="1h"'),
+    "batch": (lambda s: s.key_by("area").batch(2), 'otherwise say within="1m"'),
+    "a join with a table": (
+        lambda s: s.join(s.table("area"), on="area"),
+        'say table(..., unbounded=True); otherwise say join(..., within="1h")',
+    ),
+    "a join with a table as it is now": (
+        lambda s: s.join(s.table("area"), on="area", time="processing"),
+        "say table(..., unbounded=True).",
+    ),
+    "changes": (lambda s: s.table("area").changes(), "say table(..., unbounded=True)."),
+    "top": (lambda s: s.key_by("area").top(2, by="celsius"), ".window(...).agg(...).top(...)"),
+    "changes_only": (
+        lambda s: s.key_by("area").changes_only("celsius"), 'hr.value(str, ttl="1h")',
+    ),
+    "iterate": (
+        lambda s: s.key_by("area").iterate(lambda r, _: r, times=1, keep={"m": "area string"}),
+        "otherwise leave keep= out",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("step", UNBOUNDED)
+def test_the_advice_against_growing_state_fits_the_step(job, problems, step):
+    make, advice = UNBOUNDED[step]
+    out(make(read(job)))
+    (problem,) = problems()
+    assert problem.code == "HR-PLAN-003"
+    assert advice in problem.hint
+    assert (".window(...)" in problem.hint) == (step in ("agg", "top"))
+
+
+def test_a_table_says_that_its_changes_are_a_stream(job):
+    table = read(job).table("area")
+    with pytest.raises(AttributeError, match=r"its changes are a stream, .changes\(\).write"):
+        table.write("log:out")
+    with pytest.raises(AttributeError, match=r"a table has no 'wirte'$"):
+        _ = table.wirte
+
+
 TIMES = {
     "time without delay": ({"delay": None}, ["HR-TIME-002"]),
     "a delay of zero": ({"delay": "0s"}, ["HR-TIME-003"]),

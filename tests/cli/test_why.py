@@ -66,6 +66,15 @@ def test_a_file_whose_job_has_not_run(call):
     assert not Path(".headrace/jobs").exists()  # nothing is made
 
 
+def test_a_run_over_an_empty_input_is_not_told_to_start(call):
+    run([])
+    by_file, by_folder = call("job.py"), call(".headrace/jobs/asked")
+    assert "1. input 'rows' is empty: it has given no row yet" in by_file.stdout
+    assert "the job's input is empty: it has given no row yet" in by_folder.stdout
+    for said in (by_file.stdout, by_folder.stdout):
+        assert "has not run" not in said and "headrace run" not in said
+
+
 def test_the_file_knows_the_condition_and_the_folder_the_rest(call):
     run([{"k": "cold", "at": 1_000}])
     by_file, by_folder = call("job.py"), call(".headrace/jobs/asked")

@@ -28,8 +28,7 @@ class Model:
 
     def end(self, row: Row) -> int:
         """Until when a row at the very end of the gap could come."""
-        gap = self.gap or (row.value or 0) % 5 * 1_000
-        return row.time + max(gap, 1) + 1
+        return row.time + (self.gap or (row.value or 0) % 5 * 1_000 + 1) + 1
 
     def late_row(self, row: Row, floor: int) -> bool:
         return floor > NEVER and self.end(row) <= floor
@@ -87,7 +86,7 @@ def test_every_kind_gives_what_the_model_says(how: str, data: Any) -> None:
     model = Model(
         how, data.draw(st.sampled_from([1_000, 3_000, 0])), data.draw(st.sampled_from([0, 3_000]))
     )
-    window = hr.session(f"{model.gap}ms" if model.gap else lambda r: r.v % 5 * 1_000)
+    window = hr.session(f"{model.gap}ms" if model.gap else lambda r: r.v % 5 * 1_000 + 1)
     wait = f"{model.lateness}ms"
 
     def build(a: Any, b: Any) -> Any:
@@ -132,6 +131,18 @@ def test_a_row_whose_gap_fails_is_a_dead_letter_and_the_others_go_on() -> None:
         letters = test.dead()
         assert [r["step"] for r in letters] == ["join", "join"]
         assert all("soon" in r["error"] for r in letters)
+
+
+def test_a_row_whose_gap_makes_no_session_is_a_dead_letter() -> None:
+    with Harness(job(hr.session(lambda r: r.v), "inner")) as test:
+        test.send("a", [("x", 2_000, at(0)), ("x", 0, at(0)), ("x", None, at(0))])
+        test.send("b", [("x", 1, at(1)), ("x", 2**62, at(1))])
+        test.end()
+        assert [(r["v"], r["v_right"]) for r in test.output()] == [(2_000, 1)]
+        told = ["is 0 ms", "is null", f"is {2**62} ms, more than 1000 years"]
+        assert [r["error"] for r in test.dead()] == [
+            f"ValueError: the gap of a session {fact}" for fact in told
+        ]
 
 
 def test_the_kind_may_change_while_sessions_are_open_but_not_the_gap() -> None:

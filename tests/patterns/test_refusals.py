@@ -156,6 +156,13 @@ def test_refused_in_a_job(expected: list[str], wrong: Callable[[Any, Any], Any])
     assert codes(job) == expected
 
 
+def test_a_function_is_advised_to_say_its_output() -> None:
+    job, rows = stream()
+    rows.key_by("key").match(good, select=lambda match: (1,)).write("console:")
+    with pytest.raises(hr.PlanError, match=r"HR-PLAN-011 [^$]*or pass output="):
+        job.check()
+
+
 def test_timeouts_that_were_not_asked_for_are_refused() -> None:
     _, rows = stream()
     with pytest.raises(hr.PlanError, match="HR-PATTERN-030"):

@@ -108,6 +108,7 @@ def test_a_rule_that_is_wrong_is_one_dead_letter_and_the_others_go_on(text: str,
         (letter,) = test.dead()
         assert told(test) == [("k", "good", [("a", 1), ("b", 2)])]
     assert code in letter["error"] and letter["step"] == "match"
+    assert ".py:" not in letter["error"]  # it came as data, from no line of a program
 
 
 def test_a_row_on_which_a_rule_fails_is_one_dead_letter() -> None:

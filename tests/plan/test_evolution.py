@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.api.job import Job
+from headrace.api.patterns import pattern
 from headrace.api.process import KeyedProcess, value
 from headrace.errors import StateError
 from headrace.ops.agg.named import count, mean, sum
@@ -60,9 +61,9 @@ def test_state_does_not_mind_steps_around_it_or_other_arguments_of_the_same_type
 
 
 REFUSED = {
-    "size": (lambda s: base(s, tumbling("10s")), "windows of 5s and they are 10s now"),
-    "slide": (lambda s: base(s, sliding("5s", every="1s")), "5s every 1s now"),
-    "offset": (lambda s: base(s, tumbling("5s", offset="1s")), "5s offset 1s now"),
+    "size": (lambda s: base(s, tumbling("10s")), "its window was tumbling 5s and is tumbling 10s"),
+    "slide": (lambda s: base(s, sliding("5s", every="1s")), "and is sliding 5s every 1s"),
+    "offset": (lambda s: base(s, tumbling("5s", offset="1s")), "and is tumbling 5s offset 1s"),
     "key": (lambda s: base(s, key="zone"), "its key was area string and is zone string"),
     "key type": (lambda s: base(s, key="sensor"), "is sensor bigint"),
     "new aggregate": (
@@ -81,7 +82,7 @@ REFUSED = {
     ),
     "another kind": (
         lambda s: s.key_by("area").window(tumbling("5s")).fold(0, lambda a, b: a),
-        "it was a WindowAgg and is a WindowFold",
+        "it kept aggregates of each window and keeps the value of its fold",
     ),
 }  # fmt: skip
 
@@ -96,9 +97,48 @@ def test_state_of_another_shape_is_refused_because(change):
         comparison.check()
 
 
+DAY = "86400s"
+OWN = {
+    "within": (
+        lambda s: s.deduplicate("area", within="5s"),
+        lambda s: s.deduplicate("area", within=DAY),
+        "'within' of this deduplicate was 5s and is 1d",
+    ),
+    "top": (
+        lambda s: s.key_by("area").top(3, by="celsius", unbounded=True, name="s"),
+        lambda s: s.key_by("area").top(5, by="sensor", unbounded=True, name="s"),
+        "'rows' of this top was 3 and is 5; 'by' of this top was celsius and is sensor",
+    ),
+    "interval": (
+        lambda s: s.join(s.where("sensor > 1"), on="area", within="5s"),
+        lambda s: s.join(s.where("sensor > 1"), on="area", within="9s"),
+        "'within' of this join changed",
+    ),
+    "pattern": (
+        lambda s: s.key_by("area").match(pattern("a", "celsius > 1").within("5s"), name="s"),
+        lambda s: s.key_by("area").match(pattern("a", "celsius > 2").within("5s"), name="s"),
+        "'patterns' of this match changed",
+    ),
+    "kind": (
+        lambda s: s.key_by("area").top(3, by="celsius", unbounded=True, name="s"),
+        lambda s: s.key_by("area").changes_only("celsius", unbounded=True, name="s"),
+        "it was a top and is a changes_only",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", OWN)
+def test_what_changed_in_a_step_of_its_own_kind_is_named(change):
+    before, after, because = OWN[change]
+    (refused,) = versus(after, before).of("refused")
+    assert refused.because == because
+    (refused,) = versus(after, before, shapes=False).of("refused")
+    assert "Apply" not in refused.because
+
+
 def test_a_manifest_without_shapes_is_compared_by_fingerprint():
     (refused,) = versus(REFUSED["size"][0], shapes=False).of("refused")
-    assert "the key, window or columns of this WindowAgg changed" in refused.because
+    assert refused.because == "its key, window or columns changed"
     assert verdicts(versus(base, shapes=False)) == {"temperature.window": "same"}
 
 
@@ -200,8 +240,8 @@ def test_offsets_of_another_topic_are_refused():
 def test_a_comparison_can_be_read():
     comparison = versus(lambda s: base(s, tumbling("10s")))
     assert str(comparison) == (
-        "operator  temperature.window: refused, because its state is cut for windows of 5s and "
-        "they are 10s now\n"
+        "operator  temperature.window: refused, because its window was tumbling 5s and is "
+        "tumbling 10s\n"
         "    Undo the change, or give the step another name to start it afresh: "
         "'temperature.window' is then dropped, which needs your consent.\n"
         "input     temperature: new\n"

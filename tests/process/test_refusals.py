@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -44,6 +44,12 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     ),
     "a timer without a key": (
         lambda job: rows(job, **TIMED).process(made(on_row=sets_timer, on_timer=on_timer)),
+        "HR-PROCESS-002", "process sets timers by key, but 'rows' has no key",
+    ),
+    "a timer and state without a key": (
+        lambda job: rows(job, **TIMED).process(
+            made(on_row=sets_timer, on_timer=on_timer, n=hr.value(int))
+        ),
         "HR-PROCESS-002", "process sets timers and keeps state by key, but 'rows' has no key",
     ),
     "a timer that nobody hears": (
@@ -128,6 +134,36 @@ def test_it_is_refused(name: str) -> None:
     assert problem.code == code
     assert text in problem.message
     assert problem.hint and problem.site and problem.site.file.endswith("test_refusals.py")
+
+
+class Frozen(NamedTuple):
+    a: int
+
+
+DECLARED: dict[str, tuple[Any, str]] = {
+    "a value by the clock without a ttl": (lambda: hr.value(int, by_clock=True), "HR-PLAN-035"),
+    "a list by the clock without a ttl": (lambda: hr.list_of(int, by_clock=True), "HR-PLAN-035"),
+    "a map by the clock without a ttl": (lambda: hr.map_of(str, int, by_clock=True), "HR-PLAN-035"),
+    "reducing by a number": (lambda: hr.reducing(int, 5), "HR-PLAN-036"),  # type: ignore[arg-type]
+    "aggregating by a number": (lambda: hr.aggregating(5), "HR-PLAN-037"),  # type: ignore[arg-type]
+    "a map by lists": (lambda: hr.map_of(list[int], int), "HR-PLAN-038"),
+    "a map by maps": (lambda: hr.map_of(dict[str, int], int), "HR-PLAN-038"),
+    "a map by records": (lambda: hr.map_of(Frozen, int), "HR-PLAN-038"),
+    "a shared map by lists": (lambda: hr.shared_map(list[int], int), "HR-PLAN-038"),
+    "a value with a map by lists inside": (
+        lambda: hr.value(list[dict[tuple[int, ...], int]]), "HR-PLAN-038",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_it_is_refused_where_it_is_declared(name: str) -> None:
+    declare, code = DECLARED[name]
+    with pytest.raises(hr.PlanError) as refused:
+        declare()
+    assert refused.value.code == code
+    assert refused.value.hint
+    assert refused.value.site and refused.value.site.file == __file__
 
 
 def test_timers_by_the_clock_and_lives_by_the_clock_need_no_event_time() -> None:

@@ -279,6 +279,21 @@ def test_a_resource_is_made_once_for_all_functions():
     assert Counted.made == 1
 
 
+def test_a_lambda_that_calls_a_resource_runs_as_python_and_makes_it_at_the_first_row():
+    made = []
+    seven = hr.resource(lambda: made.append(1) or 7)
+
+    def step(s):
+        return s.map(lambda row: {"w": row.n + seven()}, schema="w bigint")
+
+    job = calling(step)
+    assert "it calls a resource" in job.explain().text
+    assert made == []
+    with Harness(job) as test:
+        assert [r["w"] for r in sent(test, ["x", "y"])] == [7, 8]
+    assert made == [1]
+
+
 def test_an_async_resource_is_awaited_and_made_again_if_it_failed():
     tries = []
 
@@ -349,7 +364,8 @@ async def fine(row) -> int: ...
         ({"breaker": (0, "1s")}, "HR-ASYNC-001"),
         ({"batch_size": 0, "output": int}, "HR-ASYNC-001"),
         ({"cache_size": 0}, "HR-ASYNC-001"),
-        ({"cache_on": "pathh"}, "HR-EXPR-001"),
+        ({"cache_on": "pathh", "cache_ttl": "1s"}, "HR-EXPR-001"),
+        ({"cache_on": "path"}, "HR-ASYNC-001"),
     ],
 )
 def test_what_cannot_be_is_refused(how, code):
@@ -365,6 +381,7 @@ def test_a_function_that_does_not_say_what_it_gives_is_refused():
     with pytest.raises(hr.PlanError) as caught:
         calling(lambda s: s.map_async(silent)).check()
     assert caught.value.problems[0].code == "HR-PLAN-011"
+    assert "pass output=" in caught.value.problems[0].hint
     with pytest.raises(hr.PlanError) as caught:
         hr.resource("connect")
     assert caught.value.code == "HR-ASYNC-009"

@@ -223,6 +223,65 @@ def test_after_a_pause_they_go_round_without_new_rows_and_to_the_end():
         assert [r["v"] for r in test.output()] == [3, 2, 1]
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_without_a_pause_too_rows_go_round_until_the_end(keyed, tmp_path):
+    job = hr.Job("loop")
+    stream = job.read(hr.rows([{"k": "a", "v": 4}, {"k": "b", "v": 2}]), name="x")
+    stream = stream.key_by("k") if keyed else stream
+    stream.iterate(hop, over="batches", output="k string, v bigint").write("collect:", name="out")
+    rows = drive(job, tmp_path, max_batch=1).output("out").to_pylist()
+    told = sorted((r["k"], r["v"]) for r in rows)
+    assert told == [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1), ("b", 2)]
+
+
+def test_rows_that_wait_when_the_input_ends_without_more_go_round():
+    made = looping(lambda s: s.iterate(hop, over="batches", output=SCHEMA))
+    with Harness(made, tasks=3) as test:
+        test.send("x", [("a", 4, 1)])
+        test.send("x", [("b", 1, 2)])
+        assert [r["v"] for r in test.output()] == [4, 3, 1]
+        test.end()
+        assert [r["v"] for r in test.output()] == [2, 1]
+        assert test.dead() == []
+
+
+def test_at_the_end_every_turn_gives_its_result():
+    made = looping(lambda s: s.iterate(hop, over="batches"))
+    with Harness(made) as test:
+        test.send("x", [("a", 5, 1)])
+        assert [r["v"] for r in test.output()] == [4]
+        test.end()
+        assert [r["v"] for r in test.output()] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("pause", [None, "1s"])
+def test_rows_that_would_go_round_for_ever_are_dead_letters_at_the_end(pause):
+    made = looping(
+        lambda s: s.iterate(lambda r, _: r, over="batches", pause=pause, most=7, name="l")
+    )
+    with Harness(made) as test:
+        test.send("x", [("a", 1, 1)])
+        assert test.dead() == []
+        test.end()
+        errors = [(x["step"], x["error"]) for x in test.dead()]
+        told = "Endless: the input has ended, and rows still went round after 7 turns"
+        assert errors == [("l", told)]
+        assert test.state("l")["$back"].num_rows == 0
+
+
+def test_rows_that_wait_are_dead_letters_if_the_body_fails_at_the_end():
+    def brittle(rows, loop):
+        if 2 in rows["v"].to_pylist():
+            raise ValueError("bad luck")
+        return hop(rows, loop)
+
+    with Harness(looping(lambda s: s.iterate(brittle, over="batches", output=SCHEMA))) as test:
+        test.send("x", [("a", 4, 1)])
+        test.end()
+        assert [x["error"] for x in test.dead()] == ["ValueError: bad luck"]
+        assert [r["v"] for r in test.output()] == [4]
+
+
 def test_a_body_that_fails_leaves_everything_as_it_was():
     def careful(rows, loop):
         loop.kept["seen"] = pa.concat_tables([loop.kept["seen"], rows.select(["v"])])
@@ -320,6 +379,11 @@ def test_what_cannot_be_is_refused(step, code):
         looping(step).check()
     assert [p.code for p in caught.value.problems] == [code]
     assert all(p.hint and p.site for p in caught.value.problems)
+
+
+def test_a_loop_of_no_rounds_is_told_in_rounds():
+    with pytest.raises(hr.PlanError, match="iterate takes 0 rounds"):
+        looping(lambda s: s.iterate(grows, times=0)).check()
 
 
 # transform

@@ -143,10 +143,21 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+def _never_late(spec: Any) -> Any:
+    """A trigger without late=, which is refused where nothing can be late."""
+    if not isinstance(spec, tuple):
+        return spec
+    match spec:
+        case ("at_watermark", early, _):
+            return ("at_watermark", early, None)
+    return tuple(map(_never_late, spec))
+
+
 def build(stream: Any, case: Model, **more: Any) -> Any:
     """The windows of `case` over a stream, keyed or not."""
+    fires = case.trigger if case.lateness else _never_late(case.trigger)
     windows = stream.window(
-        assigner(case.assigner), trigger=trigger(case.trigger), lateness=_ms(case.lateness),
+        assigner(case.assigner), trigger=trigger(fires), lateness=_ms(case.lateness),
         mode=case.mode, evict=evictor(case.evict, case.after), may_lose=case.may_lose, info=True,
         **more,
     )  # fmt: skip

@@ -51,7 +51,7 @@ def assign(spec: Spec, row: Row) -> list[tuple[int, int]]:
             return [(start, end) for end in range(start + step, start + size + 1, step)
                     if row.time < end]  # fmt: skip
         case ("session", gap):  # a row exactly `gap` later still belongs
-            own = gap if gap is not None else max(row.gap or 1, 1)
+            own = row.gap if gap is None else gap
             return [(row.time, row.time + own + 1)]
         case ("calendar", unit, zone):
             return [_calendar(unit, ZoneInfo(zone), row.time)]
@@ -271,7 +271,8 @@ class Model:
         """One epoch: what is shown, and the rows that came too late."""
         out: list[dict[str, Any]] = []
         late, touched = [], []
-        for row in rows:
+        dies = self.assigner == ("session", None)  # a row without a gap
+        for row in [r for r in rows if not dies or (r.gap or 0) > 0]:
             windows = assign(self.assigner, row)
             windows = [w for w in windows if w[1] + self.lateness > before]
             late += [] if windows else [row]

@@ -17,7 +17,7 @@ import pytest
 import headrace as hr
 from headrace import triggers as t
 from headrace.chunk import TIME
-from headrace.clock import ManualClock
+from headrace.clock import FIRST_TIME, LAST_TIME, ManualClock
 from headrace.ops.contract import Step
 from headrace.ops.timed.operator import TimedWindowOperator
 from headrace.ops.window.triggers import AtWatermark, Combined, Every
@@ -286,9 +286,11 @@ def test_a_session_that_grows_has_one_timer() -> None:
 
 @pytest.mark.parametrize("each", [1, 5_000])
 @pytest.mark.parametrize("unit", ["day", "week", "month", "year"])
-def test_times_beyond_the_calendar_have_a_window_too(tmp_path: Path, unit: str, each: int) -> None:
+def test_windows_that_reach_beyond_the_calendar_are_there_too(
+    tmp_path: Path, unit: str, each: int
+) -> None:
     job = hr.Job("far")
-    source = hr.rows([{"at": at} for at in (-(10**15), -(10**14), 0, 10**15, 2 * 10**15)])
+    source = hr.rows([{"at": at} for at in (FIRST_TIME, -(10**13), 0, 10**14, LAST_TIME)])
     rows = job.read(source, time="at", delay="1s", name="rows")
     windows = rows.window(hr.calendar(unit, zone="Asia/Tokyo", each=each))
     windows.agg(n=hr.count()).write("collect:", name="out")

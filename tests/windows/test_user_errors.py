@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import headrace as hr
@@ -43,6 +47,20 @@ class Sum(hr.Aggregate):
 class NoResult(Sum):
     def result(self, state: int) -> int:
         raise KeyError("no result")
+
+
+class InArrow(Sum):
+    def result(self, state: int) -> int:
+        return pc.add(state, "one")  # type: ignore[no-any-return]
+
+
+class InJson(Sum):
+    def result(self, state: int) -> int:
+        return json.loads("{")  # type: ignore[no-any-return]
+
+
+class Nowhere(Sum):
+    result = staticmethod(functools.partial(json.loads, "{"))  # type: ignore[assignment]
 
 
 class NoMerge(Sum):
@@ -104,3 +122,21 @@ def test_what_fails_over_many_rows_stops_the_job_and_names_the_step(total: Any) 
         h.end()
     assert raised.value.site is not None
     assert raised.value.site.file == __file__
+
+
+@pytest.mark.parametrize(("total", "line"), [(InArrow, "pc.add("), (InJson, "json.loads(")])
+def test_the_place_is_the_users_line_though_a_library_raised(total: Any, line: str) -> None:
+    h = harness(hr.tumbling("10s"), total)
+    with pytest.raises(StepError) as raised:
+        sent(h).end()
+    site = raised.value.site
+    assert site is not None and site.file == __file__
+    assert line in Path(__file__).read_text().splitlines()[site.line - 1]
+
+
+def test_an_error_from_no_line_of_the_users_is_placed_where_the_step_was_written() -> None:
+    with pytest.raises(StepError, match="step 'sums' failed") as raised:
+        sent(harness(hr.tumbling("10s"), Nowhere)).end()
+    site = raised.value.site
+    assert site is not None and site.file == __file__
+    assert "sums = rows.key_by" in Path(__file__).read_text().splitlines()[site.line - 1]

@@ -67,6 +67,14 @@ class Calling:
         found = rows_schema if many and output is None else row_schema
         schema = at.attempt(lambda: found(fn, output, "map_async"))
         at.known(names_of(cache_on))
+        if names_of(cache_on) and cache_ttl is None:
+            at.report(
+                PlanError(
+                    f"map_async(cache_on=) is {cache_on!r}, but nothing is cached without "
+                    "cache_ttl=", code="HR-ASYNC-001",
+                    hint='Say cache_ttl="10m" as well, or leave cache_on out.',
+                )
+            )  # fmt: skip
         manner = Manner(
             concurrency=_count(at, concurrency, "concurrency", 1),
             timeout=_length(at, timeout, "timeout"),

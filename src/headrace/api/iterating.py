@@ -93,8 +93,8 @@ class Looping:
         _check_keys(at, self._keys, (*kept, *([("feed", fed)] if fed and over != "turns" else [])))
         what = Iterate(
             body, fed, given is not None, kept,
-            None if times is None else thinning.whole(at, times, "iterate"), until,
-            thinning.whole(at, most, "iterate"), over == "batches",
+            None if times is None else thinning.whole(at, times, "iterate", "rounds"), until,
+            thinning.whole(at, most, "iterate", "rounds"), over == "batches",
             None if pause is None else thinning.span(at, pause, "iterate(pause=)"),
             _time(at, time, schema), at.edge.node.timed or time is not None, bool(self._keys),
         )  # fmt: skip
@@ -110,7 +110,7 @@ class Repeating:
     def repeat(self, body: Callable[[Self], Self], times: int) -> Self:
         """The steps of body(stream), so many times one after the other: each runs on its own."""
         at = Adding(self._draft, self._edge)
-        count = thinning.whole(at, times, "repeat")
+        count = thinning.whole(at, times, "repeat", "rounds")
         if count > _MOST_LEVELS:
             at.report(
                 PlanError(

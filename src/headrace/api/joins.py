@@ -23,7 +23,7 @@ from headrace.ops.join.many import ManyJoin
 from headrace.ops.join.windowed import WindowJoin
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import Spread
-from headrace.plan.aggs import clashes
+from headrace.plan.aggs import clashes, key_clashes
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Apply
 from headrace.plan.signature import any_schema, check_takes
@@ -107,9 +107,11 @@ def cogroup(
         check_takes(fn, 3, "cogroup")
     value = at.attempt(lambda: any_schema(fn, schema, "cogroup"))
     before = [left.schema.field(k) for k in keys[0]] + list(BOUNDS)
-    for problem in clashes([f.name for f in before], list(value), "part of every result"):
+    problems = clashes([f.name for f in before], list(value), "part of every result")
+    problems += key_clashes(keys[0], BOUNDS)
+    for problem in problems:
         at.report(problem)
-    known = len(value) and keys[0] and not {f.name for f in before} & set(value.names)
+    known = len(value) and keys[0] and not problems
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Cogroup(fn, Spread(Window(1, 1)), 0, rows)
     with at.draft.attempt(at.site):

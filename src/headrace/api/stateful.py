@@ -141,12 +141,15 @@ def _added(
 def refuse_unkeyed(at: Adding, method: str, fn: object = None) -> Edge:
     """State belongs to a key, and so do timers: report that there is none."""
     timers = isinstance(fn, KeyedProcess) and type(fn).timed()
-    what = "sets timers and keeps state by key" if timers else "keeps state by key"
+    keeps = not isinstance(fn, KeyedProcess) or bool(type(fn).values)
+    does = [*(["sets timers"] if timers else []), *(["keeps state"] if keeps else [])]
+    what = f"{' and '.join(does)} by key"
     at.report(
         PlanError(
             f"{method} {what}, but {at.draft.name_of(at.edge)!r} has no key",
             code="HR-PROCESS-002" if timers else "HR-PROCESS-001",
-            hint=f'Say whose state it is: .key_by("column").{method}(...).',
+            hint=f'Say whose {"state it is" if keeps else "timers they are"}: '
+            f'.key_by("column").{method}(...).',
         )
     )  # fmt: skip
     stand_in = value(str)

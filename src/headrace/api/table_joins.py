@@ -17,6 +17,7 @@ from headrace.ops.contract import Spec
 from headrace.ops.join.changes import CHANGE, Changes
 from headrace.ops.join.latest import HOWS as LATEST_HOWS
 from headrace.ops.join.latest import Latest
+from headrace.ops.join.side import GONE
 from headrace.ops.join.tables import BY_KEY, TableJoin
 from headrace.ops.join.tables import HOWS as TABLE_HOWS
 from headrace.schema import ddl_of
@@ -40,7 +41,7 @@ def join_table(
         at, left.schema, right.schema, keys, suffix, alone=how in ("semi", "anti")
     )
     timed = left._edge.node.timed and right._edge.node.timed
-    gone = tables.GONE if right._deletes else None
+    gone = GONE if right._deletes else None
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Latest("inner", False, None, 0, timed, gone, columns, rows)
     with at.draft.attempt(at.site):
@@ -67,7 +68,7 @@ def changes(of: Table, time: str, name: str | None, was: str | None = None) -> s
     schema = pa.schema([*(f for f in of.schema if f.name != CHANGE), CHANGES])
     known = all(k in of.schema.names for k in of.keys)
     what = Changes(
-        time == "processing", of._edge.node.timed, tables.GONE if of._deletes else None,
+        time == "processing", of._edge.node.timed, GONE if of._deletes else None,
         (ddl_of(of.schema),),
     )  # fmt: skip
     keys = (of.keys if known else (),)
@@ -92,7 +93,7 @@ def join_tables(
         at, left.schema, right.schema, keys, suffix, (CHANGES,), alone=alone
     )
     timed = left._edge.node.timed and right._edge.node.timed
-    gone = tuple(tables.GONE if t._deletes else None for t in (left, right))
+    gone = tuple(GONE if t._deletes else None for t in (left, right))
     with at.draft.attempt(at.site):
         known = TABLE_HOWS if own else BY_KEY
         meeting.one_of(how, known, "how of a join of tables by these columns")

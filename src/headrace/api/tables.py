@@ -13,13 +13,12 @@ import pyarrow as pa
 from headrace.api import meeting, stream, table_joins
 from headrace.api.adding import Adding
 from headrace.expr import col
+from headrace.ops.join.side import GONE
 from headrace.plan.draft import Draft
 from headrace.plan.nodes import Edge
 
 if TYPE_CHECKING:
     from headrace.api.connected import AnyStream
-
-GONE = "$deleted"  # the column that says which rows delete their key
 
 
 class Table:
@@ -57,6 +56,15 @@ class Table:
         time="processing" at once.
         """
         return table_joins.join_tables(self, other, on, how, time, suffix, name, was)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            if hasattr(stream.Stream, method):
+                raise AttributeError(
+                    f"a table has no {method!r}: its changes are a stream, .changes().{method}"
+                )
+            raise AttributeError(f"a table has no {method!r}")
 
     def __repr__(self) -> str:
         name = stream.Stream(self._draft, self._edge).name

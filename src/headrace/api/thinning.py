@@ -164,14 +164,14 @@ def span(at: Adding, length: Duration, what: str) -> int:
     return 1
 
 
-def whole(at: Adding, count: object, what: str) -> int:
-    """A number of rows above zero; a stand-in where it is wrong."""
+def whole(at: Adding, count: object, what: str, of: str = "rows") -> int:
+    """A number of rows or rounds above zero; a stand-in where it is wrong."""
     if isinstance(count, int) and not isinstance(count, bool) and count > 0:
         return count
     at.report(
         PlanError(
-            f"{what} takes {count!r} rows", code="HR-STREAM-002",
-            hint="Choose a whole number of rows above zero.",
+            f"{what} takes {count!r} {of}", code="HR-STREAM-002",
+            hint=f"Choose a whole number of {of} above zero.",
         )
     )  # fmt: skip
     return 1

@@ -103,7 +103,10 @@ def _with_clock(said: Timing) -> Iterator[PlanError]:
 def _pace(said: Timing, delay: int | None) -> PlanError | None:
     """What is wrong with how far a split is said to have come."""
     if said.watermark is not None:
-        return _said_twice(said) if said.delay is not None or said.in_order else None
+        other = "delay" if said.delay is not None else "in_order" if said.in_order else None
+        return _said_twice(other, "watermark") if other else None
+    if delay and said.in_order:
+        return _said_twice("delay", "in_order")
     if said.delay is None and not said.in_order:
         return PlanError(
             f"time={said.time!r} needs a delay", code="HR-TIME-002",
@@ -119,10 +122,9 @@ def _pace(said: Timing, delay: int | None) -> PlanError | None:
     return None
 
 
-def _said_twice(said: Timing) -> PlanError:
-    other = "delay" if said.delay is not None else "in_order"
+def _said_twice(one: str, other: str) -> PlanError:
     return PlanError(
-        f"both {other} and watermark say how far the rows have come", code="HR-TIME-007",
+        f"both {one} and {other} say how far the rows have come", code="HR-TIME-007",
         hint="Leave one of them out; delay=... is hr.watermarks.bounded(...).",
     )  # fmt: skip
 

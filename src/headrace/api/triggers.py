@@ -29,6 +29,7 @@ from headrace.ops.window.triggers import (
     OnRow,
     WindowNow,
 )
+from headrace.plan.signature import check_takes
 
 __all__ = [
     "Trigger", "WindowNow", "after_delay", "after_rows", "all_of", "any_of", "at_watermark",
@@ -45,7 +46,7 @@ def at_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -
     for name, trigger in (("early", early), ("late", late)):
         if trigger is not None:
             _checked(trigger, f"at_watermark({name}=...)")
-            if _holds_watermark(trigger):
+            if holds_watermark(trigger):
                 raise _refused(
                     f"at_watermark({name}=...) is at_watermark itself", 2,
                     "Say what else should fire: t.every(...), t.after_rows(...), t.on_change().",
@@ -136,15 +137,17 @@ def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
     """
     if not callable(fn):
         raise _refused(f"custom needs a function, not {fn!r}", 8, "Give fn(window) -> bool.")
+    check_takes(fn, 1, "t.custom", call_site())
     return Custom(fn)
 
 
-def _holds_watermark(trigger: Trigger) -> bool:
+def holds_watermark(trigger: Trigger) -> bool:
+    """Whether `at_watermark` is in it."""
     match trigger:
         case Combined(parts, _):
-            return any(map(_holds_watermark, parts))
+            return any(map(holds_watermark, parts))
         case AtMost(_, of, _):
-            return _holds_watermark(of)
+            return holds_watermark(of)
     return isinstance(trigger, AtWatermark)
 
 

@@ -15,12 +15,13 @@ import pyarrow as pa
 from headrace.api import stream
 from headrace.api.adding import PLAIN, Adding
 from headrace.api.folding import accumulator, reduced
+from headrace.api.window_checks import is_class
 from headrace.api.windowing import Cut
 from headrace.errors import PlanError
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.window.process import WindowProcess
-from headrace.plan.aggs import clashes, typed_aggs
+from headrace.plan.aggs import clashes, key_clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, PyFunction
 from headrace.plan.signature import any_schema, check_takes, site_of
@@ -50,8 +51,11 @@ class WindowedStream:
     ) -> stream.WindowResult:
         """Fold the rows of each window into one row, two at a time: fn(row, row) -> row."""
         at = Adding(self._draft, self._edge, name, was)
-        function, value = reduced(at, fn, self._keys)
-        return self._result(at, list(value), function=function, zero=None, value=value)
+        function, rows = reduced(at, fn, self._keys)
+        fields = self._folded(at, rows)
+        # Windows that fire once keep the row that fn gave last, whole, for the next call of it.
+        value = rows if self._cut.plain else pa.schema(fields)
+        return self._result(at, fields, function=function, zero=None, value=value)
 
     def fold(
         self, zero: Any, fn: Callable[[Any, Any], Any], *, schema: SchemaLike | None = None,
@@ -75,6 +79,7 @@ class WindowedStream:
         at = Adding(self._draft, self._edge, name, was)
         method = fn.process if isinstance(fn, WindowProcess) else fn
         with self._draft.attempt(at.site):
+            _check_process(fn)
             check_takes(method, 3, "process")
             if isinstance(fn, WindowProcess) and fn.values and self._cut.by_rows:
                 raise PlanError(
@@ -95,19 +100,50 @@ class WindowedStream:
     def _result(self, at: Adding, fields: list[pa.Field], **computed: Any) -> stream.WindowResult:
         schema = self._schema(at, fields)
         node = self._cut.node(schema=schema, keys=(self._keys,), **computed, **at.common())
-        node = replace(node, timed=node.timed or not self._cut.by_rows)
+        timed = node.timed or node.processing or not self._cut.by_rows
+        node = replace(node, timed=timed)
         return stream.WindowResult(self._draft, at.add(node, "window"))
+
+    def _folded(self, at: Adding, rows: pa.Schema) -> list[pa.Field]:
+        """The columns of a row that stay: rows that are results of windows have bounds already."""
+        added = {f.name for f in (*BOUNDS, *self._cut.fields())}
+        fields = [f for f in rows if f.name not in added]
+        if rows.names and not fields:
+            at.report(
+                PlanError(
+                    "reduce has nothing to fold: every column is part of the key, or one that "
+                    "the window gives anew", code="HR-PLAN-021",
+                    hint="Use .agg(count=hr.count()) to count rows.",
+                )
+            )  # fmt: skip
+        return fields
 
     def _schema(self, at: Adding, fields: list[pa.Field]) -> pa.Schema:
         keys = [at.schema.field(k) for k in self._keys if k in at.schema.names]
         if not fields or len(keys) < len(self._keys):
             return UNKNOWN
-        before = [*keys, *BOUNDS]
         after = self._cut.fields()
+        problems = key_clashes(self._keys, [*BOUNDS, *after])
+        for problem in problems:
+            at.report(problem)
+        if problems:
+            return UNKNOWN
+        before = [*keys, *BOUNDS]
         taken = [f.name for f in (*before, *after)]
         for problem in clashes(taken, fields, "part of every window's result"):
             at.report(problem)
         return pa.schema([*before, *(f for f in fields if f.name not in taken), *after])
+
+
+def _check_process(fn: object) -> None:
+    if isinstance(fn, type) and issubclass(fn, WindowProcess):
+        raise is_class(fn, "a process function")
+    own = isinstance(fn, WindowProcess) and getattr(fn.process, "__func__", None)
+    if own is WindowProcess.process:
+        raise PlanError(
+            f"the window function {type(fn).__name__} has no process", code="HR-WINDOW-049",
+            hint="Give it a method process(self, key, rows, window) that gives rows.",
+        )  # fmt: skip
 
 
 def split_names(

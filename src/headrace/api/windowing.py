@@ -12,15 +12,17 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.adding import Adding
+from headrace.api.window_checks import check, check_assigner, check_gap, check_patience
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.expr import Expr, lit
 from headrace.expr.api_numbers import when
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import GAP, Apart, Everything, Session, Spread
+from headrace.ops.window.assigners import GAP, Apart, Session, Spread
 from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.by_rows import Until, needs_time
-from headrace.ops.window.evictors import NEAR, Evictor, KeepNear
+from headrace.ops.window.by_rows import check as check_column
+from headrace.ops.window.evictors import NEAR, Evictor, KeepBy, KeepNear
 from headrace.ops.window.own import Own, WindowAssigner
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import (
@@ -32,10 +34,11 @@ from headrace.ops.window.triggers import (
 )
 from headrace.ops.window.windowing import Windowing
 from headrace.plan import columns as cols
+from headrace.plan.draft import uncertain
 from headrace.plan.nodes import AnyWindow, RowWindow, WindowAgg, WindowFold
+from headrace.plan.signature import check_takes
 from headrace.schema import ddl_type
 
-MODES = ("replace", "delta", "retract")
 Extras = tuple[tuple[str, Expr], ...]
 
 
@@ -73,7 +76,10 @@ class Cut:
     def node(self, **fields: Any) -> WindowAgg | WindowFold | AnyWindow | RowWindow:
         """The node that computes `fields` over these windows."""
         if self.by_rows:
-            return RowWindow(window=self.window, extras=self.extras, **fields)
+            clocked = self.processing and needs_time(self.window)
+            return RowWindow(
+                window=self.window, extras=self.extras, processing=clocked, **fields
+            )  # fmt: skip
         if self.plain and not fields.get("process"):
             kind = WindowAgg if "aggs" in fields else WindowFold
             return kind(window=self.window, processing=self.processing, **fields)
@@ -97,7 +103,8 @@ def cut(
         fires = _trigger(at, trigger, extras)
         late = _lateness(lateness)
         evictor = _evictor(at, evict, extras)
-        _check(window, fires, late, evictor, mode, time, may_lose)
+        check(window, fires, late, evictor, mode, time, may_lose)
+        check_patience(at.edge, window, fires, late, time)
         said = trigger is not None or late > 0 or mode != "replace"
         return Cut(
             window, fires, late, evictor, mode, time == "processing",
@@ -113,6 +120,7 @@ def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
         return Session(gap)
     if isinstance(window, RowSpec):  # bounded by rows: the plan makes columns of expressions
         return _row_window(at, window, extras)
+    check_assigner(window)
     if isinstance(window, WindowAssigner):
         return Own(window)
     if isinstance(window, Window | Session | Apart):
@@ -125,12 +133,18 @@ def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
 
 def gap_of(at: Adding, window: Session, schema: pa.Schema) -> Expr:
     """A gap that differs from row to row, over rows of this kind."""
-    return _number(at, window.gap, "the gap of a session", whole=True, schema=schema)
+    gap = _number(at, window.gap, "the gap of a session", whole=True, schema=schema)
+    check_gap(gap)
+    return gap
 
 
 def _row_window(at: Adding, window: Any, extras: dict[str, Expr]) -> Any:
     spec = getattr(window, "column", None)
-    if spec is None or (isinstance(spec, str) and spec in at.schema.names):
+    if spec is None:
+        return window
+    if isinstance(spec, str) and spec in at.schema.names:
+        if not uncertain(at.schema, frozenset({spec})):
+            check_column(window, at.schema)
         return window
     until = isinstance(window, Until)
     found = at.condition(spec, "until") if until else _number(at, spec, "a delta window")
@@ -173,7 +187,7 @@ def _named(at: Adding, trigger: Trigger, extras: dict[str, Expr], place: str) ->
         case OnDelta(_, column, threshold):
             name = f"$t{len(extras)}"
             found = _number(at, column, "on_delta")
-            extras[name] = extras[f"{name}.first"] = found
+            extras[name] = extras[f"{name}.first"] = _double(at, found)
             return OnDelta(name, found, threshold)
     return trigger
 
@@ -184,15 +198,22 @@ def _number(
     schema = at.schema if schema is None else schema
     expr = cols.expression(at.draft, spec, schema, at.site)
     if expr is None:  # reported already
-        return lit(0)
+        return lit(1)
     kind = cols.typed(at.draft, {"x": expr}, schema, at.site).schema.field("x").type
-    good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
+    fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    good = pa.types.is_integer(kind) or (fraction and not whole)
     if not good and not pa.types.is_null(kind):
         raise PlanError(
             f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr.sql()} is "
             f"{ddl_type(kind)}", code="HR-WINDOW-009", hint="Cast it, or name another column.",
         )  # fmt: skip
     return expr
+
+
+def _double(at: Adding, expr: Expr) -> Expr:
+    """A number that is compared as a double; a decimal is made one."""
+    kind = cols.typed(at.draft, {"x": expr}, at.schema, at.site).schema.field("x").type
+    return expr.cast("double") if pa.types.is_decimal(kind) else expr
 
 
 def _lateness(lateness: Duration) -> int:
@@ -214,53 +235,7 @@ def _evictor(at: Adding, evict: object, extras: dict[str, Expr]) -> Evictor | No
             hint="Write hr.keep_last(rows=100), hr.keep_last('10s'), hr.keep_near(...) or hr.keep.",
         )  # fmt: skip
     if isinstance(evict, KeepNear):
-        extras[NEAR] = _number(at, evict.column, "keep_near")
+        extras[NEAR] = _double(at, _number(at, evict.column, "keep_near"))
+    if isinstance(evict, KeepBy):
+        check_takes(evict.fn, 1, "hr.keep")
     return evict
-
-
-def _check(
-    window: Any, trigger: Trigger, lateness: int, evictor: Evictor | None, mode: str,
-    time: str | None, may_lose: bool,
-) -> None:  # fmt: skip
-    if mode not in MODES:
-        raise PlanError(
-            f"mode={mode!r} is unknown", code="HR-WINDOW-035",
-            hint='Write "replace" (each firing shows all), "delta" (only what is new) or '
-            '"retract" (the old result out, the new one in).',
-        )  # fmt: skip
-    if time not in (None, "event", "processing"):
-        raise PlanError(
-            f"time={time!r} is unknown", code="HR-WINDOW-036",
-            hint='Write time="event" or time="processing"; ingestion time is read(time=...).',
-        )  # fmt: skip
-    if isinstance(window, RowSpec) and not needs_time(window) and time == "event":
-        raise PlanError(
-            f"{window} cannot go by event time: which rows share a window depends on the order "
-            "in which they come", code="HR-WINDOW-045",
-            hint="Leave time= out; or bound the window by time: sliding(rows=100, every='10s').",
-        )  # fmt: skip
-    if isinstance(window, RowSpec):
-        asked = [trigger != AtWatermark() and "trigger", lateness and "lateness",
-                 evictor is not None and "evict", mode != "replace" and "mode"]  # fmt: skip
-        for name in filter(None, asked):
-            raise PlanError(
-                f"{name}= has no meaning for {window}, which its rows close",
-                code="HR-WINDOW-037", hint=f"Leave {name}= out, or use a window of time.",
-            )  # fmt: skip
-        return
-    if lateness and time == "processing":
-        raise PlanError(
-            "lateness= has no meaning in processing time, where nothing is late",
-            code="HR-WINDOW-038", hint="Leave it out, or use event time.",
-        )  # fmt: skip
-    if isinstance(window, Everything) and lateness:
-        raise PlanError(
-            "lateness= has no meaning for a window that does not end",
-            code="HR-WINDOW-039", hint="Leave it out.",
-        )  # fmt: skip
-    if not trigger.safe and not may_lose and not isinstance(window, Everything):
-        raise PlanError(
-            f"the trigger ({trigger}) can lose rows: what it has not shown when the window is "
-            "over is never shown", code="HR-TRIGGER-010",
-            hint="Put it into t.at_watermark(early=...), or say may_lose=True.",
-        )  # fmt: skip

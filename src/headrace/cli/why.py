@@ -57,11 +57,10 @@ def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
 
     program = load_job(file, job).program()
     log = EpochLog(folder_of(program, Settings.load(), folder))
-    latest = None
-    if (log.folder / "job.json").exists():
-        log.open(program.name, 1)  # refuses the folder of another job
-        latest = log.latest()
-    return told(program.name, program, latest, SystemClock().now())
+    if not (log.folder / "job.json").exists():
+        return told(program.name, program, None, SystemClock().now())
+    log.open(program.name, 1)  # refuses the folder of another job
+    return told(program.name, program, log.latest(), SystemClock().now(), _before(log))
 
 
 def _of_folder(folder: Path) -> Why:
@@ -75,4 +74,12 @@ def _of_folder(folder: Path) -> Why:
             "otherwise. Or give the Python file that makes the job.",
         )  # fmt: skip
     name = read_sealed(path, "job")["job"]
-    return told(name, None, EpochLog(folder).latest(), SystemClock().now())
+    log = EpochLog(folder)
+    return told(name, None, log.latest(), SystemClock().now(), _before(log))
+
+
+def _before(log: EpochLog) -> str:
+    """How far a job is that has no manifest yet: a run takes the fence when it starts."""
+    from headrace.runtime.why import NEW, STARTED
+
+    return STARTED if log.taken() else NEW

@@ -41,6 +41,7 @@ from headrace.runtime.progress import Progress, progress_of
 from headrace.runtime.published import Published
 from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
+from headrace.runtime.why import STARTED
 from headrace.runtime.why_told import Why, told
 from headrace.settings import Settings
 from headrace.sinks import collected
@@ -179,7 +180,7 @@ class Run:
 
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""
-        return told(self.name, self._program, self._latest, SystemClock().now())
+        return told(self.name, self._program, self._latest, SystemClock().now(), STARTED)
 
     def state(self, step: str) -> StepState:
         """What a step keeps, as of the last epoch: look at it while the job goes on."""

@@ -20,6 +20,8 @@ import pyarrow as pa
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.state.table import KeyedTable, TableSpec
 
+WINDOWS_SEEN = ("fired", "mute", "lost")  # firings, those without a result, ends unshown
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -43,6 +45,7 @@ class Step:
     sides: dict[str, list[pa.Table]] = field(default_factory=dict)  # rows for side outputs
     faults: list[Fault] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)  # figures of the user's own
+    windows: Counter[str] = field(default_factory=Counter)  # see `WINDOWS_SEEN`
     filtered: list[pa.Table] = field(default_factory=list)  # rows it left out, to be counted so
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input

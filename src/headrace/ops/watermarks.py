@@ -8,6 +8,7 @@ itself, and what it says never goes back. Values only: what runs them is in
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +101,7 @@ def custom(kind: type) -> Custom:
         fact = "has neither on_chunk nor on_row" if isinstance(kind, type) else "is not a class"
         raise _refused(f"{name} {fact}", "Give a class with on_chunk(times, rows) or on_row(time,"
                        " row); each gives a watermark in milliseconds, or None.")  # fmt: skip
+    _check_state(kind)
     try:
         inspect.signature(kind).bind()
     except ValueError:  # a class that does not tell its signature
@@ -110,6 +112,17 @@ def custom(kind: type) -> Custom:
             "Each split gets an object of its own: give its settings defaults, or make a subclass.",
         ) from error
     return made
+
+
+def _check_state(kind: type) -> None:
+    try:
+        json.dumps(getattr(kind, "state", None))
+    except (TypeError, ValueError) as error:
+        raise PlanError(
+            f"the watermark {kind.__qualname__} has a state that is not JSON: {error}",
+            code="HR-TIME-013", site=call_site(),
+            hint="A state may hold numbers, texts, lists and dicts; keep a set as a list.",
+        ) from error  # fmt: skip
 
 
 def ingestion() -> Ingestion:

@@ -84,6 +84,14 @@ def _plain(
             title = f"{type(agg).__module__}.{type(agg).__qualname__}"
             return _plain(draft, name, Aggregate(title, agg.column, own=agg), schema, site)
         return None
+    if isinstance(agg, type) and issubclass(agg, OwnAggregate):
+        draft.report(
+            PlanError(
+                f"{name}={agg.__name__} is a class, not an aggregate", code="HR-PLAN-021",
+                hint=f'Call it: {name}={agg.__name__}("column"), or {agg.__name__}() for none.',
+            ), site,
+        )  # fmt: skip
+        return None
     if not isinstance(agg, Aggregate):
         draft.report(
             PlanError(
@@ -130,4 +138,16 @@ def clashes(names: Sequence[str], fields: Sequence[pa.Field], what: str) -> list
             code="HR-PLAN-015", hint="Give the new column another name.",
         )
         for f in fields if f.name in names
+    ]  # fmt: skip
+
+
+def key_clashes(keys: Sequence[str], added: Sequence[pa.Field]) -> list[PlanError]:
+    """A problem for each key that is called like a column every result has besides its key."""
+    return [
+        PlanError(
+            f"the column {f.name!r} would be there twice: it is a key, and part of every "
+            "window's result", code="HR-PLAN-015",
+            hint=f'Give the key another name: key_by(of_{f.name}="{f.name}").',
+        )
+        for f in added if f.name in keys
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from headrace.errors import PlanError
 from headrace.ops.agg.named import part_names
 from headrace.ops.window.by_rows import needs_time
 from headrace.ops.window.process import WindowProcess
+from headrace.plan.bounds import bound_of
 from headrace.plan.check_process import PROCESS_CHECKS
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
@@ -96,9 +97,7 @@ def unbounded_state(graph: Graph) -> Problems:
             by = ", ".join(node.keys[0])
             yield PlanError(
                 f"the state of {node.name!r} grows without bound: one entry for every {by} "
-                "ever seen", code="HR-PLAN-003", site=node.site,
-                hint=f"If there are only so many values of {by}, say unbounded=True; "
-                "otherwise use .window(...), whose state is dropped as time passes.",
+                "ever seen", code="HR-PLAN-003", site=node.site, hint=bound_of(node),
             )  # fmt: skip
 
 

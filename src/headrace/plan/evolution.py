@@ -20,6 +20,14 @@ from headrace.errors import StateError
 from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import partial_schema
 from headrace.plan.evolving_values import refusals, value_parts, values_shape
+from headrace.plan.evolving_windows import (
+    WINDOWS,
+    firing_difference,
+    kept_word,
+    row_differences,
+    step_word,
+    window_differences,
+)
 from headrace.plan.nodes import (
     AnyWindow,
     Apply,
@@ -202,14 +210,21 @@ def _unlike(node: Stateful, old: Mapping[str, Any], version: int | None) -> str:
     if old["fingerprint"] == fingerprint(node):
         return ""
     kind = type(node).__name__
-    if old["kind"] != kind:
-        return f"it was a {old['kind']} and is a {kind}"
+    windows = kind in WINDOWS and old["kind"] in WINDOWS and "shape" in old
+    if old["kind"] != kind and not windows:
+        was = step_word(old["kind"], old.get("shape"))
+        return f"it was {was} and is {step_word(kind, shape(node))}"
     if isinstance(node, Process) and "shape" in old:
         key = _differences({"key": old["shape"]["key"]}, {"key": shape(node)["key"]})
         refused = refusals(list(value_parts(node, old["shape"])))
         return "; ".join([*key, *([refused] if refused else [])])
     differences = list(_differences(old["shape"], shape(node))) if "shape" in old else []
-    return "; ".join(differences) or f"the key, window or columns of this {kind} changed"
+    if isinstance(node, Apply):
+        kind = node.what.kind
+        return "; ".join(differences) or f"the key or the settings of this {kind} changed"
+    if windows and not differences:
+        return firing_difference(node, old["shape"])
+    return "; ".join(differences) or "its key, window or columns changed"
 
 
 def _values(node: Stateful, old: Mapping[str, Any]) -> Iterator[Change]:
@@ -226,11 +241,11 @@ def _values(node: Stateful, old: Mapping[str, Any]) -> Iterator[Change]:
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     if old.get("key") != new.get("key"):
         yield f"its key was {_list(old.get('key'))} and is {_list(new.get('key'))}"
-    if old.get("window") != new.get("window"):
-        yield (
-            f"its state is cut for windows of {_window(old['window'])} and they are "
-            f"{_window(new['window'])} now"
-        )
+    if "window" in old and "window" in new:
+        yield from window_differences(old, new)
+        if kept_word(old) != kept_word(new):
+            return  # nothing of what is kept can be alike
+        yield from row_differences(old, new)
     for part in ("aggregates", "values"):
         was, now = ({c[0]: c for c in s.get(part, ())} for s in (old, new))
         yield from (f"the {part[:-1]} {n!r} is new" for n in now if n not in was)
@@ -241,6 +256,31 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
         )  # fmt: skip
     if old.get("folds") != new.get("folds"):
         yield f"it was a {old.get('folds')} and is a {new.get('folds')}"
+    if "what" in old and "what" in new:
+        yield from _settings(old, new)
+
+
+def _settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """What differs between two steps that bring their own meaning."""
+    kind, was, now = new["kind"], old["what"], new["what"]
+    if old["kind"] != kind:
+        yield f"it was a {old['kind']} and is a {kind}"
+        return
+    for name in dict.fromkeys((*now, *was)):
+        before, after = was.get(name), now.get(name)
+        if before == after:
+            continue
+        if isinstance(before, dict | list) or isinstance(after, dict | list):
+            yield f"{name!r} of this {kind} changed"
+        else:
+            yield f"{name!r} of this {kind} was {_setting(name, before)} and is " + _setting(
+                name, after
+            )
+
+
+def _setting(name: str, value: Any) -> str:
+    lasts = name in ("within", "per", "period") and isinstance(value, int)
+    return pretty(value) if lasts else "none" if value is None else str(value)
 
 
 def _edges(role: str, nodes: Iterable[Node], known: Mapping[str, str]) -> Iterator[Change]:
@@ -281,13 +321,6 @@ def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
 
 def _columns(schema: pa.Schema) -> list[list[str]]:
     return [[f.name, ddl_type(f.type)] for f in schema]
-
-
-def _window(window: Mapping[str, int]) -> str:
-    size, slide = window["size"], window["slide"]
-    every = "" if size == slide else f" every {pretty(slide)}"
-    offset = f" offset {pretty(window['offset'])}" if window["offset"] else ""
-    return f"{pretty(size)}{every}{offset}"
 
 
 def _list(value: Any) -> str:

@@ -159,7 +159,8 @@ def _(node: AnyWindow) -> str:
 
 @detail_of.register
 def _(node: RowWindow) -> str:
-    return f"{node.window}, {keyed_by(node)}: {_computed(node)}"
+    clock = ", by processing time" if node.processing else ""
+    return f"{node.window}{clock}, {keyed_by(node)}: {_computed(node)}"
 
 
 def _computed(node: AnyWindow | RowWindow) -> str:

@@ -24,6 +24,7 @@ _MANY = (
     list, tuple, set, frozenset, abc.Iterable, abc.Iterator, abc.Generator, abc.Sequence,
     abc.Collection,
 )  # fmt: skip
+_OUTPUT = ("match", "map_async")  # the methods that take output=, not schema=
 
 
 def is_lambda(fn: object) -> bool:
@@ -43,7 +44,7 @@ def site_of(fn: object) -> Site | None:
     return Site(code.co_filename, code.co_firstlineno) if code else None
 
 
-def check_takes(fn: object, count: int, method: str) -> None:
+def check_takes(fn: object, count: int, method: str, site: Site | None = None) -> None:
     """Refuse what cannot be called with `count` arguments."""
     if not callable(fn):
         raise PlanError(
@@ -59,7 +60,7 @@ def check_takes(fn: object, count: int, method: str) -> None:
     except TypeError as error:
         raise PlanError(
             f"{method} calls its function with {count} argument{'s' * (count != 1)}, "
-            f"but {title(fn)} does not take that: {error}", code="HR-PLAN-028",
+            f"but {title(fn)} does not take that: {error}", code="HR-PLAN-028", site=site,
             hint=f"Write a function of {count} argument{'s' * (count != 1)}.",
         ) from error  # fmt: skip
 
@@ -98,7 +99,7 @@ def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) 
         raise PlanError(
             f"{method} needs a function that gives many rows, but {title(fn)} is said to "
             f"give {_show(hint)}", code="HR-PLAN-011",
-            hint="Annotate it with list[Row] or Iterator[Row], or pass schema=.",
+            hint=f"Annotate it with list[Row] or Iterator[Row], or pass {_word(method)}=.",
         )  # fmt: skip
     return _described(args[0], fn, method)
 
@@ -132,7 +133,7 @@ def _described(hint: object, fn: Callable[..., Any], method: str) -> pa.Schema:
             f"{method} cannot tell the columns of {_show(hint)}, which {title(fn)} gives",
             code="HR-PLAN-011",
             hint="Annotate the function with a dataclass, TypedDict or NamedTuple, "
-            'or pass schema="name type, ...".',
+            f'or pass {_word(method)}="name type, ...".',
         ) from error  # fmt: skip
 
 
@@ -147,8 +148,12 @@ def _missing(fn: object, method: str) -> PlanError:
     return PlanError(
         f"{method} does not know what columns {title(fn)} gives", code="HR-PLAN-011",
         hint="Annotate the function's result (a dataclass, TypedDict, NamedTuple or plain "
-        'type), or pass schema="name type, ...".',
+        f'type), or pass {_word(method)}="name type, ...".',
     )  # fmt: skip
+
+
+def _word(method: str) -> str:
+    return "output" if method in _OUTPUT else "schema"
 
 
 def _hints(fn: object) -> dict[str, Any]:

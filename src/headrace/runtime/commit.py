@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
 from headrace.errors import RunError
+from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
 from headrace.plan.nodes import Read
 from headrace.plan.program import Program
@@ -108,6 +109,7 @@ class Committer:
             "epoch_counts": {name: dict(counts) for name, counts in total.inputs.items()},
             "counts": _summed(before.get("counts", {}), total.inputs, FATES),
             "steps": _summed(before.get("steps", {}), total.steps, ("in", "out", "late", "dead")),
+            "windows": _added(before.get("windows", {}), _windows(total)),
             "rows": _plus(before.get("rows", {}), total.rows),
             "metrics": _added(before.get("metrics", {}), total.metrics),
             "timing": {phase: round(ms, 1) for phase, ms in total.timing.items()},
@@ -161,6 +163,12 @@ def _summed(
         key: {n: before.get(key, {}).get(n, 0) + now.get(key, {}).get(n, 0) for n in names}
         for key in sorted({*before, *now})
     }
+
+
+def _windows(total: Total) -> dict[str, dict[str, int]]:
+    """What became of windows, of steps that tell it."""
+    found = {s: {n: c[n] for n in WINDOWS_SEEN if c[n]} for s, c in total.steps.items()}
+    return {step: counts for step, counts in found.items() if counts}
 
 
 def _plus(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.chunk import OFFSET, SOURCE, visible
-from headrace.errors import HeadraceError, Site, StepError
+from headrace.errors import HeadraceError, Site, StepError, is_users
 from headrace.plan.nodes import DEAD_SCHEMA
 from headrace.runtime.epoch import Epoch
 
@@ -72,20 +72,22 @@ class DeadLetters:
 
 
 @contextmanager
-def blaming(step: str) -> Iterator[None]:
-    """The user's code runs inside, over many rows at once: if it raises, say in which step."""
+def blaming(step: str, written: Site | None) -> Iterator[None]:
+    """The user's code runs inside, over many rows at once: if it raises, say in which step.
+
+    `written` is where the step was, for errors that come from no line of the user's.
+    """
     try:
         yield
     except HeadraceError:
         raise
     except Exception as error:
-        site = _user_site(error)
-        if site is None:  # our own mistake: its traceback says more than we could
+        if not _foreign(error):  # our own mistake: its traceback says more than we could
             raise
         raise StepError(
             f"step {step!r} failed: {type(error).__name__}: {error}",
             hint="Mend the function; the rows are read again when the job is started again.",
-            site=site,
+            site=_user_site(error) or written,
         ) from error
 
 
@@ -97,7 +99,20 @@ def _column(rows: pa.Table, name: str) -> list[Any]:
 
 def _records(rows: pa.Table) -> Iterable[bytes]:
     seen = visible(rows)
-    return (json.dumps(row, default=str).encode() for row in seen.to_pylist())
+    names, columns = seen.column_names, [_values(c) for c in seen.columns]
+    lines = zip(*columns, strict=True) if columns else ((),) * rows.num_rows
+    return (json.dumps(dict(zip(names, line, strict=True)), default=str).encode() for line in lines)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """What a column holds; a time that Python does not have as the number that it is."""
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        if pa.types.is_nested(column.type):
+            return ["a time that is not within the years 1 to 9999"] * len(column)
+        days = pa.types.is_date32(column.type)
+        return column.cast(pa.int32() if days else pa.int64()).to_pylist()  # type: ignore[no-any-return]
 
 
 def _step_error(step: str, place: tuple[Any, ...], record: bytes, error: Any) -> StepError:
@@ -112,16 +127,18 @@ def _step_error(step: str, place: tuple[Any, ...], record: bytes, error: Any) ->
 
 
 def _user_site(error: BaseException) -> Site | None:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user(f.filename)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
     return Site(frames[-1].filename, frames[-1].lineno or 0) if frames else None
 
 
 def _user_trace(error: BaseException) -> str:
     """The traceback without our own frames."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user(f.filename)]
+    frames = _foreign(error)
     last = traceback.format_exception_only(error)
     return "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), *last])
 
 
-def _is_user(file: str) -> bool:
-    return not file.startswith(_PACKAGE)
+def _foreign(error: BaseException) -> list[traceback.FrameSummary]:
+    """The lines of its traceback that are not ours: the user's, and those of libraries."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f for f in frames if not f.filename.startswith(_PACKAGE)]

@@ -9,7 +9,7 @@ staged here, so that only a reference travels.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -113,9 +113,12 @@ class Flow:
         return given
 
     def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
+        self._bury(step, rows, [error] * rows.num_rows)
+
+    def _bury(self, step: str, rows: pa.Table, errors: Sequence[BaseException | str]) -> None:
         self.steps[step]["dead"] += rows.num_rows
         self.fate("dead", rows)
-        self.dead.add(step, rows, [error] * rows.num_rows, self.raw)
+        self.dead.add(step, rows, errors, self.raw)
 
     def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
         if node.clocked:
@@ -135,8 +138,20 @@ class Flow:
             for part in (rows.slice(0, middle), rows.slice(middle)):
                 self._to_operator(node, index, part)
 
+    def _fit(self, node: Stateful, index: int, rows: pa.Table) -> pa.Table:
+        """The rows without those of which the operator can say at once that it cannot use them."""
+        unfit = getattr(self._operators[node.name], "unfit", None)
+        found = unfit(index, rows) if unfit else None
+        if found is None:
+            return rows
+        gone, reasons = found
+        made = [n for n in rows.column_names if n.startswith("$")]  # the plan's, not the user's
+        self._bury(node.name, rows.filter(pa.array(gone)).drop_columns(made), reasons)
+        return rows.filter(pa.array(~gone))
+
     def _judge(self, node: Stateful, index: int, rows: pa.Table) -> None:
         operator = self._operators[node.name]
+        rows = self._fit(node, index, rows)
         late = operator.late(index, rows, self._epoch.before.get(node.name, MIN_TIME))
         gone = None
         if late is not None and late.any():
@@ -161,7 +176,7 @@ class Flow:
         entry = (node.name, index)
         held = pa.concat_tables(self._held.pop(entry), promote_options="default")
         del self._held_rows[entry]
-        with blaming(node.name):
+        with blaming(node.name, node.site):
             rows = self._operators[node.name].combine(index, held)
         level = self._program.level(node.name)
         if index in node.broadcast:

@@ -112,11 +112,13 @@ class _Level:
             newest=self._newest(inputs),
             homes=self._homes,
         )
-        with blaming(node.name):
+        with blaming(node.name, node.site):
             operator.step(step)
         for fault in step.faults:
             self._flow.steps[node.name]["dead"] += fault.row.num_rows
             self._flow.dead.add(node.name, fault.row, [fault.error])
+        if step.windows:
+            self._flow.steps[node.name].update(step.windows)
         for rows in step.filtered:
             for name, fates in filtered_below(self._program, node.name, rows, self._epoch).items():
                 known = Counter(self._report.inputs.get(name, {}))

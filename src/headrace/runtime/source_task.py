@@ -29,7 +29,7 @@ from headrace.runtime.flow import Flow
 from headrace.runtime.outputs import DEAD, Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.tally import Tally, needs_tracking
-from headrace.runtime.times import milliseconds
+from headrace.runtime.times import beyond, milliseconds
 from headrace.runtime.tracking import Failures, tracker
 from headrace.sources import Source
 from headrace.state.faults import point
@@ -110,7 +110,7 @@ class _Reader:
         assert isinstance(node, Read)
         self._node, self._split, self._flow = node, split, flow
         self._source = source.encoding(encodable(program, node))
-        self._clock = clock
+        self._clock, self._numbered = clock, False
         self._limit = None if node.max_skew is None else clock + node.max_skew
         self._tally = Tally(needs_tracking(program, node.name))
         self._tracker = tracker(node, self._limit, split.memory)
@@ -163,13 +163,18 @@ class _Reader:
             return None
         if isinstance(self._node.time, Ingestion):
             return pa.chunked_array([np.full(rows, self._clock, dtype=np.int64)])
-        return milliseconds(chunk.column(self._node.time))
+        said = chunk.column(self._node.time)
+        self._numbered = pa.types.is_integer(said.type)
+        return milliseconds(said)
 
     def _timed(self, rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
         rows = rows.append_column(TIME, times)
         if times.null_count:
             reason = f"the time column {self._node.time!r} is null"
             rows = self._without(rows, pc.is_null(rows.column(TIME)), reason)
+        far = beyond(rows.column(TIME))
+        if far is not None:
+            rows = self._without(rows, far, self._far(rows.column(TIME).filter(far)))
         if self._limit is not None:
             ahead = pc.greater(rows.column(TIME), self._limit)
             reason = f"the time column {self._node.time!r} is too far ahead of the clock (max_skew)"
@@ -185,11 +190,19 @@ class _Reader:
         self._kill(rows.filter(pa.array(gone)), [failures[p] for p in places])
         return rows.filter(pa.array(~gone))
 
-    def _without(self, rows: pa.Table, mask: pa.ChunkedArray, reason: str) -> pa.Table:
+    def _far(self, times: pa.ChunkedArray) -> list[str]:
+        """Why rows with these times are dead; timestamps have a unit, numbers may have another."""
+        column, years = self._node.time, "is not within the years 1 to 9999"
+        if not self._numbered:
+            return [f"the time of column {column!r} {years}"] * len(times)
+        asked = f"of column {column!r} {years}: is it in milliseconds?"
+        return [f"the time {time} {asked}" for time in times.to_pylist()]
+
+    def _without(self, rows: pa.Table, mask: pa.ChunkedArray, reason: str | list[str]) -> pa.Table:
         if not pc.any(mask).as_py():
             return rows
         gone = rows.filter(mask)
-        self._kill(gone, [reason] * gone.num_rows)
+        self._kill(gone, [reason] * gone.num_rows if isinstance(reason, str) else reason)
         return rows.filter(pc.invert(mask))
 
     def _kill(self, rows: pa.Table, reasons: list[Any]) -> None:

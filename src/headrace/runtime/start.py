@@ -160,6 +160,7 @@ def adopted(program: Program, body: Mapping[str, Any], moves: Mapping[str, str])
         "splits": [{**s, "input": names.get(s["input"], s["input"])} for s in body["splits"]],
         "counts": {names.get(n, n): c for n, c in body["counts"].items()},
         "steps": {names.get(n, n): c for n, c in body["steps"].items()},
+        "windows": {names.get(n, n): c for n, c in body.get("windows", {}).items()},
         "rows": {names.get(n, n): c for n, c in body["rows"].items()},
         "metrics": {names.get(n, n): c for n, c in body.get("metrics", {}).items()},
         "reads": {r.name: uri_of(r) for r in program.sources()},

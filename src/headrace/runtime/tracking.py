@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.chunk import TIME, visible
-from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.clock import LAST_TIME, MIN_TIME
 from headrace.errors import StepError
 from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.watermarks import Bounded, Custom, Punctuated
 from headrace.plan.nodes import Read
 from headrace.rows import rows_of
-from headrace.runtime.times import milliseconds
+from headrace.runtime.times import beyond, milliseconds
 
 Failures = dict[int, BaseException | str]  # by the row's place in the chunk
 _ROW = "__row"  # hidden, so that the kernel passes it on
@@ -61,12 +61,18 @@ class PunctuatedTracker(Tracker):
         marks, bad = _kernel(self._node).run(numbered)
         failures: Failures = dict(bad)
         times = marks.column(TIME) if strategy.by is None else milliseconds(marks[strategy.by])
+        wrong: list[tuple[str, pa.ChunkedArray | None]] = []
         if self._limit is not None:
             ahead = pc.fill_null(pc.greater(times, self._limit), False)
-            reason = f"the watermark column {strategy.by!r} is ahead of the clock (max_skew)"
-            failures |= dict.fromkeys(marks.filter(ahead).column(_ROW).to_pylist(), reason)
-            times = times.filter(pc.invert(ahead))
-        self._reach(pc.max(times).as_py())
+            wrong.append(("is ahead of the clock (max_skew)", ahead))
+        wrong.append(("is not within the years 1 to 9999", beyond(times)))
+        good = np.ones(len(times), dtype=bool)
+        for fact, mask in wrong:
+            if mask is not None:
+                reason = f"the watermark column {strategy.by!r} {fact}"
+                failures |= dict.fromkeys(marks.filter(mask).column(_ROW).to_pylist(), reason)
+                good &= ~mask.to_numpy()
+        self._reach(pc.max(times.filter(pa.array(good))).as_py())
         return failures
 
 
@@ -136,7 +142,7 @@ def _time(given: Any) -> int | None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | np.integer):
         raise TypeError(f"a watermark is a whole number of milliseconds or None, not {given!r}")
-    if not MIN_TIME < given < MAX_TIME:
+    if not MIN_TIME < given <= LAST_TIME:
         raise ValueError(f"a watermark of {given} ms is beyond all times")
     return int(given)
 

@@ -8,63 +8,59 @@ most often explains an empty output comes first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.window.assigners import Everything
-from headrace.ops.window.triggers import AtWatermark
-from headrace.plan.nodes import AnyWindow, Node
+from headrace.ops.watermarks import Bounded, Punctuated
+from headrace.plan.logical import words
 from headrace.plan.program import Program
 from headrace.runtime.alignment import aligned, held_back, slowest_of
 from headrace.runtime.epoch import LIVE, Split
 from headrace.runtime.standing import idle_after
 from headrace.runtime.status import moment, span
 from headrace.runtime.why_case import Case
+from headrace.runtime.why_reason import Reason, Reasons, stands
+from headrace.runtime.why_windows import (
+    dead_triggers,
+    endless_windows,
+    lost_windows,
+    silent_firings,
+    waiting_clocks,
+    waiting_windows,
+)
+
+NEW, STARTED = "new", "started"  # a job without a manifest
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One thing that keeps rows from the outputs: what it is, and what can be done."""
+def why(
+    program: Program | None, body: Mapping[str, Any] | None, clock: int, before: str = NEW
+) -> list[Reason]:
+    """The reasons why outputs are empty or nothing new comes, most likely first.
 
-    kind: str
-    where: str  # the name of the input, step or output
-    text: str
-    hint: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{self.text}\n  {self.hint}"
-
-
-Reasons = Iterator[Reason]
-_NEXT_BATCH = "The next batch gives its result. Is the job running?"
-
-
-def why(program: Program | None, body: Mapping[str, Any] | None, clock: int) -> list[Reason]:
-    """The reasons why outputs are empty or nothing new comes, most likely first."""
+    Without a manifest, `before` says how far the job has come without one.
+    """
     if body is None:
-        return [_not_run(program)]
+        return _first_batch(program, before)
     case = Case(program, body, clock)
     return [reason for one in REASONS for reason in one(case)]
 
 
-def never_fires(node: Node) -> str | None:
-    """Why the trigger of a step cannot fire before the input ends; None when it can."""
-    if not isinstance(node, AnyWindow) or not isinstance(node.windowing.assigner, Everything):
-        return None
-    if node.windowing.trigger != AtWatermark():
-        return None
-    return "its window has no end, and nothing but the end of the input makes it fire"
-
-
-def _not_run(program: Program | None) -> Reason:
+def _first_batch(program: Program | None, before: str) -> list[Reason]:
+    """No batch is done: there was no run, or no row, or it is not done with the first."""
     name = program.name if program else ""
-    return Reason(
-        "not run", name, f"job {name!r} has not run" if name else "no batch has run here",
-        "Start it with headrace run; if it runs already, its first batch is not done yet.",
-    )  # fmt: skip
+    if before == NEW:
+        text = f"job {name!r} has not run" if name else "no run has started here"
+        return [Reason("not run", name, text, "Start it with headrace run.")]
+    hint = (
+        "Is it the right place, and does anybody write there? If it has rows, the first batch is "
+        "not done yet, or it failed: then the run says why."
+    )
+    texts = {r.name: f"input {r.name!r} is empty" for r in program.sources()} if program else {}
+    return [
+        Reason("empty", where, f"{text}: it has given no row yet", hint)
+        for where, text in (texts or {"": "the job's input is empty"}).items()
+    ]
 
 
 def empty_inputs(case: Case) -> Reasons:
@@ -90,7 +86,7 @@ def dead_rows(case: Case) -> Reasons:
     for step in case.steps():
         if step.come and step.dead == step.come:
             yield Reason(
-                "dead", step.failing, f"step {step.failing!r} failed on all {step.come:,} rows",
+                "dead", step.failed, f"step {step.failed!r} failed on all {step.come:,} rows",
                 "See the job's dead letters: each has the error and its traceback.",
                 {"in": step.come, "dead": step.dead},
             )  # fmt: skip
@@ -118,19 +114,27 @@ def late_rows(case: Case) -> Reasons:
             yield Reason(
                 "late", step.name,
                 f"all {step.come:,} rows came too late for step {step.name!r}, whose watermark "
-                f"is at {moment(reached)}",
+                f"{stands(reached)}",
                 "They are in its .late stream. A longer delay gives rows more time; max_skew "
                 "keeps a row from the future from moving the watermark.",
                 {"in": step.come, "late": step.late, "watermark": reached},
             )  # fmt: skip
 
 
-def dead_triggers(case: Case) -> Reasons:
-    for node in case.nodes():
-        if (because := never_fires(node)) is not None:
+def unmarked_inputs(case: Case) -> Reasons:
+    """Inputs whose rows have to say how far they are, and none has said so yet."""
+    for name in {i: None for step in case.waiting() for i in sorted(case.inputs_of(step))}:
+        if case.unmarked(name):
+            strategy, read = case.reads[name].watermark, case.fates(name)["read"]
+            came = "no punctuation came yet" if isinstance(strategy, Punctuated) else "none yet"
             yield Reason(
-                "trigger", node.name, f"step {node.name!r} gives nothing while it runs: {because}",
-                "Give the window a trigger, such as t.every(...) or t.after_rows(...).",
+                "watermark", name,
+                f"the rows of input {name!r} carried no watermark: {came}, in {read:,} "
+                f"row{'s' * (read != 1)}",
+                f"Only a punctuation moves it. The condition is: {words(strategy.predicate)}."
+                if isinstance(strategy, Punctuated)
+                else f"It is what the program's own class says ({strategy}): look at that.",
+                {"read": read},
             )  # fmt: skip
 
 
@@ -139,7 +143,7 @@ def holding_splits(case: Case) -> Reasons:
     told: set[int] = set()
     for name in case.waiting():
         split = None if case.clocked(name) else case.holding(name)
-        if split is not None and split.id not in told:
+        if split is not None and split.id not in told and not case.unmarked(split.input):
             told.add(split.id)
             yield _holds(case, split)
 
@@ -147,11 +151,11 @@ def holding_splits(case: Case) -> Reasons:
 def _holds(case: Case, split: Split) -> Reason:
     silent, idle = max(0, case.clock - split.seen), idle_after(case.reads.get(split.input))
     begun = split.watermark > MIN_TIME
-    stands = f"it stands at {moment(split.watermark)}" if begun else "it has given no row yet"
+    place = f"it stands at {moment(split.watermark)}" if begun else _not_begun(case, split.input)
     unsure = "" if split.input in case.reads else ", if the program does not say otherwise"
     return Reason(
         "split", split.input,
-        f"the watermark is held back by split {split.name!r} of input {split.input!r}: {stands}, "
+        f"the watermark is held back by split {split.name!r} of input {split.input!r}: {place}, "
         f"and it has been silent for {span(silent)}",
         f"If it stays silent it is idle in {span(split.seen + idle - case.clock)} and counts no "
         f"more (idle is {span(idle)}{unsure}).",
@@ -162,44 +166,13 @@ def _holds(case: Case, split: Split) -> Reason:
     )  # fmt: skip
 
 
-def waiting_windows(case: Case) -> Reasons:
-    for name in case.waiting():
-        due, reached = case.body["ops"][name]["next"], case.reached(name)
-        if case.clocked(name):
-            yield _clock(name, due, case.clock)
-        else:
-            yield _window(name, due, reached, silent=case.holding(name) is None)
-
-
-def _window(name: str, due: int, reached: int, *, silent: bool) -> Reason:
-    begun = reached > MIN_TIME
-    far = f"is {span(due - reached)} away" if begun else "has not begun"
-    text = f"step {name!r} waits for the watermark to reach {moment(due)}; it {far}"
-    hint = "A window gives its result when it is over: newer rows move the watermark."
-    if reached >= due:
-        text, hint = f"step {name!r} is due: the watermark has passed {moment(due)}", _NEXT_BATCH
-    elif silent and begun:
-        hint = f"All inputs are silent, so the clock moves it: in {span(due - reached)}."
-    return Reason(
-        "window", name, text, hint, {"next": due, "watermark": reached if begun else None}
-    )
-
-
-def waiting_clocks(case: Case) -> Reasons:
-    for name, facts in case.body["ops"].items():
-        if facts.get("wake", MAX_TIME) < MAX_TIME:
-            yield _clock(name, facts["wake"], case.clock)
-
-
-def _clock(name: str, due: int, clock: int) -> Reason:
-    left = due - clock
-    when = f"in {span(left)}" if left > 0 else "that is due"
-    return Reason(
-        "clock", name, f"step {name!r} waits for the clock to reach {moment(due)}: {when}",
-        "It goes by processing time: only waiting helps." if left > 0
-        else _NEXT_BATCH,
-        {"wake": due},
-    )  # fmt: skip
+def _not_begun(case: Case, name: str) -> str:
+    """What is surely true of a split without a watermark."""
+    read = case.reads.get(name)
+    plain = read is not None and isinstance(read.watermark, Bounded)
+    if plain and not case.fates(name)["dead"]:  # then any row would have moved it
+        return "it has given no row yet"
+    return "no row of it has moved the watermark yet"
 
 
 def waiting_rows(case: Case) -> Reasons:
@@ -207,7 +180,9 @@ def waiting_rows(case: Case) -> Reasons:
     for name, facts in case.body["ops"].items():
         step, due = case.counts(name), min(facts["next"], facts["wake"])
         taken = step.come - step.late - step.dead
-        if taken > 0 and not step.gave and due >= MAX_TIME and not case.body["ended"]:
+        told = case.firings(name, "fired") or case.firings(name, "lost")
+        waits = not step.gave and due >= MAX_TIME and not case.body["ended"]
+        if taken > 0 and waits and not told:
             yield Reason(
                 "rows", name,
                 f"step {name!r} has taken {taken:,} rows and given none; it waits for more rows",
@@ -263,6 +238,7 @@ def ended(case: Case) -> Reasons:
 
 
 REASONS: tuple[Callable[[Case], Reasons], ...] = (
-    empty_inputs, dead_rows, filtered_rows, late_rows, dead_triggers, holding_splits,
-    waiting_windows, waiting_clocks, waiting_rows, aligned_splits, backlogs, starved_steps, ended,
+    empty_inputs, dead_rows, filtered_rows, late_rows, dead_triggers, silent_firings,
+    lost_windows, endless_windows, unmarked_inputs, holding_splits, waiting_windows,
+    waiting_clocks, waiting_rows, aligned_splits, backlogs, starved_steps, ended,
 )  # fmt: skip

@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.clock import MAX_TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.watermarks import Bounded
+from headrace.ops.window.assigners import FOREVER
 from headrace.plan.logical import python_of, words
 from headrace.plan.nodes import (
     Dead,
@@ -40,15 +42,20 @@ class Counts:
     dead: int
     stateless: bool  # neither input, output nor operator: what it does not give is filtered
     failing: str = ""  # the step inside a fused one on which most rows failed
+    left: int = 0  # rows that were filtered on the way to it, in a step made by rewriting
 
     @property
     def filtered(self) -> int:
-        return self.come - self.gave - self.dead if self.stateless else 0
+        return self.left + (self.come - self.gave - self.dead if self.stateless else 0)
+
+    @property
+    def failed(self) -> str:
+        return _label(self.failing)
 
     @property
     def label(self) -> str:
         """The name that the user knows: steps made by rewriting have a suffix."""
-        return self.name.partition(":")[0]
+        return _label(self.name)
 
 
 class Case:
@@ -83,6 +90,28 @@ class Case:
         for name in self.body["steps"]:
             if not self.program or name in self.program.nodes:
                 yield self.counts(name)
+
+    def told(self) -> dict[str, Counts]:
+        """Every step by the name that the user knows: what rewriting made is part of another."""
+        found: dict[str, Counts] = {}
+        for step in self.steps():
+            if step.name == step.label and step.name not in self.inputs:
+                found[step.name] = step
+        for step in self.steps():
+            if step.name.endswith(":arguments"):  # what is beside the way, as ":late", counts twice
+                name = self._ends_with(step) or step.label
+                found[name] = _before(step, found.get(name) or self.counts(name))
+        return dict(sorted(found.items()))
+
+    def _ends_with(self, step: Counts) -> str | None:
+        """The last step in a fused one that the user wrote."""
+        node = self.node(step.name)
+        names = [s.name for s in node.steps] if isinstance(node, SelectChain) else []
+        return next((n for n in reversed(names) if n == _label(n)), None)
+
+    def firings(self, name: str, what: str) -> int:
+        """How many windows of a step have "fired", were "mute" then, or were "lost"."""
+        return int(self.body.get("windows", {}).get(name, {}).get(what, 0))
 
     def counts(self, name: str) -> Counts:
         found = self.body["steps"].get(name, {})
@@ -120,7 +149,21 @@ class Case:
         """The operators that hold something which time will release."""
         ops = self.body["ops"]
         known = [n for n in ops if not self.program or n in self.program.nodes]
-        return [n for n in known if ops[n]["next"] < MAX_TIME]
+        return [n for n in known if ops[n]["next"] < FOREVER]
+
+    def endless(self) -> list[str]:
+        """The operators that hold nothing but windows without an end."""
+        ops = self.body["ops"]
+        known = [n for n in ops if not self.program or n in self.program.nodes]
+        return [n for n in known if FOREVER <= ops[n]["next"] < MAX_TIME]
+
+    def unmarked(self, name: str) -> bool:
+        """Whether an input whose rows carry the watermark has given rows, but no watermark."""
+        read, fates = self.reads.get(name), self.fates(name)
+        if read is None or by_clock(read) or isinstance(read.watermark, Bounded):
+            return False
+        begun = any(s.watermark > MIN_TIME for s in self.splits_of([name]))
+        return fates["read"] > fates["dead"] and not begun
 
     def inputs_of(self, name: str) -> Collection[str]:
         return upstream(self.program, name) if self.program else self.inputs
@@ -171,6 +214,19 @@ class Case:
                 yield self.filters(before.name)[-1][0] if filters else before.name
             else:
                 yield from self._stops(before)
+
+
+def _label(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _before(made: Counts, step: Counts) -> Counts:
+    """A step and what rewriting put before it, as one."""
+    if not step.come and not step.gave and step.name != made.label:
+        return replace(made, name=step.name)
+    return replace(
+        step, come=made.come, left=made.filtered, dead=step.dead + made.dead, stateless=False
+    )
 
 
 def _condition(step: Node) -> str:

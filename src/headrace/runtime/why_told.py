@@ -5,16 +5,17 @@ Reasons first, numbered, the most likely on top; then where all rows went, step 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from headrace.clock import MAX_TIME
 from headrace.plan.program import Program
-from headrace.runtime.status import moment, span
-from headrace.runtime.why import Reason, why
+from headrace.runtime.status import span
+from headrace.runtime.why import NEW, STARTED, why
 from headrace.runtime.why_case import Case, Counts
+from headrace.runtime.why_reason import Reason, stands
 from headrace.state.manifest import Manifest
 
 _COLUMNS = ("in", "out", "filtered", "late", "dead")
@@ -28,13 +29,15 @@ class Why:
     program: Program | None
     manifest: Manifest | None
     clock: int
+    before: str = NEW  # how far it has come, if there is no manifest yet
 
     def __str__(self) -> str:
         return self.text
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        return why(self.program, self.manifest.body if self.manifest else None, self.clock)
+        body = self.manifest.body if self.manifest else None
+        return why(self.program, body, self.clock, self.before)
 
     @cached_property
     def text(self) -> str:
@@ -55,9 +58,13 @@ class Why:
         }  # fmt: skip
 
 
-def told(job: str, program: Program | None, manifest: Manifest | None, clock: int) -> Why:
+def told(
+    job: str, program: Program | None, manifest: Manifest | None, clock: int, before: str = NEW
+) -> Why:
     """Why there is no output, of a job whose last manifest this is."""
-    return Why(job, program, manifest, clock)
+    if manifest is not None and manifest.epoch == 0:  # of Spark's first turn: nothing was read
+        return Why(job, program, None, clock, STARTED)
+    return Why(job, program, manifest, clock, before)
 
 
 def _head(answer: Why) -> Iterator[str]:
@@ -68,13 +75,7 @@ def _head(answer: Why) -> Iterator[str]:
     ago = span(max(0, answer.clock - body["wall"]))
     wrote = ", ".join(f"{rows:,} to {name!r}" for name, rows in _outputs(answer).items())
     yield f"job {answer.job!r} after batch {answer.manifest.epoch}, {ago} ago"
-    yield f"  the watermark {_stands(body['watermark'])}; rows written: {wrote}"
-
-
-def _stands(watermark: int) -> str:
-    if abs(watermark) == MAX_TIME:
-        return "has not begun" if watermark < 0 else "is at the end of time"
-    return f"is at {moment(watermark)}"
+    yield f"  the watermark {stands(body['watermark'])}; rows written: {wrote}"
 
 
 def _outputs(answer: Why) -> dict[str, int]:
@@ -106,10 +107,10 @@ def _account(answer: Why) -> Iterator[str]:
         yield "  ".join(["", first.ljust(widths[0]), *cells])
 
 
-def _steps(answer: Why) -> Iterator[Counts]:
+def _steps(answer: Why) -> Iterable[Counts]:
     assert answer.manifest is not None
     case = Case(answer.program, answer.manifest.body, answer.clock)
-    return (s for s in case.steps() if s.name not in case.inputs)
+    return case.told().values()
 
 
 def _numbers(step: Counts) -> tuple[int, ...]:

@@ -82,6 +82,10 @@ class EpochLog:
                     self._fence(old).unlink(missing_ok=True)
         return token
 
+    def taken(self) -> bool:
+        """Whether a driver has ever taken the folder."""
+        return bool(files.numbered(self._fences, _FENCE))
+
     def check_fence(self, token: int) -> None:
         """Raise FencedError unless `token` is the newest."""
         newest = max(files.numbered(self._fences, _FENCE), default=None)

@@ -235,8 +235,15 @@ class Harness:
 
     def _fresh(self, name: str) -> list[Row]:
         table = self._all(name)
-        seen, self._seen[name] = self._seen.get(name, 0), table.num_rows
-        rows: list[Row] = table.slice(seen).to_pylist()
+        try:
+            rows: list[Row] = table.slice(self._seen.get(name, 0)).to_pylist()
+        except (OverflowError, ValueError) as error:  # they stay unseen
+            raise RunError(
+                f"the rows of {name!r} hold a time that Python does not have: {error}",
+                code="HR-TEST-017",
+                hint="Python's times are of the years 1 to 9999; table() gives the rows as Arrow.",
+            ) from error
+        self._seen[name] = table.num_rows
         return rows
 
 

@@ -4,6 +4,7 @@
 gives what `connect()` gave in this process, making it at the first call. With an async
 factory it is `await db()`. A fork starts with none. `close` is called when the process ends
 in good order or is hung up, as Spark does with its workers; a killed one closes nothing.
+A lambda that calls one is not traced: what it gives belongs to a worker, not to the plan.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import PlanError, RunError, call_site
+from headrace.expr.values import TRACING, Untraceable
 from headrace.ops.calls.loop import wait_for
 
 _lock = threading.RLock()  # a factory may use another resource
@@ -36,6 +38,8 @@ class Resource:
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __call__(self) -> Any:
+        if TRACING.get() is not None:
+            raise Untraceable("it calls a resource, which every worker makes for itself")
         with _lock:
             held = _of_this_process()
             if self.name in held and not _failed(held[self.name][0]):

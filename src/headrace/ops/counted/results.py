@@ -73,6 +73,8 @@ class Fired:
     def _column(self, name: str) -> Column:
         """Something about each window."""
         windows, count = self.windows, len(self.windows)
+        if name in windows.keys.column_names:  # it may be called "pane"
+            return windows.keys[name]
         match name:
             case "window_start":
                 return _stamps(windows.begins, count)
@@ -84,7 +86,7 @@ class Fired:
                 return pa.array(windows.timings, pa.string())
             case "final":
                 return pa.repeat(True, count)
-        return windows.keys[name]
+        raise KeyError(name)
 
 
 def _stamps(times: Index | None, count: int) -> pa.Array:

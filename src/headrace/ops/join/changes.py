@@ -81,14 +81,14 @@ class ChangesOperator:
         return behind(rows, watermark, self._spec.processing)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return self._side.without_nulls(rows)
+        return rows
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
         return prepared
 
     def step(self, step: Step) -> None:
         floor = MAX_TIME if self._spec.processing else step.after
-        arrived = self._side.arrived(step.inputs[0], step.epoch)
+        arrived = self._side.arrived(self._side.keyed(step.inputs[0], step), step.epoch)
         passed = self._versions.passing(arrived, floor, step)
         if passed.num_rows:
             known = self._versions.known(passed, step)

@@ -97,14 +97,15 @@ class LatestOperator:
         return numbers(rows[TIME]) < floor if waits else None
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        keep = port == 0 and self._alone
+        keep = port == 1 or self._alone  # of the table, they are told in `step`
         return rows if keep else self._sides[port].without_nulls(rows)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
         return prepared
 
     def step(self, step: Step) -> None:
-        inputs, floor = list(step.inputs), passed(step.after, self._spec.lateness)
+        floor = passed(step.after, self._spec.lateness)
+        inputs = [step.inputs[0], self._sides[1].keyed(step.inputs[1], step)]
         if self._spec.processing:
             floor = MAX_TIME  # whatever has come counts
         if not self._spec.timed:

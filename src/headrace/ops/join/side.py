@@ -14,11 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.errors import StepError
 from headrace.ops.agg.groups import Index, Mask
+from headrace.ops.contract import Fault, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.window.aligned import Times
 
 AT, EPOCH, NUMBER = "$at", "$epoch", "$number"
+GONE = "$deleted"  # the column of a table's rows that says which delete their key
 PLACE = pa.schema([(name, pa.int64()) for name in (AT, EPOCH, NUMBER)])
 
 
@@ -45,6 +48,25 @@ class Side:
         """Of rows as they arrive, those whose key can be equal to another."""
         nulls = null_keys(rows, self._keys)
         return rows if nulls is None else rows.filter(pa.array(~nulls))
+
+    def keyed(self, rows: pa.Table | None, step: Step) -> pa.Table | None:
+        """Of a table's rows as they arrive, those with a whole key; the others are dead letters.
+
+        Nothing could ever change or delete a row without a key, so a table cannot hold it.
+        """
+        nulls = None if rows is None else null_keys(rows, self._keys)
+        if rows is None or nulls is None:
+            return rows
+        lost = rows.filter(pa.array(nulls))
+        step.faults.extend(self._keyless(lost.slice(i, 1)) for i in range(lost.num_rows))
+        return rows.filter(pa.array(~nulls))
+
+    def _keyless(self, row: pa.Table) -> Fault:
+        nulls = [k for k in self._keys if row.column(k).null_count]
+        named = " and ".join(map(repr, nulls))
+        why = f"a row of a table has no key: {named} {'is' if len(nulls) == 1 else 'are'} null"
+        shown = [n for n in row.column_names if n != GONE]
+        return Fault(row.select(shown), StepError(why, code="HR-JOIN-027"))
 
     def arrived(self, rows: pa.Table | None, epoch: int, bucket: int = 1) -> pa.Table:
         """Rows as they are held, in order: by bucket of time, hash, time, split and offset."""

@@ -111,16 +111,19 @@ class TableJoinOperator:
         return None if derived else behind(rows, watermark, self._spec.processing)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        keep = port == 0 and self._spec.own  # a row that points nowhere is a row
-        return rows if keep else (self._left, self._right)[port].without_nulls(rows)
+        return rows
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
         return prepared
 
     def step(self, step: Step) -> None:
         floor = MAX_TIME if self._spec.processing else step.after
+        left, right = step.inputs
+        if not self._spec.own:  # else a row that points nowhere is a row
+            left = self._left.keyed(left, step)
+        right = self._right.keyed(right, step)
         arrived = [s.arrived(rows, step.epoch) for s, rows in
-                   zip((self._left, self._right), step.inputs, strict=True)]  # fmt: skip
+                   ((self._left, left), (self._right, right))]  # fmt: skip
         passed = self._versions.passing(arrived[1], floor, step)
         theirs = self._versions.last(passed)
         pointing = self._changed_left if self._spec.own else self._changed_versions

@@ -21,6 +21,7 @@ from headrace.ops.stream.whole import as_table
 from headrace.state.table import KeyedTable, TableSpec
 
 _PLACE = "$place"
+IDENTITY = [HASH, _PLACE]
 
 
 def table_of(name: str, schema: pa.Schema) -> TableSpec:
@@ -80,7 +81,7 @@ class KeptTables(MutableMapping[str, pa.Table]):
         self._tables[name].put(rows.filter(pa.array(~unchanged)))
         gone = np.ones(held.num_rows, np.bool_)
         gone[at[there]] = False
-        self._tables[name].delete(held.select([HASH, _PLACE]).filter(pa.array(gone)))
+        self._tables[name].delete(held.select(IDENTITY).filter(pa.array(gone)))
 
     def _laid(self, rows: pa.Table) -> pa.Table:
         """The rows with hash and place, in the order of the hash."""

@@ -1,7 +1,8 @@
 """Loops as an operator: the user's body over Arrow tables, again and again.
 
 Over turns, rows go round within a batch until the loop is over. Over batches, what the body
-gives back waits in state and goes in with the next batch, committed as all state is. A body
+gives back waits in state and goes in with the next batch, committed as all state is; at the end
+of the input it goes round until nothing waits, and what still does then is dead letters. A body
 that fails changes nothing: the new rows of the batch are dead letters.
 """
 
@@ -20,7 +21,7 @@ from headrace.hashing import Hashes
 from headrace.ops.agg.groups import flat
 from headrace.ops.contract import Operator, Step
 from headrace.ops.grouping import in_order
-from headrace.ops.loop.kept import KeptTables, table_of
+from headrace.ops.loop.kept import IDENTITY, KeptTables, table_of
 from headrace.ops.loop.turns import Endless, Loop, Until, is_over
 from headrace.ops.stream.base import Basic, Plain, described
 from headrace.ops.stream.whole import all_failed, as_table, placed, timed
@@ -89,15 +90,29 @@ class _Looping(Plain):
             rows = visible(in_order(arrived)).select(self._input.names).cast(self._input)
         else:
             rows = self._input.empty_table()
-        waiting = over and self._what.pause is not None and self._rows_wait(step)
-        if rows.num_rows or waiting:
+        ended, failed = step.after >= MAX_TIME, None
+        goes_on = over and (ended or self._what.pause is not None)  # even without new rows
+        if rows.num_rows or (goes_on and self._rows_wait(step)):
             kept = KeptTables(self._schemas, self._keys, self._hashes(arrived, step), step.tables)
             try:
                 self._run(Loop(rows, kept), kept, arrived, step)
             except Exception as error:
+                failed = error
                 step.faults.extend(all_failed(arrived, error))
-        if over and self._what.pause is not None and self._rows_wait(step):
-            step.wake = step.clock + self._what.pause if step.after < MAX_TIME else MAX_TIME
+        if over and ended:
+            self._give_up(failed, step)
+        elif over and self._what.pause is not None and self._rows_wait(step):
+            step.wake = step.clock + self._what.pause
+
+    def _give_up(self, failed: Exception | None, step: Step) -> None:
+        """No batch will come: rows that still wait are dead letters."""
+        table = step.tables[BACK]
+        left = table.scan()
+        why = failed or Endless(
+            f"the input has ended, and rows still went round after {self._what.most} turns"
+        )
+        step.faults.extend(all_failed(left.select(self._feed.names), why))
+        table.delete(left.select(IDENTITY))
 
     def _rows_wait(self, step: Step) -> bool:
         return bool(step.tables[BACK].rows_held) and bool(step.tables[BACK].scan().num_rows)
@@ -138,13 +153,14 @@ class _Looping(Plain):
 
     def _once(self, loop: Loop, kept: KeptTables, step: Step) -> pa.Table:
         """One turn a batch; at the end of input, as many as there are rows to go round."""
-        back, last = kept[BACK], step.after >= MAX_TIME and self._what.pause is not None
+        back, given = kept[BACK], list[pa.Table]()
         rows = pa.concat_tables([back, loop.rows]) if self._what.feed is None else back
-        for turn in range(self._what.most):
+        for turn in range(self._what.most if step.after >= MAX_TIME else 1):
             loop.turn = turn
             rows = as_table(self._what.body(rows, loop), self._feed)
+            given.append(rows)
             loop.rows = self._input.empty_table()
-            if not last or not rows.num_rows:
+            if not rows.num_rows:
                 break
         kept[BACK] = rows
-        return rows
+        return pa.concat_tables(given)

@@ -77,6 +77,7 @@ class Rules:
                     compiled_rule(text, self._schema, self._unbounded)
                 good.append(i)
             except HeadraceError as error:
+                error.site = None  # the rule came as data: no line of the program is at fault
                 if 0 in step.homes:
                     step.faults.append(Fault(arrived.slice(i, 1), error))
         rows = arrived.take(pa.array(good, pa.int64()))

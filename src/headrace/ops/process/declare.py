@@ -17,7 +17,7 @@ from headrace.errors import PlanError, call_site
 from headrace.ops.agg.own import OwnAggregate, check_own
 from headrace.ops.process.kept import Kept, KeptLast, KeptList, KeptMap, KeptRunning, KeptShared
 from headrace.rows import table_of
-from headrace.schema import type_of
+from headrace.schema import ddl_type, type_of
 
 
 def value(
@@ -29,7 +29,7 @@ def value(
     With `ttl` it is forgotten when it was not written for so long: by event time, or with
     `by_clock` by processing time. `was` is the name it had in an earlier version.
     """
-    column = type_of(kind)
+    column = _typed(kind)
     try:
         table_of([(default,)], pa.schema([("value", column)]))
     except ValueError as error:
@@ -45,7 +45,7 @@ def list_of(
     kind: Any, *, ttl: Duration | None = None, by_clock: bool = False, was: str | None = None
 ) -> Any:
     """Declare a list kept per key: `self.seen.append(row.celsius)`."""
-    return KeptList(pa.list_(type_of(kind)), None, kind, *_common(ttl, by_clock, was))
+    return KeptList(pa.list_(_typed(kind)), None, kind, *_common(ttl, by_clock, was))
 
 
 def map_of(
@@ -53,7 +53,7 @@ def map_of(
     was: str | None = None,
 ) -> Any:  # fmt: skip
     """Declare a dict kept per key: `self.counts[row.word] = 1`."""
-    column = pa.map_(type_of(key), type_of(kind))
+    column = _map(key, kind)
     return KeptMap(column, None, kind, *_common(ttl, by_clock, was))
 
 
@@ -67,7 +67,7 @@ def last_of(
             f"last_of keeps {count}", code="HR-PLAN-031", hint="Keep one at least.",
             site=call_site(),
         )  # fmt: skip
-    column = pa.list_(type_of(kind))
+    column = pa.list_(_typed(kind))
     return KeptLast(column, None, kind, *_common(ttl, by_clock, was), size=count)
 
 
@@ -76,11 +76,16 @@ def reducing(
     by_clock: bool = False, was: str | None = None,
 ) -> Any:  # fmt: skip
     """Declare a running result of fn(a, b): `self.total.add(3)`, then `self.total.value`."""
+    if not callable(fn):
+        raise PlanError(
+            f"reducing needs a function, not {fn!r}", code="HR-PLAN-036",
+            hint="Give a function of two arguments: hr.reducing(int, max).", site=call_site(),
+        )  # fmt: skip
 
     def fold(state: Any, item: Any) -> Any:
         return item if state is None else fn(state, item)
 
-    return KeptRunning(type_of(kind), None, kind, *_common(ttl, by_clock, was), fold=fold)
+    return KeptRunning(_typed(kind), None, kind, *_common(ttl, by_clock, was), fold=fold)
 
 
 def aggregating(
@@ -88,6 +93,12 @@ def aggregating(
     was: str | None = None,
 ) -> Any:  # fmt: skip
     """Declare a running aggregate, of a `hr.Aggregate`: `self.spread.add(row.celsius)`."""
+    if not isinstance(own, OwnAggregate):
+        raise PlanError(
+            f"aggregating needs an aggregate, not {own!r}", code="HR-PLAN-037",
+            hint="Give an object of a class that you derive from hr.Aggregate: "
+            "hr.aggregating(Spread()).", site=call_site(),
+        )  # fmt: skip
     check_own(own)
     add = getattr(own, "add", None)
     if add is None:
@@ -96,7 +107,7 @@ def aggregating(
             code="HR-PLAN-032", hint="Give it add(state, value).", site=call_site(),
         )  # fmt: skip
     return KeptRunning(
-        type_of(own.state), None, own.state, *_common(ttl, by_clock, was),
+        _typed(own.state), None, own.state, *_common(ttl, by_clock, was),
         zero=own.zero, fold=add, result=own.result,
     )  # fmt: skip
 
@@ -107,7 +118,7 @@ def shared_map(key: Any, kind: Any, *, was: str | None = None) -> Any:
     Only the method of a broadcast input (`rules.broadcast()`) may change it; everywhere else
     it can be read. It is for rules and settings: thousands of entries, not millions.
     """
-    column = pa.map_(type_of(key), type_of(kind))
+    column = _map(key, kind)
     return KeptShared(column, None, kind, None, False, was)
 
 
@@ -120,4 +131,32 @@ def _common(
             f"ttl={ttl!r} keeps nothing", code="HR-PLAN-033", hint="Choose one above zero.",
             site=call_site(),
         )  # fmt: skip
+    if by_clock and length is None:
+        raise PlanError(
+            "by_clock=True says by which time a value is forgotten, but it has no ttl",
+            code="HR-PLAN-035", hint='Say ttl="1h" as well, or leave by_clock out.',
+            site=call_site(),
+        )  # fmt: skip
     return length, by_clock, was
+
+
+def _map(key: Any, kind: Any) -> pa.DataType:
+    return _hashable(pa.map_(type_of(key), type_of(kind)))
+
+
+def _typed(kind: Any) -> pa.DataType:
+    return _hashable(type_of(kind))
+
+
+def _hashable(column: pa.DataType) -> pa.DataType:
+    """The type, if every map in it has keys that a Python dict can have once they are read."""
+    if pa.types.is_map(column) and pa.types.is_nested(column.key_type):
+        raise PlanError(
+            f"the keys of a map cannot be {ddl_type(column.key_type)}", code="HR-PLAN-038",
+            hint="Key it by text, a number, a boolean, a date or a time; join several in a text.",
+            site=call_site(),
+        )  # fmt: skip
+    if pa.types.is_nested(column):
+        for i in range(column.num_fields):
+            _hashable(column.field(i).type)
+    return column

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import OFFSET, SOURCE, TIME
-from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.clock import FIRST_TIME, LAST_TIME, MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import integers
 from headrace.ops.contract import Fault, Step
 
@@ -36,6 +36,10 @@ def timed(rows: pa.Table, arrived: pa.Table | None, time: str | None, step: Step
             raise ValueError(f"the time column {time!r} is null")
         ticks = column if pa.types.is_integer(column.type) else column.cast(pa.timestamp("ms"))
         times = integers(ticks.cast(pa.int64()))
+        far = (times < FIRST_TIME) | (times > LAST_TIME)
+        if far.any():
+            what = f"the time {times[far][0]} ms of column {time!r}"
+            raise ValueError(f"{what} is not within the years 1 to 9999")
     else:
         times = np.full(count, _newest(arrived, step), np.int64)
     return rows.append_column(TIME, pa.array(times))

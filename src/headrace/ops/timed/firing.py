@@ -93,6 +93,9 @@ class Firing:
             fire = fire | (facts.expires & (facts.new > 0))
         if self._windowing.mode == "delta":
             fire = fire & (facts.new > 0)
+        lost = int((facts.expires & (facts.new > 0) & ~fire).sum())
+        if lost:
+            step.windows["lost"] += lost
         windows = self._show(windows, fire, facts, step) if fire.any() else windows
         changed = ~facts.expires & (touched | fire)
         if changed.any():
@@ -128,6 +131,8 @@ class Firing:
             windows = _put_back(windows, fired, fire)
         step.faults.extend(given.faults)
         self._take_back(fired, step)
+        gave = len(np.unique(given.windows))
+        step.windows.update(fired=fired.num_rows, mute=fired.num_rows - gave)
         shown = np.flatnonzero(fire)[given.windows]
         told = (timing[shown], final[shown])
         self._emit(windows.take(pa.array(shown)), given.values, step, told, sign="+")
@@ -193,13 +198,13 @@ class Firing:
         timing, final = told
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
         shown_end = end - self._windowing.assigner.slack
-        columns = {k: windows.column(k) for k in self._keys}
-        columns |= {"window_start": _stamps(start), "window_end": _stamps(shown_end)}
+        columns = {"window_start": _stamps(start), "window_end": _stamps(shown_end)}
         taken_back = 1 if sign == "-" else 0
         columns["pane"] = pa.array(windows.column(PANES).to_numpy() - taken_back)
         columns["timing"] = pa.array(TIMINGS).take(pa.array(timing))
         columns["final"] = pa.array(final)
         columns[CHANGE] = pa.repeat(sign, windows.num_rows)
+        columns |= {k: windows.column(k) for k in self._keys}  # one may be called "pane"
         columns |= {n: values.column(n) for n in values.column_names}
         chunk = pa.table({n: columns[n] for n in self._output.names}).cast(self._output)
         chunk = chunk.append_column(TIME, pa.array(self._times(windows, end)))

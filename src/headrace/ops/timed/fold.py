@@ -91,7 +91,7 @@ class WindowFoldOperator:
     def _results(self, due: pa.Table) -> pa.Table:
         starts = due.column(TIME).to_numpy()
         bounds = {"window_start": starts, "window_end": starts + self._window.size}
-        rows = due
+        rows = due.drop_columns([n for n in bounds if n in due.column_names])  # those of its rows
         for name, times in bounds.items():
             rows = rows.append_column(name, pa.array(times * 1_000).cast(TIMESTAMP))
         return derived(rows, self._schema)

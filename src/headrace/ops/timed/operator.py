@@ -26,7 +26,7 @@ from headrace.ops.timed.kept_rows import KeptRows
 from headrace.ops.timed.open_windows import OPEN, OpenWindows
 from headrace.ops.view import with_bounds
 from headrace.ops.window.aligned import Times, floor_of
-from headrace.ops.window.assigners import Everything
+from headrace.ops.window.assigners import GAP, Everything, Session, no_gap, why_no_gap
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.function import WindowFunction
 from headrace.ops.window.triggers import watched
@@ -48,6 +48,7 @@ class TimedWindowOperator:
     ) -> None:
         self._windowing, self._keys, self._input = windowing, list(keys), input
         self._assigner = windowing.assigner
+        self._differs = isinstance(self._assigner, Session) and self._assigner.differs
         since, ever, times = watched(windowing.trigger)
         latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
         self._book = Book(
@@ -82,8 +83,17 @@ class TimedWindowOperator:
 
     # where the rows are
 
+    def unfit(self, port: int, rows: pa.Table) -> tuple[np.ndarray, list[str]] | None:
+        """Which rows have no gap that makes a session, and why; None if all have."""
+        wrong = no_gap(rows) if self._differs else None
+        if wrong is None:
+            return None
+        gaps = rows.column(GAP).filter(pa.array(wrong)).to_pylist()
+        return wrong, [why_no_gap(gap) for gap in gaps]
+
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        if not rows.num_rows or (watermark == MIN_TIME and self._assigner.by_time):
+        begun = watermark > MIN_TIME or not self._assigner.by_time
+        if not rows.num_rows or not (begun or self._differs):  # a gap may be wrong at any time
             return None
         reach = self._assigner.reach(rows.column(TIME).to_numpy(), rows)
         floor = floor_of(watermark, self._windowing.lateness)

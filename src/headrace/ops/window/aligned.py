@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty
+from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import PlanError, call_site
 from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until
 
@@ -191,7 +191,7 @@ def _distinct(times: Times) -> Times:
 
 
 def _shift(offset: Duration | None, slide: int) -> int:
-    shift = 0 if offset is None else millis(offset)
+    shift = 0 if offset is None else shift_millis(offset)
     return shift % slide if slide > 0 else shift
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty
+from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr
 from headrace.ops.window.aligned import Times, Window
@@ -22,6 +23,7 @@ from headrace.ops.window.merging import Joined, joined
 
 FOREVER = MAX_TIME - 1  # the end of a window that only the end of input ends
 GAP = "$gap"  # the column into which the plan puts a gap that is an expression
+LONGEST_GAP = 1_000 * 366 * 86_400_000  # of a row; nobody waits for a thousand years
 
 
 class Placed(NamedTuple):
@@ -146,11 +148,16 @@ class Session:
         gap = pretty(self.gap) if isinstance(self.gap, int) else said(self.gap)
         return f"session gap {gap}"
 
+    @property
+    def differs(self) -> bool:
+        """Whether each row has a gap of its own."""
+        return not isinstance(self.gap, int)
+
     def place(self, times: Times, rows: pa.Table) -> Placed:
         return Placed(np.arange(len(times)), times, self.reach(times, rows))
 
     def reach(self, times: Times, rows: pa.Table) -> Times:
-        gap = self.gap if isinstance(self.gap, int) else _gaps(rows)
+        gap = _gaps(rows) if self.differs else self.gap
         return times + (gap + self.slack)
 
     def join(self, key: Times, start: Times, end: Times) -> Joined:
@@ -178,13 +185,24 @@ def session(gap: Duration | Expr | Callable[[Any], Any]) -> Session:
     A gap that differs from row to row is an expression, or a lambda over the row, that gives
     milliseconds.
     """
-    return Session(gap if isinstance(gap, Expr) or callable(gap) else millis(gap))
+    if isinstance(gap, Expr) or callable(gap):
+        return Session(gap)
+    try:
+        return Session(millis(gap))
+    except PlanError as error:
+        if isinstance(gap, str) and gap.isidentifier():
+            error.hint = (
+                f'If it is a column of milliseconds, write hr.session(hr.col("{gap}")) or '
+                f"hr.session(lambda row: row.{gap}); if a duration, "
+                'hr.session("10m").'
+            )
+        raise
 
 
 def cumulating(size: Duration, every: Duration, *, offset: Duration | None = None) -> Cumulating:
     """Windows of up to `size` that are looked at `every` so often, from their beginning on."""
     length = millis(size)
-    shift = 0 if offset is None else millis(offset)
+    shift = 0 if offset is None else shift_millis(offset)
     return Cumulating(length, millis(every), shift % length if length > 0 else shift)
 
 
@@ -200,9 +218,25 @@ def expanded(first: Times, count: Times) -> tuple[Times, Times]:
     return row, number
 
 
+def no_gap(rows: pa.Table) -> npt.NDArray[np.bool_] | None:
+    """Which rows have a gap that makes no session; None if none has."""
+    gaps = rows.column(GAP).fill_null(0).to_numpy()
+    wrong: npt.NDArray[np.bool_] = (gaps <= 0) | (gaps > LONGEST_GAP)
+    return wrong if wrong.any() else None
+
+
+def why_no_gap(gap: int | None) -> str:
+    said = "null" if gap is None else f"{gap} ms"
+    long = ", more than 1000 years" if gap is not None and gap > 0 else ""
+    return f"the gap of a session is {said}{long}"
+
+
 def _gaps(rows: pa.Table) -> Times:
-    """The gap of each row: at least a millisecond, so that a row is in its own session."""
-    gaps: Times = np.maximum(rows.column(GAP).fill_null(1).to_numpy(), 1)
+    """The gap of each row; raises if there is a row without."""
+    wrong = no_gap(rows)
+    if wrong is not None:
+        raise ValueError(why_no_gap(rows.column(GAP)[int(wrong.argmax())].as_py()))
+    gaps: Times = rows.column(GAP).to_numpy()
     return gaps
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import visible
-from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.clock import FURTHEST, MIN_TIME
 from headrace.ops.window.aligned import Interval, Times
 from headrace.ops.window.assigners import Placed
 from headrace.ops.window.merging import Joined
@@ -55,7 +55,7 @@ class Own:
 
     def _bounds(self, window: tuple[int, int]) -> tuple[int, int]:
         start, end = window
-        if not MIN_TIME < start < end < MAX_TIME:
+        if not -FURTHEST <= start < end <= FURTHEST:
             raise ValueError(f"{self} gave the window ({start}, {end}), which is empty or endless")
         return start, end
 

@@ -92,7 +92,8 @@ class Every(Trigger):
     """Every so often, if there is something new.
 
     By the clock: so long after the last firing, or after the first row. By event time: when
-    the watermark passes a multiple of the period, counted from the window's start.
+    the watermark passes a multiple of the period, counted from the window's start; from 1970
+    in a window without bounds.
     """
 
     period: int

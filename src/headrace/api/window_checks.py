@@ -1,0 +1,153 @@
+"""What a window may not be asked for: problems of what was said together.
+
+Each raises a `PlanError`; where the user wrote it is known to who asks. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.triggers import holds_watermark
+from headrace.errors import PlanError
+from headrace.expr import Expr
+from headrace.kernel import SelectStep, compile_chain
+from headrace.ops.watermarks import Ingestion
+from headrace.ops.window.assigners import Everything, Session
+from headrace.ops.window.by_rows import RowWindow as RowSpec
+from headrace.ops.window.by_rows import needs_time
+from headrace.ops.window.evictors import Evictor
+from headrace.ops.window.own import WindowAssigner
+from headrace.ops.window.trigger_base import Trigger
+from headrace.ops.window.triggers import AtMost, AtWatermark, Combined
+from headrace.plan.nodes import Edge, Node, Read
+
+MODES = ("replace", "delta", "retract")
+
+
+def check(
+    window: Any, trigger: Trigger, lateness: int, evictor: Evictor | None, mode: str,
+    time: str | None, may_lose: bool,
+) -> None:  # fmt: skip
+    if mode not in MODES:
+        raise PlanError(
+            f"mode={mode!r} is unknown", code="HR-WINDOW-035",
+            hint='Write "replace" (each firing shows all), "delta" (only what is new) or '
+            '"retract" (the old result out, the new one in).',
+        )  # fmt: skip
+    if time not in (None, "event", "processing"):
+        raise PlanError(
+            f"time={time!r} is unknown", code="HR-WINDOW-036",
+            hint='Write time="event" or time="processing"; ingestion time is read(time=...).',
+        )  # fmt: skip
+    if isinstance(window, RowSpec) and not needs_time(window) and time == "event":
+        raise PlanError(
+            f"{window} cannot go by event time: which rows share a window depends on the order "
+            "in which they come", code="HR-WINDOW-045",
+            hint="Leave time= out; or bound the window by time: sliding(rows=100, every='10s').",
+        )  # fmt: skip
+    if isinstance(window, RowSpec):
+        asked = [trigger != AtWatermark() and "trigger", lateness and "lateness",
+                 evictor is not None and "evict", mode != "replace" and "mode"]  # fmt: skip
+        for name in filter(None, asked):
+            raise PlanError(
+                f"{name}= has no meaning for {window}, which its rows close",
+                code="HR-WINDOW-037", hint=f"Leave {name}= out, or use a window of time.",
+            )  # fmt: skip
+        return
+    if lateness and time == "processing":
+        raise PlanError(
+            "lateness= has no meaning in processing time, where nothing is late",
+            code="HR-WINDOW-038", hint="Leave it out, or use event time.",
+        )  # fmt: skip
+    if isinstance(window, Everything) and lateness:
+        raise PlanError(
+            "lateness= has no meaning for a window that does not end",
+            code="HR-WINDOW-039", hint="Leave it out.",
+        )  # fmt: skip
+    if not trigger.safe and not may_lose and not isinstance(window, Everything):
+        raise PlanError(
+            f"the trigger ({trigger}) can lose rows: what it has not shown when the window is "
+            "over is never shown", code="HR-TRIGGER-010",
+            hint=_keeping(trigger),
+        )  # fmt: skip
+
+
+def _keeping(trigger: Trigger) -> str:
+    """How the rows would be kept that this trigger can lose."""
+    if holds_watermark(trigger):
+        return (
+            "Write t.at_watermark() by itself, or t.any_of(t.at_watermark(), ...): they show all "
+            "when the window is over; or say may_lose=True."
+        )
+    return "Put it into t.at_watermark(early=...), or say may_lose=True."
+
+
+def check_patience(
+    edge: Edge, window: object, trigger: Trigger, lateness: int, time: str | None
+) -> None:
+    """Refuse to wait where nothing is late, and to speak of late rows without waiting."""
+    ingestion = _by_ingestion(edge.node)
+    if not lateness and _speaks_of_late(trigger):
+        can = time != "processing" and not ingestion and not isinstance(window, Everything)
+        raise PlanError(
+            f"the trigger ({trigger}) says what to do with late rows, but without lateness= a "
+            "window is never late: it is gone when it is over", code="HR-TRIGGER-012",
+            hint='Say how long to wait, as in lateness="5m"; or leave late= out.' if can
+            else "Leave late= out: nothing is late here.",
+        )  # fmt: skip
+    if lateness and ingestion:
+        raise PlanError(
+            "lateness= has no meaning in ingestion time, where nothing is late",
+            code="HR-WINDOW-038", hint="Leave it out, or use event time.",
+        )  # fmt: skip
+
+
+def _speaks_of_late(trigger: Trigger) -> bool:
+    match trigger:
+        case AtWatermark(_, late):
+            return late is not None
+        case Combined(parts, _):
+            return any(map(_speaks_of_late, parts))
+        case AtMost(_, of, _):
+            return _speaks_of_late(of)
+    return False
+
+
+def _by_ingestion(node: Node) -> bool:
+    """Whether all rows of a step have the time at which they were read."""
+    if isinstance(node, Read):
+        return isinstance(node.time, Ingestion)
+    plain = bool(node.inputs) and not node.stateful
+    return plain and all(_by_ingestion(edge.node) for edge in node.inputs)
+
+
+def check_gap(gap: Expr) -> None:
+    """Refuse a gap that is the same for every row and not above zero."""
+    if gap.columns:
+        return
+    one = pa.table({"x": [0]})
+    step = SelectStep(columns=(("gap", gap.cast("bigint")),))
+    length = compile_chain([step], one.schema)(one)["gap"][0].as_py()
+    if length is not None:
+        Session(length)
+
+
+def check_assigner(window: object) -> None:
+    """Refuse a class instead of its object, and one that places no row."""
+    if isinstance(window, type) and issubclass(window, WindowAssigner):
+        raise is_class(window, "a window")
+    own = isinstance(window, WindowAssigner) and getattr(window.assign, "__func__", None)
+    if own is WindowAssigner.assign:
+        raise PlanError(
+            f"the window {type(window).__name__} has no assign", code="HR-WINDOW-047",
+            hint="Give it a method assign(self, time, row) that gives (start, end) in ms.",
+        )  # fmt: skip
+
+
+def is_class(kind: type, what: str) -> PlanError:
+    return PlanError(
+        f"{kind.__name__} is a class, not {what}", code="HR-WINDOW-048",
+        hint=f"Make an object of it: {kind.__name__}().",
+    )  # fmt: skip

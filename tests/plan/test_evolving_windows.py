@@ -1,0 +1,214 @@
+"""A window that is another one than before is refused in words, whatever it was and is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import triggers as t
+from headrace.plan import nodes
+from headrace.plan.evolution import compare, describe
+from headrace.testing import Harness
+
+SCHEMA = "key string, n bigint, hot boolean, at timestamp"
+Build = Callable[[hr.KeyedStream], hr.Stream]
+
+
+class Heat(hr.WindowAssigner):
+    def assign(self, time: int, row: Any) -> list[tuple[int, int]]:
+        return [(time, time + 1_000)]
+
+
+class Cold(Heat):
+    pass
+
+
+class Remembers(hr.WindowProcess):
+    last = hr.value(int)
+
+    def process(self, key: Any, rows: list[Any], window: Any) -> dict[str, int]:
+        return {"m": len(rows)}
+
+
+class RemembersMore(Remembers):
+    last = hr.value(float)
+    more = hr.window_value(int)
+
+
+def job(build: Build, schema: str = SCHEMA) -> hr.Job:
+    made = hr.Job("evolving")
+    rows = made.read("log:nowhere", schema=schema, time="at", delay="1s", name="rows")
+    build(rows.key_by("key")).write("log:also-nowhere", name="out")
+    return made
+
+
+def over(window: Any, **said: Any) -> Build:
+    return lambda rows: rows.window(window, **said).agg(m=hr.count(), name="w")
+
+
+def folded(window: Any, **said: Any) -> Build:
+    return lambda rows: rows.window(window, **said).fold(0, lambda a, row: a, name="w")
+
+
+def reduced(window: Any, **said: Any) -> Build:
+    return lambda rows: rows.window(window, **said).reduce(lambda a, b: a, name="w")
+
+
+def processed(window: Any, fn: Any = lambda key, rows, window: {"m": 1}) -> Build:
+    return lambda rows: rows.window(window).process(
+        fn, schema="m bigint", unbounded=isinstance(fn, hr.WindowProcess), name="w"
+    )
+
+
+FIVE, TEN = hr.tumbling("5s"), hr.tumbling("10s")
+EARLY = t.at_watermark(early=t.every("2s"))
+MOVED = t.at_watermark(early=t.on_delta("n", 3))
+
+CHANGES: list[tuple[Build, Build, str]] = [
+    (over(FIVE), over(TEN), "its window was tumbling 5s and is tumbling 10s"),
+    (over(FIVE), over(hr.sliding("5s", "1s")), "was tumbling 5s and is sliding 5s every 1s"),
+    (over(FIVE), over(hr.tumbling("5s", offset="1s")), "is tumbling 5s offset 1s"),
+    (folded(FIVE), folded(TEN), "its window was tumbling 5s and is tumbling 10s"),
+    (
+        over(hr.session("3s")), over(hr.session("5s")),
+        "its window was session gap 3s and is session gap 5s",
+    ),
+    (
+        over(hr.session(lambda r: r.n)), over(hr.session(lambda r: r.n * 2)),
+        "its window was session gap `n` and is session gap `n` * 2",
+    ),
+    (over(hr.session("3s")), over(hr.session(lambda r: r.n)), "gap 3s and is session gap `n`"),
+    (over(FIVE), over(hr.session("3s")), "was tumbling 5s and is session gap 3s"),
+    (over(hr.session("3s")), over(FIVE), "was session gap 3s and is tumbling 5s"),
+    (
+        over(hr.cumulating("10s", "5s")), over(hr.cumulating("20s", "5s")),
+        "was cumulating 10s every 5s and is cumulating 20s every 5s",
+    ),
+    (
+        over(hr.calendar("day")), over(hr.calendar("month")),
+        "was calendar day in UTC and is calendar month in UTC",
+    ),
+    (
+        over(hr.calendar("day")), over(hr.calendar("day", zone="Europe/Berlin")),
+        "was calendar day in UTC and is calendar day in Europe/Berlin",
+    ),
+    (over(FIVE), over(hr.everything()), "was tumbling 5s and is everything"),
+    (over(FIVE, lateness="1s"), over(TEN, lateness="1s"), "was tumbling 5s and is tumbling 10s"),
+    (
+        over(FIVE, lateness="1s"), over(FIVE, lateness="1s", mode="delta"),
+        "its mode was 'replace' and is 'delta'",
+    ),
+    (
+        over(FIVE, lateness="1s", mode="delta"), over(FIVE, lateness="1s", mode="retract"),
+        "its mode was 'delta' and is 'retract'",
+    ),
+    (over(FIVE), over(FIVE, mode="delta"), "its mode was 'replace' and is 'delta'"),
+    (
+        over(hr.tumbling(rows=3)), over(hr.tumbling(rows=4)),
+        "its window was 3 rows and is 4 rows",
+    ),
+    (
+        over(hr.tumbling(rows=3)), over(hr.sliding(rows=3, every_rows=1)),
+        "its window was 3 rows and is 3 rows every 1",
+    ),
+    (over(hr.tumbling(rows=3)), over(FIVE), "its window was 3 rows and is tumbling 5s"),
+    (over(hr.session("3s")), over(hr.tumbling(rows=3)), "was session gap 3s and is 3 rows"),
+    (
+        over(hr.delta("n", 3)), over(hr.delta("n", 4)),
+        "until n moves by more than 3 since first and is until n moves by more than 4",
+    ),
+    (
+        over(hr.delta("n * 2", 3)), over(hr.delta("n * 2", 4)),
+        "was until an expression moves by more than 3",
+    ),
+    (
+        over(hr.sliding(rows=3, every="5s")), over(hr.sliding(rows=4, every="5s")),
+        "was last 3 rows every 5s and is last 4 rows every 5s",
+    ),
+    (
+        over(hr.sliding("5s", every_rows=3)), over(hr.sliding("5s", every_rows=4)),
+        "was last 5s every 3 rows and is last 5s every 4 rows",
+    ),
+    (
+        over(hr.until("hot")), over(hr.until("hot", inside=False)),
+        "was until hot and is until before hot",
+    ),
+    (
+        over(hr.until("n > 3")), over(hr.until("n > 3", inside=False)),
+        "was until an expression and is until before an expression",
+    ),
+    (over(Heat()), over(Cold()), "its window was Heat and is Cold"),
+    (
+        over(FIVE), over(FIVE, trigger=EARLY),
+        "fired once, when they were over, and now it has the trigger 'at the watermark, early",
+    ),
+    (over(FIVE, trigger=EARLY), over(FIVE), "it had a trigger, lateness=, evict= or info=, and"),
+    (over(FIVE), over(FIVE, lateness="1s"), "and now it has lateness 1s"),
+    (over(FIVE), over(FIVE, info=True), "and now it has info=True"),
+    (over(FIVE), over(FIVE, evict=hr.keep_last(rows=2)), "kept aggregates of each window"),
+    (
+        over(FIVE, trigger=EARLY), over(FIVE, trigger=MOVED),
+        "its trigger kept other things than it does now, with the trigger 'at the watermark, early",
+    ),
+    (over(FIVE, lateness="1s"), over(FIVE, trigger=EARLY), "its trigger kept other things"),
+    (over(FIVE, trigger=EARLY), over(FIVE, lateness="1s"), "with lateness 1s"),
+    (over(hr.session("3s"), trigger=EARLY), over(hr.session("3s")), "with no trigger"),
+    (over(FIVE), folded(FIVE), "it kept aggregates of each window and keeps the value of its fold"),
+    (reduced(FIVE), folded(FIVE), "the value of its reduce of each window and keeps the value of"),
+    (folded(FIVE), folded(FIVE, lateness="1s"), "its fold of each window and keeps all rows"),
+    (over(FIVE), processed(FIVE), "it kept aggregates of each window and keeps all rows"),
+    (processed(FIVE), over(TEN), "was tumbling 5s and is tumbling 10s; it kept all rows"),
+    (
+        processed(FIVE, Remembers()), processed(FIVE, RemembersMore()),
+        "the value 'more' is new; the value 'last' was bigint per key and is double per key",
+    ),
+    (
+        over(FIVE), lambda rows: rows.agg(m=hr.count(), unbounded=True, name="w"),
+        "it was a window and is a running aggregate",
+    ),
+    (
+        lambda rows: rows.fold(0, lambda a, row: a, unbounded=True, name="w"), folded(FIVE),
+        "it was a running reduce or fold and is a window",
+    ),
+]  # fmt: skip
+
+
+def named(case: object) -> str | None:
+    return case if isinstance(case, str) else ""
+
+
+@pytest.mark.parametrize(("before", "after", "because"), CHANGES, ids=named)
+def test_a_changed_window_is_refused_in_words(before: Build, after: Build, because: str) -> None:
+    harness = Harness(job(before))
+    harness.send("rows", [{"key": "a", "n": 1, "hot": False, "at": 1_000}])
+    with pytest.raises(hr.StateError) as caught:
+        harness.restart(job(after))
+    said = str(caught.value)
+    assert caught.value.code == "HR-EVOLVE-001"
+    assert because in said
+    assert not inner_names(said) and "$" not in said and "None" not in said
+
+
+def inner_names(said: str) -> set[str]:
+    """The classes of the plan that a message names."""
+    ours = {
+        n for n, c in vars(nodes).items() if isinstance(c, type) and c.__module__ == nodes.__name__
+    }
+    return ours & set(re.findall(r"\w+", said))
+
+
+@pytest.mark.parametrize(("before", "after", "because"), CHANGES, ids=named)
+def test_a_window_that_is_as_it_was_goes_on(before: Build, after: Build, because: str) -> None:
+    for build in (before, after):
+        compare(job(build).program(), describe(job(build).program())).check()
+
+
+def test_a_column_more_in_rows_that_are_kept_is_refused_by_its_name() -> None:
+    build = processed(FIVE)
+    wider = job(build, f"{SCHEMA}, extra string").program()
+    (refused,) = compare(wider, describe(job(build).program())).of("refused")
+    assert refused.because == "the column 'extra' of its rows is new"
