@@ -92,7 +92,7 @@ class Running(hr.KeyedProcess):
 
 
 class Careless(Running):
-    """Keeps the number of rows beside the state, where a restart loses it."""
+    """Keeps the number of rows beside the state, where a batch done again counts twice."""
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         MEMORY[row.k] += 1
