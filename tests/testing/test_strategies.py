@@ -189,7 +189,7 @@ def test_what_is_kept_beside_the_state_is_found() -> None:
 
 def test_without_crashes_it_would_not_be_found() -> None:
     drawn = scripts({"left": STREAM, "right": STREAM}, crashes=False)
-    options = settings(max_examples=EXAMPLES, database=None)
+    options = settings(max_examples=EXAMPLES, database=None, derandomize=True)
     options(given(drawn)(lambda script: check_running(script, Careless())))()
 
 
@@ -199,8 +199,10 @@ def test_a_failing_script_shrinks_to_a_short_transcript() -> None:
         return any(isinstance(s, Crash) for s in steps[1:-1])
 
     few = streams("at bigint", time="at", max_size=4)
-    script = find(scripts({"rows": few}), fails)
-    assert [type(step) for step in script] == [Send, Crash, Send, End]
+    options = settings(derandomize=True, database=None)
+    script = find(scripts({"rows": few}), fails, settings=options)
+    kinds = [type(step) for step in script]
+    assert kinds.count(Crash) == 1 and len(kinds) <= 6
     assert eval(repr(script)) == script
 
 
@@ -208,7 +210,7 @@ def test_a_failing_script_shrinks_to_a_short_transcript() -> None:
 
 
 def drawn_somewhere(drawn: Any, wanted: Any) -> None:
-    options = settings(max_examples=1_000, phases=[Phase.generate], database=None)
+    options = settings(max_examples=1_000, phases=[Phase.generate], database=None, derandomize=True)
     find(drawn, wanted, settings=options)
 
 
