@@ -183,3 +183,21 @@ def send(harness: Harness, rows: dict[tuple[str, int], list[Row]]) -> None:
 def plain(value: Any) -> Any:
     """Times as milliseconds, all else as it is."""
     return round(value.timestamp() * 1_000) if hasattr(value, "timestamp") else value
+
+
+def sums(key: Any, mine: list[Any], theirs: list[Any]) -> tuple[int, int]:
+    assert all(r.k == key for r in (*mine, *theirs))
+    assert mine == sorted(mine, key=lambda r: r.at)
+    return sum(r.v for r in mine), sum(r.v for r in theirs)
+
+
+def in_windows(how: str, window: Any, lateness: str) -> Any:
+    """How two streams are joined in windows, or grouped together with `sums`."""
+
+    def build(a: Any, b: Any) -> Any:
+        if how == "cogroup":
+            said = "mine bigint, theirs bigint"
+            return a.cogroup(b, sums, on="k", window=window, lateness=lateness, schema=said)
+        return a.join(b, on="k", how=how, window=window, lateness=lateness)
+
+    return build

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.testing import Harness
-from tests.joins.driving import NEVER, OPTIONS, SCHEMA, Driven, Row, examples, turns
+from tests.joins.driving import NEVER, OPTIONS, SCHEMA, Driven, Row, examples, in_windows, turns
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti", "cogroup")
 Sided = tuple[str, Row]
@@ -73,12 +73,6 @@ class Model:
         return [(*row, start, end) for row in found]
 
 
-def sums(key: Any, mine: list[Any], theirs: list[Any]) -> tuple[int, int]:
-    assert all(r.k == key for r in (*mine, *theirs))
-    assert mine == sorted(mine, key=lambda r: r.at)
-    return sum(r.v for r in mine), sum(r.v for r in theirs)
-
-
 @pytest.mark.parametrize("how", HOWS)
 @settings(max_examples=examples(3), **OPTIONS)
 @given(data=st.data())
@@ -89,13 +83,7 @@ def test_every_kind_gives_what_the_model_says(how: str, data: Any) -> None:
     window = hr.session(f"{model.gap}ms" if model.gap else lambda r: r.v % 5 * 1_000 + 1)
     wait = f"{model.lateness}ms"
 
-    def build(a: Any, b: Any) -> Any:
-        if how == "cogroup":
-            said = "mine bigint, theirs bigint"
-            return a.cogroup(b, sums, on="k", window=window, lateness=wait, schema=said)
-        return a.join(b, on="k", how=how, window=window, lateness=wait)
-
-    Driven(build, model, data.draw(turns()), lateness=model.lateness).run()
+    Driven(in_windows(how, window, wait), model, data.draw(turns()), lateness=model.lateness).run()
 
 
 def job(window: Any, how: str = "full") -> hr.Job:

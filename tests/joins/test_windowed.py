@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from tests.joins.driving import NEVER, OPTIONS, Driven, Row, examples, turns
+from tests.joins.driving import NEVER, OPTIONS, Driven, Row, examples, in_windows, turns
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti", "cogroup")
 SIZES = [(5_000, 5_000), (6_000, 2_000), (1_000, 1_000)]
@@ -71,12 +71,6 @@ class Model:
         return found
 
 
-def sums(key: Any, mine: list[Any], theirs: list[Any]) -> tuple[int, int]:
-    assert all(r.k == key for r in (*mine, *theirs))
-    assert mine == sorted(mine, key=lambda r: r.at)
-    return sum(r.v for r in mine), sum(r.v for r in theirs)
-
-
 @pytest.mark.parametrize("how", HOWS)
 @settings(max_examples=examples(2), **OPTIONS)
 @given(data=st.data())
@@ -85,10 +79,4 @@ def test_every_kind_gives_what_the_model_says(how: str, data: Any) -> None:
     window = hr.sliding(f"{model.size}ms", every=f"{model.slide}ms")
     wait = f"{model.lateness}ms"
 
-    def build(a: Any, b: Any) -> Any:
-        if how == "cogroup":
-            said = "mine bigint, theirs bigint"
-            return a.cogroup(b, sums, on="k", window=window, lateness=wait, schema=said)
-        return a.join(b, on="k", how=how, window=window, lateness=wait)
-
-    Driven(build, model, data.draw(turns()), lateness=model.lateness).run()
+    Driven(in_windows(how, window, wait), model, data.draw(turns()), lateness=model.lateness).run()

@@ -16,15 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.apart import AS_THEY_ARE, apart
-from headrace.ops.contract import Step
+from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import Call
 from headrace.ops.process.keyed import KeyedProcess, own_attributes
 from headrace.ops.process.passing import Care, Pass
 from headrace.ops.process.shared import Shared, read_only
-from headrace.ops.process.timers import Timers
+from headrace.ops.process.timers import Timer, Timers
 from headrace.ops.process.values import VALUES, KeyValues, Left, Loaded
 from headrace.ops.process.work import Arranged, Arranger, seen
 from headrace.ops.view import plain_view
+from headrace.reads import ignores
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -35,13 +36,16 @@ BLOCK = 16_384  # rows that are Python objects at a time
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What came of some keys, as tables."""
+    """What came of some keys: no row of theirs is a Python object any more."""
 
-    block: Arranged
-    out: pa.Table
+    keys: pa.Table
+    out: pa.Table | None
     sides: dict[str, pa.Table]
     left: Left
-    done: Pass
+    armed: set[Timer]
+    cancelled: set[Timer]
+    faults: list[Fault]
+    counts: dict[str, int]
 
 
 class ProcessOperator:
@@ -64,11 +68,19 @@ class ProcessOperator:
         self._values = KeyValues(function, self._key)
         self._timers = Timers(type(function).timed(), self._key)
         self._shared = Shared(function, names, broadcast)
+        self._blind = self._looks_at_nothing()
         mutable = any(kept.mutable for kept in type(function).values.values())
         self._apart = apart(output) if mutable else AS_THEY_ARE
         self._sides_apart = {
             n: apart(s) if mutable else AS_THEY_ARE for n, s in self._sides.items()
         }
+
+    def _looks_at_nothing(self) -> bool:
+        """Whether rows come from one input and its method surely ignores its context."""
+        kind = type(self._function)
+        plain = len(self._names) == 1 and not self._values.lived
+        at_once = getattr(kind, "rows_at_once", False)
+        return plain and not at_once and ignores(_handler(kind, self._names[0]), place=2, count=3)
 
     def tables(self) -> tuple[TableSpec, ...]:
         return (*self._values.tables(), *self._timers.tables(), *self._shared.tables())
@@ -108,17 +120,9 @@ class ProcessOperator:
         for first, block in work.blocks(BLOCK):
             mine = loaded.slice(first, len(block))
             begin = partial(
-                Pass,
-                self._function,
-                own,
-                handlers,
-                block,
-                columns,
-                step,
-                self._values,
-                mine,
-                self._apart,
-            )
+                Pass, self._function, own, handlers, self._blind, block, columns, step,
+                self._values, mine, self._apart,
+            )  # fmt: skip
             made.append(self._block(begin, block, inputs, step))
         self._store(made, work, loaded, step)
 
@@ -128,11 +132,11 @@ class ProcessOperator:
     ) -> _Made:  # fmt: skip
         keys = plain_keys(block.keys, self._key)
         try:
-            return self._made(begin(self._call(step)).run(keys), block)
+            return self._made(begin(self._call(step)).run(keys), block, step)
         except Exception:  # the user's, or what it gave or kept does not fit
             arrived, blamed = partial(block.arrived, inputs), partial(self._blamed, block)
             care = Care(self._accept, arrived, blamed)
-            return self._made(begin(self._call(step)).run(keys, care), block)
+            return self._made(begin(self._call(step)).run(keys, care), block, step)
 
     def _call(self, step: Step) -> Call:
         call = Call(step.before, step.clock, self._sides_apart)
@@ -151,24 +155,29 @@ class ProcessOperator:
         key = work.keys.slice(number, 1).select(self._key.names).rename_columns(self._by)
         return key.append_column("timer", pa.array([time], pa.int64()))
 
-    def _made(self, done: Pass, block: Arranged) -> _Made:
+    def _made(self, done: Pass, block: Arranged, step: Step) -> _Made:
         """What came of some keys; refuses what does not fit, before anything is written."""
-        sides = {n: table_of(rows, self._sides[n]) for n, (rows, _) in done.sides.items()}
-        left = self._values.left(done.states, done.stamps, done.loaded)
-        return _Made(block, table_of(done.outs, self._schema), sides, left, done)
+        out = table_of(done.outs, self._schema)
+        sides = {
+            name: block.placed(table_of(rows, self._sides[name]), places, step, self._timed)
+            for name, (rows, places) in done.sides.items()
+        }
+        return _Made(
+            block.keys, block.placed(out, done.places, step, self._timed) if len(out) else None,
+            sides, self._values.left(done.states, done.stamps, done.loaded),
+            done.armed, done.cancelled, done.faults, done.counts,
+        )  # fmt: skip
 
     def _store(self, parts: list[_Made], work: Arranged, loaded: Loaded, step: Step) -> None:
         self._values.store(work.keys, loaded, [part.left for part in parts], step)
         for part in parts:
-            block, done = part.block, part.done
-            self._timers.store(block.keys, done.armed, done.cancelled, step)
-            step.faults.extend(done.faults)
-            step.counts.update(done.counts)
-            if part.out.num_rows:
-                step.out.append(block.placed(part.out, done.places, step, self._timed))
+            self._timers.store(part.keys, part.armed, part.cancelled, step)
+            step.faults.extend(part.faults)
+            step.counts.update(part.counts)
+            if part.out is not None:
+                step.out.append(part.out)
             for name, table in part.sides.items():
-                placed = block.placed(table, done.sides[name][1], step, self._timed)
-                step.sides.setdefault(name, []).append(placed)
+                step.sides.setdefault(name, []).append(table)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """Keys by the names of the first input, and what is kept of each."""

@@ -24,7 +24,6 @@ from headrace.ops.process.keyed import HELD, KeyedProcess
 from headrace.ops.process.timers import Timer
 from headrace.ops.process.values import KeyValues, Loaded, State
 from headrace.ops.process.work import Arranged, Places
-from headrace.reads import ignores
 
 Due = list[tuple[int, int]]  # times and domains, a heap
 
@@ -41,8 +40,8 @@ class Care:
 class Pass:
     def __init__(
         self, function: KeyedProcess, own: dict[str, Any], handlers: list[tuple[Any, str]],
-        work: Arranged, columns: Sequence[pa.Table | None], step: Step, values: KeyValues,
-        loaded: Loaded, apart: Apart, call: Call,
+        blind: bool, work: Arranged, columns: Sequence[pa.Table | None], step: Step,
+        values: KeyValues, loaded: Loaded, apart: Apart, call: Call,
     ) -> None:  # fmt: skip
         self._own, self._names = own, {*type(function).values, HELD}
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
@@ -51,8 +50,7 @@ class Pass:
         self._apart, self._quick = apart, tuple if apart.plain else None
         self._rows = work.rows(columns)
         self._at_once = getattr(type(function), "rows_at_once", False)
-        plain = len(handlers) == 1 and not self._lived and not self._at_once
-        self._blind = plain and ignores(handlers[0][0], place=2, count=3)
+        self._blind = blind  # no method looks at its context
         self._times: list[Any] = []
         if self._at_once:
             self._gather()
