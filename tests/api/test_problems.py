@@ -27,6 +27,12 @@ class Stateless(KeyedProcess):
     def on_row(self, row, ctx): ...
 
 
+def _counted(row) -> dict[str, int]: ...
+
+
+def _counts(row) -> list[dict[str, int]]: ...
+
+
 def read(job, topic="temperature", **changes):
     said = {"schema": SCHEMA, "time": "at", "delay": "2s", **changes}
     return job.read(f"log:{topic}", **said)
@@ -85,6 +91,15 @@ MISTAKES = {
     "unbounded process": (lambda s: s.key_by("area").process(Counting()), ["HR-PLAN-003"]),
     "map without columns": (lambda s: s.map(lambda e: [str(e)]), ["HR-PLAN-011"]),
     "flat_map without columns": (lambda s: s.flat_map(lambda e: [e]), ["HR-PLAN-011"]),
+    "map to a dict that names no columns": (lambda s: s.map(_counted), ["HR-PLAN-011"]),
+    "flat_map to dicts that name no columns": (lambda s: s.flat_map(_counts), ["HR-PLAN-011"]),
+    "map to a tuple of any length": (
+        lambda s: s.map(_counted, schema=tuple[int, ...]), ["HR-PLAN-011"],
+    ),
+    "a process function that gives dicts that name no columns": (
+        lambda s: s.key_by("area").process(Counting(), output=dict[str, int], unbounded=True),
+        ["HR-PLAN-011"],
+    ),
     "fold without columns": (
         lambda s: s.key_by("area").fold(list, lambda a, b: a, unbounded=True), ["HR-PLAN-011"],
     ),

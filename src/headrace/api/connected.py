@@ -18,7 +18,7 @@ from headrace.ops.process.keyed import KeyedProcess
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, Process
-from headrace.plan.signature import record_schema, title
+from headrace.plan.signature import given_schema, title
 from headrace.schema import SchemaLike
 
 AnyStream: TypeAlias = "stream.Stream | keyed.KeyedStream"
@@ -150,7 +150,7 @@ def _output(fn: object, said: SchemaLike | None) -> pa.Schema:
             f"process does not know what rows {title(fn)} gives", code="HR-PLAN-017",
             hint="Declare output = SomeDataclass in the class, or pass output=.",
         )  # fmt: skip
-    return record_schema(said)
+    return given_schema(said)
 
 
 def other_job() -> PlanError:

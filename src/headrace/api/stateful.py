@@ -20,7 +20,7 @@ from headrace.ops.process.keyed import Declared, KeyedProcess
 from headrace.plan.aggs import clashes
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge, Process
-from headrace.plan.signature import check_takes, record_schema, title
+from headrace.plan.signature import check_takes, given_schema, record_schema, title
 from headrace.records import is_record
 from headrace.rows import values_of
 from headrace.schema import SchemaLike
@@ -82,7 +82,7 @@ def map_with_state(
 ) -> Edge:  # fmt: skip
     method = "flat_map_with_state" if flat else "map_with_state"
     kept = _kept(at, fn, state, ttl, method)
-    schema = at.attempt(lambda: record_schema(output))
+    schema = at.attempt(lambda: given_schema(output))
     kind = FlatMapWithState if flat else MapWithState
     return _added(at, keys, _made(kind, fn, kept), schema, unbounded, method)
 

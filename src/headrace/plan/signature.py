@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import PlanError, Site
-from headrace.schema import SchemaLike, schema_of, type_of
+from headrace.schema import SchemaLike, ddl_type, schema_of, type_of
 
 VALUE = "value"  # the column of a function that gives plain values instead of records
 _MANY = (
@@ -67,19 +67,36 @@ def check_takes(fn: object, count: int, method: str, site: Site | None = None) -
 
 def record_schema(spec: SchemaLike) -> pa.Schema:
     """A schema; a plain type such as `float` is one column, `value`."""
-    described = isinstance(spec, str | pa.Schema | abc.Mapping)
-    record = isinstance(spec, type) and (
+    return schema_of(spec) if _names_columns(spec) else pa.schema([(VALUE, type_of(spec))])
+
+
+def given_schema(spec: SchemaLike) -> pa.Schema:
+    """As `record_schema`, for what a function gives as rows: there a dict or a tuple is a whole
+    row, so neither can be the one value of a row."""
+    found = record_schema(spec)
+    whole = pa.types.is_map(found.field(0).type) or typing.get_origin(spec) is tuple
+    if whole and not _names_columns(spec):
+        raise PlanError(
+            f"{_show(spec)} does not say what columns a row has", code="HR-PLAN-011",
+            hint="Say the columns with a dataclass, TypedDict or NamedTuple, or in words, "
+            '"name type, ..."; for one column that holds all of it, '
+            f'"{VALUE} {ddl_type(found.field(0).type)}", and give a row: {{"{VALUE}": ...}}.',
+        )  # fmt: skip
+    return found
+
+
+def _names_columns(spec: SchemaLike) -> bool:
+    if isinstance(spec, str | pa.Schema | abc.Mapping):
+        return True
+    return isinstance(spec, type) and (
         dataclasses.is_dataclass(spec) or typing.is_typeddict(spec) or hasattr(spec, "_fields")
     )
-    if described or record:
-        return schema_of(spec)
-    return pa.schema([(VALUE, type_of(spec))])
 
 
 def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
     """The rows that `fn` gives, one a call."""
     if schema is not None:
-        return record_schema(schema)
+        return given_schema(schema)
     hint = _returns(fn, method)
     if _optional(hint):
         raise PlanError(
@@ -92,7 +109,7 @@ def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -
 def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
     """The rows that `fn` gives, any number a call: `list[Row]`, `Iterator[Row]`, ..."""
     if schema is not None:
-        return record_schema(schema)
+        return given_schema(schema)
     hint = _returns(fn, method)
     args = typing.get_args(hint)
     if typing.get_origin(hint) not in _MANY or not args:
@@ -127,8 +144,10 @@ def value_schema(
 
 def _described(hint: object, fn: Callable[..., Any], method: str) -> pa.Schema:
     try:
-        return record_schema(hint)
+        return given_schema(hint)
     except PlanError as error:
+        if error.code == "HR-PLAN-011":
+            raise
         raise PlanError(
             f"{method} cannot tell the columns of {_show(hint)}, which {title(fn)} gives",
             code="HR-PLAN-011",
