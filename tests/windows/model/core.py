@@ -1,0 +1,68 @@
+"""What windows mean: rows go into windows, windows meet, fire, show and are forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.windows.model.assigners import assign, bounds, meets
+from tests.windows.model.records import Epoch, Now, Program, Row, Shown, Window
+from tests.windows.model.results import compute, seen
+from tests.windows.model.triggers import ready, safe
+
+
+@dataclass
+class Model(Program):
+    windows: list[Window] = field(default_factory=list)
+
+    def step(self, rows: list[Row], before: int, after: int, clock: int) -> Epoch:
+        """One epoch: rows come, the watermark moves from `before` to `after`."""
+        out, late, touched = list[Shown](), list[Row](), list[Window]()
+        for row in rows:
+            spans = assign(self.assigner, row)
+            held = [(start, end) for start, end in spans if end + self.lateness > before]
+            late += [row] if spans and not held else []
+            touched += [self._put(row, *span, clock, out) for span in held]
+        for window in list(self.windows):
+            now = Now(window, before, after, clock, window in touched, self.lateness)
+            if self._fires(now):
+                out += self._show(now)
+            if now.expires:
+                self.windows.remove(window)
+        return out, late
+
+    def _put(self, row: Row, start: int, end: int, clock: int, out: list[Shown]) -> Window:
+        """Put a row into its window, which becomes one with all those that it meets."""
+        mine = [w for w in self.windows if w.key == row.key and meets(self.assigner, w, start, end)]
+        low, high = min([start, *(w.start for w in mine)]), max([end, *(w.end for w in mine)])
+        made = Window(row.key, low, high, {row: clock})
+        for old in mine:
+            if (old.start, old.end) == (low, high):
+                made.was = old.was
+            elif old.was:  # it is no window any more
+                out.append({**old.was, "change": "-"})
+            made.rows |= old.rows
+            made.shown |= old.shown
+            made.times |= old.times  # for each, the larger
+            made.panes = max(made.panes, old.panes)
+            made.fired = max(made.fired, old.fired)
+        self.windows = [w for w in self.windows if w not in mine] + [made]
+        return made
+
+    def _fires(self, now: Now) -> bool:
+        fires, new = ready(self.trigger, now), bool(now.window.new())
+        last_chance = new and now.expires and (safe(self.trigger) or not self.may_lose)
+        return (fires or last_chance) and (new or self.mode != "delta")
+
+    def _show(self, now: Now) -> list[Shown]:
+        window, (start, end) = now.window, bounds(self.assigner, now.window)
+        same = {
+            "key": window.key, "start": start, "end": end, "pane": window.panes,
+            "timing": now.timing, "final": now.expires,
+        }  # fmt: skip
+        made = compute(self.function, seen(self, window), now, (start, end))
+        out = [{**window.was, "change": "-"}] if window.was else []
+        out += [{**same, "values": values, "change": "+"} for values in made]
+        window.was = out[-1] if self.mode == "retract" and made else None
+        window.shown, window.panes, window.fired = set(window.rows), window.panes + 1, now.clock
+        window.times.update(now.limited)
+        return out
