@@ -241,20 +241,20 @@ def _converted(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     except pa.ArrowTypeError:
         if not pa.types.is_nested(kind):
             raise
-        return pa.array([_plain(v) for v in values], kind)
+        return pa.array([plainly(v) for v in values], kind)
 
 
 def _is_float(kind: type) -> bool:
     return issubclass(kind, float | np.floating)
 
 
-def _plain(value: Any) -> Any:
+def plainly(value: Any) -> Any:
     """Records and sets inside a value, as what Arrow takes for structs and lists."""
     if dataclasses.is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in _field_names(value)}
+        return {name: plainly(getattr(value, name)) for name in _field_names(value)}
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: plainly(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         named = getattr(value, "_asdict", None)
-        return _plain(named()) if named else [_plain(inner) for inner in value]
+        return plainly(named()) if named else [plainly(inner) for inner in value]
     return value

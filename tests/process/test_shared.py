@@ -180,6 +180,48 @@ def test_other_rows_cannot_change_what_is_shared(harness: Any, v: int) -> None:
     assert "HR-PROCESS-014 shared state can be changed in the method of a" in letter["error"]
 
 
+class Within(hr.KeyedProcess):
+    """Changes what lies within an entry, where it may not, for rows of one v."""
+
+    output = "k string, seen string"
+    rules = hr.shared_map(str, Rule)
+    lists = hr.shared_map(str, list[float])
+    mine = hr.value(list[float])
+
+    def on_changes(self, row: Any, ctx: Any) -> None:
+        self.rules[row.rule] = Rule(row.least)
+        self.lists[row.rule] = [float("nan")]
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if row.v == 1:
+            self.rules["a"].least += 1
+        if row.v == 2:
+            self.mine = self.lists["a"]  # the very list
+            self.mine.append(1.0)
+        if row.v == 3:
+            self.lists["a"].append(2.0)
+            raise ValueError("three")
+        return (ctx.key, f"{self.rules['a'].least} {self.lists['a']}")
+
+
+def test_other_rows_cannot_change_what_lies_within_an_entry(harness: Any) -> None:
+    test = harness(job_of(Within()), tasks=2)
+    test.send("changes", [("a", 7)])
+    test.send("rows", [(k, v, v) for k in KEYS for v in (0, 1, 2, 3, 4)])
+    assert sorted(said(test)) == sorted((k, "7 [nan]") for k in KEYS for _ in (0, 4))
+    errors = [letter["error"] for letter in test.dead()]
+    assert sum("HR-PROCESS-014 shared state" in e for e in errors) == 2 * len(KEYS)
+    assert errors.count("ValueError: three") == len(KEYS)
+
+
+def test_a_row_that_fails_does_not_hide_one_that_changes_an_entry(harness: Any) -> None:
+    test = harness(job_of(Within()))
+    test.send("changes", [("a", 7)])
+    test.send("rows", [("a", 3, 1), ("b", 0, 2)])
+    assert said(test) == [("b", "7 [nan]")]
+    assert [letter["error"] for letter in test.dead()] == ["ValueError: three"]
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_rules_are_a_dict_under_any_batches_and_tasks(data: Any) -> None:

@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.apart import AS_THEY_ARE, apart
+from headrace.errors import PlanError
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import Call
+from headrace.ops.process.guard import Guard
 from headrace.ops.process.keyed import KeyedProcess, own_attributes
 from headrace.ops.process.passing import Care, Pass
-from headrace.ops.process.shared import Shared, read_only
+from headrace.ops.process.shared import Shared
 from headrace.ops.process.timers import Timer, Timers
 from headrace.ops.process.values import VALUES, KeyValues, Left, Loaded
 from headrace.ops.process.work import Arranged, Arranger, seen
@@ -100,7 +102,7 @@ class ProcessOperator:
         work = self._arranger.arrange(inputs, self._timers.due(step))
         maps = self._shared.apply(control, step) if self._worth(work, control) else {}
         if len(work):
-            self._calls(work, inputs, read_only(maps), step)
+            self._calls(work, inputs, self._shared.guard(maps, step), step)
         self._values.forget(step)
         self._timers.look_ahead(step)
 
@@ -108,14 +110,13 @@ class ProcessOperator:
         return len(work) > 0 or any(rows is not None for rows in control)
 
     def _calls(
-        self, work: Arranged, inputs: Sequence[pa.Table | None], maps: Mapping[str, Any],
-        step: Step,
-    ) -> None:  # fmt: skip
+        self, work: Arranged, inputs: Sequence[pa.Table | None], guard: Guard, step: Step
+    ) -> None:
         """All keys, some at a time: so what Python makes of them stays near the processor."""
         kind, loaded = type(self._function), self._values.load(work.keys, step)
         handlers = [(_handler(kind, name), name) for name in self._names]
         columns = seen(inputs, [handler for handler, _ in handlers])
-        own = {**own_attributes(self._function), **maps}
+        own = {**own_attributes(self._function), **guard.maps}
         made = []
         for first, block in work.blocks(BLOCK):
             mine = loaded.slice(first, len(block))
@@ -123,20 +124,30 @@ class ProcessOperator:
                 Pass, self._function, own, handlers, self._blind, block, columns, step,
                 self._values, mine, self._apart,
             )  # fmt: skip
-            made.append(self._block(begin, block, inputs, step))
+            made.append(self._block(begin, block, inputs, guard, step))
         self._store(made, work, loaded, step)
 
     def _block(
         self, begin: Callable[[Call], Pass], block: Arranged,
-        inputs: Sequence[pa.Table | None], step: Step,
+        inputs: Sequence[pa.Table | None], guard: Guard, step: Step,
     ) -> _Made:  # fmt: skip
         keys = plain_keys(block.keys, self._key)
+
+        def made(care: Care | None) -> _Made:
+            found = self._made(begin(self._call(step)).run(keys, care), block, step)
+            guard.check()
+            return found
+
+        arrived, blamed = partial(block.arrived, inputs), partial(self._blamed, block)
         try:
-            return self._made(begin(self._call(step)).run(keys), block, step)
+            return made(None)
         except Exception:  # the user's, or what it gave or kept does not fit
-            arrived, blamed = partial(block.arrived, inputs), partial(self._blamed, block)
-            care = Care(self._accept, arrived, blamed)
-            return self._made(begin(self._call(step)).run(keys, care), block, step)
+            guard.restore()
+        try:
+            return made(Care(self._accept, arrived, blamed))
+        except PlanError:  # a call changed what is shared: look for it after each
+            guard.restore()
+            return made(Care(self._accept, arrived, blamed, guard))
 
     def _call(self, step: Step) -> Call:
         call = Call(step.before, step.clock, self._sides_apart)

@@ -20,6 +20,7 @@ from headrace.apart import Apart
 from headrace.clock import MAX_TIME
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import CLOCK, EVENT, Call, many
+from headrace.ops.process.guard import Guard
 from headrace.ops.process.keyed import HELD, KeyedProcess
 from headrace.ops.process.timers import Timer
 from headrace.ops.process.values import KeyValues, Loaded, State
@@ -35,6 +36,7 @@ class Care:
     accept: Callable[[list[Any], list[tuple[str, Any]]], None]
     arrived: Callable[[int], pa.Table]  # the record of a row
     blame: Callable[[int, int], pa.Table]
+    guard: Guard | None = None  # asked after every call, if what is shared was changed
 
 
 class Pass:
@@ -188,12 +190,16 @@ class Pass:
                 self._mark(number)
             care.accept(given, call.given)
             self._values.accept(one.__dict__)
+            if care.guard is not None:
+                care.guard.check()
         except Exception as error:
             one.__dict__ = {**self._own, **before}
             call.counts = counts
             if self._lived:
                 self.stamps[number] = stamps
             call.forget()
+            if care.guard is not None:
+                care.guard.restore()
             return error
         self._gave(given, place)
         self._asked(number, due, place)

@@ -8,8 +8,8 @@ may go from task to task. The first task alone tells of failures and figures.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from headrace.errors import PlanError
 from headrace.ops.broadcast import Broadcast
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import Call, many
+from headrace.ops.process.guard import Guard, Maps
 from headrace.ops.process.kept import KeptShared
 from headrace.ops.process.keyed import KeyedProcess, keyless, no_key, own_attributes
 from headrace.ops.process.work import in_turn
@@ -26,25 +27,11 @@ from headrace.state.table import TableSpec
 
 NO_KEY = "a control row has no key"
 KEY, VALUE = "key", "value"
-Maps = dict[str, dict[Any, Any]]
 
 
 def table_name(name: str) -> str:
     """The table that holds a shared map."""
     return f"shared.{name}"
-
-
-class ReadOnly(dict[Any, Any]):
-    """A shared map as methods see it that may not change it."""
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise PlanError(
-            "shared state can be changed in the method of a broadcast input only",
-            code="HR-PROCESS-014", hint="Keep what belongs to a key in a hr.value or hr.map_of.",
-        )  # fmt: skip
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
 
 
 class Shared:
@@ -99,6 +86,11 @@ class Shared:
             step.faults.extend(faults)
             step.counts.update(call.counts)
         return maps
+
+    def guard(self, maps: Maps, step: Step) -> Guard:
+        """The maps for methods that may not change them."""
+        nested = [n for n, d in self._declared.items() if pa.types.is_nested(d.type.item_type)]
+        return Guard(maps, nested, lambda: self.known(step))
 
     def _call(self, step: Step) -> Call:
         call = Call(step.before, step.clock)
@@ -156,10 +148,6 @@ class Shared:
             entry = pa.schema([*spec.key, *spec.value])
             found[name] = (table_of(put, entry), table_of(gone, spec.key))
         return found
-
-
-def read_only(maps: Maps) -> Mapping[str, ReadOnly]:
-    return {name: ReadOnly(entries) for name, entries in maps.items()}
 
 
 def _table(name: str, declared: KeptShared) -> Broadcast:
