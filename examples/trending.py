@@ -29,7 +29,7 @@ class Trends(hr.WindowProcess):
     before = hr.value(dict[str, int], default={})
     ended = hr.value(int, default=0)
 
-    def process(self, key, rows, window):
+    def process(self, key, window, rows):
         counts = {row.tag: row.n for row in rows}
         before = dict(self.before) if self.ended == window.end - EVERY else {}
         growth = {tag: n - before.get(tag, 0) for tag, n in counts.items()}

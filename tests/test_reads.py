@@ -116,11 +116,11 @@ def test_in_doubt_all_columns(fn):
 # --- functions of a key and a list of rows
 
 
-def listed(key, rows, window):
+def listed(key, window, rows):
     return len(rows), sorted([row.b for row in rows])
 
 
-def looped(key, rows, window):
+def looped(key, window, rows):
     total = 0
     for row in rows:
         if row.a:
@@ -128,7 +128,7 @@ def looped(key, rows, window):
     return total
 
 
-def generated(key, rows, window):
+def generated(key, window, rows):
     return sum(r.a for r in rows) / len(rows), {r.c: 1 for r in rows}
 
 
@@ -136,65 +136,65 @@ def generated(key, rows, window):
     ("fn", "read"),
     [
         (listed, ["b"]), (looped, ["a", "c"]), (generated, ["a", "c"]),
-        (lambda key, rows, window: len(rows), ["a"]),  # a row needs a column to be one
+        (lambda key, window, rows: len(rows), ["a"]),  # a row needs a column to be one
     ],
 )  # fmt: skip
 def test_what_is_surely_read_of_rows(fn, read):
-    assert columns_of_rows(fn, NAMES, 1) == read
+    assert columns_of_rows(fn, NAMES, 2) == read
 
 
-def first_of(key, rows, window):
+def first_of(key, window, rows):
     return rows[0].a
 
 
-def sorted_whole(key, rows, window):
+def sorted_whole(key, window, rows):
     return sorted(rows)
 
 
-def rows_kept(key, rows, window):
+def rows_kept(key, window, rows):
     mine = rows
     return [r.a for r in mine]
 
 
-def row_kept(key, rows, window):
+def row_kept(key, window, rows):
     return [r for r in rows if r.a]
 
 
-def row_unpacked(key, rows, window):
+def row_unpacked(key, window, rows):
     return [a for a, b, c in rows]
 
 
-def row_called(key, rows, window):
+def row_called(key, window, rows):
     return [one(r) for r in rows]
 
 
-def rows_captured(key, rows, window):
+def rows_captured(key, window, rows):
     return (lambda: [r.a for r in rows])()
 
 
-def row_captured(key, rows, window):
+def row_captured(key, window, rows):
     return [(lambda: r.a)() for r in rows]
 
 
-def nested(key, rows, window):
+def nested(key, window, rows):
     return [q.a for q in [r for r in rows]]
 
 
-def starred(key, rows, window):
+def starred(key, window, rows):
     return [*rows]
 
 
-def replacing(key, rows, window):
+def replacing(key, window, rows):
     return [r._replace(a=1) for r in rows]
 
 
-def after_the_loop(key, rows, window):
+def after_the_loop(key, window, rows):
     for row in rows:
         key = row.a
     return key, row
 
 
-def looking_around(key, rows, window):
+def looking_around(key, window, rows):
     return [locals() for row in rows]
 
 
@@ -207,7 +207,7 @@ def looking_around(key, rows, window):
     ],
 )  # fmt: skip
 def test_in_doubt_all_columns_of_rows(fn):
-    assert columns_of_rows(fn, NAMES, 1) == NAMES
+    assert columns_of_rows(fn, NAMES, 2) == NAMES
 
 
 class Doing:

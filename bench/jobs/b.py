@@ -87,7 +87,7 @@ def ours(params: Mapping[str, Any], place: Path) -> dict[str, Any]:
     import headrace as hr
     from bench.with_headrace import drain
 
-    def spread_of(key: str, rows: list[Any], window: Any) -> tuple[int, float, float]:
+    def spread_of(key: str, window: Any, rows: list[Any]) -> tuple[int, float, float]:
         return len(rows), *spread([row.celsius for row in rows])
 
     job = hr.Job("b")

@@ -39,7 +39,7 @@ def expected(sizes):
 
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: f"{len(sizes)} windows")
 def test_a_function_gets_the_rows_of_its_window_however_many_there_are(sizes):
-    def about(key, rows, window):
+    def about(key, window, rows):
         assert {row.k for row in rows} == {key}
         assert [row.v for row in rows] == sorted(row.v for row in rows)
         return key, len(rows), sum(row.v for row in rows)
@@ -64,7 +64,7 @@ def test_a_fold_goes_over_the_rows_of_its_window_however_many_there_are(sizes):
 
 
 def test_only_the_window_on_which_a_function_fails_is_set_aside():
-    def sizes_of(key, rows, window):
+    def sizes_of(key, window, rows):
         if key == "1":
             raise ValueError("no")
         return (len(rows),)

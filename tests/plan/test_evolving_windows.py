@@ -30,7 +30,7 @@ class Cold(Heat):
 class Remembers(hr.WindowProcess):
     last = hr.value(int)
 
-    def process(self, key: Any, rows: list[Any], window: Any) -> dict[str, int]:
+    def process(self, key: Any, window: Any, rows: list[Any]) -> dict[str, int]:
         return {"m": len(rows)}
 
 
@@ -58,7 +58,7 @@ def reduced(window: Any, **said: Any) -> Build:
     return lambda rows: rows.window(window, **said).reduce(lambda a, b: a, name="w")
 
 
-def processed(window: Any, fn: Any = lambda key, rows, window: {"m": 1}) -> Build:
+def processed(window: Any, fn: Any = lambda key, window, rows: {"m": 1}) -> Build:
     return lambda rows: rows.window(window).process(
         fn, schema="m bigint", unbounded=isinstance(fn, hr.WindowProcess), name="w"
     )

@@ -154,11 +154,11 @@ def test_a_window_without_end_that_fires_by_event_time(tmp_path: Path) -> None:
     assert window.hint.startswith("Its trigger goes by it (every 10s of event time)")
 
 
-def _nothing(key: Any, rows: Any, window: Any) -> list[Any]:
+def _nothing(key: Any, window: Any, rows: Any) -> list[Any]:
     return []
 
 
-def _size(key: Any, rows: Any, window: Any) -> list[Any]:
+def _size(key: Any, window: Any, rows: Any) -> list[Any]:
     return [(len(rows),)]
 
 

@@ -124,9 +124,9 @@ def _concat(text: str, row: Any) -> str:
     return f"{text}{row.v},"
 
 
-def _halves(key: Any, rows: list[Any], w: Any) -> Any:
+def _halves(key: Any, w: Any, rows: list[Any], ctx: Any) -> Any:
     seen = [r.at for r in rows]
-    call = (w.start, w.end, w.pane, w.timing, w.final, w.clock)
+    call = (w.start, w.end, w.pane, w.timing, w.final, ctx.clock)
     return [(seen, *call, i) for i in range(len(rows) // 2)]
 
 

@@ -127,7 +127,7 @@ def test_fold_and_process_over_results_see_the_bounds_of_the_rows() -> None:
     def ends(a: str, row: Any) -> str:
         return f"{a}{row.key}{row.window_end.second} "
 
-    def process(key: Any, rows: list[Any], window: Any) -> dict[str, str]:
+    def process(key: Any, window: Any, rows: list[Any]) -> dict[str, str]:
         return {"value": "".join(f"{r.key}{r.window_end.second} " for r in rows)}
 
     for window in (hr.tumbling("20s"), hr.session("11s"), hr.tumbling(rows=5)):

@@ -22,7 +22,7 @@ def window(s: Any, what: Any = SECOND, **said: Any) -> Any:
     return s.key_by("k").window(what, **said).agg(n=hr.count())
 
 
-def process(key: str, rows: list[Any], w: Any) -> dict[str, int]:
+def process(key: str, w: Any, rows: list[Any]) -> dict[str, int]:
     return {"n": len(rows)}
 
 

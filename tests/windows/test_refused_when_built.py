@@ -29,8 +29,18 @@ class NoProcess(hr.WindowProcess):
 
 
 class Whole(hr.WindowProcess):
-    def process(self, key: Any, rows: list[Any], window: Any) -> dict[str, int]:
+    def process(self, key: Any, window: Any, rows: list[Any]) -> dict[str, int]:
         return {"n": len(rows)}
+
+
+class OnlyKey(hr.WindowProcess):
+    def process(self, key: Any) -> None:
+        pass
+
+
+class Backwards(hr.WindowProcess):
+    def process(self, key: Any, seen: list[Any], window: Any) -> None:
+        pass
 
 
 class Spread(hr.Aggregate):
@@ -68,11 +78,34 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "an assigner that is a class": (lambda: counted(NoAssign), "WINDOW-048", "class", "NoAssign()"),
     "no process": (
         lambda: window(SECOND).process(NoProcess(), schema="n int"),
-        "WINDOW-049", "NoProcess has no process", "process(self, key, rows, window)",
+        "WINDOW-049", "NoProcess has no process", "process(self, key, window, rows)",
     ),
     "a process that is a class": (
         lambda: window(SECOND).process(Whole, schema="n int"),
         "WINDOW-048", "Whole is a class", "Whole()",
+    ),
+    "a process of two": (
+        lambda: window(SECOND).process(lambda key, rows: None, schema="n int"),
+        "PLAN-028", "key, window, rows and, if it takes four, ctx", "(key, window, rows)",
+    ),
+    "a process of five": (
+        lambda: window(SECOND).process(lambda a, b, c, d, e: None, schema="n int"),
+        "PLAN-028", "cannot call a lambda", "(key, window, rows, ctx)",
+    ),
+    "a process of words": (
+        lambda: window(SECOND).process("n", schema="n int"), "PLAN-028", "cannot call 'n'", "",
+    ),
+    "a method of one": (
+        lambda: window(SECOND).process(OnlyKey(), schema="n int"),
+        "PLAN-028", "cannot call OnlyKey.process", "(key, window, rows, ctx)",
+    ),
+    "rows before the window": (
+        lambda: window(SECOND).process(lambda key, rows, w, ctx: None, schema="n int"),
+        "WINDOW-050", "(key, rows, w, ctx)", "(key, window, rows)",
+    ),
+    "the window after the rows": (
+        lambda: window(SECOND).process(Backwards(), schema="n int"),
+        "WINDOW-050", "Backwards.process takes (key, seen, window)", "(key, window, rows)",
     ),
     "a trigger of two": (lambda: t.custom(lambda a, b: True), "PLAN-028", "t.custom", "1 argument"),
     "an evictor of two": (

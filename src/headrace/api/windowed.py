@@ -6,6 +6,7 @@ event time is the last millisecond of the window, so windows can follow windows.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -20,11 +21,11 @@ from headrace.api.windowing import Cut
 from headrace.errors import PlanError
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
-from headrace.ops.window.process import WindowProcess
+from headrace.ops.window.process import WindowProcess, takes
 from headrace.plan.aggs import clashes, key_clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge, PyFunction
-from headrace.plan.signature import any_schema, check_takes, site_of
+from headrace.plan.signature import any_schema, site_of, title
 from headrace.schema import TIMESTAMP, SchemaLike
 
 BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
@@ -67,20 +68,21 @@ class WindowedStream:
         return self._result(at, list(value), function=function, zero=start, value=value)
 
     def process(
-        self, fn: Callable[[Any, list[Any], Any], Any] | WindowProcess, *,
+        self, fn: Callable[..., Any] | WindowProcess, *,
         schema: SchemaLike | None = None, unbounded: bool = False, name: str | None = None,
         was: str | None = None,
     ) -> stream.WindowResult:  # fmt: skip
-        """All rows of each window at once: fn(key, rows, window) gives a row, or rows.
+        """All rows of each window at once: fn(key, window, rows) gives a row, or rows.
 
-        `rows` are in event-time order; `window` has `start`, `end` (ms), `pane`, `timing`,
-        `final`, `watermark` and `clock`. A `WindowProcess` may keep values per key and window.
+        `window` has `start`, `end` (ms), `pane`, `timing` and `final`; `rows` are in event-time
+        order. With a fourth argument, `ctx`, it gets what has `watermark`, `clock` and
+        `count(name, n)`. A `WindowProcess` may keep values per key and window.
         """
         at = Adding(self._draft, self._edge, name, was)
         method = fn.process if isinstance(fn, WindowProcess) else fn
         with self._draft.attempt(at.site):
             _check_process(fn)
-            check_takes(method, 3, "process")
+            _check_arguments(method)
             if isinstance(fn, WindowProcess) and fn.values and self._cut.by_rows:
                 raise PlanError(
                     f"{type(fn).__name__} keeps values, which windows of rows cannot",
@@ -142,7 +144,26 @@ def _check_process(fn: object) -> None:
     if own is WindowProcess.process:
         raise PlanError(
             f"the window function {type(fn).__name__} has no process", code="HR-WINDOW-049",
-            hint="Give it a method process(self, key, rows, window) that gives rows.",
+            hint="Give it a method process(self, key, window, rows) that gives rows.",
+        )  # fmt: skip
+
+
+def _check_arguments(fn: Any) -> None:
+    """Three arguments, or four; not in another order, if their names tell."""
+    if not takes(fn, 3) and not takes(fn, 4):
+        raise PlanError(
+            "process calls its function with key, window, rows and, if it takes four, ctx; "
+            f"it cannot call {title(fn) if callable(fn) else repr(fn)} so", code="HR-PLAN-028",
+            hint="Write a function of (key, window, rows) or (key, window, rows, ctx).",
+        )  # fmt: skip
+    try:
+        names = list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):  # a builtin that does not tell its signature
+        return
+    if names[1:2] == ["rows"] or names[2:3] == ["window"]:
+        raise PlanError(
+            f"{title(fn)} takes ({', '.join(names)}), but process gives the window before the "
+            "rows", code="HR-WINDOW-050", hint="Write (key, window, rows).",
         )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def _over_rows(node: AnyWindow | RowWindow) -> WindowFunction:
     rows = pa.schema([f for f in schema if f.name not in dict(node.extras)])
     if node.process:
         fn = node.function.fn
-        seen = rows.names if isinstance(fn, WindowProcess) else columns_of_rows(fn, rows.names, 1)
+        seen = rows.names if isinstance(fn, WindowProcess) else columns_of_rows(fn, rows.names, 2)
         return ProcessRows(fn, node.keys[0], rows, node.value, seen)
     zero = node.zero.fn if node.zero else None
     return FoldRows(node.function.fn, zero, rows, node.value)

@@ -66,6 +66,7 @@ class Calling:
         rows = windows.pool.take(pa.array(windows.index[stretches(low, sizes)]))
         starts = np.cumsum(sizes) - sizes
         given = self._function.over(_laid(self._whole(rows, part, sizes), starts, part, step))
+        step.counts.update(given.counts)
         return Given(given.values, given.windows + band.start, given.faults)
 
     def _whole(self, rows: pa.Table, ended: Ended, sizes: Index) -> pa.Table:

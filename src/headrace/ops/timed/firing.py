@@ -165,6 +165,7 @@ class Firing:
         mine = fired.take(pa.array(some))
         memory = self.memory.recall(mine, step)
         given = function.over(replace(laid, memory=memory))
+        step.counts.update(given.counts)
         if memory is not None:
             self.memory.store_keys(memory, mine, step)
             fired = self.memory.store_own(memory, fired, some)

@@ -9,6 +9,7 @@ of. A window on which the user's function raises is a fault, not a failure.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -91,6 +92,7 @@ class Given:
     values: pa.Table
     windows: Index
     faults: list[Fault] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)  # figures of the user's own
 
 
 class WindowFunction(Protocol):
@@ -143,18 +145,28 @@ class FoldRows:
         return (value,) if self._scalar else value  # no row, though it be a dict
 
 
-def one_by_one(laid: Laid, schema: pa.Schema, call: Callable[[int], list[Any]]) -> Given:
-    """Each window by itself, so that one on which the function fails is set aside alone."""
+def one_by_one(
+    laid: Laid, schema: pa.Schema, call: Callable[[int], list[Any]],
+    counts: Counter[str] | None = None,
+) -> Given:  # fmt: skip
+    """Each window by itself, so that one on which the function fails is set aside alone.
+
+    `counts` is where a call counts: what one that fails has counted is left out.
+    """
+    counts = Counter() if counts is None else counts
+    counted: Counter[str] = Counter()
     values: list[Any] = []
     windows: list[int] = []
     faults: list[Fault] = []
     for window in range(len(laid)):
+        counts.clear()
         try:
             given = call(window)
             table_of(given, schema)
         except Exception as error:
             faults.append(Fault(laid.rows.slice(laid.bounds(window).start, 1), error))
             continue
+        counted.update(counts)
         values.extend(given)
         windows.extend([window] * len(given))
-    return Given(table_of(values, schema), np.array(windows, np.int64), faults)
+    return Given(table_of(values, schema), np.array(windows, np.int64), faults, counted)

@@ -1,13 +1,15 @@
 """Process functions over windows: the user's code sees all rows of a window at once.
 
 A function, or an object of a class that declares values: some kept per key, some per
-window. A call that raises leaves both as they were.
+window. A call that raises leaves both as they were, and counts nothing.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,16 +25,31 @@ from headrace.rows import collector_paused, pylist, rows_of, table_of
 
 
 @dataclass(frozen=True, slots=True)
-class WindowCall:
-    """The window that a process function is called for, and what it may ask about it."""
+class FiredWindow:
+    """The window that a process function is called for."""
 
     start: int | None  # ms; None for a window without bounds
     end: int | None
     pane: int  # how often it has fired before
     timing: str  # "early", "on time", "late"
     final: bool
-    watermark: int
-    clock: int
+
+
+class WindowCall:
+    """What a process function may ask and tell; one for all calls of a batch.
+
+    Its words are those of the `ctx` of keyed process functions.
+    """
+
+    __slots__ = ("clock", "counts", "watermark")
+
+    def __init__(self, watermark: int, clock: int) -> None:
+        self.watermark, self.clock = watermark, clock
+        self.counts: Counter[str] = Counter()
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add `n` to a figure of your own, that the run shows."""
+        self.counts[name] += int(n)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +64,7 @@ def window_value(kind: Any, default: Any = None) -> Any:
 
 
 class WindowProcess:
-    """Subclass me: declare values, then `process(self, key, rows, window)`.
+    """Subclass me: declare values, then `process(self, key, window, rows)`, or with `ctx`.
 
     `hr.value` is kept per key, for good; `hr.window_value` per window.
     """
@@ -61,7 +78,7 @@ class WindowProcess:
             delattr(cls, name)
         cls.values = {**cls.values, **own}
 
-    def process(self, key: Any, rows: list[Any], window: WindowCall) -> Any:
+    def process(self, *args: Any, **kwargs: Any) -> Any:  # so that both forms may stand for it
         raise NotImplementedError
 
     @classmethod
@@ -72,8 +89,24 @@ class WindowProcess:
         )
 
 
+def takes(fn: Any, count: int) -> bool:
+    """Whether a process function can be called with so many arguments, as far as it tells."""
+    if not callable(fn) or isinstance(fn, type):
+        return callable(fn)
+    try:
+        inspect.signature(fn).bind(*[None] * count)
+    except ValueError:  # a builtin that does not tell its signature
+        return True
+    except TypeError:
+        return False
+    return True
+
+
 class ProcessRows:
-    """A user's `fn(key, rows, window)`, called once per firing with all rows of the window."""
+    """A user's function, called once per firing with all rows of the window.
+
+    It is `fn(key, window, rows)`, or `fn(key, window, rows, ctx)` if it cannot do without.
+    """
 
     def __init__(
         self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema,
@@ -84,6 +117,8 @@ class ProcessRows:
         self._seen = pa.schema([row.field(n) for n in names])  # all, or what it surely looks at
         self.columns = row.names  # what it sees of a row
         self._keeps = isinstance(fn, WindowProcess) and bool(fn.values)
+        self._method = fn.process if isinstance(fn, WindowProcess) else fn
+        self._asks = not takes(self._method, 3)  # for a context
 
     def kept(self, per_window: bool) -> pa.Schema:
         return self._fn.kept(per_window) if self._keeps else pa.schema([])
@@ -95,17 +130,26 @@ class ProcessRows:
             assert laid.memory is not None
             rows = rows_of(laid.rows.select(self._row.names))
             return self._remembering(laid, laid.memory, rows, keys, windows)
-        fn = self._fn.process if isinstance(self._fn, WindowProcess) else self._fn
-
-        def call(i: int, rows: list[Any]) -> list[Any]:
-            return many(fn(keys[i], rows, windows[i]))
-
+        ctx = WindowCall(laid.watermark, laid.clock)
+        call = self._calling(keys, windows, ctx)
         try:
             given = [call(i, rows) for i, rows in laid.calls(self._seen)]
             numbers = np.repeat(np.arange(len(laid)), list(map(len, given)))
-            return Given(table_of([row for rows in given for row in rows], self.schema), numbers)
+            table = table_of([row for rows in given for row in rows], self.schema)
+            return Given(table, numbers, counts=ctx.counts)
         except Exception:
-            return one_by_one(laid, self.schema, lambda i: call(i, laid.rows_in(i, self._seen)))
+            return one_by_one(
+                laid, self.schema, lambda i: call(i, laid.rows_in(i, self._seen)), ctx.counts
+            )
+
+    def _calling(
+        self, keys: list[Any], windows: list[FiredWindow], ctx: WindowCall
+    ) -> Callable[[int, list[Any]], list[Any]]:
+        """How to call it for a window; chosen here, once for what may be many thousand calls."""
+        fn = self._method
+        if self._asks:
+            return lambda i, rows: many(fn(keys[i], windows[i], rows, ctx))
+        return lambda i, rows: many(fn(keys[i], windows[i], rows))
 
     def _remembering(
         self,
@@ -113,18 +157,21 @@ class ProcessRows:
         memory: Memory,
         rows: list[Any],
         keys: list[Any],
-        windows: list[WindowCall],
+        windows: list[FiredWindow],
     ) -> Given:
         """Windows of a key in the order of their ends: one may build on the one before."""
         given: dict[int, list[Any]] = {}
         faults: list[Fault] = []
+        counts: Counter[str] = Counter()
         for i in np.lexsort((laid.begins, laid.ends)).tolist():
             shared, own = memory.keys[memory.owner[i]], memory.windows[i]
             one = copy.copy(self._fn)
             vars(one).update(copy.deepcopy({**shared, **own}))
             mine = laid.bounds(i)
+            ctx = WindowCall(laid.watermark, laid.clock)
+            asked = (ctx,) if self._asks else ()
             try:
-                made = many(one.process(keys[i], rows[mine], windows[i]))
+                made = many(one.process(keys[i], windows[i], rows[mine], *asked))
                 table_of(made, self.schema)
                 for values in (shared, own):
                     self._check({n: getattr(one, n) for n in values})
@@ -132,12 +179,13 @@ class ProcessRows:
                 faults.append(Fault(laid.rows.slice(mine.start, 1), error))
                 continue
             given[i] = made
+            counts.update(ctx.counts)
             for values in (shared, own):
                 values.update({n: getattr(one, n) for n in values})
         order = sorted(given)
         numbers = np.repeat(np.array(order, np.int64), [len(given[i]) for i in order])
         table = table_of([row for i in order for row in given[i]], self.schema)
-        return Given(table, numbers, faults)
+        return Given(table, numbers, faults, counts)
 
     def _check(self, values: dict[str, Any]) -> None:
         declared = type(self._fn).values
@@ -151,11 +199,11 @@ class ProcessRows:
         rows = rows_of(laid.keys.select(self._keys))
         return [row[0] for row in rows] if len(self._keys) == 1 else list(map(tuple, rows))
 
-    def _windows(self, laid: Laid) -> list[WindowCall]:
+    def _windows(self, laid: Laid) -> list[FiredWindow]:
         begins = [None if b <= MIN_TIME else b for b in laid.begins.tolist()]
         ends = [None if e >= MAX_TIME - 1 else e for e in laid.ends.tolist()]
         facts = zip(begins, ends, laid.panes.tolist(), laid.timings, laid.finals, strict=True)
-        return [WindowCall(*fact, laid.watermark, laid.clock) for fact in facts]
+        return [FiredWindow(*fact) for fact in facts]
 
     # what is kept between firings, as rows of tables
 
