@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from headrace.errors import PlanError
@@ -41,6 +42,25 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int = 0) -> H
     for column in rest:
         first = _mix(first * _JOIN + column)
     return first
+
+
+def with_plain_keys(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows with keys that are the same bits where they are equal; see `plain_floats`."""
+    for name in keys:
+        column = rows.column(name)
+        if pt.is_floating(column.type):
+            place = rows.column_names.index(name)
+            rows = rows.set_column(place, rows.schema.field(place), plain_floats(column))
+    return rows
+
+
+def plain_floats(column: pa.Array | pa.ChunkedArray) -> Any:
+    """0.0 for -0.0, and the same NaN for all: Arrow groups by bits, and would part them."""
+    if pt.is_float16(column.type):  # no arithmetic of its own
+        return plain_floats(column.cast(pa.float32())).cast(column.type)
+    zero, nan = (pa.scalar(value, column.type) for value in (0.0, float("nan")))
+    column = pc.add(column, zero)
+    return pc.if_else(pc.is_nan(column), nan, column)
 
 
 def slots_of(hashes: Hashes, slots: int) -> Ints:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.hashing import plain_floats
 
 ORDER = (TIME, SOURCE, OFFSET)
 
@@ -62,6 +63,8 @@ def _codes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_floating(column.type):
+        column = plain_floats(column)
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return np.asarray(encoded.indices).astype(np.int64, copy=False)
 

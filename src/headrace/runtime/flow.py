@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, OFFSET, TIME, hidden_columns, visible
 from headrace.clock import MIN_TIME
 from headrace.errors import HeadraceError
-from headrace.hashing import hash_keys, tasks_of
+from headrace.hashing import hash_keys, tasks_of, with_plain_keys
 from headrace.kernel import Kernel, compile_chain
 from headrace.plan.nodes import (
     OUT,
@@ -151,7 +151,8 @@ class Flow:
 
     def _judge(self, node: Stateful, index: int, rows: pa.Table) -> None:
         operator = self._operators[node.name]
-        rows = self._fit(node, index, rows)
+        keys = () if index in node.broadcast else node.keys[index]
+        rows = with_plain_keys(self._fit(node, index, rows), keys)
         late = operator.late(index, rows, self._epoch.before.get(node.name, MIN_TIME))
         gone = None
         if late is not None and late.any():

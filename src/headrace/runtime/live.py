@@ -69,8 +69,7 @@ class StepState:
         found = self._seen({n: _only(t, hashes) for n, t in self.snapshot.tables.items()})
         for name, value in zip(wanted, values, strict=True):
             column = found.column(name)
-            same = pc.equal(column, value[0]) if value[0].is_valid else pc.is_null(column)
-            found = found.filter(same)
+            found = found.filter(_same(column, value[0]))
         return found
 
     def slice(self, since: Moment, until: Moment) -> StepState:
@@ -200,6 +199,14 @@ def _only(table: KeyedTable, hashes: Hashes) -> KeyedTable:
         rows = table.scan()
         rows = rows.filter(pa.array(np.isin(rows.column(HASH).to_numpy(), hashes)))
     return KeyedTable(table.spec, [rows.append_column(GONE, pa.repeat(False, rows.num_rows))])
+
+
+def _same(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    """Which values are this one, as keys are: null and NaN are values like others."""
+    if not value.is_valid:
+        return pc.is_null(column)
+    odd = isinstance(value.as_py(), float) and value.as_py() != value.as_py()
+    return pc.is_nan(column) if odd else pc.equal(column, value)
 
 
 def _coded(field: pa.Field) -> bool:

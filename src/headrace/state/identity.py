@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from headrace.hashing import Hashes, Ints
+from headrace.hashing import Hashes, Ints, plain_floats
 from headrace.state.search import seek
 
 Mask = npt.NDArray[np.bool_]
@@ -179,5 +179,5 @@ def _newest_of_colliding(keys: Sequence[pa.Array], order: Ints, again: Mask) -> 
 def _codes(column: pa.Array) -> Ints:
     """A number per distinct value of the column, null and NaN included."""
     if pt.is_floating(column.type):
-        column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is the same key
+        column = plain_floats(column)
     return numbers(column.dictionary_encode("encode").indices)
