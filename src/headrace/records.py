@@ -47,6 +47,26 @@ def is_record(kind: Any) -> bool:
     return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
+def bare(kind: Any) -> Any:
+    """The type without what is said around it: `Rec` for `Rec | None`."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return bare(args[0])
+    rest = [a for a in args if a is not type(None)]
+    union = origin in (typing.Union, types.UnionType)
+    return bare(rest[0]) if union and len(rest) == 1 else kind
+
+
+def element_of(kind: Any) -> Any:
+    """The type of what a list or a map holds, where it is said."""
+    args = typing.get_args(bare(kind))
+    return args[-1] if args else None
+
+
+def may_be_none(kind: Any) -> bool:
+    return kind in (Any, None) or type(None) in typing.get_args(kind)
+
+
 def parts_of(kind: Any) -> dict[str, Any]:
     """The types of a record's fields."""
     return typing.get_type_hints(kind) if is_record(kind) else {}

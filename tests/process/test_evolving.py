@@ -124,6 +124,13 @@ NOT = [
     (hr.map_of(str, int), hr.map_of(int, int), "was string and is bigint"),
     (hr.value(record("R", ("x", int))), hr.value(record("R", ("x", str))),
      "'n.x' was bigint and is string"),
+    *[(make(record("R", ("x", int))), make(record("R", ("x", int), ("y", int))),
+       "'n.y' is new, and has neither a default in its class nor a type with None")
+      for make in (hr.value, hr.list_of, lambda kind: hr.map_of(str, kind),
+                   lambda kind: hr.last_of(2, kind), lambda kind: hr.value(kind | None),
+                   lambda kind: hr.value(dict[str, list[kind]]))],
+    (hr.value(record("R", ("i", record("I", ("x", int))))),
+     hr.value(record("R", ("i", record("I", ("x", int), ("y", str))))), "'n.i.y' is new, and has"),
 ]  # fmt: skip
 
 
@@ -185,6 +192,22 @@ def test_fields_of_records_are_added_dropped_and_widened(harness: Any, how: str)
     test.output()
     test.send("rows", [("a", -1, 9)])
     assert "Rec(x=3, inner=In(a=1.5, b='b!'), more=5, tags=[])" in said(test)[-1][1]
+
+
+def test_a_new_field_may_be_none_or_start_with_its_default_also_in_what_may_be_none(
+    harness: Any,
+) -> None:
+    old = record("Rec", ("x", int))
+    new = record("Rec", ("x", int), ("y", int | None), ("z", int, 7))  # y would need no default
+    test = begun(
+        harness,
+        keeping(r=hr.value(old | None), fill=lambda s, v: setattr(s, "r", old(v))),
+    )
+    test.restart(job_of(keeping(r=hr.value(new | None))))
+    assert values(test) == ["value     p.r.y: new", "value     p.r.z: new"]
+    test.output()
+    test.send("rows", [("a", -1, 9)])
+    assert "Rec(x=3, y=None, z=7)" in said(test)[-1][1]
 
 
 def test_a_life_can_be_given_changed_and_taken(harness: Any) -> None:

@@ -78,7 +78,7 @@ def _one(name: str, kept: Kept, was: Was) -> Iterator[Part]:
     if was.word != kept.word:
         yield Part(name, REFUSED, f"was a {was.word} and is a {kept.word}")
     elif was.type != ddl_type(kept.type):
-        yield from fits(read_type(was.type), kept.type, name)
+        yield from fits(read_type(was.type), kept.type, name, kept.whole)
     if was.life != life_of(kept):
         yield Part(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(kept)]}")
 

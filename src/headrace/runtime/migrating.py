@@ -122,7 +122,7 @@ class _Migration:
         start = start_column(default, kept.type, run.num_rows)
         if was is None:
             return start
-        column = refitted(run.column(was.name).combine_chunks(), kept.type, _kind(kept))
+        column = refitted(run.column(was.name).combine_chunks(), kept.type, kept.whole)
         if not was.life:
             return column
         return pc.if_else(run.column(stamp_of(was.name)).combine_chunks().is_valid(), column, start)
@@ -158,17 +158,10 @@ class _Migration:
         kind = self._shared[name].type
 
         def entries(run: pa.Table) -> pa.Table:
-            value = refitted(run.column(VALUE).combine_chunks(), kind.item_type,
-                             self._shared[name].kind)  # fmt: skip
+            entry = self._shared[name].kind
+            value = refitted(run.column(VALUE).combine_chunks(), kind.item_type, entry)
             key = run.column(KEY).combine_chunks().cast(kind.key_type)
             columns = {HASH: run.column(HASH), KEY: key, VALUE: value, GONE: run.column(GONE)}
             return pa.table(columns)
 
         return entries
-
-
-def _kind(kept: Kept) -> Any:
-    """The Python type of the whole value, where `kept.kind` is that of its elements."""
-    if kept.word in ("list", "last"):
-        return list[kept.kind]  # type: ignore[name-defined]
-    return dict[Any, kept.kind] if kept.word == "map" else kept.kind  # type: ignore[name-defined]

@@ -41,6 +41,15 @@ class Kept:
         """Whether it may be changed in place: a touch then counts as a write."""
         return bool(pa.types.is_nested(self.type))
 
+    @property
+    def whole(self) -> Any:
+        """The Python type of all of it, where `kind` is that of its elements."""
+        if self.word in ("list", "last"):
+            return list[self.kind]  # type: ignore[name-defined]
+        if self.word in ("map", "shared map"):
+            return dict[Any, self.kind]  # type: ignore[name-defined]
+        return self.kind
+
     def loaded(self, stored: Any) -> Any:
         """The stored thing as the user's code knows it."""
         return stored if self.make is None else self.make(stored)

@@ -6,14 +6,13 @@ Both go by types alone, so what the one accepts the other can do.
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.records import parts_of, starts_of
+from headrace.records import bare, element_of, may_be_none, parts_of, starts_of
 from headrace.rows import pylist, table_of
 from headrace.schema import ddl_type
 
@@ -29,26 +28,41 @@ class Part(NamedTuple):
     because: str = ""
 
 
-def fits(old: pa.DataType, new: pa.DataType, path: str) -> Iterator[Part]:
-    """How values of the type `old` become values of the type `new`; nothing if they are."""
+def fits(old: pa.DataType, new: pa.DataType, path: str, kind: Any) -> Iterator[Part]:
+    """How values of the type `old` become values of the type `new`; nothing if they are.
+
+    `kind` is the Python type, which knows what fields start with.
+    """
     if old == new:
         return
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        before, after = ({f.name: f.type for f in kind} for kind in (old, new))
-        for name, kind in after.items():
-            inner = f"{path}.{name}"
-            yield from fits(before[name], kind, inner) if name in before else [Part(inner, NEW)]
-        yield from (Part(f"{path}.{n}", DROPPED) for n in before if n not in after)
+        before, parts = {f.name: f.type for f in old}, parts_of(bare(kind))
+        for field in new:
+            inner, part = f"{path}.{field.name}", parts.get(field.name)
+            if field.name in before:
+                yield from fits(before[field.name], field.type, inner, part)
+            else:
+                yield _added(field.name, inner, kind, part)
+        yield from (Part(f"{path}.{n}", DROPPED) for n in before if n not in new.names)
     elif pa.types.is_list(old) and pa.types.is_list(new):
-        yield from fits(old.value_type, new.value_type, path)
+        yield from fits(old.value_type, new.value_type, path, element_of(kind))
     elif pa.types.is_map(old) and pa.types.is_map(new):
-        yield from fits(old.key_type, new.key_type, path)
-        yield from fits(old.item_type, new.item_type, path)
+        yield from fits(old.key_type, new.key_type, path, None)
+        yield from fits(old.item_type, new.item_type, path, element_of(kind))
     elif _widens(old, new):
         yield Part(path, WIDENED, f"from {ddl_type(old)} to {ddl_type(new)}")
     else:
         lost = ", which may not hold what is there" if _widens(new, old) else ""
         yield Part(path, REFUSED, f"was {ddl_type(old)} and is {ddl_type(new)}{lost}")
+
+
+def _added(name: str, path: str, kind: Any, part: Any) -> Part:
+    """A new field of a record: what is kept already needs something for it."""
+    if name in starts_of(bare(kind)) or may_be_none(part):
+        return Part(path, NEW)
+    return Part(
+        path, REFUSED, "is new, and has neither a default in its class nor a type with None"
+    )
 
 
 def _widens(old: pa.DataType, new: pa.DataType) -> bool:
@@ -81,7 +95,8 @@ def refitted(column: pa.Array, new: pa.DataType, kind: Any) -> pa.Array:
 
 
 def _struct(column: pa.Array, new: pa.DataType, kind: Any) -> pa.Array:
-    known, parts, starts = {f.name for f in column.type}, parts_of(kind), starts_of(kind)
+    known, kind = {f.name for f in column.type}, bare(kind)
+    parts, starts = parts_of(kind), starts_of(kind)
     arrays = [
         refitted(pc.struct_field(column, f.name), f.type, parts.get(f.name)) if f.name in known
         else start_column(starts.get(f.name), f.type, len(column))
@@ -92,15 +107,14 @@ def _struct(column: pa.Array, new: pa.DataType, kind: Any) -> pa.Array:
 
 def _value(value: Any, new: pa.DataType, kind: Any) -> Any:
     """One value inside a list or a map, with the fields that it should have."""
-    inner = typing.get_args(kind)[-1:] if typing.get_origin(kind) else (kind,)
-    inside = inner[0] if inner else None
     if value is None:
         return None
     if pa.types.is_list(new):
-        return [_value(v, new.value_type, inside) for v in value]
+        return [_value(v, new.value_type, element_of(kind)) for v in value]
     if pa.types.is_map(new):
-        return {k: _value(v, new.item_type, inside) for k, v in value.items()}
+        return {k: _value(v, new.item_type, element_of(kind)) for k, v in value.items()}
     if pa.types.is_struct(new):
+        kind = bare(kind)
         parts, starts = parts_of(kind), starts_of(kind)
         return {
             f.name: _value(value[f.name], f.type, parts.get(f.name)) if f.name in value
