@@ -162,14 +162,14 @@ class ProcessRows:
         """Windows of a key in the order of their ends: one may build on the one before."""
         given: dict[int, list[Any]] = {}
         faults: list[Fault] = []
-        counts: Counter[str] = Counter()
+        ctx, counts = WindowCall(laid.watermark, laid.clock), Counter[str]()
+        asked = (ctx,) if self._asks else ()
         for i in np.lexsort((laid.begins, laid.ends)).tolist():
             shared, own = memory.keys[memory.owner[i]], memory.windows[i]
             one = copy.copy(self._fn)
             vars(one).update(copy.deepcopy({**shared, **own}))
             mine = laid.bounds(i)
-            ctx = WindowCall(laid.watermark, laid.clock)
-            asked = (ctx,) if self._asks else ()
+            ctx.counts.clear()
             try:
                 made = many(one.process(keys[i], windows[i], rows[mine], *asked))
                 table_of(made, self.schema)
