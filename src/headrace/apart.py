@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from headrace.rows import values_of
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Rows of the type `plain` stay what they are; others are copied by `take`."""
+    """Rows of the types `plain` stay what they are; others are copied by `take`."""
 
     plain: Any
     take: Callable[[Any], Any]
@@ -28,6 +30,7 @@ class Apart:
         return [row if isinstance(row, plain) else take(row) for row in rows]
 
 
+_UNCHANGING = (tuple, str, bytes, int, float, date, Decimal, type(None))
 AS_THEY_ARE = Apart(object, lambda row: row)  # nothing that is kept can be changed in place
 
 
@@ -43,7 +46,7 @@ def apart(schema: pa.Schema) -> Apart:
                 values[place] = copied(values[place])
         return tuple(values)
 
-    return Apart(() if copies else tuple, take)
+    return Apart(() if copies else _UNCHANGING, take)
 
 
 def apart_value(kind: pa.DataType) -> Apart:

@@ -8,13 +8,14 @@ set aside with its error, and the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.apart import Apart, apart
 from headrace.chunk import HIDDEN, hidden_columns, visible
 from headrace.plan.nodes import Python
 from headrace.reads import columns_read
@@ -69,7 +70,7 @@ def _run_slice(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list
 def _through(steps: Sequence[Python], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
     """All steps over all rows; what a step gives is a row again for the step after."""
     for step, after in zip(steps, [*steps[1:], None], strict=True):
-        where, rows = _KINDS[step.kind](step.function.fn, where, rows)
+        where, rows = _KINDS[step.kind](step, where, rows)
         if after is not None and step.kind in ("map", "flat_map"):
             names = tuple(step.schema.names)
             make = row_class(names)._make
@@ -101,30 +102,45 @@ def _one_by_one(
     return where, given
 
 
-def _map(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+def _map(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    fn = step.function.fn
     return where, [fn(row) for row in rows]
 
 
-def _flat_map(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+def _flat_map(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    fn, kept = step.function.fn, apart(step.schema)
     indexes: list[int] = []
     found: list[Any] = []
     for index, row in zip(where, rows, strict=True):
-        given = _listed(fn(row))
+        given = _listed(fn(row), kept)
         found.extend(given)
         indexes.extend([index] * len(given))
     return indexes, found
 
 
-def _listed(given: Iterable[Any] | None) -> list[Any]:
-    return [] if given is None else given if isinstance(given, list) else list(given)
+def _listed(given: Iterable[Any] | None, kept: Apart) -> list[Any]:
+    """A generator may go on changing what it has yielded, and yield it again.
+
+    Its first row tells whether it can: so tuples cost nothing.
+    """
+    if isinstance(given, list):
+        return given
+    rest = iter(() if given is None else given)
+    for first in rest:
+        if isinstance(first, kept.plain):
+            return [first, *rest]
+        return kept.all(chain((first,), rest))
+    return []
 
 
-def _filter(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+def _filter(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    fn = step.function.fn
     keep = [bool(fn(row)) for row in rows]
     return list(compress(where, keep)), list(compress(rows, keep))
 
 
-def _tap(fn: Callable[[Any], Any], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+def _tap(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+    fn = step.function.fn
     for row in rows:
         fn(row)
     return where, rows
