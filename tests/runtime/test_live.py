@@ -117,6 +117,8 @@ def test_a_snapshot_does_not_change_while_the_job_goes_on(job: hr.Job, tmp_path:
         (lambda job: hr.peek(job, "most").slice("1:00", "2:00"), "keeps nothing by time"),
         (lambda job: hr.peek(job, "slid").slice("late", "2:00"), "'late' is not a time"),
         (lambda job: hr.peek(job, "most").top(3, "z"), "shows no column 'z'"),
+        (lambda job: hr.peek(job, "most").top(0), "the top 0 rows are none"),
+        (lambda job: hr.peek(job, "most").top(-1, "most"), "HR-STATE-033 the top -1 rows"),
         (lambda job: hr.peek(job, "most").sql("SELEC"), "cannot be answered"),
         (lambda job: hr.peek(job, "most", folder="nowhere"), "has never run in"),
     ],
@@ -124,3 +126,33 @@ def test_a_snapshot_does_not_change_while_the_job_goes_on(job: hr.Job, tmp_path:
 def test_what_cannot_be_shown_is_refused_by_name(job: hr.Job, ask: Any, message: str) -> None:
     with pytest.raises(StateError, match=message):
         ask(job)
+
+
+def test_steps_that_keep_rows_show_them_in_the_users_words(tmp_path: Path) -> None:
+    log = hr.EmbeddedLog(tmp_path / "log")
+    log.create("rows", schema="k string, n bigint, at bigint")
+    log.append("rows", ROWS)
+    job = hr.Job("rows", folder=str(tmp_path / "job"))
+    rows = job.read("log:rows", log=tmp_path / "log", time="at", delay="1s").key_by("k")
+    rows.top(2, by="n", unbounded=True, name="best").write("collect:", name="a")
+    rows.batch(1_000, within="1h", name="lists").write("collect:", name="b")
+    rows.changes_only("n", unbounded=True, name="told").write("collect:", name="c")
+    results = rows.window(hr.tumbling("10s")).agg(m=hr.max("n"))
+    results.top(1, by="m", name="leaders").write("collect:", name="d")
+    driver = Driver(job, tmp_path / "job", until=None, clock=ManualClock(0))
+    driver.drain()
+    driver.close()
+
+    def seen(step: str) -> list[dict[str, Any]]:
+        return sorted(rows_of(hr.peek(job, step).to_arrow()), key=lambda r: r.get("n", 0))
+
+    of_key = {k: [r for r in ROWS if r["k"] == k] for k in {r["k"] for r in ROWS}}
+    best = [{**r, "rank": i} for mine in of_key.values() for i, r in enumerate(mine[:-3:-1], 1)]
+    assert seen("best") == sorted(best, key=lambda r: r["n"])
+    assert seen("lists") == ROWS
+    assert seen("told") == [{"k": r["k"], "n": r["n"]} for r in ROWS[-7:]]
+    names = hr.peek(job, "leaders").to_arrow().column_names
+    assert names == ["k", "window_start", "window_end", "m"]
+    mine = sorted(rows_of(hr.peek(job, "best").get("k3")), key=lambda r: r["rank"])
+    assert mine == [b for b in best if b["k"] == "k3"]
+    assert rows_of(hr.peek(job, "best").top(1, by="n")) == [{**ROWS[-1], "rank": 1}]

@@ -94,6 +94,11 @@ class StepState:
 
     def top(self, n: int, by: str | None = None) -> pa.Table:
         """The n rows with the largest value of `by`, or of the last column; ties by key."""
+        if n < 1:
+            raise StateError(
+                f"the top {n} rows are none", code="HR-STATE-033",
+                hint="Ask for one row or more: top(10).",
+            )  # fmt: skip
         rows = self.to_arrow()
         column = by or rows.column_names[-1]
         if column not in rows.column_names:

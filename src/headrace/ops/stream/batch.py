@@ -7,7 +7,7 @@ clock) has passed its end. The state is the rows that wait, and when their lists
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from headrace.ops.stream.alike import Mask, heads, numbered
 from headrace.ops.stream.apart import list_starts
 from headrace.ops.stream.base import Basic, Keys, Plain, described
 from headrace.ops.stream.stored import Stored
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 WAITING, DUE = "waiting", "due"
 _TURN, _WHEN = "turn", "when"
@@ -97,6 +97,10 @@ class _Batching(Plain):
             first = step.tables[DUE].first_time()
             due = MAX_TIME if first is None else first
             step.wake, step.next = (due, MAX_TIME) if self._what.by_clock else (MAX_TIME, due)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows that wait."""
+        return self._stored.whole(tables[WAITING].scan())
 
     def _now(self, step: Step) -> int:
         ended = step.after >= MAX_TIME

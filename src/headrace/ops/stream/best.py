@@ -9,7 +9,7 @@ the newer replaces the older.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from headrace.ops.stream.places import place_hashes
 from headrace.ops.stream.ranking import best_first, order_of
 from headrace.ops.stream.stored import TIES, Stored
 from headrace.ops.stream.top import RANK
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 WAITING = "waiting"
 _WORTH, _TURN = "worth", "turn"
@@ -118,6 +118,10 @@ class _Best(Plain):
                 step.out.append(self._told(due))
         first = table.first_time()
         step.next = MAX_TIME if first is None else first
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows that wait."""
+        return self._stored.whole(tables[WAITING].scan(since, until))
 
     def _marks(self, rows: pa.Table) -> Index:
         """The watermark at which a row's group is told."""

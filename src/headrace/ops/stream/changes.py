@@ -6,7 +6,7 @@ what those columns were in each key's last row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from headrace.ops.agg.groups import flat
 from headrace.ops.contract import Operator, Step
 from headrace.ops.stream.alike import Mask, heads, in_turn, numbered, same
 from headrace.ops.stream.base import Basic, Keys, Plain, described, given_on
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 LAST = "last"
 
@@ -75,6 +75,11 @@ class _Changes(Plain):
         self._keep(rows, keys, first, changed, step)
         step.out.append(given_on(rows.filter(pa.array(changed)), self._output.names))
         step.filtered.append(rows.filter(pa.array(~changed)))
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """Of each key what was told last."""
+        held = tables[LAST].scan().select([*self._keys.schema.names, *self._value.names])
+        return held.rename_columns([*self._keys.columns, *self._columns])
 
     def _unchanged(self, rows: pa.Table, first: Mask, held: pa.Table, known: Mask) -> Mask:
         """Whether each row is as the one of its key before it, here or in state."""

@@ -19,7 +19,7 @@ class Stored:
     """How rows of `input` lie in a table whose identity begins with their key."""
 
     def __init__(self, keys: Keys, input: pa.Schema) -> None:
-        self._keys = keys
+        self._keys, self._all = keys, input.names
         self._names = {f"v{i}": f.name for i, f in enumerate(input) if f.name not in keys.columns}
         values = [(v, _plain(input.field(n).type)) for v, n in self._names.items()]
         self.value = pa.schema([*values, *((p, pa.int64()) for p in _PLACE)])
@@ -44,6 +44,10 @@ class Stored:
     def rows(self, stored: pa.Table, names: Sequence[str]) -> pa.Table:
         """The user's columns again."""
         return pa.table([stored.column(self._column[n]) for n in names], list(names))
+
+    def whole(self, stored: pa.Table) -> pa.Table:
+        """All of the user's columns again."""
+        return self.rows(stored, self._all)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -7,7 +7,7 @@ rows of each key. With `each`, a newer row of the same thing takes the place of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from headrace.ops.stream.alike import Mask, numbered, place_in_group
 from headrace.ops.stream.base import Basic, Keys, Plain, described
 from headrace.ops.stream.ranking import best_first
 from headrace.ops.stream.stored import TIES, Stored
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 BEST = "best"
 RANK, CHANGE = pa.field("rank", pa.int32()), pa.field("change", pa.string())
@@ -91,6 +91,11 @@ class _Top(Plain):
                 told = np.flatnonzero(some)
                 told = told[sorted_by([numbers[told], ranks[told]])]
                 step.out.append(self._told(rows, ranks, told, change, times, arrived))
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The best rows of each key, and the rank of each."""
+        held = tables[BEST].scan()
+        return self._stored.whole(held).append_column(RANK, held.column(_RANK))
 
     def _with_held(self, arrived: pa.Table, held: pa.Table) -> pa.Table:
         fresh = self._stored.of(arrived)
