@@ -259,7 +259,7 @@ def cases(draw: Any, assigners: str, triggers: str) -> Model:
     evict = draw(st.none() | st.sampled_from(
         [("keep_rows", 2), ("keep_time", 2 * u), ("keep_near", 4), ("keep_even",)]))  # fmt: skip
     return Model(
-        window, fires, 0 if endless else draw(st.sampled_from([0, 2 * u, 4 * u])),
+        window, fires, 0 if endless else draw(st.sampled_from([0, 2 * u, 4 * u, 16 * u])),
         draw(st.sampled_from(modes)), evict, draw(st.booleans()), function,
         may_lose=(not safe(fires) and not endless) or draw(st.booleans()),
     )  # fmt: skip

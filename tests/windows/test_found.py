@@ -74,6 +74,10 @@ FOUND: dict[str, tuple[Model, Stream]] = {
         ),
         stream((2, [(1, 0.5)]), (2, []), (2, []), (2, []), (2, []), (2, [])),
     ),
+    "a limit holds for late firings, too": (
+        Model(TUMBLING, ("at_watermark", None, ("at_most", ("on_change",), 1)), 60_000),
+        stream((0, [(1, 1)]), (0, [(2, 25)]), (0, [(3, 2)]), (0, [(4, 3)]), (0, [(5, 4)])),
+    ),
     "late rows are shown at marks of event time": (
         Model(
             ("tumbling", 4_000, 0), ("at_watermark", None, ("every", 3_000, "event")), 20_000
