@@ -39,6 +39,7 @@ from headrace.runtime.live import StepState, state_of
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
 from headrace.runtime.published import Published
+from headrace.runtime.silent import refuse_silent
 from headrace.runtime.start import Start, prepare, refuse_ended
 from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
 from headrace.runtime.why import STARTED
@@ -100,6 +101,7 @@ def run(
         program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
     )
     refuse_ended(start)
+    refuse_silent(program, start.bundle.sources)
     pace = Pace(
         tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
         target_ms=settings.target_batch, max_batch=settings.max_batch,

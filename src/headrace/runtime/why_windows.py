@@ -11,20 +11,12 @@ from headrace.ops.window.assigners import Everything
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import AtWatermark
 from headrace.plan.nodes import AnyWindow, Node
+from headrace.runtime.silent import never_fires
 from headrace.runtime.status import moment, span
 from headrace.runtime.why_case import Case
 from headrace.runtime.why_reason import Reason, Reasons
 
 _NEXT_BATCH = "The next batch gives its result. Is the job running?"
-
-
-def never_fires(node: Node) -> str | None:
-    """Why the trigger of a step cannot fire before the input ends; None when it can."""
-    if not isinstance(node, AnyWindow) or not isinstance(node.windowing.assigner, Everything):
-        return None
-    if node.windowing.trigger != AtWatermark():
-        return None
-    return "its window has no end, and nothing but the end of the input makes it fire"
 
 
 def dead_triggers(case: Case) -> Reasons:
