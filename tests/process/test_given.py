@@ -170,6 +170,40 @@ def test_a_fold_goes_on_with_what_it_began_with(harness: Any, kind: str, window:
     assert found[-1] == wanted and not test.dead()
 
 
+def _add(total: dict[str, int], row: Any) -> dict[str, int]:
+    return {"n": total["n"] + row.v}
+
+
+# A column of any name, or a row of one column: what it starts with tells.
+NAMED: Any = {
+    "number": (0, lambda n, r: n + r.v, "n bigint", 6),
+    "text": ("", lambda s, r: f"{s}{r.v}", "n string", "123"),
+    "list": (list, lambda s, r: [*s, r.v], "n array<bigint>", [1, 2, 3]),
+    "dict": ({"n": 0}, _add, "n bigint", 6),
+    "row": ((0,), lambda row, r: (row[0] + r.v,), "n bigint", 6),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+@pytest.mark.parametrize(
+    "window", [None, hr.tumbling("1m"), hr.session("10s"), hr.tumbling(rows=3)]
+)
+def test_a_fold_into_one_column_may_name_it(harness: Any, kind: str, window: Any) -> None:
+    zero, fn, schema, wanted = NAMED[kind]
+    job = hr.Job("folds")
+    rows = job.read("log:rows", schema=SCHEMA, name="rows", time="at", delay="1h").key_by("k")
+    if window is None:
+        made = rows.fold(zero, fn, schema=schema, unbounded=True)
+    else:
+        made = rows.window(window).fold(zero, fn, schema=schema)
+    made.write("collect:", name="out")
+    test = harness(job)
+    for v in (1, 2, 3):
+        test.send("rows", [("a", v, v)])
+    test.end()
+    assert test.output("out")[-1]["n"] == wanted and not test.dead()
+
+
 @dataclass
 class Bounds:
     low: int

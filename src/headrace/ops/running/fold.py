@@ -7,7 +7,7 @@ are seen in the order of event time, origin and offset.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from headrace.apart import apart, apart_value
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import Grouped, group, in_order
-from headrace.records import like, maker
+from headrace.records import is_record, like, maker
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -90,7 +90,7 @@ class Folder:
         row: pa.Schema,
     ) -> None:
         self._fn, self._zero, self.value = fn, zero, value
-        self._scalar = zero is not None and value.names == ["value"]
+        self._scalar = zero is not None and _is_column(zero(), value)
         self._shape = tuple(row.names if zero is None else value.names)
         self._make = None if zero is None else self._maker(zero())
         self._apart = apart_value(value.field(0).type) if self._scalar else apart(value)
@@ -141,7 +141,7 @@ class Folder:
             return [_NOTHING] * keys.num_rows
         columns = [(held if n in held.column_names else keys).column(n) for n in self._shape]
         rows = rows_of(pa.table(columns, names=list(self._shape)))
-        values = [row.value for row in rows] if self._scalar else rows
+        values = [row[0] for row in rows] if self._scalar else rows
         make, pairs = self._make or _as_it_is, zip(values, known, strict=True)
         return [make(value) if is_known else _NOTHING for value, is_known in pairs]
 
@@ -189,3 +189,9 @@ class Folder:
         for field in self.value:
             put = put.append_column(field, rows.column(field.name))
         table.put(put)
+
+
+def _is_column(start: Any, value: pa.Schema) -> bool:
+    """Whether what is folded is a column by itself, whatever its name, and not a row of one."""
+    row = start is None or isinstance(start, tuple | Mapping) or is_record(type(start))
+    return value.names == ["value"] or (len(value) == 1 and not row)
