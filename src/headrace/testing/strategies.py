@@ -40,7 +40,7 @@ Rows = st.SearchStrategy[list[Row]]
 Steps = st.SearchStrategy[Step]
 Draw = st.DrawFn
 _SECOND = 1_000
-_SIZES = st.sampled_from([1_000, 1, 2, 3, 5])  # the simplest is all at once
+_SIZES = st.sampled_from([5, 1, 2, 3])  # the simplest makes few steps
 _RARELY = st.sampled_from([False, False, True])
 
 
@@ -80,7 +80,7 @@ def streams(
     step: Duration = "5s",
     start: Time = 0,
     min_size: int = 0,
-    max_size: int = 20,
+    max_size: int = 30,
     **columns: st.SearchStrategy[Any],
 ) -> Rows:
     """Rows in the order in which they come; their times, in the column `time`, are not.
@@ -103,7 +103,9 @@ def streams(
         return found
 
     each = st.tuples(one, _spans(millis(step)), ages)
-    return st.lists(each, min_size=min_size, max_size=max_size).map(timed)
+    few = st.lists(each, min_size=min_size, max_size=max_size)
+    many = st.lists(each, min_size=max(min_size, max_size // 2), max_size=max_size)
+    return (few | many).map(timed)  # alone, a list is mostly too short to pass a window's end
 
 
 def _time_field(schema: SchemaLike, time: str) -> pa.Field:
@@ -135,7 +137,7 @@ def scripts(
     crashes: bool = True,
     end: bool = True,
 ) -> list[Step]:
-    """Steps for `play`: the rows of each input, cut into batches and spread over `splits`.
+    """Steps for `play`: the rows of each input, in small batches, over up to so many `splits`.
 
     Between them time passes (no more than `advance` in all: less than the job's `idle`), the
     job crashes and is started again, splits that are done fall silent and, if `time` names
@@ -155,9 +157,10 @@ def scripts(
 
 def _cut(draw: Draw, name: str, stream: list[Row], splits: int) -> list[Send]:
     made, at = [], 0
+    last = draw(st.integers(0, splits - 1))  # often one split: two hold back each other's time
     while at < len(stream):
         size = draw(_SIZES)
-        split = draw(st.integers(0, splits - 1))
+        split = draw(st.integers(0, last))
         made.append(Send(name, stream[at : at + size], split=split))
         at += size
     return made
