@@ -137,6 +137,9 @@ def test_steps_that_keep_rows_show_them_in_the_users_words(tmp_path: Path) -> No
     rows.top(2, by="n", unbounded=True, name="best").write("collect:", name="a")
     rows.batch(1_000, within="1h", name="lists").write("collect:", name="b")
     rows.changes_only("n", unbounded=True, name="told").write("collect:", name="c")
+    rows.deduplicate(within="1h", name="once").write("collect:", name="e")
+    threes = rows.window(hr.tumbling(rows=3))
+    threes.agg(most=hr.max("n"), mean=hr.mean("n"), name="threes").write("collect:", name="f")
     results = rows.window(hr.tumbling("10s")).agg(m=hr.max("n"))
     results.top(1, by="m", name="leaders").write("collect:", name="d")
     driver = Driver(job, tmp_path / "job", until=None, clock=ManualClock(0))
@@ -151,6 +154,14 @@ def test_steps_that_keep_rows_show_them_in_the_users_words(tmp_path: Path) -> No
     assert seen("best") == sorted(best, key=lambda r: r["n"])
     assert seen("lists") == ROWS
     assert seen("told") == [{"k": r["k"], "n": r["n"]} for r in ROWS[-7:]]
+    once = {r["k"]: r["time"].timestamp() for r in seen("once")}
+    assert once == {r["k"]: r["at"] / 1_000 for r in ROWS[:7]}
+    open_ = {k: mine[len(mine) // 3 * 3 :] for k, mine in of_key.items()}
+    assert {r["k"]: (r["most"], r["mean"]) for r in seen("threes")} == {
+        k: (mine[-1]["n"], sum(r["n"] for r in mine) / len(mine))
+        for k, mine in open_.items()
+        if mine
+    }
     names = hr.peek(job, "leaders").to_arrow().column_names
     assert names == ["k", "window_start", "window_end", "m"]
     mine = sorted(rows_of(hr.peek(job, "best").get("k3")), key=lambda r: r["rank"])

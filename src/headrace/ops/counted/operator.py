@@ -23,6 +23,7 @@ from headrace.ops.counted.partials import PartialWindows
 from headrace.ops.counted.results import Fired
 from headrace.ops.counted.ticks import TickWindows
 from headrace.ops.counted.work import Aggregating, Calling, Work
+from headrace.ops.view import plain_view
 from headrace.ops.window.by_rows import (
     LastRows,
     RowWindow,
@@ -32,7 +33,7 @@ from headrace.ops.window.by_rows import (
     untimed,
 )
 from headrace.ops.window.function import WindowFunction
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 Function = Mapping[str, Aggregate] | WindowFunction
 
@@ -68,6 +69,12 @@ class RowWindowOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._way.tables()
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """Open windows; where rows are kept for them, the keys that have any."""
+        if isinstance(self._way, PartialWindows):
+            return self._way.view(tables, since, until)
+        return plain_view(next(iter(tables.values())), since, until)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         if not needs_time(self._spec) or watermark <= MIN_TIME:

@@ -73,6 +73,13 @@ class PartialWindows:
     def tables(self) -> tuple[TableSpec, ...]:
         return (self._table,)
 
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The open window of each key: what it would show now."""
+        held = tables[WINDOWS].scan()
+        held = held.filter(pa.array(Book.of(held).since > 0))
+        keys, values = held.select(self._key.names), result(held.select(self._parts), self._aggs)
+        return pa.table([*keys.columns, *values.columns], [*self._key.names, *values.column_names])
+
     def step(self, step: Step) -> Iterator[Fired]:
         table, arrived = step.tables[WINDOWS], step.inputs[0]
         if arrived is not None and arrived.num_rows:

@@ -9,7 +9,7 @@ twice `within` is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from headrace.ops.contract import Operator, Step
 from headrace.ops.stream.alike import heads, in_turn, mixed, numbered, repeated
 from headrace.ops.stream.apart import apart
 from headrace.ops.stream.base import Basic, Keys, Plain, given_on
+from headrace.ops.view import timestamps
 from headrace.state.table import KeyedTable, TableSpec
 
 SEEN = "seen"
@@ -160,6 +161,14 @@ class _Within(_Deduplicating):
             self._give(rows, stays, step)
         if step.after > MIN_TIME:
             table.expire(step.after - 2 * self._within + 2)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """What went on, and when."""
+        held = tables[SEEN].scan(since - self._within, until)
+        times = integers(held.column(_AT))
+        held = held.filter(pa.array((times >= since) & (times < until)))
+        keys = held.select(self._keys.schema.names).rename_columns(self._keys.columns)
+        return keys.append_column("time", timestamps(integers(held.column(_AT))))
 
     def _by_bucket(self, rows: pa.Table, times: Index) -> Index:
         """The order that the state has, so that it is gone through once."""
