@@ -36,8 +36,9 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.program import Program
 from headrace.runtime.dead import DeadLetters, blaming
-from headrace.runtime.envelope import Envelope, chunks
+from headrace.runtime.envelope import Envelope, send
 from headrace.runtime.epoch import Epoch
+from headrace.runtime.narrow import coded
 from headrace.runtime.operators import operator_for, runs_user_code
 from headrace.runtime.outputs import Outputs
 from headrace.runtime.pythons import run_batches, run_rows
@@ -182,13 +183,15 @@ class Flow:
         level = self._program.level(node.name)
         if index in node.broadcast:
             for task in range(self._epoch.tasks):
-                self._ready.extend(chunks(level, task, node.name, index, rows))
+                self._ready.extend(send(level, task, node.name, index, rows))
             return
+        keys = None  # of which hashes are made; an operator that makes its own knows
         if HASH not in rows.column_names:
-            keys = [rows.column(k) for k in node.keys[index]]
-            rows = rows.append_column(HASH, pa.array(hash_keys(keys, rows.num_rows)))
+            keys, rows = node.keys[index], coded(rows)
+            hashes = hash_keys([rows.column(k) for k in keys], rows.num_rows)
+            rows = rows.append_column(HASH, pa.array(hashes))
         for task, part in self._cut(rows):
-            self._ready.extend(chunks(level, task, node.name, index, part))
+            self._ready.extend(send(level, task, node.name, index, part, keys))
 
     def _cut(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         if self._epoch.tasks == 1:

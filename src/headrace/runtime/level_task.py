@@ -22,7 +22,7 @@ from headrace.ops.contract import Step
 from headrace.plan.nodes import OUT, Stateful
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.dead import DeadLetters, blaming
-from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
+from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Arriving, Envelope, note
 from headrace.runtime.epoch import Epoch, Split, reached_by
 from headrace.runtime.flow import Flow
 from headrace.runtime.lineage import upstream
@@ -40,7 +40,7 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
     control: dict[str, Any] | None = None
     reached: dict[str, int] = {}
     chunks: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
-    task = 0
+    arriving, task = Arriving(), 0
     for envelope in arrived:
         if envelope.level > level:
             yield envelope
@@ -50,7 +50,9 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
             for split, watermark in envelope.note().items():
                 reached[split] = max(watermark, reached.get(split, watermark))
         else:
-            chunks[envelope.op, envelope.port].append(envelope.chunk())
+            chunk = arriving.add(envelope)
+            if chunk is not None:
+                chunks[envelope.op, envelope.port].append(chunk)
     if control is not None:  # else the epoch is a replay, and there is nothing to do
         epoch = Epoch.from_json(control["epoch"])
         epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))

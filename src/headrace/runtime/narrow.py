@@ -1,0 +1,154 @@
+"""Columns made small for the way between two tasks, and plain again on arrival.
+
+A byte that travels is copied a dozen times, in two Pythons and the JVM between them, which
+takes longer than leaving it out. Whole numbers and times travel as distances from the
+smallest, as narrow as these are; a column of one value not at all; texts that repeat as
+numbers of the few there are; and the hash of a key, where it is soon worked out again, not
+either. What was done stands in the schema's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from headrace.chunk import HASH
+from headrace.hashing import hash_keys
+
+_NOTE, _PLAIN = b"headrace.narrowed", b"headrace.plain"
+_FEW = 4_096  # rows: fewer are sent as they are; and so many are looked at to judge texts
+_REPEATS = 4  # how often a text must occur to be worth a number
+_UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32()}
+
+
+def coded(rows: pa.Table) -> pa.Table:
+    """The rows with texts that repeat as dictionaries: soon hashed, soon cut, soon sent."""
+    if rows.num_rows < _FEW:
+        return rows
+    for i, field in enumerate(rows.schema):
+        if (pt.is_string(field.type) or pt.is_binary(field.type)) and _repeats(rows.column(i)):
+            codes = rows.column(i).combine_chunks().dictionary_encode()
+            if 2 * len(codes.dictionary) <= len(codes):  # else the sample has misled
+                rows = rows.set_column(i, field.name, codes)
+    return rows
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether texts occur often, by a sample: no more different ones are in it than there
+    would be if each of them occurred just often enough."""
+    if column.null_count:
+        return False
+    places = np.linspace(0, len(column) - 1, _FEW).astype(np.int64)
+    most = len(column) / _REPEATS
+    return len(pc.unique(column.take(pa.array(places)))) <= -math.expm1(-_FEW / most) * most
+
+
+def narrowed(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
+    """The table made small; `keys` are the columns of which its hashes are made, if known."""
+    if table.num_rows < _FEW:
+        return table
+    again = keys is not None and all(_soon_hashed(table.column(k).type) for k in keys)
+    columns: dict[str, pa.Array] = {}
+    least: dict[str, int] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        array = column.combine_chunks()
+        if name == HASH and again:
+            continue
+        if pt.is_dictionary(array.type):
+            columns[name] = _fitting(array)
+        elif _countable(array):
+            small, least[name] = _small(array)
+            columns |= {} if small is None else {name: small}
+        else:
+            columns[name] = array
+    note = {"rows": table.num_rows, "least": least, "keys": list(keys or ()) if again else None}
+    about = {_NOTE: json.dumps(note).encode(), _PLAIN: table.schema.serialize().to_pybytes()}
+    return pa.table(columns).replace_schema_metadata(about)
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """What `narrowed` was given, and no dictionary any more."""
+    about = table.schema.metadata or {}
+    if _NOTE not in about:
+        return _decoded(table, table.schema)
+    note, schema = json.loads(about[_NOTE]), pa.ipc.read_schema(pa.py_buffer(about[_PLAIN]))
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    for name, low in note["least"].items():
+        columns[name] = _large(columns.get(name), low, schema.field(name).type, note["rows"])
+    if note["keys"] is not None:
+        keys = [columns[k] for k in note["keys"]]
+        columns[HASH] = pa.array(hash_keys(keys, note["rows"]))
+    return _decoded(pa.table([columns[n] for n in schema.names], schema.names), schema)
+
+
+def _decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    for i, field in enumerate(schema):
+        if pt.is_dictionary(field.type):
+            schema = schema.set(i, field.with_type(field.type.value_type))
+    return table.cast(schema)
+
+
+def _soon_hashed(type: pa.DataType) -> bool:
+    return bool(pt.is_integer(type) or pt.is_temporal(type) or pt.is_dictionary(type))
+
+
+def _fitting(codes: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Without the texts that occur in no row, as they do after a cut, and in narrow numbers."""
+    if codes.null_count:
+        return codes
+    number = codes.indices.to_numpy()
+    used = np.flatnonzero(np.bincount(number, minlength=len(codes.dictionary)))
+    place = np.zeros(len(codes.dictionary), np.uint32)
+    place[used] = np.arange(len(used))
+    indices = place[number].astype(np.uint16 if len(used) <= 2**16 else np.int32)
+    return pa.DictionaryArray.from_arrays(indices, codes.dictionary.take(pa.array(used)))
+
+
+def _countable(array: pa.Array) -> bool:
+    counts = pt.is_integer(array.type) or (
+        pt.is_temporal(array.type) and not pt.is_interval(array.type)
+    )
+    return counts and array.null_count == 0
+
+
+def _numbers(array: pa.Array) -> npt.NDArray[Any]:
+    """The values as whole numbers of their own width."""
+    if pt.is_integer(array.type):
+        return np.asarray(array)
+    return np.asarray(array.view(_integer(array.type)))
+
+
+def _integer(type: pa.DataType) -> pa.DataType:
+    if pt.is_integer(type):
+        return type
+    return pa.int32() if type.bit_width == 32 else pa.int64()
+
+
+def _small(array: pa.Array) -> tuple[pa.Array | None, int]:
+    """Distances from the least, as narrow as they are, and the least; None if all are zero."""
+    values = _numbers(array)
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return None, low
+    for bits, narrow in _UNSIGNED.items():
+        if high - low < 2**bits and bits < array.type.bit_width:
+            return pa.array((values - values.dtype.type(low)).astype(narrow.to_pandas_dtype())), low
+    return pa.array(values), 0
+
+
+def _large(small: pa.ChunkedArray | None, low: int, type: pa.DataType, rows: int) -> pa.Array:
+    integer = _integer(type)
+    dtype = integer.to_pandas_dtype()
+    if small is None:
+        values = np.full(rows, low, dtype)
+    else:
+        values = small.to_numpy().astype(dtype) + dtype(low)
+    return pa.array(values).view(type)
