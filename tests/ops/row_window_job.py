@@ -49,7 +49,7 @@ class Listing:
     ])  # fmt: skip
 
     def over(self, laid: Laid) -> Given:
-        ids, owners = laid.rows["i"].to_pylist(), laid.rows["k"].to_pylist()
+        ids, owners = (column.to_pylist() for column in laid.rows.select(["i", "k"]).columns)
         made, windows, faults = [], [], []
         for window in range(len(laid)):
             mine = laid.bounds(window)

@@ -7,6 +7,7 @@ windows laid end to end, a few windows at a time, so memory stays bounded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,13 +15,13 @@ import pyarrow as pa
 
 from headrace.chunk import TIME, hidden_columns
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.groups import Index, integers, take
+from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.named import Aggregate, columns_of, naming, singles
 from headrace.ops.agg.span import Ranges, Ufunc, stretches
 from headrace.ops.contract import Step
 from headrace.ops.counted.results import Ended, Fired
 from headrace.ops.counted.sequence import Windows
-from headrace.ops.window.function import Given, Laid, WindowFunction
+from headrace.ops.window.function import Given, Laid, LaidRows, WindowFunction
 
 _BAND = 1 << 18  # rows laid out for a function at a time
 
@@ -63,19 +64,41 @@ class Calling:
     def _called(self, windows: Windows, ended: Ended, band: slice, step: Step) -> Given:
         low, part = windows.low[band], ended.part(band)
         sizes = windows.high[band] - low
-        rows = windows.pool.take(pa.array(windows.index[stretches(low, sizes)]))
+        names = [*self._columns, *hidden_columns(windows.pool)]
+        index, owner = windows.index[stretches(low, sizes)], np.repeat(np.arange(len(low)), sizes)
+        rows = _Picked(windows.pool, index, part.keys, owner, names)
         starts = np.cumsum(sizes) - sizes
-        given = self._function.over(_laid(self._whole(rows, part, sizes), starts, part, step))
+        given = self._function.over(_laid(rows, starts, part, step))
         step.counts.update(given.counts)
         return Given(given.values, given.windows + band.start, given.faults)
 
-    def _whole(self, rows: pa.Table, ended: Ended, sizes: Index) -> pa.Table:
-        """With the columns of the key."""
-        owner, columns = np.repeat(np.arange(len(ended)), sizes), {}
-        for name in [*self._columns, *hidden_columns(rows)]:
-            kept = name in rows.column_names
-            columns[name] = rows[name] if kept else take([ended.keys[name]], owner)[0]
-        return pa.table(columns)
+
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    """The rows of some windows, of which columns are only fetched when they are asked for."""
+
+    pool: pa.Table
+    index: Index  # where in the pool each row is
+    keys: pa.Table  # of each window: the columns that are not kept with every row
+    owner: Index  # the window of each row
+    column_names: list[str]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.index)
+
+    def select(self, names: Sequence[str]) -> pa.Table:
+        return pa.table([self._column(name) for name in names], list(names))
+
+    def slice(self, start: int, length: int) -> pa.Table:
+        part = slice(start, start + length)
+        rows = replace(self, index=self.index[part], owner=self.owner[part])
+        return rows.select(self.column_names)
+
+    def _column(self, name: str) -> pa.Array:
+        if name in self.pool.column_names:
+            return flat(self.pool[name]).take(pa.array(self.index))
+        return flat(self.keys[name]).take(pa.array(self.owner))
 
 
 def _lasting(windows: Windows, ended: Ended) -> Ended:
@@ -103,7 +126,7 @@ def _bands(windows: Windows) -> Iterator[slice]:
         start = stop
 
 
-def _laid(rows: pa.Table, starts: Index, ended: Ended, step: Step) -> Laid:
+def _laid(rows: LaidRows, starts: Index, ended: Ended, step: Step) -> Laid:
     count = len(ended)
     return Laid(
         rows=rows,

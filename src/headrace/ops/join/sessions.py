@@ -115,7 +115,7 @@ class Sessions:
         return np.where(nulls, (epoch << 32) + 2 * numbers(held[NUMBER]) + port + 1, 0)
 
     def _placed(self, port: int, laid: Laid) -> Placed:
-        side, mine = self._sides[port], numbers(laid.rows[_SIDE]) == port
+        side, mine = self._sides[port], numbers(laid.rows.select([_SIDE])[_SIDE]) == port
         names = {n: n for n in (HASH, *side.key.names)}
         names |= {_column(port, n): n for n in side.value.names}
         rows = laid.rows.select(list(names)).rename_columns(list(names.values()))

@@ -35,11 +35,25 @@ class Memory:
     windows: list[dict[str, Any]]
 
 
+class LaidRows(Protocol):
+    """As much of a table as is asked of rows; one that fetches columns when asked will do."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def column_names(self) -> list[str]: ...
+
+    def select(self, names: Sequence[str]) -> pa.Table: ...
+
+    def slice(self, start: int, length: int) -> pa.Table: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Laid:
     """Windows laid end to end: window i has the rows from starts[i] to starts[i + 1]."""
 
-    rows: pa.Table  # the user's columns and the hidden ones, each window's rows in order
+    rows: LaidRows  # the user's columns and the hidden ones, each window's rows in order
     starts: Index
     keys: pa.Table  # one row per window: "__h" and the key columns
     begins: Index  # the bounds of each window in ms; MIN_TIME and MAX_TIME for none
@@ -111,7 +125,8 @@ class AggregateRows:
         self._aggs, self.schema = aggs, schema
 
     def over(self, laid: Laid) -> Given:
-        rows = laid.rows.append_column(_WINDOW, pa.array(laid.numbers))
+        rows = laid.rows.select(laid.rows.column_names)
+        rows = rows.append_column(_WINDOW, pa.array(laid.numbers))
         made = result(partial(rows, [_WINDOW], self._aggs), self._aggs)
         windows = made.column(_WINDOW).to_numpy()
         return Given(made.select(self.schema.names).cast(self.schema), windows)
