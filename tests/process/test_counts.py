@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import headrace as hr
 from headrace.runtime.status import account
 
@@ -13,7 +15,7 @@ class Counting(hr.KeyedProcess):
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         ctx.count("rows")
-        ctx.count("sum", row.v)
+        ctx.count("sum", np.int64(row.v))  # as it may come out of a user's NumPy
         if row.v == 3:
             raise ValueError("three")
 

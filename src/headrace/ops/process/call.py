@@ -76,7 +76,7 @@ class Call:
 
     def count(self, name: str, n: int = 1) -> None:
         """Add `n` to a figure of your own, that the run shows."""
-        self.counts[name] += n
+        self.counts[name] += int(n)
 
     def forget(self) -> None:
         self.asked.clear()
