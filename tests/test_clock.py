@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis.strategies import fractions, integers, lists, sampled_from, tuples
 
 from headrace.clock import LONGEST, MAX_TIME, MIN_TIME, ManualClock, SystemClock, millis, pretty
@@ -50,6 +50,7 @@ def test_a_decimal_fraction_is_rounded_once_to_the_nearest_millisecond(hundredth
 
 
 @given(seconds=fractions(-(10**9), 10**9, max_denominator=1_000))
+@example(Fraction(1, 400))  # half a millisecond: the float is a little more
 def test_numbers_are_seconds_and_agree_with_timedeltas(seconds):
     assert abs(millis(float(seconds)) - seconds * 1_000) < 1
     assert millis(timedelta(seconds=float(seconds))) == millis(float(seconds))

@@ -72,7 +72,7 @@ def _exact(duration: object) -> Fraction | None:
     if isinstance(duration, Integral):
         return Fraction(int(duration)) * 1_000
     if isinstance(duration, Real) and isfinite(duration):
-        return Fraction(float(duration)) * 1_000
+        return Fraction(repr(float(duration))) * 1_000  # as it was written: 0.0025 is 1/400
     return None
 
 
