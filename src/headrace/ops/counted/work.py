@@ -21,7 +21,8 @@ from headrace.ops.agg.span import Ranges, Ufunc, stretches
 from headrace.ops.contract import Step
 from headrace.ops.counted.results import Ended, Fired
 from headrace.ops.counted.sequence import Windows
-from headrace.ops.window.function import Given, Laid, LaidRows, WindowFunction
+from headrace.ops.window.function import Given, Laid, WindowFunction
+from headrace.ops.window.rows import LaidRows
 
 _BAND = 1 << 18  # rows laid out for a function at a time
 

@@ -8,7 +8,6 @@ of. A window on which the user's function raises is a fault, not a failure.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +19,10 @@ import pyarrow as pa
 from headrace.ops.agg.groups import Index
 from headrace.ops.agg.named import Aggregate, partial, result
 from headrace.ops.contract import Fault
-from headrace.rows import collector_paused, rows_of, table_of
+from headrace.ops.window.rows import LaidRows, Rows, rows_of_windows
+from headrace.rows import collector_paused, table_of
 
 _WINDOW = "__window"
-_AT_ONCE = 4_000  # rows made into Python objects at a time: so many stay in the processor's cache
 
 
 @dataclass(slots=True)
@@ -33,20 +32,6 @@ class Memory:
     owner: Index  # the number of each window's key
     keys: list[dict[str, Any]]  # by number of the key
     windows: list[dict[str, Any]]
-
-
-class LaidRows(Protocol):
-    """As much of a table as is asked of rows; one that fetches columns when asked will do."""
-
-    @property
-    def num_rows(self) -> int: ...
-
-    @property
-    def column_names(self) -> list[str]: ...
-
-    def select(self, names: Sequence[str]) -> pa.Table: ...
-
-    def slice(self, start: int, length: int) -> pa.Table: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +66,9 @@ class Laid:
             self.rows.num_rows if last else int(self.starts[window + 1]),
         )
 
-    def calls(self, row: pa.Schema) -> Iterator[tuple[int, list[Any]]]:
-        """Each window and its rows as Python objects, which are made of few windows at a time."""
-        rows, starts = self.rows.select(row.names), [*self.starts.tolist(), self.rows.num_rows]
-        window = 0
-        while window < len(self):
-            begin = starts[window]
-            stop = bisect_right(starts, begin + _AT_ONCE, window + 2) - 1
-            made = rows_of(rows.slice(begin, starts[stop] - begin))
-            for i in range(window, stop):
-                yield i, made[starts[i] - begin : starts[i + 1] - begin]
-            window = stop
-
-    def rows_in(self, window: int, row: pa.Schema) -> list[Any]:
-        """The rows of one window as Python objects."""
-        mine = self.bounds(window)
-        return rows_of(self.rows.slice(mine.start, mine.stop - mine.start).select(row.names))
+    def calls(self, seen: Sequence[str]) -> Iterator[tuple[int, Rows]]:
+        """Each window and its rows, of which functions surely see only these columns."""
+        return rows_of_windows(self.rows, self.starts.tolist(), seen)
 
 
 @dataclass(slots=True)
@@ -136,32 +108,28 @@ class FoldRows:
     """A user's reduce (no zero) or fold over the rows of each window."""
 
     def __init__(self, fn: Any, zero: Any, row: pa.Schema, schema: pa.Schema) -> None:
-        self._fn, self._zero, self._row, self.schema = fn, zero, row, schema
+        self._fn, self._zero, self.schema = fn, zero, schema
         self.columns = row.names  # what it sees of a row
         self._scalar = zero is not None and schema.names == ["value"]
 
     @collector_paused()
     def over(self, laid: Laid) -> Given:
         try:
-            values = [self._folded(rows) for _, rows in laid.calls(self._row)]
+            values = [self._folded(rows) for _, rows in laid.calls(self.columns)]
             return Given(table_of(values, self.schema), np.arange(len(laid)))
         except Exception:
-            return one_by_one(
-                laid, self.schema, lambda i: [self._folded(laid.rows_in(i, self._row))]
-            )
+            return one_by_one(laid, self.schema, self.columns, lambda _, r: [self._folded(r)])
 
-    def _folded(self, rows: list[Any]) -> Any:
-        if self._zero is None:
-            value, rows = rows[0], rows[1:]
-        else:
-            value = self._zero()
-        for row in rows:
+    def _folded(self, rows: Rows) -> Any:
+        rest = iter(rows)
+        value = next(rest) if self._zero is None else self._zero()
+        for row in rest:
             value = self._fn(value, row)
         return (value,) if self._scalar else value  # no row, though it be a dict
 
 
 def one_by_one(
-    laid: Laid, schema: pa.Schema, call: Callable[[int], list[Any]],
+    laid: Laid, schema: pa.Schema, seen: Sequence[str], call: Callable[[int, Rows], list[Any]],
     counts: Counter[str] | None = None,
 ) -> Given:  # fmt: skip
     """Each window by itself, so that one on which the function fails is set aside alone.
@@ -173,10 +141,10 @@ def one_by_one(
     values: list[Any] = []
     windows: list[int] = []
     faults: list[Fault] = []
-    for window in range(len(laid)):
+    for window, rows in laid.calls(seen):
         counts.clear()
         try:
-            given = call(window)
+            given = call(window, rows)
             table_of(given, schema)
         except Exception as error:
             faults.append(Fault(laid.rows.slice(laid.bounds(window).start, 1), error))

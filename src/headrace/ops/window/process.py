@@ -21,6 +21,7 @@ from headrace.ops.contract import Fault
 from headrace.ops.process.declare import value
 from headrace.ops.process.kept import Kept
 from headrace.ops.window.function import Given, Laid, Memory, one_by_one
+from headrace.ops.window.rows import Rows
 from headrace.rows import collector_paused, pylist, rows_of, table_of
 
 
@@ -112,9 +113,8 @@ class ProcessRows:
         self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema,
         seen: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        self._fn, self._keys, self._row, self.schema = fn, list(keys), row, schema
-        names = row.names if seen is None else seen
-        self._seen = pa.schema([row.field(n) for n in names])  # all, or what it surely looks at
+        self._fn, self._keys, self.schema = fn, list(keys), schema
+        self._seen = row.names if seen is None else seen  # all, or what it surely looks at
         self.columns = row.names  # what it sees of a row
         self._keeps = isinstance(fn, WindowProcess) and bool(fn.values)
         self._method = fn.process if isinstance(fn, WindowProcess) else fn
@@ -128,8 +128,7 @@ class ProcessRows:
         keys, windows = self._key_values(laid), self._windows(laid)
         if self._keeps:
             assert laid.memory is not None
-            rows = rows_of(laid.rows.select(self._row.names))
-            return self._remembering(laid, laid.memory, rows, keys, windows)
+            return self._remembering(laid, laid.memory, keys, windows)
         ctx = WindowCall(laid.watermark, laid.clock)
         call = self._calling(keys, windows, ctx)
         try:
@@ -138,13 +137,11 @@ class ProcessRows:
             table = table_of([row for rows in given for row in rows], self.schema)
             return Given(table, numbers, counts=ctx.counts)
         except Exception:
-            return one_by_one(
-                laid, self.schema, lambda i: call(i, laid.rows_in(i, self._seen)), ctx.counts
-            )
+            return one_by_one(laid, self.schema, self._seen, call, ctx.counts)
 
     def _calling(
         self, keys: list[Any], windows: list[FiredWindow], ctx: WindowCall
-    ) -> Callable[[int, list[Any]], list[Any]]:
+    ) -> Callable[[int, Rows], list[Any]]:
         """How to call it for a window; chosen here, once for what may be many thousand calls."""
         fn = self._method
         if self._asks:
@@ -152,14 +149,10 @@ class ProcessRows:
         return lambda i, rows: many(fn(keys[i], windows[i], rows))
 
     def _remembering(
-        self,
-        laid: Laid,
-        memory: Memory,
-        rows: list[Any],
-        keys: list[Any],
-        windows: list[FiredWindow],
+        self, laid: Laid, memory: Memory, keys: list[Any], windows: list[FiredWindow]
     ) -> Given:
         """Windows of a key in the order of their ends: one may build on the one before."""
+        rows = dict(laid.calls(self.columns))
         given: dict[int, list[Any]] = {}
         faults: list[Fault] = []
         ctx, counts = WindowCall(laid.watermark, laid.clock), Counter[str]()
@@ -168,15 +161,14 @@ class ProcessRows:
             shared, own = memory.keys[memory.owner[i]], memory.windows[i]
             one = copy.copy(self._fn)
             vars(one).update(copy.deepcopy({**shared, **own}))
-            mine = laid.bounds(i)
             ctx.counts.clear()
             try:
-                made = many(one.process(keys[i], windows[i], rows[mine], *asked))
+                made = many(one.process(keys[i], windows[i], rows[i], *asked))
                 table_of(made, self.schema)
                 for values in (shared, own):
                     self._check({n: getattr(one, n) for n in values})
             except Exception as error:
-                faults.append(Fault(laid.rows.slice(mine.start, 1), error))
+                faults.append(Fault(laid.rows.slice(laid.bounds(i).start, 1), error))
                 continue
             given[i] = made
             counts.update(ctx.counts)
