@@ -151,6 +151,10 @@ def sorted_whole(key, window, rows):
     return sorted(rows)
 
 
+def counted_each(key, window, rows):
+    return sum(map(len, rows))
+
+
 def rows_kept(key, window, rows):
     mine = rows
     return [r.a for r in mine]
@@ -201,8 +205,8 @@ def looking_around(key, window, rows):
 @pytest.mark.parametrize(
     "fn",
     [
-        first_of, sorted_whole, rows_kept, row_kept, row_unpacked, row_called, rows_captured,
-        row_captured, nested, starred, replacing, after_the_loop, looking_around,
+        first_of, sorted_whole, counted_each, rows_kept, row_kept, row_unpacked, row_called,
+        rows_captured, row_captured, nested, starred, replacing, after_the_loop, looking_around,
         Caller(), len, one,
     ],
 )  # fmt: skip

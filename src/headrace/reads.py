@@ -67,7 +67,8 @@ def _only_gone_through(code: types.CodeType, rows: str) -> bool:
     for before, step, after in zip([steps[0], *steps], steps, steps[1:], strict=False):
         if not _touches(step, rows):
             continue
-        counted = before.argval == "len" and before.opname.startswith("LOAD_GLOBAL")
+        called = after.opname in ("PRECALL", "CALL") and after.argval == 1
+        counted = called and before.argval == "len" and before.opname.startswith("LOAD_GLOBAL")
         if step.opname != "LOAD_FAST" or not (counted or after.opname == "GET_ITER"):
             return False
     return True

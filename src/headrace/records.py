@@ -59,7 +59,7 @@ def bare(kind: Any) -> Any:
 
 def element_of(kind: Any) -> Any:
     """The type of what a list or a map holds, where it is said."""
-    args = typing.get_args(bare(kind))
+    args = [a for a in typing.get_args(bare(kind)) if a is not ...]  # tuple[int, ...]
     return args[-1] if args else None
 
 

@@ -54,3 +54,26 @@ def test_an_input_that_ends_by_itself_will_do(tmp_path: Path) -> None:
     some = job.read(hr.rows([("a", 1)], "k string, at bigint"), time="at", delay="1s")
     some.key_by("k").window(hr.everything()).agg(n=hr.count()).write("console:")
     _check(job, tmp_path, None)
+
+
+def test_rules_may_be_endless(tmp_path: Path) -> None:
+    """They do not hold a watermark back, so the window ends with the rows."""
+
+    class Ruled(hr.KeyedProcess):
+        rules = hr.shared_map(str, int)
+        output = "k string, at bigint"
+
+        def on_rows(self, row: Any, ctx: Any) -> Any:
+            return row
+
+        def on_rule(self, row: Any, ctx: Any) -> None:
+            self.rules[row.k] = row.at
+
+    log = hr.EmbeddedLog(tmp_path / "log")
+    log.create("rule", schema="k string, at bigint")
+    job = hr.Job("ruled")
+    rows = job.read(hr.rows([("a", 1)], "k string, at bigint"), time="at", delay="1s", name="rows")
+    rules = job.read("log:rule", log=tmp_path / "log")
+    ruled = hr.connect(rows=rows.key_by("k"), rule=rules.broadcast()).process(Ruled())
+    ruled.key_by("k").window(hr.everything()).agg(n=hr.count()).write("console:")
+    _check(job, tmp_path, None)

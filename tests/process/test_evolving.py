@@ -128,7 +128,8 @@ NOT = [
        "'n.y' is new, and has neither a default in its class nor a type with None")
       for make in (hr.value, hr.list_of, lambda kind: hr.map_of(str, kind),
                    lambda kind: hr.last_of(2, kind), lambda kind: hr.value(kind | None),
-                   lambda kind: hr.value(dict[str, list[kind]]))],
+                   lambda kind: hr.value(dict[str, list[kind]]),
+                   lambda kind: hr.value(tuple[kind, ...]))],
     (hr.value(record("R", ("i", record("I", ("x", int))))),
      hr.value(record("R", ("i", record("I", ("x", int), ("y", str))))), "'n.i.y' is new, and has"),
 ]  # fmt: skip

@@ -149,6 +149,47 @@ def _first(table: pa.Table) -> Any:
     return table.column(0)[0].as_py()
 
 
+def test_what_is_said_of_columns_and_chunks_stays() -> None:
+    """Not null, metadata, dictionaries of the user's own, and texts in several chunks."""
+    kinds = [
+        pa.field("k", pa.string(), nullable=False, metadata={"unit": "one"}),
+        pa.field("own", pa.dictionary(pa.int8(), pa.string())),
+        pa.field("n", pa.int64(), nullable=False),
+    ]
+    part = [texts(50, 3_000), texts(2, 3_000).dictionary_encode().cast(kinds[1].type),
+            pa.array(range(3_000))]  # fmt: skip
+    parts = [pa.Table.from_arrays(part, schema=pa.schema(kinds, {"of": "the table"}))] * 2
+    for rows in (pa.concat_tables(parts), parts[0]):
+        sent = coded(rows)
+        assert pa.types.is_dictionary(sent.schema.field("k").type) == (rows.num_rows > ROWS)
+        for cut in (sent, sent.slice(0, 10)):
+            (found,) = arrived(list(send(1, 0, "step", 0, cut)))
+            assert found.equals(rows.slice(0, len(cut)).combine_chunks())
+            assert found.schema.equals(rows.schema, check_metadata=True)
+
+
+def test_a_small_cut_does_not_take_all_texts_along() -> None:
+    rows = pa.table({"k": [f"a rather long text {i % 2_000}" for i in range(20_000)]})
+    (cut,) = send(1, 0, "step", 0, coded(rows).slice(0, 100), ["k"])
+    assert len(cut.payload) < 5_000
+
+
+def test_columns_that_cannot_be_one_array_are_left_alone() -> None:
+    """As texts of more than two gigabytes are, of which a table is made in several chunks."""
+    several = pa.chunked_array([texts(10**9), texts(10**9)])
+    sent = pa.table({"text": several, "n": pa.array(range(2 * ROWS))})
+    assert narrowed(sent)["text"].num_chunks == 2
+    assert plain(narrowed(sent)).equals(sent)
+
+
+def test_a_piece_that_is_missing_is_told() -> None:
+    envelopes = list(send(1, 0, "step", 0, pa.table({"x": np.random.rand(200_000)})))
+    arriving = Arriving()
+    assert [arriving.add(e) for e in envelopes[1:]] == [None] * (len(envelopes) - 1)
+    with pytest.raises(RuntimeError, match="pieces of 1 chunks did not arrive"):
+        arriving.finish()
+
+
 def test_small_chunks_travel_as_they_are() -> None:
     sent = pa.table({"n": [1, 1, 1], "text": ["a", "a", "a"]})
     assert narrowed(coded(sent)).equals(sent)

@@ -112,6 +112,19 @@ def test_functions_may_mix_rows_and_columns(window: Any) -> None:
     assert shown and play(window, by_column)[0] == play(window, mixed)[0] == shown
 
 
+def test_they_may_be_given_as_they_are() -> None:
+    def same(key: Any, window: Any, rows: Any) -> Any:
+        return rows
+
+    job = hr.Job("same")
+    rows = job.read(hr.rows([], "n bigint"), name="in")
+    rows.window(hr.tumbling(rows=2)).process(same, schema="n bigint").write("collect:", name="out")
+    harness = Harness(job)
+    harness.send("in", [(1,), (2,), (3,)])
+    harness.end()
+    assert [row["n"] for row in harness.output("out")] == [1, 2, 3] and not harness.dead()
+
+
 def test_a_wrong_name_is_a_dead_letter() -> None:
     def wrong(key: Any, window: Any, rows: Any) -> Any:
         return sum(rows["m"]), key

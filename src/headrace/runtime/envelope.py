@@ -95,6 +95,11 @@ class Arriving:
         del self._pieces[envelope.chunk]
         return plain(pa.ipc.open_stream(pa.py_buffer(whole)).read_all())
 
+    def finish(self) -> None:
+        """All have come: a chunk that is not whole would be rows lost."""
+        if self._pieces:
+            raise RuntimeError(f"pieces of {len(self._pieces)} chunks did not arrive")
+
 
 def pack(envelopes: Iterable[Envelope]) -> pa.RecordBatch:
     rows = list(map(_FIELDS, envelopes))

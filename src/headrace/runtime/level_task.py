@@ -53,6 +53,7 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
             chunk = arriving.add(envelope)
             if chunk is not None:
                 chunks[envelope.op, envelope.port].append(chunk)
+    arriving.finish()
     if control is not None:  # else the epoch is a replay, and there is nothing to do
         epoch = Epoch.from_json(control["epoch"])
         epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))

@@ -11,12 +11,13 @@ from headrace.plan.program import Program
 
 def upstream(program: Program, name: str) -> frozenset[str]:
     """The names of the inputs from which rows reach step `name`, but for control streams."""
-    found: set[str] = set()
+    seen: dict[str, Node] = {}
     pending: list[Node] = [program.nodes[name]]
     while pending:
         node = pending.pop()
-        if isinstance(node, Read):
-            found.add(node.name)
+        if node.name in seen:
+            continue
+        seen[node.name] = node
         control = node.broadcast if isinstance(node, Stateful) else ()
         pending.extend(e.node for i, e in enumerate(node.inputs) if i not in control)
-    return frozenset(found)
+    return frozenset(name for name, node in seen.items() if isinstance(node, Read))

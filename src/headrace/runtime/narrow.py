@@ -23,9 +23,10 @@ import pyarrow.types as pt
 from headrace.chunk import HASH
 from headrace.hashing import hash_keys
 
-_NOTE, _PLAIN = b"headrace.narrowed", b"headrace.plain"
+_NOTE, _PLAIN, _CODED = b"headrace.narrowed", b"headrace.plain", b"headrace.coded"
 _FEW = 4_096  # rows: fewer are sent as they are; and so many are looked at to judge texts
 _REPEATS = 4  # how often a text must occur to be worth a number
+_LONG = 1_000  # bytes a text, beyond which looking at some is work
 _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32()}
 
 
@@ -35,16 +36,18 @@ def coded(rows: pa.Table) -> pa.Table:
         return rows
     for i, field in enumerate(rows.schema):
         if (pt.is_string(field.type) or pt.is_binary(field.type)) and _repeats(rows.column(i)):
-            codes = rows.column(i).combine_chunks().dictionary_encode()
+            codes = rows.column(i).dictionary_encode().combine_chunks()
             if 2 * len(codes.dictionary) <= len(codes):  # else the sample has misled
-                rows = rows.set_column(i, field.name, codes)
+                marked = {**(field.metadata or {}), _CODED: b""}
+                now = field.with_type(codes.type).with_metadata(marked)
+                rows = rows.set_column(i, now, codes)
     return rows
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     """Whether texts occur often, by a sample: no more different ones are in it than there
     would be if each of them occurred just often enough."""
-    if column.null_count:
+    if column.null_count or column.nbytes > _LONG * len(column):
         return False
     places = np.linspace(0, len(column) - 1, _FEW).astype(np.int64)
     most = len(column) / _REPEATS
@@ -54,31 +57,33 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 def narrowed(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
     """The table made small; `keys` are the columns of which its hashes are made, if known."""
     if table.num_rows < _FEW:
-        return table
+        return _decoded(table, _uncoded(table.schema))
     again = keys is not None and all(_soon_hashed(table.column(k).type) for k in keys)
-    columns: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
     least: dict[str, int] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        array = column.combine_chunks()
         if name == HASH and again:
             continue
-        if pt.is_dictionary(array.type):
-            columns[name] = _fitting(array)
-        elif _countable(array):
-            small, least[name] = _small(array)
+        if column.num_chunks > 1:  # more text than one array can hold
+            columns[name] = column
+        elif _CODED in (table.schema.field(name).metadata or {}):
+            columns[name] = _fitting(column.chunk(0))
+        elif _countable(column):
+            small, least[name] = _small(column.chunk(0))
             columns |= {} if small is None else {name: small}
         else:
-            columns[name] = array
+            columns[name] = column
     note = {"rows": table.num_rows, "least": least, "keys": list(keys or ()) if again else None}
-    about = {_NOTE: json.dumps(note).encode(), _PLAIN: table.schema.serialize().to_pybytes()}
+    schema = _uncoded(table.schema).serialize().to_pybytes()
+    about = {_NOTE: json.dumps(note).encode(), _PLAIN: schema}
     return pa.table(columns).replace_schema_metadata(about)
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """What `narrowed` was given, and no dictionary any more."""
+    """What `narrowed` was given, its texts as they were before they were coded."""
     about = table.schema.metadata or {}
     if _NOTE not in about:
-        return _decoded(table, table.schema)
+        return table
     note, schema = json.loads(about[_NOTE]), pa.ipc.read_schema(pa.py_buffer(about[_PLAIN]))
     columns = dict(zip(table.column_names, table.columns, strict=True))
     for name, low in note["least"].items():
@@ -89,11 +94,18 @@ def plain(table: pa.Table) -> pa.Table:
     return _decoded(pa.table([columns[n] for n in schema.names], schema.names), schema)
 
 
-def _decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _uncoded(schema: pa.Schema) -> pa.Schema:
+    """As it was before texts were coded."""
     for i, field in enumerate(schema):
-        if pt.is_dictionary(field.type):
-            schema = schema.set(i, field.with_type(field.type.value_type))
-    return table.cast(schema)
+        if _CODED in (field.metadata or {}):
+            others = {k: v for k, v in field.metadata.items() if k != _CODED}
+            was = field.with_type(field.type.value_type).with_metadata(others or None)
+            schema = schema.set(i, was)
+    return schema
+
+
+def _decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return table if table.schema.equals(schema, check_metadata=True) else table.cast(schema)
 
 
 def _soon_hashed(type: pa.DataType) -> bool:
@@ -102,8 +114,6 @@ def _soon_hashed(type: pa.DataType) -> bool:
 
 def _fitting(codes: pa.DictionaryArray) -> pa.DictionaryArray:
     """Without the texts that occur in no row, as they do after a cut, and in narrow numbers."""
-    if codes.null_count:
-        return codes
     number = codes.indices.to_numpy()
     used = np.flatnonzero(np.bincount(number, minlength=len(codes.dictionary)))
     place = np.zeros(len(codes.dictionary), np.uint32)
@@ -112,7 +122,7 @@ def _fitting(codes: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, codes.dictionary.take(pa.array(used)))
 
 
-def _countable(array: pa.Array) -> bool:
+def _countable(array: pa.ChunkedArray) -> bool:
     counts = pt.is_integer(array.type) or (
         pt.is_temporal(array.type) and not pt.is_interval(array.type)
     )

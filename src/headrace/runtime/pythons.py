@@ -121,7 +121,7 @@ def _flat_map(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[
 def _listed(given: Iterable[Any] | None, kept: Apart) -> list[Any]:
     """A generator may go on changing what it has yielded, and yield it again.
 
-    Its first row tells whether it can: so tuples cost nothing.
+    By its first row it is judged whether it does: so those that yield tuples pay nothing.
     """
     if isinstance(given, list):
         return given

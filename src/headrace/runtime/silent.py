@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from headrace.errors import PlanError
 from headrace.ops.window.assigners import Everything
 from headrace.ops.window.triggers import AtWatermark
-from headrace.plan.nodes import AnyWindow, Node, Read
+from headrace.plan.nodes import AnyWindow, Node
 from headrace.plan.program import Program
+from headrace.runtime.lineage import upstream
 from headrace.sources import Source
 
 
@@ -25,19 +26,12 @@ def refuse_silent(program: Program, sources: Mapping[str, Source]) -> None:
     """Refuse to run a step that would gather rows for ever and show none."""
     for node in program.stateful():
         because = never_fires(node)
-        endless = [n for n in _inputs(node) if not sources[n].bounded]
-        if because is not None and endless:
+        inputs = sorted(upstream(program, node.name)) if because else []
+        endless = [name for name in inputs if not sources[name].bounded]
+        if endless:
             raise PlanError(
                 f"step {node.name!r} would never give anything: {because}, and {endless[0]!r} "
                 "does not end", code="HR-TRIGGER-013", site=node.site,
                 hint='Give the window a trigger, such as t.every("1m") or t.after_rows(100), or '
                 'run the job with until="end".',
             )  # fmt: skip
-
-
-def _inputs(node: Node) -> Iterator[str]:
-    """The names of all inputs whose rows reach the step."""
-    if isinstance(node, Read):
-        yield node.name
-    for edge in node.inputs:
-        yield from _inputs(edge.node)

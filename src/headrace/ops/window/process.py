@@ -223,4 +223,4 @@ def many(given: Any) -> list[Any]:
         return [given]
     if given is None:
         return []
-    return list(given) if isinstance(given, list | Iterator) else [given]
+    return list(given) if isinstance(given, list | Rows | Iterator) else [given]
