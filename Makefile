@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check chaos soak bench docs clean
+.PHONY: help demo test check chaos models soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -27,6 +27,12 @@ check: ## style and types only (no Java, seconds)
 
 chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter of an hour)
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
+
+MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py
+MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py
+models: ## 500 drawn streams of every feature against its model (about an hour, no Spark)
+	@$(READY) env HEADRACE_EXAMPLES=500 $(BIN)/python -m pytest -m "not spark" \
+		$(addprefix tests/,$(MODELS)) $(ARGS)
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)

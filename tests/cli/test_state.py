@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Callable
@@ -64,8 +65,8 @@ def lines(result: Any) -> list[Any]:
 
 def test_ls_names_the_steps_with_key_and_columns(ran):
     assert ran("ls").stdout.splitlines() == [
-        "most: about 3 rows by k; k, most",
-        "slid: about 18 rows by k; k, window_start, window_end, n",
+        "most: 3 rows by k; k, most",
+        "slid: 18 rows by k; k, window_start, window_end, n",
     ]
 
 
@@ -92,6 +93,31 @@ def test_a_limit_says_what_it_leaves_out(ran):
     result = ran("get", "most", "--limit", "1")
     assert len(lines(result)) == 1
     assert "2 more" in result.stderr
+
+
+def test_a_csv_file_has_lists_and_maps_as_json(call):
+    more = """
+    class Seen(hr.KeyedProcess):
+        ns = hr.list_of(int)
+        by = hr.map_of(str, float)
+        output = "k int"
+
+        def on_row(self, row, ctx):
+            self.ns.append(row.n)
+            if row.k:
+                self.by["é"] = row.n / 2
+
+    rows.key_by("k").process(Seen(), unbounded=True, name="seen").write("collect:", name="none")
+    """
+    Path("job.py").write_text(dedent(JOB) + dedent(more), encoding="utf-8")
+    Driver(load_job(Path("job.py")), ".headrace/jobs/kept", until=None).drain()
+    forget(Path.cwd())
+    assert call("export", "seen", "out.csv").exit_code == 0
+    with Path("out.csv").open(encoding="utf-8", newline="") as file:
+        found = {int(row["k"]): row for row in csv.DictReader(file)}
+    for k in range(3):
+        assert json.loads(found[k]["ns"]) == list(range(k, 60, 3))
+        assert json.loads(found[k]["by"]) == ({"é": (57 + k) / 2} if k else {})
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])

@@ -36,11 +36,9 @@ def list_steps(file: File, job: Name = None, folder: Folder = None) -> None:
     """
     program, log = _opened(file, job, folder)
     for node in program.stateful():
-        state = _state(program, log, node.name)
-        held = sum(t.rows_held for t in state.snapshot.tables.values())
+        rows = _state(program, log, node.name).to_arrow()
         by = ", ".join(node.keys[0]) or "no key"
-        columns = ", ".join(state.to_arrow().column_names)
-        typer.echo(f"{node.name}: about {held:,} rows by {by}; {columns}")
+        typer.echo(f"{node.name}: {rows.num_rows:,} rows by {by}; {', '.join(rows.column_names)}")
     if not program.stateful():
         typer.echo(f"no step of {program.name!r} keeps state")
 
@@ -160,9 +158,26 @@ def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
 
 def _show(rows: pa.Table, limit: int) -> None:
     for row in rows.slice(0, limit).to_pylist():
-        typer.echo(json.dumps(row, default=str, ensure_ascii=False))
+        typer.echo(_line(row))
     if rows.num_rows > limit:
         typer.echo(f"... {rows.num_rows - limit:,} more; --limit shows them", err=True)
+
+
+def _flat(rows: pa.Table) -> pa.Table:
+    """Lists, maps and records as JSON: a field of a CSV file is a text."""
+    import pyarrow as pa
+
+    from headrace.rows import pylist
+
+    for i, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            values = (None if v is None else _line(v) for v in pylist(rows.column(i)))
+            rows = rows.set_column(i, field.name, pa.array(values, pa.string()))
+    return rows
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _write(rows: pa.Table, to: Path) -> None:
@@ -173,9 +188,9 @@ def _write(rows: pa.Table, to: Path) -> None:
         if to.suffix == ".parquet":
             pyarrow.parquet.write_table(rows, to)
         elif to.suffix == ".csv":
-            pyarrow.csv.write_csv(rows, to)
+            pyarrow.csv.write_csv(_flat(rows), to)
         elif to.suffix == ".jsonl":
-            lines = (json.dumps(r, default=str, ensure_ascii=False) for r in rows.to_pylist())
+            lines = map(_line, rows.to_pylist())
             to.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         else:
             raise RunError(
