@@ -45,6 +45,11 @@ class Case:
     ending: tuple[Any, int | None] | None = None
     skip: tuple[str, str | None] = ("none", None)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether time alone ends all that has begun."""
+        return self.span is not None or self.tree[0] == "row"
+
     def pattern(self) -> hr.Pattern:
         made = built(self.tree)
         if self.ending is not None:
@@ -212,6 +217,9 @@ def anything() -> Any:
     return st.one_of(sequences(LINKS, part), negated()).filter(solid)
 
 
+ONE = st.one_of(conds, rising_conds).map(lambda test: ("row", "p", test))
+SKIPS_OF_ONE = st.sampled_from([("next", None), ("past_last", None), ("last", "p")])
+LENGTHS = st.tuples(conds, st.sampled_from([UNIT, 4 * UNIT]))
 SPANS = st.sampled_from([2 * UNIT, 5 * UNIT, 8 * UNIT])
 FEATURES: dict[str, Any] = {
     "strict": plain(sequences(("next",))),
@@ -230,6 +238,9 @@ FEATURES: dict[str, Any] = {
     "then_not": plain(
         anything(), ending=st.tuples(conds, st.sampled_from([None, UNIT, 4 * UNIT])), span=SPANS
     ),
+    "one row": plain(ONE, span=st.none()),
+    "one row, then_not": plain(ONE, ending=LENGTHS, span=st.none()),
+    "one row, then_not, skip": plain(ONE, ending=LENGTHS, skip=SKIPS_OF_ONE, span=st.none()),
     "within": plain(anything(), span=SPANS),
     "skip": plain(sequences(LINKS, loops(ANY_COUNT, True)), skip=SKIPS),
     "skip anything": plain(anything(), skip=SKIPS),

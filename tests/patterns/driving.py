@@ -21,6 +21,7 @@ from tests.patterns.model import FAR, Judge, skipped
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = 100 * UNIT
+LONG = 1_000 * UNIT  # longer than any stream and any pattern
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def drive(case: Case, stream: Stream) -> None:
     rows, marks = stream.seen()
 
     def match(keyed: Any) -> None:
-        keyed.match(case.pattern(), unbounded=case.span is None).write("collect:", name="out")
+        keyed.match(case.pattern(), unbounded=not case.bounded).write("collect:", name="out")
 
     with Harness(job_of(match, stream.delay)) as test:
         had: Told = Counter()
@@ -136,14 +137,23 @@ def drive(case: Case, stream: Stream) -> None:
             had += told(test.output("out"))
             if case.skip[0] == "none":
                 compare(had, expected(case, rows, mark))
+        if case.bounded:  # nothing more has to come for all to be told and forgotten
+            test.watermark("rows", START + LONG)
+            had += told(test.output("out"))
+            compare(had, expected(case, rows))
+            nothing_left(test)
         test.end()
         had += told(test.output("out"))
         compare(had, expected(case, rows))
-        left = {name: table.num_rows for name, table in test.state().items()}
-        assert not any(left.values()), left
+        nothing_left(test)
         late = sum(len(b) for _, b in stream.batches) - len(rows)
         assert len(test.late()) == late
         assert test.dead() == []
+
+
+def nothing_left(test: Harness) -> None:
+    left = {name: table.num_rows for name, table in test.state().items()}
+    assert not any(left.values()), left
 
 
 def compare(had: Told, wanted: Told) -> None:

@@ -156,6 +156,39 @@ def test_refused_in_a_job(expected: list[str], wrong: Callable[[Any, Any], Any])
     assert codes(job) == expected
 
 
+ENDLESS: dict[str, hr.Pattern] = {
+    "one after another": a.then("b"),
+    "directly after: the next row may never come": a.next("b"),
+    "perhaps one more": a.then("b").optional(),
+    "a loop": a.one_or_more(),
+    "so many": a.times(2),
+    "a choice of which one goes on": hr.either(a, b.then("c")),
+    "then nothing, but only after the second": a.then("c").then_not("b", within="5m"),
+}
+ENDING: dict[str, hr.Pattern] = {
+    "one row": a,
+    "once": a.times(1),
+    "one of two rows": hr.either(a, b),
+    "then nothing for a time": a.then_not("b", within="5m"),
+    "one of two, then nothing for a time": hr.either(a, b).then_not("c", within="5m"),
+    "skipping": a.then_not("b", within="5m").skip_past_last(),
+}
+
+
+@pytest.mark.parametrize("which", ENDLESS)
+def test_a_pattern_that_may_wait_for_ever_needs_within(which: str) -> None:
+    job, rows = stream()
+    rows.key_by("key").match(ENDLESS[which]).write("console:")
+    assert codes(job) == ["HR-PATTERN-016"]
+
+
+@pytest.mark.parametrize("which", ENDING)
+def test_a_pattern_that_waits_for_no_row_needs_no_within(which: str) -> None:
+    job, rows = stream()
+    rows.key_by("key").match(ENDING[which]).write("console:")
+    assert codes(job) == []
+
+
 def test_a_function_is_advised_to_say_its_output() -> None:
     job, rows = stream()
     rows.key_by("key").match(good, select=lambda match: (1,)).write("console:")

@@ -95,7 +95,7 @@ def test_a_replaced_rule_begins_anew() -> None:
     [
         ("{", "HR-PATTERN-018"),
         ('{"parts": []}', "HR-PATTERN-001"),
-        ('{"parts": [{"name": "a"}]}', "HR-PATTERN-016"),
+        ('{"parts": [{"name": "a"}, {"name": "b"}]}', "HR-PATTERN-016"),
         ('{"parts": [{"name": "a", "where": "height > 1"}], "within": "1m"}', "HR-EXPR-001"),
         ('{"parts": [{"name": "a", "where": "value + 1"}], "within": "1m"}', "HR-EXPR-003"),
     ],

@@ -80,16 +80,16 @@ def _wanted(at: Adding, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
 
 
 def _judge(at: Adding, patterns: Mapping[str, Pattern], *, timeouts: bool, unbounded: bool) -> None:
-    open_ended = [n for n, one in patterns.items() if one.span is None]
-    if open_ended and not unbounded:
+    endless = [one for one in patterns.values() if one.endless]
+    if endless and not unbounded:
         at.report(
             refused(
-                16, f"the pattern ({patterns[open_ended[0]]}) has no within: its partial matches "
+                16, f"the pattern ({endless[0]}) has no within: its partial matches "
                 "would be kept for ever", 'Say within("10m"); or match(..., unbounded=True) if '
                 "there are only so many keys and matches.",
             )
         )  # fmt: skip
-    if timeouts and patterns and len(open_ended) == len(patterns):
+    if timeouts and patterns and all(one.span is None for one in patterns.values()):
         at.report(refused(24, "nothing can time out: no pattern has within", 'Say within("10m").'))
 
 

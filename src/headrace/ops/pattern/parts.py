@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from headrace.clock import pretty
@@ -141,6 +142,26 @@ def may_be_empty(part: Part | Without) -> bool:
             return all(may_be_empty(item.part) for item in items)
         case Either(parts=parts):
             return any(map(may_be_empty, parts))
+
+
+def several(part: Part | Without) -> bool:
+    """Whether a match can have more than one row, so that one of its rows waits for others."""
+    return _most(part) > 1
+
+
+def _most(part: Part | Without) -> float:
+    """How many rows it can have."""
+    match part:
+        case Row():
+            return 1
+        case Without():
+            return 0
+        case Repeat(part=inner, high=high):
+            return _most(inner) * (inf if high is None else high)
+        case Group(items=items):
+            return sum(_most(item.part) for item in items)
+        case Either(parts=parts):
+            return max(map(_most, parts))
 
 
 def replaced(part: Any, change: Callable[[str, Any], Any]) -> Any:

@@ -32,6 +32,7 @@ from headrace.ops.pattern.parts import (
     all_names,
     ended,
     replaced,
+    several,
     told,
 )
 
@@ -151,6 +152,11 @@ class Pattern:
         found = no.problems(self.group, self.span, self.skip, self.ending)
         if found:
             raise PlanError.of(found)
+
+    @property
+    def endless(self) -> bool:
+        """Whether a row may wait for ever for the next; the time of then_not bounds itself."""
+        return self.span is None and several(self.group)
 
     def resolved(self, change: Callable[[str, Any], Any]) -> Pattern:
         """The same with other conditions: change(name, where)."""

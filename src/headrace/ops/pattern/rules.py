@@ -116,7 +116,7 @@ def compiled_rule(
 ) -> tuple[Automaton, tuple[str, ...]]:
     """A pattern's automaton and conditions; refused if it does not fit the rows."""
     pattern = Pattern.from_json(text)
-    if pattern.span is None and not unbounded:
+    if pattern.endless and not unbounded:
         raise refused(
             16, "the rule has no within, so its partial matches would be kept for ever",
             'Say "within": "10m" in the rule, or unbounded=True in match.',

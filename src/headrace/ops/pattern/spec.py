@@ -54,7 +54,7 @@ class MatchSpec:
 
     @property
     def endless(self) -> bool:
-        return any(one.span is None for one in self.patterns.values())
+        return any(one.endless for one in self.patterns.values())
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
