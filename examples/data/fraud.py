@@ -59,14 +59,12 @@ def topics() -> dict[str, Iterator[bytes]]:
 
 def tell(progress: Progress) -> None:
     found = hr.read_output(".headrace/fraud/found").sort_by("large_at").to_pylist()
-    print(
-        f"{progress.total['read']:,} payments, {len(found)} frauds; {len(planted()[1])} were planted"
-    )
+    read, known = progress.total["read"], len(planted()[1])
+    print(f"{read:,} payments, {len(found)} frauds; {known} were planted")
     for row in found[:3]:
         minutes = int(row["large_at"].timestamp() - BEGIN) // MINUTE
-        print(
-            f"  {row['card']}: {row['amount']:g} abroad, after {minutes // 60} h {minutes % 60:02} min"
-        )
+        when = f"{minutes // 60} h {minutes % 60:02} min"
+        print(f"  {row['card']}: {row['amount']:g} abroad, after {when}")
 
 
 if __name__ == "__main__":
