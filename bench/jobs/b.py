@@ -55,11 +55,17 @@ def _python(lab: Lab) -> list[Row]:
 
 
 def _contest(lab: Lab, case: str, other: str, kind: str) -> Contest:
-    """Bytewax is quick enough for more rows, over which a start and an end count for less."""
-    batch, batches = (50_000, 3) if lab.quick else (1_000_000, 8 if other == BYTEWAX else 4)
-    pairs = 3 if other == BYTEWAX else 2
+    batch, batches, pairs = extent(lab, other)
     given = params(batch, batches, kind=kind)
     return lab.contests(case, "b", given, digest, pairs, (other,))[0]
+
+
+def extent(lab: Lab, other: str) -> tuple[int, int, int]:
+    """Rows a batch, batches, and pairs. Bytewax is quick enough for more rows, of which the
+    start and the end are a smaller part."""
+    if lab.quick:
+        return 50_000, 3, 1
+    return (1_000_000, 8, 3) if other == BYTEWAX else (1_000_000, 4, 2)
 
 
 def _row(job: str, what: str, contest: Contest, target: float) -> Row:

@@ -15,7 +15,7 @@ from bench.data import Shape, dataset
 from bench.digest import Digest, rounded
 from bench.digest import digest as digest_of
 from bench.functions import moved
-from bench.jobs.b import BYTEWAX, rate
+from bench.jobs.b import BYTEWAX, extent, rate
 from bench.measure import THEIRS, Lab
 from bench.rows import Row, speed
 
@@ -27,19 +27,19 @@ RESULT = "sensor string, n bigint, change double"
 def rows(lab: Lab) -> list[Row]:
     from bench.with_bytewax import missing
 
-    batch, batches = (50_000, 3) if lab.quick else (1_000_000, 4)
-    why = missing()
-    others = (THEIRS,) if why else (THEIRS, BYTEWAX)
-    contests = lab.contests("D", "d", params(batch, batches), digest, 2, others)
-    names = ("D", "process function in Python", 6.0), ("D bytewax", "the same against Bytewax", 2.0)
-    found = []
-    for (job, what, target), contest in zip(names, contests, strict=False):
-        ours, theirs = speed(contest.ours(rate)), speed(contest.theirs(rate))
-        found.append(Row(job, what, ours, theirs, contest.ratio(rate), target=target, equal=True))
+    found = [_row(lab, "D", "process function in Python", THEIRS, target=6.0)]
+    job, what, why = "D bytewax", "the same against Bytewax", missing()
     if why:
         lab.say(f"  D: Bytewax is not available: {why}")
-        found.append(Row(*names[1][:2], found[0].ours, "not available", None))
-    return found
+        return [*found, Row(job, what, found[0].ours, "not available", None)]
+    return [*found, _row(lab, job, what, BYTEWAX, target=2.0)]
+
+
+def _row(lab: Lab, job: str, what: str, other: str, target: float) -> Row:
+    batch, batches, pairs = extent(lab, other)
+    (contest,) = lab.contests(job, "d", params(batch, batches), digest, pairs, (other,))
+    ours, theirs = speed(contest.ours(rate)), speed(contest.theirs(rate))
+    return Row(job, what, ours, theirs, contest.ratio(rate), target=target, equal=True)
 
 
 def params(batch: int, batches: int, keys: int = 10_000) -> dict[str, Any]:
