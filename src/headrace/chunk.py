@@ -3,7 +3,8 @@
 A chunk is a `pyarrow.Table` of the user's columns plus some of these hidden ones:
 
     __t   int64    event time in milliseconds; absent when the stream has no time
-    __s   int32    where the row came from: id of the source split; -1 for derived rows
+    __s   int32    where the row came from: id of the source split; -1 for derived rows,
+                   -2 for those that take others back: they come first at their time
     __o   int64    position within that: offset in the split; key hash for derived rows
     __h   uint64   hash of the stream's key; absent before `key_by`
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 TIME, SOURCE, OFFSET, HASH = "__t", "__s", "__o", "__h"
+TAKEN_BACK = -2
 HIDDEN: dict[str, pa.DataType] = {
     TIME: pa.int64(), SOURCE: pa.int32(), OFFSET: pa.int64(), HASH: pa.uint64(),
 }  # fmt: skip

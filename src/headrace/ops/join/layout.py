@@ -40,12 +40,12 @@ class Layout:
 
     def rows(
         self, parts: Sequence[pa.Table | None], at: Times | None, extra: Sequence[pa.Array] = (),
-        keys: pa.Table | None = None,
+        keys: pa.Table | None = None, source: int = -1,
     ) -> pa.Table:  # fmt: skip
         """Held rows of the inputs side by side, None for one that is not there.
 
         `extra` are the last columns; `at` is the event time, None where there is none. `keys`
-        has the keys, where no input has all of them.
+        has the keys, where no input has all of them; `source` is their rank at one moment.
         """
         known = next(part for part in (keys, *parts) if part is not None)
         made = [self._column(parts, known, *c) for c in self._columns]
@@ -53,7 +53,7 @@ class Layout:
         made = [pa.nulls(known.num_rows, f.type) if c is None else c
                 for c, f in zip(made, fields, strict=True)]  # fmt: skip
         table = pa.Table.from_arrays([*made, *extra], self._schema.names).cast(self._schema)
-        return placed(table, at, numbers(known[HASH]))
+        return placed(table, at, numbers(known[HASH]), source)
 
     def _column(
         self, parts: Sequence[pa.Table | None], known: pa.Table, port: int, name: str
@@ -62,9 +62,9 @@ class Layout:
         return None if part is None else part.column(name)
 
 
-def placed(rows: pa.Table, at: Times | None, hashes: np.ndarray) -> pa.Table:
+def placed(rows: pa.Table, at: Times | None, hashes: np.ndarray, source: int = -1) -> pa.Table:
     """Rows made by a join with the hidden columns of derived rows."""
     if at is not None:
         rows = rows.append_column(TIME, pa.array(at))
-    rows = rows.append_column(SOURCE, pa.array(np.full(rows.num_rows, -1, np.int32)))
+    rows = rows.append_column(SOURCE, pa.array(np.full(rows.num_rows, source, np.int32)))
     return rows.append_column(OFFSET, pa.array(hashes.view(np.int64)))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.chunk import HASH, TIME
+from headrace.chunk import HASH, TAKEN_BACK, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.keys import key_numbers
@@ -215,17 +215,17 @@ class TableJoinOperator:
                     ((left.old, right.old), (left.new, right.new)))  # fmt: skip
         visible = self._spec.how not in ("semi", "anti")
         changed = (was != now) | left.moved | (right.moved & visible)
-        at = np.maximum(left.at, right.at)
-        for there, mine, theirs, change in (
-            (was, left.old, right.old, TAKEN), (now, left.new, right.new, GIVEN),
-        ):  # fmt: skip
+        for there, mine, theirs, at, change, source in (
+            (was, left.old, right.old, _earlier(left.at, right.at), TAKEN, TAKEN_BACK),
+            (now, left.new, right.new, np.maximum(left.at, right.at), GIVEN, -1),
+        ):
             chosen = np.flatnonzero(there & changed)
             if len(chosen):
                 parts = _taken(left.rows, mine[chosen]), _taken(right.rows, theirs[chosen])
                 extra = [pa.repeat(change, len(chosen))]
                 times = at[chosen] if self._spec.timed else None
                 owners = keys.take(pa.array(chosen))
-                step.out.append(self._layout.rows(parts, times, extra, owners))
+                step.out.append(self._layout.rows(parts, times, extra, owners, source))
 
     def _shown(self, left: Mask, right: Mask) -> Mask:
         """Whether there is a result for these."""
@@ -239,6 +239,16 @@ class TableJoinOperator:
             case "anti":
                 return left & ~right
         return left | right
+
+
+def _earlier(left: Times, right: Times) -> Times:
+    """When a result was no longer true: at the first change of its two rows.
+
+    A left row that points elsewhere now is given by another task, which knows nothing of what
+    changed here: so it must not be taken back later than when it moved.
+    """
+    return np.where((left > MIN_TIME) & (right > MIN_TIME), np.minimum(left, right),
+                    np.maximum(left, right))  # fmt: skip
 
 
 def _given(changes: pa.Table) -> Mask:
