@@ -52,6 +52,10 @@ WRONG: dict[str, tuple[Any, str, str]] = {
         ),
         "HR-PROCESS-002", "process sets timers and keeps state by key, but 'rows' has no key",
     ),
+    "neither state nor timers, and no key": (
+        lambda job: rows(job).process(made()), "HR-PROCESS-001",
+        "process hands over rows by key, but 'rows' has no key",
+    ),
     "a timer that nobody hears": (
         lambda job: rows(job, **TIMED).key_by("k").process(made(on_row=sets_timer)),
         "HR-PROCESS-003", "P sets a timer with ctx.timer, but has no on_timer",
@@ -134,6 +138,13 @@ def test_it_is_refused(name: str) -> None:
     assert problem.code == code
     assert text in problem.message
     assert problem.hint and problem.site and problem.site.file.endswith("test_refusals.py")
+
+
+def test_a_function_without_state_and_key_is_not_asked_for_its_timers() -> None:
+    job = hr.Job("wrong")
+    rows(job).process(made()).write("collect:", name="out")
+    with pytest.raises(hr.PlanError, match=r"Say which rows belong together: .*; or use map"):
+        job.check()
 
 
 class Frozen(NamedTuple):

@@ -143,13 +143,15 @@ def refuse_unkeyed(at: Adding, method: str, fn: object = None) -> Edge:
     timers = isinstance(fn, KeyedProcess) and type(fn).timed()
     keeps = not isinstance(fn, KeyedProcess) or bool(type(fn).values)
     does = [*(["sets timers"] if timers else []), *(["keeps state"] if keeps else [])]
-    what = f"{' and '.join(does)} by key"
+    what = f"{' and '.join(does) or 'hands over rows'} by key"
+    of_key = "whose state it is" if keeps else "whose timers they are"
+    asks = of_key if does else "which rows belong together"
+    instead = "" if does else "; or use map or flat_map, which need no key"
     at.report(
         PlanError(
             f"{method} {what}, but {at.draft.name_of(at.edge)!r} has no key",
             code="HR-PROCESS-002" if timers else "HR-PROCESS-001",
-            hint=f'Say whose {"state it is" if keeps else "timers they are"}: '
-            f'.key_by("column").{method}(...).',
+            hint=f'Say {asks}: .key_by("column").{method}(...){instead}.',
         )
     )  # fmt: skip
     stand_in = value(str)
