@@ -209,6 +209,15 @@ def test_a_pattern_needs_event_time() -> None:
     assert codes(job) == ["HR-PLAN-002"]
 
 
+def test_all_inputs_without_event_time_are_named() -> None:
+    job = hr.Job("untimed")
+    rows = job.read("log:x", schema="key string", name="rows")
+    control = job.read("log:c", schema="name string, pattern string", name="control")
+    rows.key_by("key").match(rules=control.broadcast()).write("console:")
+    with pytest.raises(hr.PlanError, match="but 'rows' and 'control' have none"):
+        job.check()
+
+
 def test_rules_of_another_job_are_refused() -> None:
     job, rows = stream()
     other = hr.Job("other").read("log:c", schema="name string, pattern string, at timestamp",

@@ -101,6 +101,15 @@ def test_a_pattern_comes_back_from_json(case: Case) -> None:
     assert str(back) == str(pattern)
 
 
+def test_a_pattern_tells_how_its_loops_go() -> None:
+    a = hr.pattern("a", "v = 1")
+    loop = a.then("b", "v = 2").one_or_more(by="next", greedy=True).until("v = 3")
+    assert str(loop) == "a then b+ by next greedy until (v = 3)"
+    assert str(a.times(2, 4).until("v = 3", lambda row: row.v > 4).then("c").optional(greedy=True)
+               ) == "a{2,4} until (v = 3 and a function) then c? greedy"  # fmt: skip
+    assert str(a.then("b").times(2)) == "a then b{2}"
+
+
 # rules
 
 

@@ -47,6 +47,23 @@ class Spread(hr.Aggregate):
     pass
 
 
+class Typo(hr.Aggregate):
+    state = "dubble"
+    output = float
+
+    def zero(self) -> float:
+        return 0.0
+
+    def add(self, state: float, value: float) -> float:
+        return state + value
+
+    def merge(self, a: float, b: float) -> float:
+        return a + b
+
+    def result(self, state: float) -> float:
+        return state
+
+
 class Seen:
     state: ClassVar[Any] = set()
 
@@ -111,6 +128,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "an evictor of two": (
         lambda: counted(SECOND, evict=hr.keep(lambda a, b: [])),
         "PLAN-028", "hr.keep", "1 argument",
+    ),
+    "an aggregate whose state is no type": (
+        lambda: window(SECOND).agg(n=Typo("v")),
+        "AGG-011", "Typo.state is no type: 'dubble'", "double",
     ),
     "late without lateness": (
         lambda: counted(SECOND, trigger=t.at_watermark(late=t.on_change())),

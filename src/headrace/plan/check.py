@@ -54,10 +54,11 @@ def check(draft: Draft) -> list[PlanError]:
 def window_without_time(graph: Graph) -> Problems:
     for node in graph:
         if _needs_time(node) and not all(e.node.timed for e in node.inputs):
-            inputs = " and ".join(repr(r.name) for r in _sources(node) if not r.timed)
+            bare = [repr(r.name) for r in _sources(node) if not r.timed]
+            verb = "have" if len(bare) > 1 else "has"
             yield PlanError(
                 f"the {_noun(node)} {node.name!r} needs event time, "
-                f"but {inputs or 'its input'} has none",
+                f"but {' and '.join(bare) or 'its input'} {verb} none",
                 code="HR-PLAN-002", site=node.site,
                 hint='Name the time column where it is read: job.read(..., time="at", delay="2s"); '
                 "or time=hr.ingestion() if no column has one.",

@@ -64,7 +64,14 @@ def check_own(own: OwnAggregate) -> None:
             site=call_site(),
         )  # fmt: skip
     try:
-        _column([own.zero()], type_of(own.state))
+        kind = type_of(own.state)
+    except PlanError as error:
+        raise PlanError(
+            f"{title}.state is no type: {error.message}", code="HR-AGG-011", hint=error.hint,
+            site=call_site(),
+        ) from error  # fmt: skip
+    try:
+        _column([own.zero()], kind)
     except (ValueError, PlanError) as error:
         raise PlanError(
             f"what {title}.zero() gives is not of its state's type: {error}", code="HR-AGG-011",

@@ -195,11 +195,25 @@ def _words(part: Part | Without) -> str:
         case Row(name=name) | Without(name=name):
             return name
         case Repeat(part=inner, low=low, high=high):
-            return f"{_words(inner)}{_count(low, high)}"
+            return f"{_words(inner)}{_count(low, high)}{_manner(part)}"
         case Group(items=items):
             return f"({told(items)})"
         case Either(parts=parts):
             return f"({' or '.join(told(p.items) for p in parts)})"
+
+
+def _manner(loop: Repeat) -> str:
+    said = f" by {loop.by}" if loop.by != THEN else ""
+    said += " greedy" if loop.greedy else ""
+    return said if loop.until is None else f"{said} until ({_condition(loop.until)})"
+
+
+def _condition(where: Any) -> str:
+    """A condition in words, whether a stream is known or not."""
+    known = isinstance(where, Condition)
+    every = [*([] if where.expr is None else [where.expr]), *where.functions] if known else where
+    texts = [one.sql() if isinstance(one, Expr) else one for one in every]
+    return " and ".join("a function" if callable(one) else str(one) for one in texts)
 
 
 def _count(low: int, high: int | None) -> str:
