@@ -393,6 +393,14 @@ def test_connecting_nothing_is_refused_at_once():
         connect(by="area")
 
 
+def test_connecting_what_is_no_stream_is_refused_at_once(job):
+    one = read(job)
+    for wrong in (lambda: connect(b="x"), lambda: connect(a=one, b="x"), lambda: one.connect("x")):
+        with pytest.raises(PlanError, match="HR-PLAN-018 connect needs streams, not 'x'") as caught:
+            wrong()
+        assert caught.value.hint and caught.value.site.file == __file__
+
+
 def test_inputs_need_methods_and_methods_need_inputs(job, problems):
     class Alarm(KeyedProcess):
         output = "area string"

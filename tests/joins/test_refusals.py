@@ -125,6 +125,16 @@ def test_a_join_of_one_stream_is_refused() -> None:
         hr.join_all(on="k", within="5s", a=a)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_an_option_that_join_all_has_not_is_refused(first: bool) -> None:
+    job = hr.Job("one")
+    named = {n: job.read(f"log:{n}", schema=SCHEMA, time="at") for n in "ab"}
+    said: dict[str, Any] = {"how": "left", **named} if first else {**named, "how": "left"}
+    with pytest.raises(hr.PlanError, match=r"HR-JOIN-008 .*how= is 'left'") as caught:
+        hr.join_all(on="k", within="5s", **said)
+    assert caught.value.hint and caught.value.site and caught.value.site.file == __file__
+
+
 def test_late_rows_of_an_unknown_input_are_refused() -> None:
     a = hr.Job("one").read("log:x", schema=SCHEMA, time="at")
     with pytest.raises(hr.PlanError, match="HR-JOIN-011"):

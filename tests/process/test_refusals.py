@@ -52,6 +52,18 @@ WRONG: dict[str, tuple[Any, str, str]] = {
         ),
         "HR-PROCESS-002", "process sets timers and keeps state by key, but 'rows' has no key",
     ),
+    "a running aggregate without a key": (
+        lambda job: rows(job).agg(n=hr.count()), "HR-PROCESS-001",
+        "agg keeps state by key, but 'rows' has no key",
+    ),
+    "a running row without a key": (
+        lambda job: rows(job).reduce(max), "HR-PROCESS-001",
+        "reduce keeps state by key, but 'rows' has no key",
+    ),
+    "a running value without a key": (
+        lambda job: rows(job).fold(0, max, schema="n bigint"), "HR-PROCESS-001",
+        "fold keeps state by key, but 'rows' has no key",
+    ),
     "neither state nor timers, and no key": (
         lambda job: rows(job).process(made()), "HR-PROCESS-001",
         "process hands over rows by key, but 'rows' has no key",

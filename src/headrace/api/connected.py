@@ -87,9 +87,11 @@ def connect_streams(
     streams: Sequence[Input], by: By, names: Sequence[str] | None
 ) -> ConnectedStreams:
     """Streams, the key of each and the name of each, as the inputs of a process function."""
-    if not streams:
+    wrong = [one for one in streams if not hasattr(one, "_draft")]
+    if wrong or not streams:
         raise PlanError(
-            "connect needs streams", code="HR-PLAN-018", site=call_site(),
+            f"connect needs streams{f', not {wrong[0]!r}' if wrong else ''}", code="HR-PLAN-018",
+            site=call_site(),
             hint='Name them: hr.connect(by="area", average=a, smoke=b).',
         )  # fmt: skip
     draft, site = streams[0]._draft, call_site()

@@ -74,11 +74,14 @@ def join_all(
     `hr.join_all(on="id", within="1m", order=a, payment=b, parcel=c)`. A column that several
     have is called by their names: `price_order`, `price_payment`.
     """
+    hint = 'Name them: hr.join_all(on="id", within="1m", order=a, payment=b).'
+    for label, one in streams.items():  # an option that join_all has not, such as how=
+        if not hasattr(one, "_draft"):
+            fact = f"join_all needs streams, but {label}= is {one!r}"
+            rest = " Besides them it takes on, within, lateness, name and was."
+            raise _at_once(meeting.refused(fact, 8, hint + rest))
     if len(streams) < 2:
-        hint = 'Name them: hr.join_all(on="id", within="1m", order=a, payment=b).'
-        problem = meeting.refused(f"join_all joins {len(streams)} streams", 12, hint)
-        problem.site = call_site()
-        raise problem
+        raise _at_once(meeting.refused(f"join_all joins {len(streams)} streams", 12, hint))
     first, *others = streams.values()
     at = Adding(first._draft, first._edge, name, was)
     all_ = (first, *(meeting.same_job(at, first, other) for other in others))
@@ -118,6 +121,12 @@ def cogroup(
         cut = meeting.windows(at, window, left.schema, right.schema)
         what = Cogroup(fn, cut, meeting.patience(lateness), rows)
     return added(at, (left, right), keys, what, pa.schema([*before, *value]) if known else UNKNOWN)
+
+
+def _at_once(problem: PlanError) -> PlanError:
+    """A problem that leaves no stream to go on with."""
+    problem.site = call_site()
+    return problem
 
 
 def _unbounded(within: Any) -> PlanError:

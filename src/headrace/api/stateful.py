@@ -138,8 +138,13 @@ def _added(
     return at.add(node, method)
 
 
-def refuse_unkeyed(at: Adding, method: str, fn: object = None) -> Edge:
-    """State belongs to a key, and so do timers: report that there is none."""
+def refuse_unkeyed(
+    at: Adding, method: str, fn: object = None, *, windowed: bool = False
+) -> Edge:  # fmt: skip
+    """State belongs to a key, and so do timers: report that there is none.
+
+    `windowed`: windows without a key have this method.
+    """
     timers = isinstance(fn, KeyedProcess) and type(fn).timed()
     keeps = not isinstance(fn, KeyedProcess) or bool(type(fn).values)
     does = [*(["sets timers"] if timers else []), *(["keeps state"] if keeps else [])]
@@ -147,6 +152,7 @@ def refuse_unkeyed(at: Adding, method: str, fn: object = None) -> Edge:
     of_key = "whose state it is" if keeps else "whose timers they are"
     asks = of_key if does else "which rows belong together"
     instead = "" if does else "; or use map or flat_map, which need no key"
+    instead = f"; or, for all rows, .window(...).{method}(...)" if windowed else instead
     at.report(
         PlanError(
             f"{method} {what}, but {at.draft.name_of(at.edge)!r} has no key",

@@ -208,6 +208,18 @@ class Stream(Operators, Calling, Looping, Repeating):
         edge = stateful.refuse_unkeyed(self._adding(options.get("name")), "process", fn)
         return ProcessResult(self._draft, edge)
 
+    def agg(self, **options: Any) -> Stream:
+        """Refused: running aggregates belong to a key. Say `.key_by(...)` or `.window(...)`."""
+        return self._after(stateful.refuse_unkeyed(self._adding(), "agg", windowed=True))
+
+    def reduce(self, fn: Any, **options: Any) -> Stream:
+        """Refused: running results belong to a key. Say `.key_by(...)` or `.window(...)`."""
+        return self._after(stateful.refuse_unkeyed(self._adding(), "reduce", windowed=True))
+
+    def fold(self, zero: Any, fn: Any, **options: Any) -> Stream:
+        """Refused: running results belong to a key. Say `.key_by(...)` or `.window(...)`."""
+        return self._after(stateful.refuse_unkeyed(self._adding(), "fold", windowed=True))
+
     def map_with_state(self, fn: Any, **options: Any) -> Stream:
         """Refused: state belongs to a key. Say `.key_by(...)` first."""
         return self._after(stateful.refuse_unkeyed(self._adding(), "map_with_state"))
