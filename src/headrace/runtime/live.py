@@ -80,7 +80,7 @@ class StepState:
         if not any(t.spec.timed for t in self.snapshot.tables.values()):
             raise StateError(
                 f"{self.node.name!r} keeps nothing by time", code="HR-STATE-032",
-                hint="Only windows can be cut by time; use get, top or sql.",
+                hint="Only windows and joins can be cut by time; use get, top or sql.",
             )  # fmt: skip
         lo, hi = (_millis(m, self._now()) for m in (since, until))
         return replace(self, since=lo, until=hi)

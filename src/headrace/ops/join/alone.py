@@ -7,6 +7,8 @@ so an epoch pays for what is due in it. Times here are event times without laten
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from headrace.chunk import TIME
@@ -53,6 +55,11 @@ class Unmet:
         table.expire(floor)
         rows = rows.filter(pa.array(~numbers(rows[_MET])))
         return _gathered([rows, *self._now], self._side)
+
+    def keyless(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        """The rows that wait with a null in their key: these are kept nowhere else."""
+        rows = tables[self.spec.name].scan().select(self._side.held.names)
+        return self._side.solid(rows)[1]
 
     def next(self, step: Step) -> int:
         first = self._table(step).first_time()

@@ -6,7 +6,7 @@ are told in the order of their times, however they came; by processing time at o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,9 @@ from headrace.ops.join.columns import numbers
 from headrace.ops.join.layout import placed
 from headrace.ops.join.side import AT, Side
 from headrace.ops.join.versions import Versions
+from headrace.ops.join.view import Held, held_view
 from headrace.ops.window.aligned import Times
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 CHANGE = "change"
 TAKEN, GIVEN = "-", "+"
@@ -76,6 +77,11 @@ class ChangesOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._versions.tables()
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of the table."""
+        held = Held(None, self._side, self._versions.rows(tables))
+        return held_view([held], since, until, self._spec.timed)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         return behind(rows, watermark, self._spec.processing)

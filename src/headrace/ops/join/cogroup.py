@@ -6,7 +6,7 @@ passed the window's end. A call that fails sets its first row aside; the others 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -27,7 +27,7 @@ from headrace.ops.join.windows import Placed
 from headrace.ops.process.call import many
 from headrace.ops.window.assigners import Assigner
 from headrace.rows import collector_paused, rows_of, table_of
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,10 @@ class CogroupOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._windows.tables()
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of windows that are not over."""
+        return self._windows.view(tables, since, until)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         return self._windows.late(port, rows, watermark)

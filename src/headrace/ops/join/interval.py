@@ -7,7 +7,7 @@ Rows are kept until then and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,9 @@ from headrace.ops.join.kept import Kept
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import meeting, shared_numbers
 from headrace.ops.join.side import AT, Side
+from headrace.ops.join.view import SIDES, Held, held_view
 from headrace.ops.window.aligned import Times
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 LEAST = 1_000  # ms in a bucket of kept rows, however short the interval is
@@ -90,6 +91,16 @@ class IntervalOperator:
         if self._firsts is not None:
             found += [self._firsts.spec, self._firsts.known]
         return tuple(found)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows that are kept, also those without a key that wait to come out."""
+        parts = []
+        for name, side, kept, unmet in zip(
+            SIDES, self._sides, self._kept, self._unmet, strict=True
+        ):
+            rows = [kept.rows(tables), *([] if unmet is None else [unmet.keyless(tables)])]
+            parts.append(Held(name, side, pa.concat_tables(rows)))
+        return held_view(parts, since, until)
 
     # where the rows are
 

@@ -7,6 +7,8 @@ once and never changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -57,6 +59,10 @@ class Kept:
         row, bucket = expanded(first, np.maximum(last - first + 1, 0))
         hashes, buckets = distinct(hashes[row], bucket)
         return buckets * size, hashes
+
+    def rows(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        """All rows that are kept."""
+        return tables[self.spec.name].scan().select(self._side.held.names)
 
     def expire(self, before: int, step: Step) -> None:
         """Forget rows older than this; some of the same bucket stay a while."""

@@ -7,7 +7,7 @@ processing time it sees at once what has come so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import meeting, shared_numbers
 from headrace.ops.join.side import AT, PLACE, Side, null_keys
 from headrace.ops.join.versions import Versions, in_turn
-from headrace.state.table import TableSpec
+from headrace.ops.join.view import Held, held_view
+from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "semi", "anti")
 WAITING = "waiting"
@@ -90,6 +91,13 @@ class LatestOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return (self._waiting, *self._versions.tables())
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows that wait, and the table's."""
+        left, right = self._sides
+        waiting = tables[WAITING].scan().select(left.held.names)
+        parts = [Held("left", left, waiting), Held("right", right, self._versions.rows(tables))]
+        return held_view(parts, since, until, self._spec.timed)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         floor = passed(watermark, self._spec.lateness)

@@ -6,7 +6,7 @@ from the first input that has a new row in it, so it is found once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ from headrace.ops.join.kept import Kept
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import meeting, shared_numbers
 from headrace.ops.join.side import AT, Side
-from headrace.state.table import TableSpec
+from headrace.ops.join.view import Held, held_view
+from headrace.state.table import KeyedTable, TableSpec
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class ManyJoinOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return tuple(kept.spec for kept in self._kept)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows that are kept of each input."""
+        named = zip(self._spec.names, self._sides, self._kept, strict=True)
+        return held_view([Held(n, s, k.rows(tables)) for n, s, k in named], since, until)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         floor = passed(watermark, self._spec.lateness)

@@ -8,7 +8,7 @@ and what is late are that operator's; nothing is kept here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,13 +22,15 @@ from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.contract import Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.side import AT, NUMBER, Side, null_keys
+from headrace.ops.join.view import SIDES, Held, held_view
 from headrace.ops.join.windows import Placed, Windows
+from headrace.ops.timed.kept_rows import ROWS
 from headrace.ops.timed.operator import TimedWindowOperator
 from headrace.ops.window.assigners import GAP, Assigner, Session
 from headrace.ops.window.function import Given, Laid
 from headrace.ops.window.trigger_base import Facts, Mask, Trigger
 from headrace.ops.window.windowing import Windowing
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 _SIDE = "$side"
 _OWN = "$own"  # zero, or what sets a row apart that has a null in its key
@@ -63,6 +65,21 @@ class Sessions:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._operator.tables()
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of sessions that are not over."""
+        kept = tables[ROWS].scan()
+        parts = [Held(SIDES[port], side, self._as_held(port, kept))
+                 for port, side in enumerate(self._sides)]  # fmt: skip
+        return held_view(parts, since, until)
+
+    def _as_held(self, port: int, kept: pa.Table) -> pa.Table:
+        """The rows of one side among those that are kept of both."""
+        side = self._sides[port]
+        rows = kept.filter(pa.array(numbers(kept[_SIDE]) == port))
+        names = {n: n for n in (*side.key.names, AT)}
+        names |= {_column(port, n): n for n in side.value.names}
+        return rows.select(list(names)).rename_columns(list(names.values()))
 
     # where the rows are
 

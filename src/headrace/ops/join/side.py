@@ -29,7 +29,7 @@ class Side:
     """The columns of one input, and which of them are its key."""
 
     def __init__(self, keys: Sequence[str], schema: pa.Schema) -> None:
-        self._keys = list(keys)
+        self.keys = list(keys)
         self.names = schema.names
         self.key = pa.schema([(f"$k{i}", schema.field(k).type) for i, k in enumerate(keys)])
         self.value = pa.schema([pa.field(f.name, f.type) for f in schema if f.name not in keys])
@@ -46,7 +46,7 @@ class Side:
 
     def without_nulls(self, rows: pa.Table) -> pa.Table:
         """Of rows as they arrive, those whose key can be equal to another."""
-        nulls = null_keys(rows, self._keys)
+        nulls = null_keys(rows, self.keys)
         return rows if nulls is None else rows.filter(pa.array(~nulls))
 
     def keyed(self, rows: pa.Table | None, step: Step) -> pa.Table | None:
@@ -54,7 +54,7 @@ class Side:
 
         Nothing could ever change or delete a row without a key, so a table cannot hold it.
         """
-        nulls = None if rows is None else null_keys(rows, self._keys)
+        nulls = None if rows is None else null_keys(rows, self.keys)
         if rows is None or nulls is None:
             return rows
         lost = rows.filter(pa.array(nulls))
@@ -62,7 +62,7 @@ class Side:
         return rows.filter(pa.array(~nulls))
 
     def _keyless(self, row: pa.Table) -> Fault:
-        nulls = [k for k in self._keys if row.column(k).null_count]
+        nulls = [k for k in self.keys if row.column(k).null_count]
         named = " and ".join(map(repr, nulls))
         why = f"a row of a table has no key: {named} {'is' if len(nulls) == 1 else 'are'} null"
         shown = [n for n in row.column_names if n != GONE]
@@ -74,7 +74,7 @@ class Side:
             return self.held.empty_table()
         at = _times(rows)
         order = self._order(rows, at, at // bucket)
-        names = [HASH, *self._keys, *self.value.names]
+        names = [HASH, *self.keys, *self.value.names]
         rows = rows.select(names).combine_chunks().take(pa.array(order))
         columns = [*rows.columns, pa.array(at[order])]
         columns += [pa.array(np.full(len(at), epoch)), pa.array(np.arange(len(at)))]

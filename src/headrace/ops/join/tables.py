@@ -7,7 +7,7 @@ at. Left rows come as changes of their table, or as they are where both have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import shared_numbers
 from headrace.ops.join.side import AT, Side
 from headrace.ops.join.versions import Versions, in_turn, last_of_each
+from headrace.ops.join.view import Held, existing, held_view
 from headrace.ops.window.aligned import Times
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "semi", "anti")
 BY_KEY = (*HOWS, "right", "full")  # where both tables have the same key
@@ -105,6 +106,17 @@ class TableJoinOperator:
     def tables(self) -> tuple[TableSpec, ...]:
         left = (self._pointing, self._changing) if self._spec.own else self._mine.tables()
         return (*left, *self._versions.tables())
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of both tables; of a left one that points, its changes that wait too."""
+        if self._spec.own:
+            names = POINTING, CHANGING
+            mine = existing([tables[name].scan() for name in names], self._left)
+        else:
+            mine = self._mine.rows(tables)
+        theirs = self._versions.rows(tables)
+        parts = [Held("left", self._left, mine), Held("right", self._right, theirs)]
+        return held_view(parts, since, until, self._spec.timed)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         derived = port == 0 and self._spec.own

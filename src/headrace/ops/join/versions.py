@@ -7,6 +7,8 @@ asked for and the versions that came meanwhile, whatever the table holds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -17,7 +19,8 @@ from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.side import AT, EPOCH, NUMBER, PLACE, Side
-from headrace.state.table import TableSpec
+from headrace.ops.join.view import existing
+from headrace.state.table import KeyedTable, TableSpec
 
 
 class Versions:
@@ -87,6 +90,11 @@ class Versions:
         step.tables[self._ages.name].expire(before)
         known = self.known(old, step)
         step.tables[self._latest.name].delete(known.filter(pa.array(numbers(known[AT]) < before)))
+
+    def rows(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        """The versions that count, and those that the watermark has not passed."""
+        specs = self._latest, self._coming
+        return existing([tables[spec.name].scan() for spec in specs], self._side)
 
     def deletes(self, rows: pa.Table) -> Mask:
         """Which versions say that the key is there no more."""

@@ -6,7 +6,7 @@ rows that met nobody there. Its event time is the window's last millisecond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from headrace.ops.join.windows import Placed
 from headrace.ops.window.aligned import Times
 from headrace.ops.window.assigners import Assigner
 from headrace.schema import TIMESTAMP
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,10 @@ class WindowJoinOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._windows.tables()
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of windows that are not over."""
+        return self._windows.view(tables, since, until)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         return self._windows.late(port, rows, watermark)

@@ -7,7 +7,7 @@ is to come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +20,10 @@ from headrace.ops.contract import Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.pairs import shared_numbers
 from headrace.ops.join.side import AT, PLACE, Side
+from headrace.ops.join.view import SIDES, Held, held_view
 from headrace.ops.window.aligned import Times, floor_of
 from headrace.ops.window.assigners import Assigner
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 WINDOWS = "windows"
 _START = "$start"
@@ -46,13 +47,21 @@ class Windows:
         self.wait = lateness  # from a window's end until it is over
         self._rows = [
             TableSpec(name, side.key, pa.schema([*side.value, *PLACE]), timed=True, once=True)
-            for name, side in zip(("left", "right"), sides, strict=True)
+            for name, side in zip(SIDES, sides, strict=True)
         ]
         start = pa.schema([(_START, pa.int64())])
         self._windows = TableSpec(WINDOWS, start, pa.schema([]), timed=True)
 
     def tables(self) -> tuple[TableSpec, ...]:
         return (*self._rows, self._windows)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of windows that are to come."""
+        parts = [
+            Held(name, side, tables[name].scan().select(side.held.names))
+            for name, side in zip(SIDES, self._sides, strict=True)
+        ]
+        return held_view(parts, since, until)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         if watermark == MIN_TIME:
