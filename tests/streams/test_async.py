@@ -366,6 +366,8 @@ async def fine(row) -> int: ...
         ({"cache_size": 0}, "HR-ASYNC-001"),
         ({"cache_on": "pathh", "cache_ttl": "1s"}, "HR-EXPR-001"),
         ({"cache_on": "path"}, "HR-ASYNC-001"),
+        ({"backoff": "1s"}, "HR-ASYNC-001"),
+        ({"backoff": "1s", "retries": -1}, "HR-ASYNC-001"),
     ],
 )
 def test_what_cannot_be_is_refused(how, code):

@@ -40,7 +40,7 @@ class Calling:
         concurrency: int = 16,
         timeout: Duration | None = None,
         retries: int = 0,
-        backoff: Duration = "100ms",
+        backoff: Duration | None = None,
         batch_size: int | None = None,
         cache_ttl: Duration | None = None,
         cache_on: Names = (),
@@ -55,10 +55,10 @@ class Calling:
 
         `fn` is async, or a plain function, which runs in threads. It gets a row, or with
         `batch_size` a list of rows, and gives as many. A call that fails or takes longer than
-        `timeout` is tried again `retries` times, after `backoff`, then twice that, and so on;
-        then the row is a dead letter. `rate` is calls a second in each worker, `breaker` (5, "30s")
-        lets calls fail at once for a while after so many failures in a row. `cache_ttl` keeps
-        answers, by the columns `cache_on`, or by the whole row.
+        `timeout` is tried again `retries` times, after `backoff` (100 ms), then twice that, and
+        so on; then the row is a dead letter. `rate` is calls a second in each worker, `breaker`
+        (5, "30s") lets calls fail at once for a while after so many failures in a row.
+        `cache_ttl` keeps answers, by the columns `cache_on`, or by the whole row.
         """
         at = Adding(self._draft, self._edge, name, was)
         with self._draft.attempt(at.site):
@@ -75,11 +75,19 @@ class Calling:
                     hint='Say cache_ttl="10m" as well, or leave cache_on out.',
                 )
             )  # fmt: skip
+        if backoff is not None and retries == 0:
+            at.report(
+                PlanError(
+                    f"map_async(backoff=) is {backoff!r}, but nothing is tried again without "
+                    "retries=", code="HR-ASYNC-001",
+                    hint="Say retries=3 as well, or leave backoff out.",
+                )
+            )  # fmt: skip
         manner = Manner(
             concurrency=_count(at, concurrency, "concurrency", 1),
             timeout=_length(at, timeout, "timeout"),
             retries=_count(at, retries, "retries", 0),
-            backoff=_length(at, backoff, "backoff", 0) or 0,
+            backoff=_length(at, "100ms" if backoff is None else backoff, "backoff", 0) or 0,
             batch_size=None if batch_size is None else _count(at, batch_size, "batch_size", 1),
             cache_ttl=_length(at, cache_ttl, "cache_ttl"),
             cache_on=names_of(cache_on),
