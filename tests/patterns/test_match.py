@@ -286,6 +286,21 @@ def test_a_match_on_which_the_function_fails_is_a_dead_letter_of_its_last_row() 
 # changes
 
 
+@pytest.mark.parametrize("how", [{"greedy": True}, {"by": "next"}])
+def test_a_loop_that_goes_another_way_does_not_go_on_from_old_state(how: Any) -> None:
+    def job(**said: Any) -> hr.Job:
+        loop = hr.pattern("a", "value = 1").one_or_more(**said).then("b", "value = 2")
+        made = hr.Job("changing")
+        rows = made.read("log:x", schema=SCHEMA, time="at", delay="1s", name="rows")
+        keyed(loop.within("10s"))(rows).write("collect:", name="out")
+        return made
+
+    with Harness(job()) as test:
+        test.send("rows", rows_of(1, 1, 1))
+        with pytest.raises(hr.StateError, match="HR-EVOLVE-001"):
+            test.restart(job(**how))
+
+
 def test_a_changed_pattern_does_not_go_on_from_old_state() -> None:
     def job(pattern: hr.Pattern) -> hr.Job:
         made = hr.Job("matching")
