@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.plan.program import build
 
 SCHEMA = "k string, n bigint, at timestamp"
 
@@ -144,3 +145,18 @@ def test_late_rows_of_an_unknown_input_are_refused() -> None:
 def test_a_lookup_in_an_unknown_kind_of_database_is_refused() -> None:
     with pytest.raises(hr.PlanError, match="HR-JOIN-022"):
         hr.sql_table("oracle:x", "select 1", schema="x int")
+
+
+def test_results_of_windows_are_told_what_to_drop_before_they_are_joined_in_windows() -> None:
+    def joined(drop: bool) -> None:
+        job, size = hr.Job("windows"), hr.tumbling("5s")
+        rows = job.read(hr.rows([], "k string, at bigint"), time="at", delay="1s")
+        counts = [rows.key_by("k").window(size).agg(n=hr.count(), name=n) for n in ("a", "b")]
+        left, right = (c.drop("window_start", "window_end") if drop else c for c in counts)
+        left.join(right, on="k", window=size).write("collect:")
+        build(job)
+
+    with pytest.raises(hr.PlanError) as refused:
+        joined(drop=False)
+    assert "The join gives it by itself: say .drop('window_end') before" in str(refused.value)
+    joined(drop=True)

@@ -161,7 +161,10 @@ def _unique(
     names = [f.name for f in fields]
     for name in sorted({n for n in names if names.count(n) > 1}):
         fact = f"the column {name!r} would be there twice"
-        at.report(refused(fact, 6, 'Rename one of them before, or say suffix="_other".'))
+        hint = 'Rename one of them before, or say suffix="_other".'
+        if name in [f.name for f in extra]:  # no suffix helps: it is the left one's
+            hint = f"The join gives it by itself: say .drop({name!r}) before, or rename it."
+        at.report(refused(fact, 6, hint))
     if len(set(names)) < len(names):
         return (), UNKNOWN
     plain = [pa.field(f.name, f.type) for f in fields]
