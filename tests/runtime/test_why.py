@@ -286,6 +286,7 @@ def test_a_split_that_is_held_to_stay_with_the_others(tmp_path: Path) -> None:
     assert (held.facts["split"], held.facts["slowest"]) == ("0", "1")
     assert "split '0' of input 'rows' is not read until split '1'" in held.text
     assert reasons["behind"].facts == {"lag": 1}
+    assert "unless align= holds them back" in reasons["behind"].hint
 
 
 def test_a_job_that_is_behind(tmp_path: Path) -> None:
@@ -307,6 +308,7 @@ def test_a_job_that_has_ended_and_one_that_is_well(tmp_path: Path) -> None:
     assert bench.driver.manifest is not None
     answer = told("asked", bench.driver.program, bench.driver.manifest, NOW)
     assert "nothing holds it back" in answer.text and "1 to 'all'" in answer.text
+    assert answer.json["steps"] == {}  # an output is told by what was written, not as a step
     driver = Driver(bench.job, tmp_path / "job", clock=bench.clock)
     driver.drain()
     assert driver.manifest is not None

@@ -213,7 +213,7 @@ def backlogs(case: Case) -> Reasons:
         yield Reason(
             "behind", case.body["job"],
             f"{case.body['lag']:,} rows were there that the last batch did not read",
-            "They are read in the batches that follow, as fast as these are done.",
+            "They are read in the batches that follow, unless align= holds them back.",
             {"lag": case.body["lag"]},
         )  # fmt: skip
 

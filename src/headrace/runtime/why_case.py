@@ -95,7 +95,8 @@ class Case:
         """Every step by the name that the user knows: what rewriting made is part of another."""
         found: dict[str, Counts] = {}
         for step in self.steps():
-            if step.name == step.label and step.name not in self.inputs:
+            edge = step.name in self.inputs or step.name in self.body["writes"]
+            if step.name == step.label and not edge:
                 found[step.name] = step
         for step in self.steps():
             if step.name.endswith(":arguments"):  # what is beside the way, as ":late", counts twice
