@@ -272,7 +272,7 @@ def test_the_order_of_declarations_does_not_matter(harness: Any) -> None:
     assert values(test) == [] and told(test) == {"a": 3, "b": -3}
 
 
-def shared_job(kind: Any, name: str = "rules", was: str | None = None) -> hr.Job:
+def shared_job(kind: Any, name: str = "rules", **more: Any) -> hr.Job:
     def on_rules(self: Any, row: Any, ctx: Any) -> None:
         getattr(self, name)[row.v] = kind(row.v) if isinstance(kind, type) else row.v
 
@@ -280,7 +280,7 @@ def shared_job(kind: Any, name: str = "rules", was: str | None = None) -> hr.Job
         return (row.k, repr(dict(getattr(self, name))))
 
     members = {"output": "k string, said string", "on_rules": on_rules, "on_rows": on_rows,
-               name: hr.shared_map(int, kind, was=was)}  # fmt: skip
+               name: hr.shared_map(int, kind, **more)}  # fmt: skip
     job = hr.Job("process")
     rows = job.read("log:rows", schema=SCHEMA, name="rows", time="at", delay="1h")
     rules = job.read("log:rules", schema=SCHEMA, name="rules")

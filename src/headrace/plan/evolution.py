@@ -19,7 +19,7 @@ from headrace.clock import pretty
 from headrace.errors import StateError
 from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import partial_schema
-from headrace.plan.evolving_values import refusals, value_parts, values_shape
+from headrace.plan.evolving_values import misnamed, refusals, value_parts, values_shape
 from headrace.plan.evolving_windows import (
     WINDOWS,
     firing_difference,
@@ -56,6 +56,7 @@ class Change:
     verdict: str
     because: str = ""
     hint: str = ""
+    code: str = "HR-EVOLVE-001"  # of the error, if it is refused
 
     def __str__(self) -> str:
         because = f", because {self.because}" if self.verdict == REFUSED else f" {self.because}"
@@ -88,7 +89,7 @@ class Comparison:
         for change in self.of(REFUSED) + self.of(REFUSED, INPUT):
             raise StateError(
                 f"the {change.role} {change.name!r} cannot go on from its state, because "
-                f"{change.because}", code="HR-EVOLVE-001", hint=change.hint,
+                f"{change.because}", code=change.code, hint=change.hint,
             )  # fmt: skip
         gone = self.of(DROPPED) + self.of(DROPPED, VALUE)
         lost = [c for c in gone if not (drop is True or (drop and c.name in drop))]
@@ -183,7 +184,7 @@ def _operators(
             continue
         because = _unlike(node, ops[old], versions.get(node.name))
         if because:
-            yield Change(node.name, OPERATOR, REFUSED, because, _fresh_start(node.name))
+            yield _refused(node, ops[old], because)
         elif old == node.name:
             yield Change(node.name, OPERATOR, SAME)
         else:
@@ -225,6 +226,15 @@ def _unlike(node: Stateful, old: Mapping[str, Any], version: int | None) -> str:
     if windows and not differences:
         return firing_difference(node, old["shape"])
     return "; ".join(differences) or "its key, window or columns changed"
+
+
+def _refused(node: Stateful, old: Mapping[str, Any], because: str) -> Change:
+    hint, code = _fresh_start(node.name), "HR-EVOLVE-001"
+    if isinstance(node, Process) and old["kind"] == type(node).__name__ and "shape" in old:
+        parts = list(value_parts(node, old["shape"]))
+        if misnamed(parts) and because == refusals(parts):  # and nothing else is wrong
+            hint, code = "Correct was_fields=, or leave this field out of it.", "HR-EVOLVE-003"
+    return Change(node.name, OPERATOR, REFUSED, because, hint, code)
 
 
 def _values(node: Stateful, old: Mapping[str, Any]) -> Iterator[Change]:

@@ -1,8 +1,9 @@
 """What a changed process function means for the values that the one before has kept.
 
-A value is found by its name, or by the one it says it had (`was=`). It may be new, renamed,
-wider, have other fields, or be gone, which needs consent; it cannot be another kind of
-thing. All here is comparison of values; `runtime/migrating.py` does what is said here.
+A value is found by its name, or by the one it says it had (`was=`), and so are the fields of
+a record (`was_fields=`). It may be new, renamed, wider, have other fields, or be gone, which
+needs consent; it cannot be another kind of thing. All here is comparison of values;
+`runtime/migrating.py` does what is said here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any, NamedTuple
 
 from headrace.ddl import read_type
 from headrace.ops.process.kept import Kept
-from headrace.ops.process.refit import DROPPED, NEW, REFUSED, Part, fits
+from headrace.ops.process.refit import DROPPED, NEW, REFUSED, RENAMED, UNKNOWN, Part, fits
 from headrace.plan.nodes import Process
 from headrace.schema import ddl_type
 
-RENAMED, CHANGED = "renamed", "changed"
+CHANGED = "changed"
 _LIVES = {"": "no ttl", "event": "a ttl by event time", "clock": "a ttl by the clock"}
 ON_TIMER = "on_timer"
 
@@ -78,10 +79,17 @@ def _one(name: str, kept: Kept, was: Was) -> Iterator[Part]:
     if was.word != kept.word:
         yield Part(name, REFUSED, f"was a {was.word} and is a {kept.word}")
     elif was.type != ddl_type(kept.type):
-        yield from fits(read_type(was.type), kept.type, name, kept.whole)
+        yield from fits(read_type(was.type), kept.type, name, kept.whole, kept.was_fields)
     if was.life != life_of(kept):
         yield Part(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(kept)]}")
 
 
+def misnamed(parts: Sequence[Part]) -> bool:
+    """Whether nothing is wrong but a name before, which is not known."""
+    refused = {p.verdict for p in parts} & {REFUSED, UNKNOWN}
+    return refused == {UNKNOWN}
+
+
 def refusals(parts: Sequence[Part]) -> str:
-    return "; ".join(f"the value {p.path!r} {p.because}" for p in parts if p.verdict == REFUSED)
+    refused = (p for p in parts if p.verdict in (REFUSED, UNKNOWN))
+    return "; ".join(f"the value {p.path!r} {p.because}" for p in refused)

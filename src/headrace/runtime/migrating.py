@@ -122,7 +122,8 @@ class _Migration:
         start = start_column(default, kept.type, run.num_rows)
         if was is None:
             return start
-        column = refitted(run.column(was.name).combine_chunks(), kept.type, kept.whole)
+        before = run.column(was.name).combine_chunks()
+        column = refitted(before, kept.type, kept.whole, kept.was_fields)
         if not was.life:
             return column
         return pc.if_else(run.column(stamp_of(was.name)).combine_chunks().is_valid(), column, start)
@@ -155,11 +156,11 @@ class _Migration:
         return ends
 
     def _entries(self, name: str) -> Callable[[pa.Table], pa.Table]:
-        kind = self._shared[name].type
+        kept, kind = self._shared[name], self._shared[name].type
 
         def entries(run: pa.Table) -> pa.Table:
-            entry = self._shared[name].kind
-            value = refitted(run.column(VALUE).combine_chunks(), kind.item_type, entry)
+            before = run.column(VALUE).combine_chunks()
+            value = refitted(before, kind.item_type, kept.kind, kept.was_fields)
             key = run.column(KEY).combine_chunks().cast(kind.key_type)
             columns = {HASH: run.column(HASH), KEY: key, VALUE: value, GONE: run.column(GONE)}
             return pa.table(columns)

@@ -1,13 +1,14 @@
 """The words with which a class declares what it keeps: `hot = hr.value(bool)`, and so on.
 
 All take `ttl` (forgotten when not written for so long; `by_clock` by the clock instead of
-event time) and `was` (its name in an earlier version of the program). They give values of
-`kept.py` and check what they are given; nothing here runs with a job.
+event time), `was` (its name in an earlier version of the program) and `was_fields` (of the
+fields of a record: name now -> name before). They give values of `kept.py` and check what they
+are given; nothing here runs with a job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,18 +17,20 @@ from headrace.clock import Duration, millis
 from headrace.errors import PlanError, call_site
 from headrace.ops.agg.own import OwnAggregate, check_own
 from headrace.ops.process.kept import Kept, KeptLast, KeptList, KeptMap, KeptRunning, KeptShared
+from headrace.ops.process.renamed import checked
 from headrace.rows import table_of
 from headrace.schema import ddl_type, type_of
 
 
 def value(
     kind: Any, default: Any = None, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None,
+    was: str | None = None, was_fields: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """Declare a value kept per key: `hot = hr.value(bool, default=False)`.
 
     With `ttl` it is forgotten when it was not written for so long: by event time, or with
-    `by_clock` by processing time. `was` is the name it had in an earlier version.
+    `by_clock` by processing time. `was` is the name it had in an earlier version, `was_fields`
+    those of its fields: {"celsius": "temp"}, or {"place.lat": "latitude"}.
     """
     column = _typed(kind)
     try:
@@ -38,28 +41,30 @@ def value(
             hint="Give a default of the declared type, or leave it out to start with None.",
             site=call_site(),
         ) from error  # fmt: skip
-    return Kept(column, default, kind, *_common(ttl, by_clock, was))
+    return Kept(column, default, kind, *_common(column, ttl, by_clock, was, was_fields))
 
 
 def list_of(
-    kind: Any, *, ttl: Duration | None = None, by_clock: bool = False, was: str | None = None
-) -> Any:
+    kind: Any, *, ttl: Duration | None = None, by_clock: bool = False, was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:  # fmt: skip
     """Declare a list kept per key: `self.seen.append(row.celsius)`."""
-    return KeptList(pa.list_(_typed(kind)), None, kind, *_common(ttl, by_clock, was))
+    column = pa.list_(_typed(kind))
+    return KeptList(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
 
 
 def map_of(
     key: Any, kind: Any, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None,
+    was: str | None = None, was_fields: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """Declare a dict kept per key: `self.counts[row.word] = 1`."""
     column = _map(key, kind)
-    return KeptMap(column, None, kind, *_common(ttl, by_clock, was))
+    return KeptMap(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
 
 
 def last_of(
     count: int, kind: Any, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None,
+    was: str | None = None, was_fields: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """Declare the last `count` things kept per key: a deque to append to."""
     if count < 1:
@@ -68,12 +73,14 @@ def last_of(
             site=call_site(),
         )  # fmt: skip
     column = pa.list_(_typed(kind))
-    return KeptLast(column, None, kind, *_common(ttl, by_clock, was), size=count)
+    common = _common(column, ttl, by_clock, was, was_fields)
+    return KeptLast(column, None, kind, *common, size=count)
 
 
 def reducing(
     kind: Any, fn: Callable[[Any, Any], Any], *, ttl: Duration | None = None,
     by_clock: bool = False, was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """Declare a running result of fn(a, b): `self.total.add(3)`, then `self.total.value`."""
     if not callable(fn):
@@ -85,12 +92,14 @@ def reducing(
     def fold(state: Any, item: Any) -> Any:
         return item if state is None else fn(state, item)
 
-    return KeptRunning(_typed(kind), None, kind, *_common(ttl, by_clock, was), fold=fold)
+    column = _typed(kind)
+    common = _common(column, ttl, by_clock, was, was_fields)
+    return KeptRunning(column, None, kind, *common, fold=fold)
 
 
 def aggregating(
     own: OwnAggregate, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None,
+    was: str | None = None, was_fields: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """Declare a running aggregate, of a `hr.Aggregate`: `self.spread.add(row.celsius)`."""
     if not isinstance(own, OwnAggregate):
@@ -106,25 +115,29 @@ def aggregating(
             f"{type(own).__name__} has no add, so it cannot take one thing at a time",
             code="HR-PLAN-032", hint="Give it add(state, value).", site=call_site(),
         )  # fmt: skip
+    column = _typed(own.state)
     return KeptRunning(
-        _typed(own.state), None, own.state, *_common(ttl, by_clock, was),
+        column, None, own.state, *_common(column, ttl, by_clock, was, was_fields),
         zero=own.zero, fold=add, result=own.result,
     )  # fmt: skip
 
 
-def shared_map(key: Any, kind: Any, *, was: str | None = None) -> Any:
+def shared_map(
+    key: Any, kind: Any, *, was: str | None = None, was_fields: Mapping[str, str] | None = None
+) -> Any:
     """Declare a dict that is the same for all keys: `limits = hr.shared_map(str, float)`.
 
     Only the method of a broadcast input (`rules.broadcast()`) may change it; everywhere else
     it can be read. It is for rules and settings: thousands of entries, not millions.
     """
     column = _map(key, kind)
-    return KeptShared(column, None, kind, None, False, was)
+    return KeptShared(column, None, kind, *_common(column, None, False, was, was_fields))
 
 
 def _common(
-    ttl: Duration | None, by_clock: bool, was: str | None
-) -> tuple[int | None, bool, str | None]:
+    column: pa.DataType, ttl: Duration | None, by_clock: bool, was: str | None,
+    was_fields: Mapping[str, str] | None,
+) -> tuple[int | None, bool, str | None, Mapping[str, str]]:  # fmt: skip
     length = None if ttl is None else millis(ttl)
     if length is not None and length <= 0:
         raise PlanError(
@@ -137,7 +150,7 @@ def _common(
             code="HR-PLAN-035", hint='Say ttl="1h" as well, or leave by_clock out.',
             site=call_site(),
         )  # fmt: skip
-    return length, by_clock, was
+    return length, by_clock, was, checked(was_fields, column)
 
 
 def _map(key: Any, kind: Any) -> pa.DataType:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class Kept:
     ttl: int | None = None
     by_clock: bool = False
     was: str | None = None  # its name in an earlier version of the program
+    was_fields: Mapping[str, str] = field(default_factory=dict)  # the same of its fields
     make: Maker | None = field(init=False)
 
     word = "value"  # what people call it

@@ -1,4 +1,5 @@
-"""Stored values brought to a changed declaration: wider types, fields added or dropped.
+"""Stored values brought to a changed declaration: wider types, fields added,
+dropped or renamed.
 
 `fits` says what becomes of each part and what cannot be; `refitted` does it to a column.
 Both go by types alone, so what the one accepts the other can do.
@@ -12,11 +13,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.ops.process.renamed import Names, below, source
 from headrace.records import bare, element_of, may_be_none, parts_of, starts_of
 from headrace.rows import pylist, table_of
 from headrace.schema import ddl_type
 
-NEW, DROPPED, WIDENED, REFUSED = "new", "dropped", "widened", "refused"
+NEW, RENAMED, DROPPED, WIDENED, REFUSED = "new", "renamed", "dropped", "widened", "refused"
+UNKNOWN = "unknown"  # refused, because its name before is not known
 _WIDTH = {"int8": 1, "int16": 2, "int32": 3, "int64": 4, "float": 5, "double": 6}
 
 
@@ -28,27 +31,22 @@ class Part(NamedTuple):
     because: str = ""
 
 
-def fits(old: pa.DataType, new: pa.DataType, path: str, kind: Any) -> Iterator[Part]:
+def fits(
+    old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names
+) -> Iterator[Part]:  # fmt: skip
     """How values of the type `old` become values of the type `new`; nothing if they are.
 
-    `kind` is the Python type, which knows what fields start with.
+    `kind` is the Python type, which knows what fields start with; `was`: what they were called.
     """
     if old == new:
         return
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        before, parts = {f.name: f.type for f in old}, parts_of(bare(kind))
-        for field in new:
-            inner, part = f"{path}.{field.name}", parts.get(field.name)
-            if field.name in before:
-                yield from fits(before[field.name], field.type, inner, part)
-            else:
-                yield _added(field.name, inner, kind, part)
-        yield from (Part(f"{path}.{n}", DROPPED) for n in before if n not in new.names)
+        yield from _fields(old, new, path, kind, was)
     elif pa.types.is_list(old) and pa.types.is_list(new):
-        yield from fits(old.value_type, new.value_type, path, element_of(kind))
+        yield from fits(old.value_type, new.value_type, path, element_of(kind), was)
     elif pa.types.is_map(old) and pa.types.is_map(new):
-        yield from fits(old.key_type, new.key_type, path, None)
-        yield from fits(old.item_type, new.item_type, path, element_of(kind))
+        yield from fits(old.key_type, new.key_type, path, None, {})
+        yield from fits(old.item_type, new.item_type, path, element_of(kind), was)
     elif _widens(old, new):
         yield Part(path, WIDENED, f"from {ddl_type(old)} to {ddl_type(new)}")
     else:
@@ -56,8 +54,30 @@ def fits(old: pa.DataType, new: pa.DataType, path: str, kind: Any) -> Iterator[P
         yield Part(path, REFUSED, f"was {ddl_type(old)} and is {ddl_type(new)}{lost}")
 
 
-def _added(name: str, path: str, kind: Any, part: Any) -> Part:
+def _fields(
+    old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names
+) -> Iterator[Part]:  # fmt: skip
+    before, parts, used = {f.name: f.type for f in old}, parts_of(bare(kind)), set[str]()
+    for field in new:
+        name, inner, part = field.name, f"{path}.{field.name}", parts.get(field.name)
+        found = source(name, was, list(before))
+        if found is None:
+            yield _added(name, inner, kind, part, was.get(name), list(before))
+            continue
+        used.add(found)
+        if found != name:
+            yield Part(inner, RENAMED, f"from {found}")
+        yield from fits(before[found], field.type, inner, part, below(was, name))
+    yield from (Part(f"{path}.{n}", DROPPED) for n in before if n not in used)
+
+
+def _added(
+    name: str, path: str, kind: Any, part: Any, was: str | None, known: list[str]
+) -> Part:  # fmt: skip
     """A new field of a record: what is kept already needs something for it."""
+    if was is not None:
+        there = ", ".join(map(repr, known))
+        return Part(path, UNKNOWN, f"says it was {was!r}, but what is kept has {there}")
     if name in starts_of(bare(kind)) or may_be_none(part):
         return Part(path, NEW)
     return Part(
@@ -81,44 +101,50 @@ def start_column(default: Any, kind: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(one, count) if one.is_valid else pa.nulls(count, kind)
 
 
-def refitted(column: pa.Array, new: pa.DataType, kind: Any) -> pa.Array:
+def refitted(column: pa.Array, new: pa.DataType, kind: Any, was: Names) -> pa.Array:
     """The column as the type `new`; `kind` is the Python type, which knows what fields start
-    with."""
+    with; `was`: what they were called."""
     old = column.type
     if old == new:
         return column
     if pa.types.is_struct(old):
-        return _struct(column, new, kind)
+        return _struct(column, new, kind, was)
     if pa.types.is_nested(old):
-        return pa.array([_value(v, new, kind) for v in pylist(pa.chunked_array([column]))], new)
+        values = pylist(pa.chunked_array([column]))
+        return pa.array([_value(v, new, kind, was) for v in values], new)
     return column.cast(new)
 
 
-def _struct(column: pa.Array, new: pa.DataType, kind: Any) -> pa.Array:
-    known, kind = {f.name for f in column.type}, bare(kind)
+def _struct(column: pa.Array, new: pa.DataType, kind: Any, was: Names) -> pa.Array:
+    known, kind = [f.name for f in column.type], bare(kind)
     parts, starts = parts_of(kind), starts_of(kind)
-    arrays = [
-        refitted(pc.struct_field(column, f.name), f.type, parts.get(f.name)) if f.name in known
-        else start_column(starts.get(f.name), f.type, len(column))
-        for f in new
-    ]  # fmt: skip
+
+    def filled(field: pa.Field) -> pa.Array:
+        name, old = field.name, source(field.name, was, known)
+        if old is None:
+            return start_column(starts.get(name), field.type, len(column))
+        inner = pc.struct_field(column, old)
+        return refitted(inner, field.type, parts.get(name), below(was, name))
+
+    arrays = [filled(field) for field in new]
     return pa.StructArray.from_arrays(arrays, fields=list(new), mask=column.is_null())
 
 
-def _value(value: Any, new: pa.DataType, kind: Any) -> Any:
+def _value(value: Any, new: pa.DataType, kind: Any, was: Names) -> Any:
     """One value inside a list or a map, with the fields that it should have."""
     if value is None:
         return None
     if pa.types.is_list(new):
-        return [_value(v, new.value_type, element_of(kind)) for v in value]
+        return [_value(v, new.value_type, element_of(kind), was) for v in value]
     if pa.types.is_map(new):
-        return {k: _value(v, new.item_type, element_of(kind)) for k, v in value.items()}
+        return {k: _value(v, new.item_type, element_of(kind), was) for k, v in value.items()}
     if pa.types.is_struct(new):
-        kind = bare(kind)
-        parts, starts = parts_of(kind), starts_of(kind)
-        return {
-            f.name: _value(value[f.name], f.type, parts.get(f.name)) if f.name in value
-            else starts.get(f.name)
-            for f in new
-        }  # fmt: skip
+        return {f.name: _field(value, f, bare(kind), was) for f in new}
     return value
+
+
+def _field(record: dict[str, Any], field: pa.Field, kind: Any, was: Names) -> Any:
+    name, old = field.name, source(field.name, was, list(record))
+    if old is None:
+        return starts_of(kind).get(name)
+    return _value(record[old], field.type, parts_of(kind).get(name), below(was, name))
