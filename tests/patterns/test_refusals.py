@@ -69,6 +69,14 @@ AT_ONCE: list[tuple[str, int, Callable[[], Any]]] = [
     ("a greedy group", 23, lambda: a.then(b.then("c")).one_or_more(greedy=True)),
     ("a condition that is false", 25, lambda: hr.pattern("a", False)),
     ("a condition whose text is false", 25, lambda: hr.pattern("a", "FALSE")),
+    ("a condition that is false by calculation", 25, lambda: hr.pattern("a", "1 = 2")),
+    ("a condition that is null", 25, lambda: a.then("b", "null")),
+    ("a condition that is false as an expression", 25, lambda: a.without("b", hr.lit(1) > 2)),
+    ("a condition that contradicts itself", 25, lambda: hr.pattern("a", "value > 1 and value < 0")),
+    ("conditions that contradict", 25, lambda: hr.pattern("a", "value = 1", "2 = value")),
+    ("a loop until never", 25, lambda: a.one_or_more().until("value > 1 and 1 = 2")),
+    ("JSON with a condition that is never true", 25, lambda: hr.Pattern.from_json(
+        '{"parts": [{"name": "a", "where": "value between 2 and 1"}]}')),
     ("rounds that may be empty", 26, lambda: a.then(
         hr.pattern("b").optional().then("c").optional()).one_or_more()),
     ("too many times", 27, lambda: a.times(1_000)),
@@ -130,6 +138,12 @@ IN_A_JOB: list[tuple[str, list[str], Callable[[Any, Any], Any]]] = [
      lambda keyed, rows: keyed.match(rules=rows.broadcast(), unbounded=True)),
     ("timeouts of what has no time", ["HR-PATTERN-024"],
      lambda keyed, rows: keyed.match(a.then("b"), timeouts=True, unbounded=True)),
+    ("a function that is never true", ["HR-PATTERN-025"],
+     lambda keyed, rows: keyed.match(
+         hr.pattern("a", lambda row: (row.value > 1) & (row.value < 0)).within("5s"))),
+    ("a text and a function that contradict each other", ["HR-PATTERN-025"],
+     lambda keyed, rows: keyed.match(
+         hr.pattern("a", "value > 1", lambda row: row.value < 0).within("5s"))),
     ("more ways than bits", ["HR-PATTERN-027"],
      lambda keyed, rows: keyed.match(many_ways.within("5s"))),
     ("a part named as the key", ["HR-PATTERN-029"],

@@ -180,6 +180,63 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         lambda: counted(SECOND, trigger=t.all_of(t.at_watermark(), t.after_rows(9))),
         "TRIGGER-010", "can lose rows", "t.any_of(t.at_watermark(), ...)",
     ),
+    "a row that never comes": (
+        lambda: counted(hr.everything(), trigger=t.on_row("false")),
+        "TRIGGER-014", "the trigger (on a row with FALSE) can never fire", "a row can fulfil",
+    ),
+    "a row that never comes, as an expression": (
+        lambda: counted(hr.everything(), trigger=t.on_row(lambda r: hr.lit(1) == 2)),
+        "TRIGGER-014", "can never fire", "leave this trigger out",
+    ),
+    "a row that is two things at once": (
+        lambda: counted(hr.everything(), trigger=t.on_row("v > 1 and v < 0")),
+        "TRIGGER-014", "can never fire", "",
+    ),
+    "a row that is nothing": (
+        lambda: counted(hr.everything(), trigger=t.on_row("1 = null")), "TRIGGER-014", "never", "",
+    ),
+    "a null": (
+        lambda: counted(hr.everything(), trigger=t.on_row("null")),
+        "EXPR-003", "always null", "",
+    ),
+    "a window that is forgotten": (
+        lambda: counted(SECOND, trigger=t.on_row("1 = 2")), "TRIGGER-014", "can never fire", "",
+    ),
+    "a session that may lose rows": (
+        lambda: counted(hr.session("5s"), trigger=t.on_row("1 = 2"), may_lose=True),
+        "TRIGGER-014", "can never fire", "",
+    ),
+    "never early": (
+        lambda: counted(SECOND, trigger=t.at_watermark(early=t.on_row("false"))),
+        "TRIGGER-014", "on a row with FALSE", "",
+    ),
+    "never late": (
+        lambda: counted(SECOND, trigger=t.at_watermark(late=t.on_row("false")), lateness="1s"),
+        "TRIGGER-014", "on a row with FALSE", "",
+    ),
+    "all with what never comes": (
+        lambda: counted(hr.everything(), trigger=t.all_of(t.after_rows(2), t.on_row("1 = 2"))),
+        "TRIGGER-014", "the trigger (on a row with 1 = 2) can never fire", "",
+    ),
+    "any of what never comes": (
+        lambda: counted(hr.everything(), trigger=t.any_of(t.on_row("false"), t.on_row("1 = 2"))),
+        "TRIGGER-014", "can never fire", "",
+    ),
+    "the first of nothing": (
+        lambda: counted(hr.everything(), trigger=t.first(t.on_row("false"))),
+        "TRIGGER-014", "can never fire", "",
+    ),
+    "nothing, three times": (
+        lambda: counted(hr.everything(), trigger=t.repeat(t.on_row("false"), times=3)),
+        "TRIGGER-014", "can never fire", "",
+    ),
+    "until never": (
+        lambda: counted(hr.until("false")),
+        "WINDOW-051", "no row ever ends the window: FALSE is never true", "hr.until",
+    ),
+    "until before never": (
+        lambda: counted(hr.until("v > 3 and v < 2", inside=False)), "WINDOW-051", "never true", "",
+    ),
     "an aggregate that is a class": (
         lambda: window(SECOND).agg(n=Spread), "PLAN-021", "Spread is a class", 'n=Spread("column")',
     ),
@@ -221,6 +278,10 @@ def test_what_looks_alike_is_taken() -> None:
     good = [
         lambda: counted(hr.delta("d", 1)),
         lambda: counted(hr.delta("d * 2", 1)),
+        lambda: counted(hr.everything(), trigger=t.on_row("true")),
+        lambda: counted(hr.everything(), trigger=t.on_row("v > 1 and v < 3")),
+        lambda: counted(hr.everything(), trigger=t.any_of(t.on_row("false"), t.after_rows(2))),
+        lambda: counted(hr.until("true")),
         lambda: counted(hr.until("v > 1")),
         lambda: counted(hr.session(hr.lit(5))),
         lambda: counted(hr.session(hr.col("v"))),

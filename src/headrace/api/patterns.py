@@ -15,10 +15,11 @@ from headrace.api import connected, stream
 from headrace.api.adding import Adding
 from headrace.errors import PlanError
 from headrace.expr import Expr, Untraceable, as_expr, col
+from headrace.kernel import never_true
 from headrace.ops.pattern.operator import TIMEOUTS
 from headrace.ops.pattern.parts import Condition, rows_in
 from headrace.ops.pattern.pattern import Pattern, either, pattern
-from headrace.ops.pattern.refusals import refused, takes_match
+from headrace.ops.pattern.refusals import all_of, never, refused, takes_match
 from headrace.ops.pattern.rules import NAME, TEXT
 from headrace.ops.pattern.selection import PATTERN, Selection, parts_of, whole_schema
 from headrace.ops.pattern.spec import MatchSpec, OfRow
@@ -103,9 +104,9 @@ def _conditions(at: Adding) -> Callable[[str, Any], Condition]:
                 exprs.append(made)
             elif made is not None:
                 functions.append(made)
-        whole = exprs[0] if exprs else None
-        for expr in exprs[1:]:
-            whole = expr if whole is None else whole & expr
+        whole = all_of(exprs) if exprs else None
+        if whole is not None and never_true(whole):  # by a lambda: a text was judged before
+            at.report(never(name, whole))
         return Condition(whole, tuple(functions))
 
     return change

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.api.triggers import holds_watermark
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.kernel import SelectStep, compile_chain
+from headrace.kernel import never_true, value_of
 from headrace.ops.watermarks import Ingestion
 from headrace.ops.window.assigners import Everything, Session
 from headrace.ops.window.by_rows import RowWindow as RowSpec
-from headrace.ops.window.by_rows import needs_time
+from headrace.ops.window.by_rows import Until, needs_time
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.own import WindowAssigner
 from headrace.ops.window.trigger_base import Trigger
-from headrace.ops.window.triggers import AtMost, AtWatermark, Combined
+from headrace.ops.window.triggers import AtMost, AtWatermark, Combined, OnRow
 from headrace.plan.nodes import Edge, Node, Read
 
 MODES = ("replace", "delta", "retract")
@@ -66,12 +64,33 @@ def check(
             "lateness= has no meaning for a window that does not end",
             code="HR-WINDOW-039", hint="Leave it out.",
         )  # fmt: skip
+    if (dead := _dead(trigger)) is not None:
+        raise PlanError(
+            f"the trigger ({dead}) can never fire", code="HR-TRIGGER-014",
+            hint="Give a condition that a row can fulfil, or leave this trigger out.",
+        )  # fmt: skip
     if not trigger.safe and not may_lose and not isinstance(window, Everything):
         raise PlanError(
             f"the trigger ({trigger}) can lose rows: what it has not shown when the window is "
             "over is never shown", code="HR-TRIGGER-010",
             hint=_keeping(trigger),
         )  # fmt: skip
+
+
+def _dead(trigger: Trigger) -> Trigger | None:
+    """What can never fire of what has to: the trigger, or `early` or `late` in it."""
+    match trigger:
+        case OnRow(_, predicate):
+            never = isinstance(predicate, Expr) and never_true(predicate)
+            return trigger if never else None
+        case AtWatermark(early, late):
+            return next(filter(None, (_dead(t) for t in (early, late) if t)), None)
+        case AtMost(_, of, _):
+            return _dead(of)
+        case Combined(parts, every):
+            found = [_dead(part) for part in parts]
+            return next(filter(None, found), None) if every or all(found) else None
+    return None
 
 
 def _keeping(trigger: Trigger) -> str:
@@ -127,11 +146,18 @@ def check_gap(gap: Expr) -> None:
     """Refuse a gap that is the same for every row and not above zero."""
     if gap.columns:
         return
-    one = pa.table({"x": [0]})
-    step = SelectStep(columns=(("gap", gap.cast("bigint")),))
-    length = compile_chain([step], one.schema)(one)["gap"][0].as_py()
+    length = value_of(gap.cast("bigint"))
     if length is not None:
         Session(length)
+
+
+def check_ends(window: RowSpec, condition: Expr) -> None:
+    """Refuse a window that no row can end."""
+    if isinstance(window, Until) and never_true(condition):
+        raise PlanError(
+            f"no row ever ends the window: {condition.sql()} is never true",
+            code="HR-WINDOW-051", hint="Give hr.until a condition that a row can fulfil.",
+        )  # fmt: skip
 
 
 def check_assigner(window: object) -> None:

@@ -12,7 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.adding import Adding
-from headrace.api.window_checks import check, check_assigner, check_gap, check_patience
+from headrace.api.window_checks import (
+    check,
+    check_assigner,
+    check_ends,
+    check_gap,
+    check_patience,
+)
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.expr import Expr, lit
@@ -149,6 +155,7 @@ def _row_window(at: Adding, window: Any, extras: dict[str, Expr]) -> Any:
     until = isinstance(window, Until)
     found = at.condition(spec, "until") if until else _number(at, spec, "a delta window")
     if found is not None:
+        check_ends(window, found)
         extras["$cut"] = found
     return replace(window, column="$cut")
 

@@ -6,10 +6,11 @@ from this page, so there is no circle; `door` alone imports duckdb.
 
 from headrace.expr.lower import to_duckdb_sql, to_spark_sql
 from headrace.kernel.compiled import Kernel, compile_chain
+from headrace.kernel.constant import never_true, value_of
 from headrace.kernel.json_rows import decode_json
 from headrace.kernel.sql import SelectStep, infer
 
 __all__ = [
-    "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "to_duckdb_sql",
-    "to_spark_sql",
+    "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "never_true",
+    "to_duckdb_sql", "to_spark_sql", "value_of",
 ]  # fmt: skip

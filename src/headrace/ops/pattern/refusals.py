@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError, call_site
-from headrace.expr import Expr
+from headrace.expr import Expr, lit, parsed
+from headrace.kernel import never_true
 from headrace.ops.pattern.parts import (
     LINKS,
     NEXT,
@@ -49,12 +53,8 @@ def check_name(name: object, taken: Sequence[str]) -> None:
 
 
 def check_where(name: str, where: Sequence[Any]) -> None:
-    """Refuse what is no condition, and one that is never true."""
+    """Refuse what is no condition, and what is never true."""
     for one in where:
-        if one is False or _text(one) == "false":
-            raise refused(
-                25, f"the condition of {name!r} is never true", "Leave the part out, or mend it.",
-            )  # fmt: skip
         good = isinstance(one, Expr | str | bool) or (callable(one) and _takes(one) in (1, 2))
         if not good:
             raise refused(
@@ -62,6 +62,31 @@ def check_where(name: str, where: Sequence[Any]) -> None:
                 "Give an expression, its text, a function of the row, or one of the row and the "
                 "match so far: lambda row, match: row.amount > match['a'][-1].amount.",
             )  # fmt: skip
+    written = [*_written(where)]
+    if written and never_true(whole := all_of(written)):
+        raise never(name, whole)
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr:
+    """All of them as one condition."""
+    return reduce(and_, conditions)
+
+
+def never(name: str, condition: Expr) -> PlanError:
+    return refused(
+        25, f"the condition of {name!r} is never true: {condition.sql()}",
+        "Give a condition that a row can fulfil, or leave the part out.",
+    )  # fmt: skip
+
+
+def _written(where: Sequence[Any]) -> Iterator[Expr]:
+    """The conditions that can be read before the columns are known."""
+    for one in where:
+        if isinstance(one, Expr | bool):
+            yield lit(one)
+        elif isinstance(one, str):
+            with suppress(PlanError):  # told with the columns, one of which may have this name
+                yield parsed(one)
 
 
 def takes_match(fn: Callable[..., Any]) -> bool:
@@ -77,11 +102,6 @@ def _takes(fn: Callable[..., Any]) -> int:
         return 0
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in places and p.default is p.empty for p in every)
-
-
-def _text(where: Any) -> str:
-    written = where.sql() if isinstance(where, Expr) else where
-    return written.strip().lower() if isinstance(written, str) else ""
 
 
 def check_times(low: object, high: object) -> None:
