@@ -49,6 +49,14 @@ def test_it_may_run_to_the_end_or_with_a_trigger(tmp_path: Path) -> None:
     _check(_job(tmp_path, trigger=t.at_watermark(early=t.every("1m"))), tmp_path, None)
 
 
+def test_a_trigger_that_only_the_end_lets_fire_is_none(tmp_path: Path) -> None:
+    end = t.at_watermark()
+    for waits in (t.first(end), t.all_of(end, t.after_rows(2)), t.any_of(end, t.first(end))):
+        with pytest.raises(PlanError, match="HR-TRIGGER-013"):
+            _check(_job(tmp_path, trigger=waits), tmp_path, None)
+    _check(_job(tmp_path, trigger=t.any_of(end, t.after_rows(2))), tmp_path, None)
+
+
 def test_an_input_that_ends_by_itself_will_do(tmp_path: Path) -> None:
     job = hr.Job("silent")
     some = job.read(hr.rows([("a", 1)], "k string, at bigint"), time="at", delay="1s")

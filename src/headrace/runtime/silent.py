@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from headrace.errors import PlanError
 from headrace.ops.window.assigners import Everything
-from headrace.ops.window.triggers import AtWatermark
+from headrace.ops.window.trigger_base import Trigger
+from headrace.ops.window.triggers import AtMost, AtWatermark, Combined
 from headrace.plan.nodes import AnyWindow, Node
 from headrace.plan.program import Program
 from headrace.runtime.lineage import upstream
@@ -17,9 +18,19 @@ def never_fires(node: Node) -> str | None:
     """Why the trigger of a step cannot fire before the input ends; None when it can."""
     if not isinstance(node, AnyWindow) or not isinstance(node.windowing.assigner, Everything):
         return None
-    if node.windowing.trigger != AtWatermark():
+    if not _waits(node.windowing.trigger):
         return None
     return "its window has no end, and nothing but the end of the input makes it fire"
+
+
+def _waits(trigger: Trigger) -> bool:
+    """Whether it cannot fire before the watermark passes the window's end."""
+    match trigger:
+        case Combined(parts, every):
+            return (any if every else all)(map(_waits, parts))
+        case AtMost(_, of, _):
+            return _waits(of)
+    return isinstance(trigger, AtWatermark) and trigger.early is None
 
 
 def refuse_silent(program: Program, sources: Mapping[str, Source]) -> None:
