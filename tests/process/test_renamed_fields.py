@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
@@ -183,9 +183,10 @@ NAMES = ["a", "b", "c", "d"]
 
 
 @st.composite
-def renamings(draw: Any, depth: int = 2) -> tuple[Any, Any, dict[str, str], Any]:
+def renamings(draw: Any, depth: int = 3) -> tuple[Any, Any, dict[str, str], Any]:
     """A type, the type it becomes, was_fields, and a function that does it to plain values."""
-    what = draw(st.sampled_from(["int", "record", "list", "map"] if depth else ["int"]))
+    kinds = ["record", "list", "map", "int"] if depth < 3 else ["record", "list", "map"]
+    what = draw(st.sampled_from(kinds if depth else ["int"]))
     if what == "int":
         wider = draw(st.booleans())
         return pa.int32(), pa.int64() if wider else pa.int32(), {}, lambda v: v
@@ -233,6 +234,7 @@ def sample(kind: pa.DataType, draw: Any) -> Any:
     return draw(st.integers(-9, 9))
 
 
+@settings(max_examples=300)
 @given(st.data())
 def test_every_value_is_what_it_was_under_the_new_names(data: Any) -> None:
     old, new, was, change = data.draw(renamings())
