@@ -21,6 +21,34 @@ class Daily(hr.WindowAssigner):
 
 WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "no bound": ("HR-JOIN-001", lambda a, b: a.join(b, on="k")),
+    "cogroup without a bound": (
+        "HR-JOIN-001", lambda a, b: a.cogroup(b, lambda k, x, y: 1, on="k", schema="x int"),
+    ),
+    "cogroup by key without a bound": (
+        "HR-JOIN-001",
+        lambda a, b: a.key_by("k").cogroup(b.key_by("k"), lambda k, x, y: 1, schema="x int"),
+    ),
+    "join_all without a bound": ("HR-JOIN-001", lambda a, b: hr.join_all(on="k", a=a, b=b)),
+    "join_all without columns": ("HR-JOIN-002", lambda a, b: hr.join_all(within="5s", a=a, b=b)),
+    "a broadcast stream": (
+        "HR-JOIN-013", lambda a, b: a.join(b.broadcast(), on="k", within="5s"),
+    ),
+    "a broadcast stream in windows": (
+        "HR-JOIN-013", lambda a, b: a.join(b.broadcast(), on="k", window=hr.tumbling("5s")),
+    ),
+    "cogroup of a broadcast stream": (
+        "HR-JOIN-013",
+        lambda a, b: a.cogroup(
+            b.broadcast(), lambda k, x, y: 1, on="k", window=hr.tumbling("5s"), schema="x int"
+        ),
+    ),
+    "cogroup of a table": (
+        "HR-JOIN-014",
+        lambda a, b: a.cogroup(
+            b.table("k", unbounded=True), lambda k, x, y: 1, on="k", window=hr.tumbling("5s"),
+            schema="x int",
+        ),
+    ),
     "no columns": ("HR-JOIN-002", lambda a, b: a.join(b, within="5s")),
     "too few columns": (
         "HR-JOIN-002", lambda a, b: a.key_by("k", "n").join(b.key_by("k"), within="5s"),
@@ -124,6 +152,32 @@ def test_a_join_of_one_stream_is_refused() -> None:
     a = hr.Job("one").read("log:x", schema=SCHEMA, time="at")
     with pytest.raises(hr.PlanError, match="HR-JOIN-012"):
         hr.join_all(on="k", within="5s", a=a)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("code", "make"),
+    [
+        ("HR-JOIN-013", lambda s: s.broadcast()),
+        ("HR-JOIN-014", lambda s: s.table("k", unbounded=True)),
+    ],
+)
+def test_join_all_takes_streams_only(first: bool, code: str, make: Callable[[Any], Any]) -> None:
+    job = hr.Job("one")
+    a, b = (job.read(f"log:{n}", schema=SCHEMA, time="at") for n in "ab")
+    said = {"b": make(b), "a": a} if first else {"a": a, "b": make(b)}
+    with pytest.raises(hr.PlanError, match=code) as caught:
+        hr.join_all(on="k", within="5s", **said)
+    assert caught.value.hint and caught.value.site and caught.value.site.file == __file__
+
+
+def test_join_all_of_streams_with_a_key_needs_no_columns() -> None:
+    job = hr.Job("keyed")
+    a, b = (job.read(f"log:{n}", schema=SCHEMA, time="at", delay="1s").key_by("k") for n in "ab")
+    both = hr.join_all(within="5s", a=a, b=b)
+    both.write("console:")
+    job.check()
+    assert both.schema.names == ["k", "n_a", "at_a", "n_b", "at_b"]
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.api import meeting, stream, table_joins, tables
+from headrace.api import connected, meeting, stream, table_joins, tables
 from headrace.api.adding import Adding
 from headrace.api.meeting import BOUNDS
 from headrace.clock import Duration
@@ -44,7 +44,7 @@ def join(
             left, right, on, how, within, window, time, suffix, lateness, name, was
         )
     at = Adding(left._draft, left._edge, name, was)
-    right = meeting.same_job(at, left, right)
+    right = _other(at, left, right)
     keys = meeting.keys_of(at, (left, right), on)
     columns, schema = meeting.result_of(
         at, left.schema, right.schema, keys, suffix, BOUNDS if window is not None else (),
@@ -55,8 +55,11 @@ def join(
     with at.draft.attempt(at.site):
         meeting.one_of(how, HOWS, "how")
         wait = meeting.patience(lateness)
-        if (within is None) == (window is None):
-            raise _unbounded(within)
+        if within is None and window is None:
+            raise _unbounded("join", 'within="5m" or window=hr.tumbling("5m")')
+        if within is not None and window is not None:
+            hint = "Say one of them: they bound the join differently."
+            raise meeting.refused("join has both within= and window=", 7, hint)
         if window is not None:
             cut = meeting.windows(at, window, left.schema, right.schema)
             what = WindowJoin(how, cut, wait, columns, rows)
@@ -66,8 +69,8 @@ def join(
 
 
 def join_all(
-    *, on: str | Sequence[str], within: Any, lateness: Duration = 0, name: str | None = None,
-    was: str | None = None, **streams: AnyStream,
+    *, on: str | Sequence[str] | None = None, within: Any = None, lateness: Duration = 0,
+    name: str | None = None, was: str | None = None, **streams: AnyStream,
 ) -> stream.JoinResult:  # fmt: skip
     """One row of each of several streams with the same key, all `within` a time of each other.
 
@@ -80,6 +83,8 @@ def join_all(
             fact = f"join_all needs streams, but {label}= is {one!r}"
             rest = " Besides them it takes on, within, lateness, name and was."
             raise _at_once(meeting.refused(fact, 8, hint + rest))
+        if (wrong := _no_stream(one)) is not None:
+            raise _at_once(wrong)
     if len(streams) < 2:
         raise _at_once(meeting.refused(f"join_all joins {len(streams)} streams", 12, hint))
     first, *others = streams.values()
@@ -90,6 +95,8 @@ def join_all(
     rows, names = tuple(ddl_of(s.schema) for s in all_), tuple(streams)
     what = ManyJoin(names, 0, 0, columns, rows)
     with at.draft.attempt(at.site):
+        if within is None:
+            raise _unbounded("join_all", 'within="5m"')
         lower, upper = meeting.interval(within)
         if lower != -upper:
             hint = 'Write within="5m": no two rows are further apart.'
@@ -104,7 +111,7 @@ def cogroup(
 ) -> stream.JoinResult:  # fmt: skip
     """A function over the rows of both streams, key by key and window by window."""
     at = Adding(left._draft, left._edge, name, was)
-    right = meeting.same_job(at, left, right)
+    right = _other(at, left, right)
     keys = meeting.keys_of(at, (left, right), on)
     with at.draft.attempt(at.site):
         check_takes(fn, 3, "cogroup")
@@ -118,6 +125,8 @@ def cogroup(
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Cogroup(fn, Spread(Window(1, 1)), 0, rows)
     with at.draft.attempt(at.site):
+        if window is None:
+            raise _unbounded("cogroup", 'window=hr.tumbling("5m")')
         cut = meeting.windows(at, window, left.schema, right.schema)
         what = Cogroup(fn, cut, meeting.patience(lateness), rows)
     return added(at, (left, right), keys, what, pa.schema([*before, *value]) if known else UNKNOWN)
@@ -129,17 +138,35 @@ def _at_once(problem: PlanError) -> PlanError:
     return problem
 
 
-def _unbounded(within: Any) -> PlanError:
-    if within is not None:
-        return meeting.refused(
-            "join has both within= and window=",
-            7,
-            "Say one of them: they bound the join differently.",
-        )
+def _unbounded(join: str, bound: str) -> PlanError:
+    also = ', or join with a table: b.table("id")' if join == "join" else ""
     return meeting.refused(
-        "join does not say how long rows wait for each other", 1,
-        'Say within="5m" or window=hr.tumbling("5m"), or join with a table: b.table("id").',
+        f"{join} does not say how long rows wait for each other", 1, f"Say {bound}{also}.",
     )  # fmt: skip
+
+
+def _other(at: Adding, left: AnyStream, right: Any) -> Any:
+    """The right stream, or where it is none that can be joined the left one in its place."""
+    wrong = _no_stream(right)
+    if wrong is None:
+        return meeting.same_job(at, left, right)
+    at.report(wrong)
+    return left
+
+
+def _no_stream(one: object) -> PlanError | None:
+    if isinstance(one, connected.BroadcastStream):
+        return meeting.refused(
+            "a join cannot use .broadcast(): rows meet by their key, in one task", 13,
+            "Leave .broadcast() out; to have rows in every task, give them to a process function "
+            'by hr.connect, or keep them outside and use lookup(..., on="id").',
+        )  # fmt: skip
+    if isinstance(one, tables.Table):
+        return meeting.refused(
+            "a table can only be in a join of two: a.join(table)", 14,
+            "Join it by itself before or after, or give the stream that it is made of.",
+        )  # fmt: skip
+    return None
 
 
 def added(

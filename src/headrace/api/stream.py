@@ -283,7 +283,7 @@ class Stream(Operators, Calling, Looping, Repeating):
 
     def cogroup(
         self, other: connected.AnyStream, fn: Callable[[Any, list[Any], list[Any]], Any], *,
-        window: Any, on: meeting.On = None, schema: SchemaLike | None = None,
+        window: Any = None, on: meeting.On = None, schema: SchemaLike | None = None,
         lateness: Duration = 0, name: str | None = None, was: str | None = None,
     ) -> JoinResult:  # fmt: skip
         """fn(key, rows, other_rows) for each key and window that has rows on either side."""
