@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.sources.reading import refusal
 
+import headrace as hr
 from headrace.schema import schema_of
 from headrace.sources import open_source
 from headrace.sources.place import safe
+from headrace.testing import drive
 
 
 @pytest.mark.parametrize("uri", ["", "events.json", "s3:x", "Files:x", "files", "log"])
@@ -27,3 +29,21 @@ def test_names_stay_different_and_in_their_folder():
 
     assert len(set(made)) == len(names)
     assert all("/" not in m and m and m[0] not in "._ ~" for m in made)
+
+
+def test_a_topic_of_bytes_without_a_schema_gives_its_bytes(tmp_path):
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("raw")
+    log.append("raw", [b"one", b"\xff"])
+    job = hr.Job("raw")
+    job.read("log:raw", log=str(tmp_path / "log")).write("collect:", name="out")
+
+    assert drive(job, tmp_path / "job").output("out")["value"].to_pylist() == [b"one", b"\xff"]
+
+
+def test_lines_of_a_socket_without_a_schema_are_text():
+    job = hr.Job("lines")
+    job.read("socket:127.0.0.1:9").write("console:")
+
+    (read,) = job.program().sources()
+    assert read.format == "text" and read.schema.names == ["value"]

@@ -190,12 +190,23 @@ def test_a_full_disk_stops_the_job_and_loses_no_spooled_line(server, opened, mon
     assert source.spool.end == 4
 
 
-def test_nobody_listening_is_refused(server, opened):
-    source = opened()
+def test_a_server_that_serves_once_loses_nothing_to_a_check(server, opened):
+    source = opened(until="end")
     source.check()
+    source.latest("lines")
+    server.accept()
+    server.send(b"one\n")
     server.close()
+    source._receiver._thread.join(20)
 
-    error = refusal(source.check)
+    assert texts(source) == ["one"] and source.ended("lines", 4)
+
+
+def test_nobody_listening_is_refused(server, opened):
+    server.close()
+    source = opened()
+
+    error = refusal(wait_for, source, 1)
 
     assert error.code == "HR-INPUT-015" and str(server.port) in error.message
 

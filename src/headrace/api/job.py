@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.places import check_kind
-from headrace.api.reading import check_place, source_schema
+from headrace.api.reading import brought, check_place
 from headrace.api.stream import Stream
 from headrace.api.timing import Timing, timing
 from headrace.clock import Duration
@@ -67,7 +67,7 @@ class Job:
         site = call_site()
         with self.draft.attempt(site):
             check_kind(uri, "read")
-        known = self._schema(uri, schema, format, options, site)
+        known, format = self._schema(uri, schema, format, options, site)
         told = Timing(time, delay, watermark, idle, max_skew, align, in_order)
         said = timing(self.draft, told, known, site)
         node = Read(
@@ -101,13 +101,14 @@ class Job:
     def _schema(
         self, uri: object, schema: SchemaLike | None, format: str | None,
         options: Mapping[str, Any], site: Site | None,
-    ) -> pa.Schema:  # fmt: skip
+    ) -> tuple[pa.Schema, str | None]:  # fmt: skip
         with self.draft.attempt(site):
             check_place(uri, "read")
             if schema is not None:
-                return schema_of(schema)
-            return schema_of(source_schema(uri, format, options))
-        return UNKNOWN
+                return schema_of(schema), format
+            own, format = brought(uri, format, options)
+            return schema_of(own), format
+        return UNKNOWN, format
 
 
 def _wrong(draft: Draft) -> list[PlanError]:

@@ -1,7 +1,7 @@
-"""Where a program meets an input: its place and its schema.
+"""Where a program meets an input: its place, its schema and its format.
 
-The only module of `api` that looks at `sources`, and only for the schema of an input that
-brings its own. What a user says about time is in `timing.py`.
+The only module of `api` that looks at `sources`, and only for what an input brings of its own.
+What a user says about time is in `timing.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from headrace.errors import PlanError
 from headrace.sources import open_source
 
 
-def source_schema(uri: Any, format: str | None, options: Mapping[str, Any]) -> pa.Schema:
-    """The schema that the input itself has."""
-    return open_source(uri, None, format, options).schema
+def brought(
+    uri: Any, format: str | None, options: Mapping[str, Any]
+) -> tuple[pa.Schema, str | None]:
+    """The schema that the input itself has, and the format that gives it."""
+    source = open_source(uri, None, format, options)
+    return source.schema, format or getattr(source, "format", None)
 
 
 def check_place(uri: object, method: str) -> None:

@@ -41,6 +41,7 @@ class Source(Protocol):
     schema: pa.Schema
     bounded: bool  # it ends: see `ended`
     raw: bool  # chunks have the one column `__raw`, for `decode`
+    format: str | None = None  # of records that are bytes or lines, where their place says none
 
     def check(self) -> None:
         """Raise InputError, with a hint, if the input cannot be read."""

@@ -30,7 +30,7 @@ class LogSource(Source):
         format: str | None, bounded: bool, from_latest: bool = False,
     ) -> None:  # fmt: skip
         self.schema, self.bounded, self.raw = schema, bounded, format is not None
-        self._log, self._topic, self._format = log, topic, format
+        self._log, self._topic, self.format = log, topic, format
         self._from_latest = from_latest
         self._ends: dict[str, int] = {}  # of a bounded input, once they are known
 
@@ -41,8 +41,8 @@ class LogSource(Source):
         info = self._asked(lambda: self._log.describe(self._topic))
         if info.schema is not None:
             fit(f"topic {self._topic!r}", info.schema, self.schema)
-        elif self._format is not None:
-            formats.check_schema(self._format, self.schema)
+        elif self.format is not None:
+            formats.check_schema(self.format, self.schema)
 
     def splits(self) -> list[str]:
         return [str(p) for p in sorted(self._asked(lambda: self._log.latest(self._topic)))]
@@ -82,7 +82,7 @@ class LogSource(Source):
             raise self._as_input(cause) from cause
 
     def decode(self, chunk: pa.Table) -> Decoded:
-        return formats.decode(str(self._format), chunk.column(RAW), self.schema)
+        return formats.decode(str(self.format), chunk.column(RAW), self.schema)
 
     def where(self, split: str, offset: int) -> str:
         return f"topic {self._topic} partition {split} offset {offset}"

@@ -162,7 +162,10 @@ def _socket(o: Opening) -> Source:
     schema = needed_schema(o, format)
     formats.check_schema(format, schema)
     layout = Lines(format, schema, header=False, **o.options)
-    return SocketSource(host, port, layout, schema, bounded=o.bounded, folder=o.folder, name=o.name)
+    return SocketSource(
+        host, port, layout, schema,
+        format=format, bounded=o.bounded, folder=o.folder, name=o.name,
+    )  # fmt: skip
 
 
 def needed_schema(o: Opening, format: str) -> pa.Schema:

@@ -33,10 +33,10 @@ class SocketSource(TapeSource):
 
     def __init__(
         self, host: str, port: int, layout: Layout, schema: pa.Schema, *,
-        bounded: bool, folder: str | None, name: str,
+        format: str, bounded: bool, folder: str | None, name: str,
     ) -> None:  # fmt: skip
         self.schema, self.bounded, self.layout = schema, bounded, layout
-        self.address = (host, port)
+        self.address, self.format = (host, port), format
         self._folder, self._name = folder, name
         self._receiver: Receiver | None = None
 
@@ -53,10 +53,7 @@ class SocketSource(TapeSource):
         return Spool(place(self._folder, self._name) / "spool")
 
     def check(self) -> None:
-        try:
-            socket.create_connection(self.address, PATIENCE).close()
-        except OSError as cause:
-            raise unreachable(self.address, cause) from cause
+        """Nothing: a connection made only to try would take lines that are then lost."""
 
     def splits(self) -> list[str]:
         return [SPLIT]
@@ -100,11 +97,15 @@ class SocketSource(TapeSource):
 
 
 class Receiver:
-    """The thread that receives lines and spools them; connects again when it must."""
+    """The thread that receives lines and spools them; connects again when it must.
+
+    If it cannot connect at first, it gives up: the address is wrong, or the server not there.
+    """
 
     def __init__(self, address: tuple[str, int], spool: Spool, *, once: bool) -> None:
         self._address, self._spool, self._once = address, spool, once
-        self._failed: OSError | None = None
+        self._failed: InputError | None = None
+        self._reached = False
         self._stop = threading.Event()
         self._writer = self._open()
         self._thread = threading.Thread(target=self._run, name="headrace-socket", daemon=True)
@@ -113,11 +114,7 @@ class Receiver:
     def end(self) -> int:
         """Where the durable lines end."""
         if self._failed is not None:
-            raise InputError(
-                f"cannot keep what {_named(self._address)} sends in {str(self._spool.folder)!r}: "
-                f"{(self._failed.strerror or str(self._failed)).lower()}", code="HR-INPUT-003",
-                hint="Free some space or fix the permissions, then start the job again.",
-            ) from self._failed  # fmt: skip
+            raise self._failed
         writer = self._writer
         return self._spool.end if writer is None else writer.end
 
@@ -140,8 +137,10 @@ class Receiver:
         try:
             if not (self._once and self._spool.ended):
                 self._receive_until_stopped(self._writer)
+        except InputError as failed:
+            self._failed = failed
         except OSError as cause:
-            self._failed = cause
+            self._failed = unkept(self._address, self._spool, cause)
         finally:
             self._writer.close()
 
@@ -162,8 +161,11 @@ class Receiver:
     def _connected(self) -> socket.socket | None:
         try:
             connection = socket.create_connection(self._address, PATIENCE)
-        except OSError:
+        except OSError as cause:
+            if not self._reached:
+                raise unreachable(self._address, cause) from cause
             return None
+        self._reached = True
         connection.settimeout(0.1)  # so that `stop` is heard
         return connection
 
@@ -205,6 +207,15 @@ def unreachable(address: tuple[str, int], cause: OSError) -> InputError:
         f"cannot connect to {_named(address)}: {why}",
         code="HR-INPUT-015",
         hint="Start the server first; for a try-out: nc -lk " + str(address[1]),
+    )
+
+
+def unkept(address: tuple[str, int], spool: Spool, cause: OSError) -> InputError:
+    why = (cause.strerror or str(cause)).lower()
+    return InputError(
+        f"cannot keep what {_named(address)} sends in {str(spool.folder)!r}: {why}",
+        code="HR-INPUT-003",
+        hint="Free some space or fix the permissions, then start the job again.",
     )
 
 
