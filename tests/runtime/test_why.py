@@ -377,6 +377,21 @@ def test_the_text_is_short_and_the_json_says_the_same(tmp_path: Path) -> None:
     assert data["outputs"] == {"out": 0, "late": 0} and data["epoch"] == 1
 
 
+def test_a_step_that_makes_many_rows_of_one_filters_none(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+
+    def many(rows: hr.Stream) -> None:
+        twice = rows.flat_map(lambda row: [str(row.k), str(row.k)], schema=str, name="twice")
+        twice.write("collect:", name="all")
+
+    bench = Bench(tmp_path, many)
+    _send(log, 0, 1, 2, 3)
+    bench.why()
+    answer = told("asked", bench.driver.program, bench.driver.manifest, NOW)
+    counted = {"in": 3, "out": 6, "filtered": 0, "late": 0, "dead": 0}
+    assert answer.json["steps"] == {"twice": counted}
+
+
 def test_only_a_window_without_end_or_trigger_never_fires(tmp_path: Path) -> None:
     job = hr.Job("endless")
     rows = job.read(

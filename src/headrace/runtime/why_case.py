@@ -46,7 +46,9 @@ class Counts:
 
     @property
     def filtered(self) -> int:
-        return self.left + (self.come - self.gave - self.dead if self.stateless else 0)
+        """One row may become many, so this is not what came less what was given."""
+        missing = self.come - self.gave - self.dead
+        return self.left + (max(0, missing) if self.stateless else 0)
 
     @property
     def failed(self) -> str:
