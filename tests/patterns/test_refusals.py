@@ -210,6 +210,33 @@ def test_a_function_is_advised_to_say_its_output() -> None:
         job.check()
 
 
+NO_TIMEOUTS: dict[str, tuple[hr.Pattern, str]] = {
+    "no within": (a.then("b"), '.within("10m")'),
+    "no within, and nothing after": (a.then("c").then_not("b", within="5m"), '.within("10m")'),
+    "one row": (a, "Leave timeouts=True out."),
+    "one of two rows": (hr.either(a, b), "Leave timeouts=True out."),
+    "one row, and nothing after": (a.then_not("b", within="5m"), "Leave timeouts=True out."),
+}
+
+
+@pytest.mark.parametrize("which", NO_TIMEOUTS)
+def test_timeouts_that_cannot_be_are_refused_and_what_helps_is_said(which: str) -> None:
+    pattern, hint = NO_TIMEOUTS[which]
+    job, rows = stream()
+    rows.key_by("key").match(pattern, timeouts=True, unbounded=True).write("console:")
+    with pytest.raises(hr.PlanError, match="HR-PATTERN-024 timeouts=True, but") as caught:
+        job.check()
+    assert hint in str(caught.value.hint)
+
+
+def test_one_pattern_with_within_has_timeouts_to_tell() -> None:
+    job, rows = stream()
+    rows.key_by("key").match({"it": a.then("c").within("5s"), "no": a}, timeouts=True).write(
+        "console:"
+    )
+    assert codes(job) == []
+
+
 def test_timeouts_that_were_not_asked_for_are_refused() -> None:
     _, rows = stream()
     with pytest.raises(hr.PlanError, match="HR-PATTERN-030"):

@@ -43,13 +43,14 @@ def match_patterns(
     wanted = _wanted(at, patterns, rules)
     resolved = {n: one.resolved(_conditions(at)) for n, one in wanted.items()}
     named = rules is not None or isinstance(patterns, Mapping)
-    _judge(at, wanted, timeouts=timeouts, unbounded=unbounded)
+    _judge(at, wanted, unbounded=unbounded)
     parts = None if rules is not None else parts_of(rows_in(p.group) for p in wanted.values())
     found = _Output(at, keys, parts, named).selection(select, output)
     more = {"timeouts": timeouts, "unbounded": unbounded}
     what = MatchSpec({}, None, (), found, **more)
     with at.draft.attempt(at.site):
         what = MatchSpec.of(resolved, found, **more) if rules is None else what
+        _judge_timeouts(what)
     inputs = (at.edge,) if rules is None else (at.edge, _control(at, rules))
     common = {**at.common(), "inputs": inputs}
     sides = {TIMEOUTS: found.whole} if timeouts else {}
@@ -80,7 +81,7 @@ def _wanted(at: Adding, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
     return found
 
 
-def _judge(at: Adding, patterns: Mapping[str, Pattern], *, timeouts: bool, unbounded: bool) -> None:
+def _judge(at: Adding, patterns: Mapping[str, Pattern], *, unbounded: bool) -> None:
     endless = [one for one in patterns.values() if one.endless]
     if endless and not unbounded:
         at.report(
@@ -90,8 +91,22 @@ def _judge(at: Adding, patterns: Mapping[str, Pattern], *, timeouts: bool, unbou
                 "there are only so many keys and matches.",
             )
         )  # fmt: skip
-    if timeouts and patterns and all(one.span is None for one in patterns.values()):
-        at.report(refused(24, "nothing can time out: no pattern has within", 'Say within("10m").'))
+
+
+def _judge_timeouts(what: MatchSpec) -> None:
+    """Refuse to tell timeouts where no pattern has a time that could be over."""
+    spans = [one.span for one in what.patterns.values()]
+    if not what.timeouts or any(span is not None for span in spans) or not spans:
+        return
+    if what.waits:
+        raise refused(
+            24, "timeouts=True, but a partial match without within never runs out of time",
+            'End the pattern with .within("10m"), or leave timeouts=True out.',
+        )  # fmt: skip
+    raise refused(
+        24, "timeouts=True, but no partial match waits for a row: it is a match at once, or when "
+        "the time of then_not is over", "Leave timeouts=True out.",
+    )  # fmt: skip
 
 
 def _conditions(at: Adding) -> Callable[[str, Any], Condition]:

@@ -57,6 +57,12 @@ class MatchSpec:
         return any(one.endless for one in self.patterns.values())
 
     @property
+    def waits(self) -> bool:
+        """Whether a partial match may wait for a row without which it is no match."""
+        places = (place for rule in self.rules or () for place in rule.automaton.places)
+        return any(p.steps and not p.accepts and not p.waiting for p in places)
+
+    @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         found = [f for one in self.patterns.values() for c in _conditions(one) for f in c.functions]
         plain = [f.function if isinstance(f, OfRow) else f for f in found]
