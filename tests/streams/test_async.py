@@ -377,6 +377,11 @@ def test_what_cannot_be_is_refused(how, code):
     assert all(p.hint and p.site for p in caught.value.problems)
 
 
+def test_an_output_in_the_place_of_concurrency_is_refused():
+    with pytest.raises(hr.PlanError, match=r"HR-ASYNC-001 .*\(concurrency=\) is 'x bigint'"):
+        calling(lambda s: s.map_async(fine, "x bigint")).check()
+
+
 def test_a_function_that_does_not_say_what_it_gives_is_refused():
     async def silent(row): ...
 
@@ -394,6 +399,8 @@ def test_explain_tells_how_calls_are_made():
     text = calling(lambda s: s.map_async(fine, name="ask", **how)).explain().text
     assert "16 at a time, within 2s, 3 more tries, at most 10 a second, answers kept 1m" in text
     assert "fine: a Python function" in text
+    text = calling(lambda s: s.map_async(fine, 8, "3s")).explain().text
+    assert "8 at a time, within 3s" in text
 
 
 def test_the_wait_between_tries_doubles(server):

@@ -73,7 +73,7 @@ def reading(step, **more):
 
 
 def test_without_a_time_of_its_own_a_stream_goes_by_the_clock():
-    made = reading(lambda s: s.batch(3, within="5s"), time=None, delay=None)
+    made = reading(lambda s: s.batch(3, "5s"), time=None, delay=None)
     with Harness(made) as test:
         test.send("x", [("a", 1, 0), ("b", 2, 0)])
         test.advance("4s")
@@ -123,6 +123,8 @@ def test_many_keys_and_rows_at_once(tmp_path):
 REFUSED = [
     (lambda s: s.key_by("k").batch(2), "HR-PLAN-003"),
     (lambda s: s.key_by("k").batch(0, within="1s"), "HR-STREAM-002"),
+    (lambda s: s.key_by("k").batch("1s", 2), "HR-STREAM-002"),
+    (lambda s: s.key_by("k").batch(2, "soon"), "HR-TIME-001"),
     (lambda s: s.key_by("k").batch(2, within="1s", time="ingestion"), "HR-STREAM-006"),
     (lambda s: s.key_by("k").batch(2, within="1s", into="k"), "HR-PLAN-015"),
 ]

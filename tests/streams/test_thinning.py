@@ -191,6 +191,8 @@ REFUSED = [
     (lambda s: s.key_by("k").throttle(0, per="1s"), "HR-STREAM-002"),
     (lambda s: s.key_by("k").throttle(2, per="0s"), "HR-STREAM-001"),
     (lambda s: s.throttle(True, per="1s"), "HR-STREAM-002"),
+    (lambda s: s.throttle(2), "HR-STREAM-009"),
+    (lambda s: s.throttle("1s", 2), "HR-STREAM-002"),
     (lambda s: s.sample(1.5), "HR-STREAM-005"),
     (lambda s: s.sample(-0.1), "HR-STREAM-005"),
     (lambda s: s.sample(0.5, per="1s"), "HR-STREAM-002"),
@@ -207,6 +209,7 @@ def test_what_cannot_be_is_refused(step, code):
 
 def test_explain_says_what_they_do():
     made = reading(lambda s: s.sample(0.25).key_by("k").throttle(3, per="1s"))
+    assert "2 in each 1m" in reading(lambda s: s.throttle(2, "1m")).explain().text
     text = made.explain().text
     assert "sample" in text
     assert "0.25 of the rows" in text

@@ -35,10 +35,10 @@ class Calling:
     def map_async(
         self,
         fn: Callable[[Any], Any],
-        *,
-        output: SchemaLike | None = None,
         concurrency: int = 16,
         timeout: Duration | None = None,
+        *,
+        output: SchemaLike | None = None,
         retries: int = 0,
         backoff: Duration | None = None,
         batch_size: int | None = None,

@@ -50,8 +50,9 @@ class Operators:
         return thinning.changes_only(at, self._keys, columns, unbounded)
 
     def throttle(
-        self, rows: int, *, per: Duration, name: str | None = None, was: str | None = None
-    ) -> stream.TimedResult:
+        self, rows: int, per: Duration | None = None, *, name: str | None = None,
+        was: str | None = None,
+    ) -> stream.TimedResult:  # fmt: skip
         """At most so many rows of a key in each `per` of event time.
 
         The rest is left out, or goes on as `.side("dropped")`.
@@ -72,7 +73,7 @@ class Operators:
         return thinning.top(at, self._keys, rows, by, largest, each, unbounded)
 
     def batch(
-        self, rows: int, *, within: Duration | None = None, time: str | None = None,
+        self, rows: int, within: Duration | None = None, *, time: str | None = None,
         into: str = "rows", unbounded: bool = False, name: str | None = None,
         was: str | None = None,
     ) -> stream.TimedResult:  # fmt: skip
@@ -91,12 +92,12 @@ class Operators:
 
     @overload
     def sample(
-        self, size: int, *, per: Duration, seed: int = 0, name: str | None = None,
+        self, size: int, per: Duration, *, seed: int = 0, name: str | None = None,
         was: str | None = None,
     ) -> stream.TimedResult: ...  # fmt: skip
 
     def sample(
-        self, size: float, *, per: Duration | None = None, seed: int = 0,
+        self, size: float, per: Duration | None = None, *, seed: int = 0,
         name: str | None = None, was: str | None = None,
     ) -> stream.Stream:  # fmt: skip
         """A share of the rows (`sample(0.01)`), or so many of each key (`sample(10, per="1m")`).

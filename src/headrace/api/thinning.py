@@ -60,8 +60,18 @@ def changes_only(
     return applied(at, what, keys, at.schema, unbounded or not keys)
 
 
-def throttle(at: Adding, keys: Sequence[str], rows: int, per: Duration) -> stream.TimedResult:
-    what = Throttle(whole(at, rows, "throttle"), span(at, per, "throttle(per=)"))
+def throttle(
+    at: Adding, keys: Sequence[str], rows: int, per: Duration | None
+) -> stream.TimedResult:
+    if per is None:
+        at.report(
+            PlanError(
+                f"throttle does not say in which time {rows!r} rows may go on",
+                code="HR-STREAM-009", hint='Say per: throttle(10, per="1s").',
+            )
+        )  # fmt: skip
+    length = 1 if per is None else span(at, per, "throttle(per=)")
+    what = Throttle(whole(at, rows, "throttle"), length)
     return applied(at, what, keys, at.schema, sides={DROPPED: at.schema})
 
 
