@@ -20,7 +20,7 @@ class Broadcast:
     """A table of rows by `identity` that is the same in every slot."""
 
     def __init__(self, name: str, identity: pa.Schema, value: pa.Schema) -> None:
-        self.spec = TableSpec(name, identity, value)
+        self.spec = TableSpec(name, identity, value, everywhere=True)
 
     def put(self, rows: pa.Table, step: Step) -> None:
         """Add rows, or replace those of the same identity."""

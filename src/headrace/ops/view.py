@@ -6,7 +6,7 @@ of others it is the rows of their first table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -32,6 +32,11 @@ def plain_view(table: KeyedTable, since: int, until: int) -> pa.Table:
         return rows
     times = timestamps(rows.column(TIME).to_numpy())
     return rows.set_column(rows.column_names.index(TIME), "time", times)
+
+
+def free(name: str, taken: Collection[str]) -> str:
+    """A name for a column of ours that no column of the user's has."""
+    return free(f"{name}_", taken) if name in taken else name
 
 
 def timestamps(millis: np.ndarray) -> pa.Array:

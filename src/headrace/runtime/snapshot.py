@@ -58,4 +58,5 @@ def _snapshot(log: EpochLog, node: Stateful, slots: int) -> Snapshot:
 
 def _table(folder: str, known: dict[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:
     held = SlotState.from_json(known) if known else SlotState.empty(slots)
-    return open_table(spec, held, 0, slots, slots, cache_of(folder))
+    last = 1 if spec.everywhere else slots
+    return open_table(spec, held, 0, last, slots, cache_of(folder))

@@ -34,6 +34,7 @@ class TableSpec:
     value: pa.Schema
     timed: bool = False
     once: bool = False  # nothing is overwritten or deleted: rows need no comparing
+    everywhere: bool = False  # every slot has a copy of all rows: one of them is all there is
     identity: pa.Schema = field(init=False, repr=False, compare=False)
     rows: pa.Schema = field(init=False, repr=False, compare=False)
     run: pa.Schema = field(init=False, repr=False, compare=False)

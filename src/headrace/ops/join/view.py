@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.side import AT, GONE, Side
-from headrace.ops.view import timestamps
+from headrace.ops.view import free, timestamps
 
 SIDES = ("left", "right")
 
@@ -32,7 +32,7 @@ def held_view(parts: Sequence[Held], since: int, until: int, timed: bool = True)
     first = parts[0].side
     fields = {name: field.type for name, field in zip(first.keys, first.key, strict=True)}
     shown = [_shown(part, fields, first.keys) for part in parts]
-    side, time = (_free(name, fields) for name in ("side", "time"))
+    side, time = (free(name, fields) for name in ("side", "time"))
     own = {} if parts[0].name is None else {side: pa.string()}
     own |= {time: timestamps(np.zeros(0, np.int64)).type} if timed else {}
     keys = {name: fields.pop(name) for name in first.keys}
@@ -67,11 +67,7 @@ def _shown(part: Held, fields: dict[str, pa.DataType], keys: Sequence[str]) -> d
             continue
         name = field.name
         if name in keys or fields.get(name, field.type) != field.type:
-            name = _free(f"{name}_{part.name}", fields)
+            name = free(f"{name}_{part.name}", fields)
         fields[name] = field.type
         names[field.name] = name
     return names
-
-
-def _free(name: str, taken: dict[str, pa.DataType]) -> str:
-    return _free(f"{name}_", taken) if name in taken else name

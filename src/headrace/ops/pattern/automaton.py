@@ -79,6 +79,7 @@ class Automaton:
     skip: Any
     ending: int | None  # ms without the ending's row; None if there is no such ending
     by_span: bool  # that ending lasts as long as the pattern may
+    absent: str | None = None  # the name of the ending's row
 
     @property
     def blind(self) -> bool:
@@ -136,6 +137,7 @@ def compiled(pattern: Pattern, tests: Tests) -> Automaton:
     return Automaton(
         places, builder.place(START, False), names, pattern.span, pattern.skip, length,
         by_span=ending is not None and ending.length is None,
+        absent=None if ending is None else ending.name,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ by column, too; the others go through the matcher one by one. Matches leave by c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,16 +15,17 @@ import pyarrow as pa
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault, Step
-from headrace.ops.pattern.buffer import Buffer
+from headrace.ops.pattern.buffer import WAITING, Buffer
 from headrace.ops.pattern.conditions import BAD, Bits, conditions
 from headrace.ops.pattern.rounds import Round
-from headrace.ops.pattern.rules import NAME, TEXT, Rule, Rules
+from headrace.ops.pattern.rules import NAME, RULES, TEXT, Rule, Rules
 from headrace.ops.pattern.selection import Selection
-from headrace.ops.pattern.store import Store
+from headrace.ops.pattern.store import ROWS, RUNS, Store
 from headrace.ops.pattern.telling import Gathered, Teller, Told
+from headrace.ops.pattern.view import matches_view
 from headrace.ops.pattern.work import Due, arranged
 from headrace.rows import collector_paused
-from headrace.state.table import TableSpec
+from headrace.state.table import KeyedTable, TableSpec
 
 TIMEOUTS = "timeouts"
 _HIDDEN = (TIME, SOURCE, OFFSET, HASH)
@@ -63,6 +64,17 @@ class MatchOperator:
     def tables(self) -> tuple[TableSpec, ...]:
         rules = (self._rules.spec,) if self._rules is not None else ()
         return (self._buffer.spec, *self._store.tables(), *rules)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """Partial matches, and rows that wait: made of what is kept, when somebody looks."""
+        rules = self._known
+        if self._rules is not None:
+            rules = self._rules.known(tables[RULES].scan())
+        runs, held = tables[RUNS].scan(), tables[ROWS].scan()
+        return matches_view(
+            self._key, self._input, (runs, self._store.kept(runs)), held,
+            self._store.ids(held), tables[WAITING].scan(), rules or (), since, until,
+        )  # fmt: skip
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         if port or watermark <= MIN_TIME:

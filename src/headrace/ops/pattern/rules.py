@@ -57,14 +57,18 @@ class Rules:
         """The rules that count somewhere up to `after`, and the names of those that end there."""
         if arrived is not None and arrived.num_rows:
             self._learn(in_order(arrived), step)
-        known = self._kept.rows(step)
-        order = np.lexsort((known[SINCE].to_numpy(), known[NAME].to_numpy(zero_copy_only=False)))
-        rows = known.take(pa.array(order))
-        versions = [*zip(*(rows[n].to_pylist() for n in (NAME, SINCE, TEXT)), strict=True)]
+        rows = _in_turn(self._kept.rows(step))
+        versions = _versions(rows)
         over = _over(versions, step.after)
         self._forget(rows, over, step)
-        ending = {versions[i][0] for i in over}
-        return [self._rule(versions, i) for i in range(len(versions)) if versions[i][2]], ending
+        return self._rules(versions), {versions[i][0] for i in over}
+
+    def known(self, rows: pa.Table) -> list[Rule]:
+        """The rules that are kept, for those who only look."""
+        return self._rules(_versions(_in_turn(rows)))
+
+    def _rules(self, versions: list[tuple[str, int, str]]) -> list[Rule]:
+        return [self._rule(versions, i) for i in range(len(versions)) if versions[i][2]]
 
     def _learn(self, arrived: pa.Table, step: Step) -> None:
         """Keep what came; a row that is no rule is a dead letter, told by one task only."""
@@ -97,6 +101,15 @@ class Rules:
         automaton, exprs = compiled_rule(text, self._schema, self._unbounded)
         more = i + 1 < len(versions) and versions[i + 1][0] == name
         return Rule(name, automaton, exprs, since, versions[i + 1][1] if more else MAX_TIME)
+
+
+def _in_turn(known: pa.Table) -> pa.Table:
+    order = np.lexsort((known[SINCE].to_numpy(), known[NAME].to_numpy(zero_copy_only=False)))
+    return known.take(pa.array(order))
+
+
+def _versions(rows: pa.Table) -> list[tuple[str, int, str]]:
+    return [*zip(*(rows[n].to_pylist() for n in (NAME, SINCE, TEXT)), strict=True)]
 
 
 def _over(versions: list[tuple[str, int, str]], after: int) -> list[int]:

@@ -7,7 +7,7 @@ are expressions over that. Values only, and tables made of them; no state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -69,7 +69,7 @@ class Laid:
     names: np.ndarray  # of objects
     rows: pa.Table  # the rows themselves, in that order
     keys: pa.Table  # a row per match
-    patterns: list[str]
+    patterns: Sequence[str | None]  # None: a row that no pattern has taken
 
     def __len__(self) -> int:
         return len(self.patterns)

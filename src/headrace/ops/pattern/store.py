@@ -131,6 +131,10 @@ class Store:
         columns |= {hidden: found.column(mine) for mine, hidden in _HIDDEN.items()}
         return pa.table(columns).append_column(HASH, keys.column(HASH))
 
+    def ids(self, rows: pa.Table) -> list[int]:
+        """The numbers under which kept rows lie."""
+        return rows.column(_ID).to_pylist()  # type: ignore[no-any-return]
+
     def among(self, keys: pa.Table, others: pa.Table) -> np.ndarray:
         """For each of `others` its place among `keys`, -1 if it is not there; all distinct."""
         both = pa.concat_tables([keys.select(self._identity), others.select(self._identity)])
