@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 import headrace as hr
-from headrace.testing.transcript import Case, parse_cases, run_case
+from headrace.testing.transcript import Case, parse_cases, read_cases, run_case
 
 COUNTS = 'rows.key_by("key").window(hr.tumbling("10s")).agg(n=hr.count())'
 
@@ -115,6 +116,22 @@ def test_a_case_of_the_wrong_shape_is_refused(fields: dict[str, Any], told: str)
     with pytest.raises(hr.RunError) as caught:
         run_case({"name": "odd", "stream": COUNTS, **fields})
     assert caught.value.code == "HR-TEST-011" and told in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('- stream: rows.map(lambda r: {"x": 1})', "odd.yaml is no YAML: mapping values are not"),
+        ("", "odd.yaml is no list of cases"),
+        ("name: one", "odd.yaml is no list of cases"),
+        ("- one", "odd.yaml is no list of cases"),
+    ],
+)
+def test_a_file_that_holds_no_cases_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    with pytest.raises(hr.RunError) as caught:
+        read_cases(tmp_path / "odd.yaml")
+    assert caught.value.code == "HR-TEST-018" and told in caught.value.message
 
 
 def test_without_pyyaml_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

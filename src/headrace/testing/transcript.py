@@ -44,9 +44,19 @@ def parse_cases(text: str, origin: str = "transcript") -> list[Case]:
             "transcripts are YAML, and there is no PyYAML", code="HR-TEST-010",
             hint="Install it: pip install 'headrace[testing]'.",
         ) from cause  # fmt: skip
-    return [
-        _case(fields, f"{origin}, case {n}") for n, fields in enumerate(yaml.safe_load(text), 1)
-    ]
+    try:
+        cases = yaml.safe_load(text)
+    except yaml.YAMLError as cause:
+        raise RunError(
+            f"{origin} is no YAML: {' '.join(str(cause).split())}", code="HR-TEST-018",
+            hint="Put a program in quotes, or below `stream: |`, if it has a colon and a space.",
+        ) from cause  # fmt: skip
+    if not isinstance(cases, list) or not all(isinstance(fields, dict) for fields in cases):
+        raise RunError(
+            f"{origin} is no list of cases", code="HR-TEST-018",
+            hint="A file has a list; each of its cases begins with `- name: ...`.",
+        )  # fmt: skip
+    return [_case(fields, f"{origin}, case {n}") for n, fields in enumerate(cases, 1)]
 
 
 def run_case(case: Case | Mapping[str, Any], on: str = "local") -> None:
