@@ -119,6 +119,16 @@ def test_a_case_of_the_wrong_shape_is_refused(fields: dict[str, Any], told: str)
 
 
 @pytest.mark.parametrize(
+    ("said", "code"),
+    [([["a", 1]], "HR-TEST-006"), ({"input": "nobody", "rows": [["a", 1, 1]]}, "HR-TEST-004")],
+)
+def test_rows_that_fit_no_input_are_refused_by_the_harness(said: Any, code: str) -> None:
+    with pytest.raises(hr.HeadraceError) as caught:
+        run_case({"name": "odd", "stream": COUNTS, "steps": [{"send": said}]})
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ('- stream: rows.map(lambda r: {"x": 1})', "odd.yaml is no YAML: mapping values are not"),

@@ -33,7 +33,7 @@ class Mismatch(AssertionError):
 def _send(harness: Harness, said: Said, read: Read) -> None:
     given: Mapping[str, Any] = said if isinstance(said, Mapping) else {"rows": said}
     name = given.get("input") or _only(harness)
-    schema = harness.inputs[name]
+    schema = harness.inputs.get(name, pa.schema([]))  # the harness refuses what it has not
     rows = [_row(row, schema) for row in given["rows"]]
     at = {"at": _ms(given["at"])} if "at" in given else {}
     harness.send(name, rows, split=given.get("split", 0), **at)
@@ -108,6 +108,8 @@ def _row(row: Any, schema: pa.Schema) -> Any:
     """A row as the harness takes it: seconds are times where the column is one."""
     if isinstance(row, Mapping):
         return {n: _value(v, schema.field(n).type) for n, v in row.items()}
+    if len(row) != len(schema):  # the harness says so, with the columns
+        return tuple(row)
     return tuple(_value(v, f.type) for v, f in zip(row, schema, strict=True))
 
 
