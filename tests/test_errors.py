@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute
 import pytest
+import typer.main
 
 from headrace import errors
 from headrace.errors import FencedError, HeadraceError, PlanError, Site, call_site, is_users
@@ -115,6 +116,7 @@ def test_a_user_in_a_folder_that_only_begins_like_the_package_is_a_user():
         (contextlib.__file__, False),
         (errors.__file__, False),
         (pyarrow.compute.__file__, False),
+        (typer.main.__file__, False),  # between the command line and us
         ("pyarrow/error.pxi", False),
         ("<frozen importlib._bootstrap>", False),
     ],

@@ -149,6 +149,7 @@ def test_variables_of_others_in_the_environment_are_left_alone(monkeypatch):
         ("target_batch", [1]),
         ("master", "  "),
         ("master", 5),
+        ("master", "host:7077"),
         ("log", 5),
         ("log", ""),
     ],

@@ -29,7 +29,8 @@ _PACKAGE = str(Path(__file__).parent) + os.sep
 _NAME = __name__.partition(".")[0]
 _PYTHON = tuple({sysconfig.get_path(p) + os.sep for p in ("stdlib", "platstdlib")})
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/](\w*)")
-_USED = {"pyarrow", "numpy", "duckdb", "sqlglot", "pyspark", "py4j"}  # libraries that call us back
+# libraries that call us back
+_USED = {"pyarrow", "numpy", "duckdb", "sqlglot", "pyspark", "py4j", "typer", "click"}
 _COMPILED = (".pxi", ".pyx", ".pxd", ".so", ".pyd")
 
 

@@ -35,6 +35,13 @@ def _text(value: object) -> str:
     return value.strip()
 
 
+def _master(value: object) -> str:
+    text = _text(value)
+    if not text.startswith(("local", "spark://", "yarn", "k8s://")):  # Spark's own words
+        raise ValueError('"local[*]", "local[4]", "spark://host:7077", "yarn" or "k8s://..."')
+    return text
+
+
 def _count(value: object) -> int:
     try:
         number = int(value) if isinstance(value, str) else value
@@ -69,7 +76,7 @@ class Settings:
 
     log: str = _setting(_folder, ".headrace/log")  # the embedded log's topics
     jobs: str = _setting(_folder, ".headrace/jobs")  # one folder per job: state, manifests
-    master: str = _setting(_text, "local[*]")
+    master: str = _setting(_master, "local[*]")
     target_batch: int = _setting(_count, 1_000, read=_duration)  # ms that a batch should take
     max_batch: int | None = _setting(_count, None)  # rows; none: only the target time decides
     slots: int | None = _setting(_count, None)  # shares of the key space, fixed at a job's birth
