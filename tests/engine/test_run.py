@@ -141,3 +141,17 @@ def test_a_job_that_has_ended_says_so_when_there_is_more(spark: Any, tmp_path: P
     with pytest.raises(hr.StateError) as caught:
         hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"), until="end")
     assert caught.value.code == "HR-STATE-020"
+
+
+def test_workers_take_arrows_memory_from_the_system(spark: Any, tmp_path: Path) -> None:
+    """Arrow's own pool would keep back several times what it holds, in every worker."""
+
+    def pool(table: pa.Table) -> pa.Table:
+        return pa.table({"pool": [pa.default_memory_pool().backend_name] * table.num_rows})
+
+    job = hr.Job("pools")
+    rows = job.read(hr.rows([{"v": 1}, {"v": 2}], "v bigint"))
+    rows.map_batches(pool, schema="pool string").write("collect:", name="pools")
+    run = hr.run(job, folder=str(tmp_path / "job"), until="end")
+    assert run.wait(timeout=120).state == "ended"
+    assert run.output("pools").column("pool").to_pylist() == ["system", "system"]

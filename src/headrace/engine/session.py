@@ -84,9 +84,9 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 def _started(master: str, extra: dict[str, str]) -> SparkSession:
     find_java()
-    _choose_python(master)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back
+    _choose_python(master)
     os.environ["HEADRACE_PYTHON"] = sys.executable
     os.environ["HEADRACE_STDOUT"] = f"/proc/{os.getpid()}/fd/1"
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
