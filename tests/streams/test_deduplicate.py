@@ -60,7 +60,7 @@ def test_without_a_time_it_is_the_first_ever(script, timed):
         script = [t.__class__(tuple(r._replace(t=0) for r in t.rows), t.wait, t.before)
                   for t in script]  # fmt: skip
     play(
-        lambda rows: rows.key_by("k").deduplicate(within=None, unbounded=True, name="d"),
+        lambda rows: rows.key_by("k").deduplicate(unbounded=True, name="d"),
         Model(None, lambda row: row.k), script, number, "d", timed=timed,
     )  # fmt: skip
 
@@ -205,7 +205,7 @@ def test_the_state_goes_on_under_another_number_of_tasks(tmp_path):
         (lambda s: s.deduplicate("id", within="0s"), "HR-STREAM-001"),
         (lambda s: s.deduplicate("id", within="soon"), "HR-TIME-001"),
         (lambda s: s.deduplicate("ident", within="1s"), "HR-EXPR-001"),
-        (lambda s: s.deduplicate("id", within=None), "HR-PLAN-003"),
+        (lambda s: s.deduplicate("id"), "HR-PLAN-003"),
     ],
 )
 def test_what_cannot_be_is_refused(step, code):

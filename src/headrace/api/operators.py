@@ -27,13 +27,14 @@ class Operators:
     _keys: tuple[str, ...] = ()
 
     def deduplicate(
-        self, *columns: str, within: Duration | None, unbounded: bool = False,
+        self, *columns: str, within: Duration | None = None, unbounded: bool = False,
         name: str | None = None, was: str | None = None,
     ) -> stream.TimedResult:  # fmt: skip
         """Leave out a row if one of the same key and columns went on `within` the time of it.
 
-        Without key and columns, whole rows are compared. `within=None` means ever, and keeps
-        every key that was seen: say unbounded=True. Rows before the watermark are `.late`.
+        Without key and columns, whole rows are compared. Without `within` it is one that ever
+        went on, and all that was seen is kept: say unbounded=True. Rows before the watermark
+        are `.late`.
         """
         at = Adding(self._draft, self._edge, name, was)
         return thinning.deduplicate(at, self._keys, columns, within, unbounded)
