@@ -120,6 +120,48 @@ def test_a_csv_file_has_lists_and_maps_as_json(call):
         assert json.loads(found[k]["by"]) == ({"é": (57 + k) / 2} if k else {})
 
 
+SHARING = """
+    import headrace as hr
+
+    class Limits(hr.KeyedProcess):
+        output = "k int"
+        limits = hr.shared_map(int, float)
+        n = hr.value(int, default=0)
+
+        def on_rules(self, row, ctx):
+            self.limits[row.k] = float(row.n)
+
+        def on_rows(self, row, ctx):
+            self.n += 1
+
+    job = hr.Job("kept")
+    rows = job.read("log:rows", schema="k int, n bigint, at bigint", name="rows")
+    rules = job.read("log:rules", schema="k int, n bigint, at bigint", name="rules")
+    both = hr.connect(by="k", rows=rows, rules=rules.broadcast())
+    both.process(Limits(), unbounded=True, name="p").write("collect:")
+"""
+
+
+def test_what_all_keys_share_has_a_name_of_its_own(call, tmp_path):
+    (tmp_path / "job.py").write_text(dedent(SHARING), encoding="utf-8")
+    hr.EmbeddedLog().create("rules", schema="k int, n bigint, at bigint")
+    hr.EmbeddedLog().append("rules", [{"k": k, "n": k * 10, "at": 0} for k in (1, 2)])
+    try:
+        Driver(load_job(Path("job.py")), ".headrace/jobs/kept", until=None).drain()
+    finally:
+        forget(tmp_path)
+    assert call("ls").stdout.splitlines() == [
+        "p: 3 rows by k; k, n", "p.limits: 2 rows by key; key, value",
+    ]  # fmt: skip
+    assert lines(call("get", "p.limits", "--key", "key=2")) == [{"key": 2, "value": 20.0}]
+    assert lines(call("sql", 'SELECT sum(value) AS s FROM "p.limits"')) == [{"s": 30.0}]
+    assert call("export", "p.limits", "limits.jsonl").exit_code == 0
+    assert Path("limits.jsonl").read_text(encoding="utf-8").count("\n") == 2
+    refused = call("get", "p.limits", "--key", "k=2")
+    assert refused.exit_code == 1 and "HR-CLI-020" in refused.output
+    assert "The key of 'p.limits' is: key." in refused.output
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
 def test_export_writes_a_file(ran, suffix):
     assert ran("export", "most", f"out.{suffix}").exit_code == 0

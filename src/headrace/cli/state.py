@@ -35,11 +35,12 @@ def list_steps(file: File, job: Name = None, folder: Folder = None) -> None:
     Example: [bold]headrace state ls examples/fire_alarm.py[/bold]
     """
     program, log = _opened(file, job, folder)
-    for node in program.stateful():
-        rows = _state(program, log, node.name).to_arrow()
-        by = ", ".join(node.keys[0]) or "no key"
-        typer.echo(f"{node.name}: {rows.num_rows:,} rows by {by}; {', '.join(rows.column_names)}")
-    if not program.stateful():
+    names = _names(program)
+    for name in names:
+        state = _state(program, log, name)
+        rows, by = state.to_arrow(), ", ".join(state.key.names) or "no key"
+        typer.echo(f"{name}: {rows.num_rows:,} rows by {by}; {', '.join(rows.column_names)}")
+    if not names:
         typer.echo(f"no step of {program.name!r} keeps state")
 
 
@@ -113,14 +114,19 @@ def sql(
     from headrace.runtime.live import ask
 
     program, log = _opened(file, job, folder)
-    names = [n.name for n in program.stateful()]
-    _show(ask(query, {n: _state(program, log, n).to_arrow() for n in names}), limit)
+    _show(ask(query, {n: _state(program, log, n).to_arrow() for n in _names(program)}), limit)
 
 
 def _opened(file: Path, job: str | None, folder: str | None) -> tuple[Program, EpochLog]:
     from headrace.runtime.live import opened  # slow to import, and help needs none of it
 
     return opened(load_job(file, job), folder)
+
+
+def _names(program: Program) -> list[str]:
+    from headrace.runtime.live import names_of
+
+    return list(names_of(program))
 
 
 def _state(program: Program, log: EpochLog, step: str) -> StepState:
@@ -133,7 +139,7 @@ def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
     """Keys as text, read as the types of their columns."""
     import pyarrow as pa
 
-    schema = state.node.inputs[0].schema
+    schema = state.key
     found: dict[str, Any] = {}
     for text in given:
         unset = text.removesuffix(" is null")
@@ -144,7 +150,7 @@ def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
         if not equals or name not in schema.names:
             raise RunError(
                 f"{text!r} is not COLUMN=VALUE of a key", code="HR-CLI-020",
-                hint=f"The key of {state.node.name!r} is: {', '.join(state.node.keys[0])}.",
+                hint=f"The key of {state.name!r} is: {', '.join(schema.names)}.",
             )  # fmt: skip
         try:
             found[name] = pa.scalar(value).cast(schema.field(name).type).as_py()

@@ -1,12 +1,13 @@
 """What a step keeps, as people look at it: a snapshot that can be cut, sorted and asked.
 
 A `StepState` is a value: it shows one epoch and does not change while the job goes on. The
-key is found by its hash, so looking at a few keys does not read the others.
+key is found by its hash, so looking at a few keys does not read the others. What a step keeps
+beside, for all keys or in further tables, is shown under a name of its own, "step.name".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from typing import Any, cast
@@ -20,7 +21,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import StateError
 from headrace.hashing import Hashes, hash_keys
 from headrace.kernel import door
-from headrace.ops.view import Viewed, plain_view
+from headrace.ops.view import Beside, Viewed, plain_view
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Drafted, Program, build
 from headrace.runtime.operators import operator_for
@@ -43,6 +44,20 @@ class StepState:
     snapshot: Snapshot
     since: int = MIN_TIME
     until: int = MAX_TIME
+    part: str = ""  # which of the things that it keeps beside; what is kept by key if empty
+
+    @property
+    def name(self) -> str:
+        return f"{self.node.name}.{self.part}" if self.part else self.node.name
+
+    @property
+    def key(self) -> pa.Schema:
+        """The columns that a row is found by."""
+        if self.part:
+            names, schema = beside(self.node)[self.part], self.to_arrow().schema
+        else:
+            names, schema = self.node.keys[0], self.node.inputs[0].schema
+        return pa.schema([schema.field(name) for name in names])
 
     @property
     def epoch(self) -> int:
@@ -52,21 +67,24 @@ class StepState:
         return cast("int", self.to_arrow().num_rows)
 
     def __repr__(self) -> str:
-        return f"<state of {self.node.name!r} after epoch {self.epoch}>"
+        return f"<state of {self.name!r} after epoch {self.epoch}>"
 
     def get(self, *key: Any, **columns: Any) -> pa.Table:
         """The rows of one key: `get("area-1")`, or `get(area="area-1", floor=2)`."""
         wanted = self._key(key, columns)
-        kinds = [self.node.inputs[0].schema.field(name).type for name in wanted]
+        kinds = [field.type for field in self.key]
         try:
             values = [pa.array([v], kind) for v, kind in zip(wanted.values(), kinds, strict=True)]
         except pa.ArrowException as error:
             raise StateError(
-                f"the key {tuple(wanted.values())!r} of {self.node.name!r} does not fit: {error}",
+                f"the key {tuple(wanted.values())!r} of {self.name!r} does not fit: {error}",
                 code="HR-STATE-031", hint=f"The key is {self._described()}.",
             ) from error  # fmt: skip
-        hashes = hash_keys(values, 1)
-        found = self._seen({n: _only(t, hashes) for n, t in self.snapshot.tables.items()})
+        tables = self.snapshot.tables
+        if not self.part:  # what is kept beside may lie under no key's hash
+            hashes = hash_keys(values, 1)
+            tables = {n: _only(t, hashes) for n, t in tables.items()}
+        found = self._seen(tables)
         for name, value in zip(wanted, values, strict=True):
             column = found.column(name)
             found = found.filter(_same(column, value[0]))
@@ -77,9 +95,9 @@ class StepState:
 
         Of aggregates over panes that is one result per key, over the panes within it.
         """
-        if not any(t.spec.timed for t in self.snapshot.tables.values()):
+        if self.part or not any(t.spec.timed for t in self.snapshot.tables.values()):
             raise StateError(
-                f"{self.node.name!r} keeps nothing by time", code="HR-STATE-032",
+                f"{self.name!r} keeps nothing by time", code="HR-STATE-032",
                 hint="Only windows and joins can be cut by time; use get, top or sql.",
             )  # fmt: skip
         lo, hi = (_millis(m, self._now()) for m in (since, until))
@@ -103,10 +121,15 @@ class StepState:
         column = by or rows.column_names[-1]
         if column not in rows.column_names:
             raise StateError(
-                f"{self.node.name!r} shows no column {column!r}", code="HR-STATE-033",
+                f"{self.name!r} shows no column {column!r}", code="HR-STATE-033",
                 hint=f"It shows: {', '.join(rows.column_names)}.",
             )  # fmt: skip
-        ties = [(name, "ascending") for name in self.node.keys[0] if name != column]
+        if pa.types.is_nested(rows.schema.field(column).type):
+            raise StateError(
+                f"the column {column!r} of {self.name!r} has no largest value",
+                code="HR-STATE-033", hint="Say by which column: top(10, by=...).",
+            )  # fmt: skip
+        ties = [(name, "ascending") for name in self.key.names if name != column]
         order = pc.sort_indices(rows, [(column, "descending"), *ties])
         return rows.take(order[:n])
 
@@ -132,6 +155,8 @@ class StepState:
 
     def _view(self, tables: Tables) -> pa.Table:
         operator = operator_for(self.node)
+        if self.part and isinstance(operator, Beside):
+            return operator.beside_view(self.part, tables)
         if isinstance(operator, Viewed):
             return operator.view(tables, self.since, self.until)
         first = next(iter(tables.values()))
@@ -140,29 +165,45 @@ class StepState:
         return rows.rename_columns([names.get(n, n) for n in rows.column_names])
 
     def _key(self, values: tuple[Any, ...], columns: Mapping[str, Any]) -> dict[str, Any]:
-        names = self.node.keys[0]
+        names = self.key.names
         given = dict(zip(names, values, strict=False)) | dict(columns)
         if len(values) > len(names) or set(given) != set(names):
             raise StateError(
-                f"the key of {self.node.name!r} is {self._described()}", code="HR-STATE-031",
+                f"the key of {self.name!r} is {self._described()}", code="HR-STATE-031",
                 hint="Give a value for each of its columns.",
             )  # fmt: skip
         return {name: given[name] for name in names}
 
     def _described(self) -> str:
-        return ", ".join(self.node.keys[0]) or "empty: the step is not keyed"
+        return ", ".join(self.key.names) or "empty: it is not keyed"
+
+
+def beside(node: Stateful) -> Mapping[str, Sequence[str]]:
+    """What a step keeps beside, and the columns that each is found by."""
+    operator = operator_for(node)
+    return operator.beside() if isinstance(operator, Beside) else {}
+
+
+def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
+    """All state that can be looked at, by name: that of steps, and what they keep beside."""
+    found = {node.name: (node, "") for node in program.stateful()}
+    for node in program.stateful():
+        for name in beside(node):
+            found.setdefault(f"{node.name}.{name}", (node, name))
+    return found
 
 
 def state_of(program: Program, log: EpochLog, step: str) -> StepState:
     """What `step` keeps, as the job's folder knows it now."""
-    node = program.nodes.get(step)
-    if not isinstance(node, Stateful):
-        known = ", ".join(n.name for n in program.stateful()) or "none"
+    names = names_of(program)
+    if step not in names:
+        known = ", ".join(names) or "none"
         raise StateError(
             f"{program.name!r} has no step {step!r} that keeps state", code="HR-STATE-030",
             hint=f"Those that do: {known}.",
         )  # fmt: skip
-    return StepState(node, snapshot(log, node, log.open(program.name, 1)))
+    node, part = names[step]
+    return StepState(node, snapshot(log, node, log.open(program.name, 1)), part=part)
 
 
 def peek(job: Drafted, step: str, *, folder: str | None = None, **settings: Any) -> StepState:

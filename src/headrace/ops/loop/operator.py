@@ -8,7 +8,7 @@ that fails changes nothing: the new rows of the batch are dead letters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HASH, visible
-from headrace.clock import MAX_TIME
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes
 from headrace.ops.agg.groups import flat
 from headrace.ops.contract import Operator, Step
@@ -25,7 +25,8 @@ from headrace.ops.loop.kept import IDENTITY, KeptTables, table_of
 from headrace.ops.loop.turns import Endless, Loop, Until, is_over
 from headrace.ops.stream.base import Basic, Plain, described
 from headrace.ops.stream.whole import all_failed, as_table, placed, timed
-from headrace.state.table import TableSpec
+from headrace.ops.view import plain_view
+from headrace.state.table import KeyedTable, TableSpec
 
 BACK = "$back"
 
@@ -83,6 +84,12 @@ class _Looping(Plain):
 
     def tables(self) -> tuple[TableSpec, ...]:
         return tuple(table_of(name, schema) for name, schema in self._schemas.items())
+
+    def beside(self) -> Mapping[str, Sequence[str]]:
+        return {name: self._keys for name, _ in self._what.keep}
+
+    def beside_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        return plain_view(tables[name], MIN_TIME, MAX_TIME)
 
     def step(self, step: Step) -> None:
         arrived, over = step.inputs[0], self._what.over_batches

@@ -76,6 +76,13 @@ class MatchOperator:
             self._store.ids(held), tables[WAITING].scan(), rules or (), since, until,
         )  # fmt: skip
 
+    def beside(self) -> Mapping[str, Sequence[str]]:
+        return {} if self._rules is None else {RULES: (NAME,)}
+
+    def beside_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        assert self._rules is not None
+        return self._rules.view(tables[RULES].scan())
+
     def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
         if port or watermark <= MIN_TIME:
             return None

@@ -27,6 +27,7 @@ from headrace.ops.pattern.automaton import Automaton, Tests, compiled
 from headrace.ops.pattern.parts import Condition
 from headrace.ops.pattern.pattern import Pattern
 from headrace.ops.pattern.refusals import refused
+from headrace.ops.view import timestamps
 
 RULES = "rules"
 NAME, TEXT, SINCE = "name", "pattern", "$since"
@@ -66,6 +67,12 @@ class Rules:
     def known(self, rows: pa.Table) -> list[Rule]:
         """The rules that are kept, for those who only look."""
         return self._rules(_versions(_in_turn(rows)))
+
+    def view(self, rows: pa.Table) -> pa.Table:
+        """Each rule, its text, and since when it counts; one without text ends there."""
+        rows = _in_turn(rows)
+        since = timestamps(rows.column(SINCE).to_numpy())
+        return rows.select([NAME, TEXT]).append_column("since", since)
 
     def _rules(self, versions: list[tuple[str, int, str]]) -> list[Rule]:
         return [self._rule(versions, i) for i in range(len(versions)) if versions[i][2]]

@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.apart import AS_THEY_ARE, apart
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import Call
 from headrace.ops.process.guard import Guard
 from headrace.ops.process.keyed import KeyedProcess, own_attributes
 from headrace.ops.process.passing import Care, Pass
-from headrace.ops.process.shared import Shared
+from headrace.ops.process.shared import KEY, Shared, table_name
 from headrace.ops.process.timers import Timer, Timers
 from headrace.ops.process.values import VALUES, KeyValues, Left, Loaded
 from headrace.ops.process.work import Arranged, Arranger, seen
@@ -193,6 +194,12 @@ class ProcessOperator:
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """Keys by the names of the first input, and what is kept of each."""
         return seen_by_key(tables, self._by, self._key, since, until)
+
+    def beside(self) -> Mapping[str, Sequence[str]]:
+        return dict.fromkeys(type(self._function).shared, (KEY,))
+
+    def beside_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        return plain_view(tables[table_name(name)], MIN_TIME, MAX_TIME)
 
 
 def key_schema(keys: Sequence[str], input: pa.Schema) -> pa.Schema:
