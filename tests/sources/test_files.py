@@ -356,6 +356,13 @@ def test_a_parquet_file_that_is_never_finished_is_refused(folder):
     assert refusal(whole(folder, format="parquet").latest, "files").code == "HR-INPUT-008"
 
 
+def test_a_parquet_file_with_a_damaged_footer_is_refused(folder):
+    (folder / "f.parquet").write_bytes(b"PAR1" + bytes(40) + b"PAR1")
+
+    assert refusal(whole(folder).latest, "files").code == "HR-INPUT-008"
+    assert refusal(open_source, f"files:{folder}").code == "HR-INPUT-008"
+
+
 def test_a_damaged_parquet_file_is_refused(folder):
     pq.write_table(pa.table({"a": list(range(10_000))}), folder / "f.parquet")
     source = whole(folder)

@@ -119,8 +119,10 @@ def _encoded(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
 def _opened(path: str, encoded: tuple[str, ...] = ()) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, memory_map=True, read_dictionary=list(encoded))
-    except (pa.ArrowException, ValueError) as cause:
-        raise _damaged(path, str(cause)) from cause
+    except (pa.ArrowException, ValueError, OSError) as cause:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            raise  # the disk or a permission, not what the file holds
+        raise _damaged(path, str(cause).strip()) from cause
 
 
 def _damaged(path: str, why: str) -> InputError:
