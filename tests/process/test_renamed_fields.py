@@ -138,6 +138,7 @@ BAD = [
     ({"a": "b", "b": "a"}, "the field 'a' says it was 'b', which is still there", "was_fields={"),
     ({"a": "z", "b": "z"}, "the fields 'a' and 'b' both say they were 'z'", "was_fields={"),
     ("z", "was_fields is 'z', not a dict", "was_fields={"),
+    ({"a": None}, "was_fields says 'a': None, which are not two names", "was_fields={"),
 ]  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def _fields(
     before, parts, used = {f.name: f.type for f in old}, parts_of(bare(kind)), set[str]()
     for field in new:
         name, inner, part = field.name, f"{path}.{field.name}", parts.get(field.name)
-        found = source(name, was, list(before))
+        found = source(name, was, before)
         if found is None:
             yield _added(name, inner, kind, part, was.get(name), list(before))
             continue
@@ -139,12 +139,16 @@ def _value(value: Any, new: pa.DataType, kind: Any, was: Names) -> Any:
     if pa.types.is_map(new):
         return {k: _value(v, new.item_type, element_of(kind), was) for k, v in value.items()}
     if pa.types.is_struct(new):
-        return {f.name: _field(value, f, bare(kind), was) for f in new}
+        return _record(value, new, bare(kind), was)
     return value
 
 
-def _field(record: dict[str, Any], field: pa.Field, kind: Any, was: Names) -> Any:
-    name, old = field.name, source(field.name, was, list(record))
-    if old is None:
-        return starts_of(kind).get(name)
-    return _value(record[old], field.type, parts_of(kind).get(name), below(was, name))
+def _record(record: dict[str, Any], new: pa.DataType, kind: Any, was: Names) -> dict[str, Any]:
+    parts, starts, found = parts_of(kind), starts_of(kind), dict[str, Any]()
+    for field in new:
+        name, old = field.name, source(field.name, was, record)
+        found[name] = (
+            starts.get(name) if old is None
+            else _value(record[old], field.type, parts.get(name), below(was, name))
+        )  # fmt: skip
+    return found

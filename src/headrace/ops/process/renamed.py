@@ -6,7 +6,7 @@ had in the same record. Lists and maps on the way are not named: they hold one t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ def below(was: Names, field: str) -> dict[str, str]:
     return {p.removeprefix(inside): old for p, old in was.items() if p.startswith(inside)}
 
 
-def source(field: str, was: Names, known: Sequence[str]) -> str | None:
+def source(field: str, was: Names, known: Collection[str]) -> str | None:
     """The name under which a field lies among those that are known; None for a new one."""
     if field in known:
         return field
@@ -38,7 +38,9 @@ def checked(was: Any, column: pa.DataType) -> dict[str, str]:
         raise _refused(f"was_fields is {was!r}, not a dict")
     claimed = dict[tuple[str, str], str]()
     for path, old in was.items():
-        outer, _, name = str(path).rpartition(".")
+        if not isinstance(path, str) or not isinstance(old, str):
+            raise _refused(f"was_fields says {path!r}: {old!r}, which are not two names")
+        outer, _, name = path.rpartition(".")
         fields = _fields(column, outer.split(".") if outer else [])
         if name not in fields:
             raise _refused(
