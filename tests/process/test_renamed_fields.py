@@ -127,6 +127,51 @@ def test_the_state_of_a_function_is_a_value_with_fields(harness: Any) -> None:
     assert said(test) == [("S(count=5)",)]
 
 
+def test_update_state_by_key_takes_a_declaration(harness: Any) -> None:
+    def job(schema: Any, fn: Any) -> hr.Job:
+        made = hr.Job("process")
+        rows = made.read("log:rows", schema=SCHEMA, name="rows", time="at", delay="1h")
+        sums = rows.key_by("k").update_state_by_key(fn, schema=schema, unbounded=True, name="p")
+        sums.write("collect:", name="out")
+        return made
+
+    def before(rows: Any, state: Any) -> Any:
+        return Sums(sum(r.v for r in rows) + (state.total if state else 0))
+
+    def after(rows: Any, state: Any) -> Any:
+        return dataclasses.replace(state, whole=state.whole + sum(r.v for r in rows))
+
+    Sums, Now = record("Sums", ("total", int)), record("Sums", ("whole", int), ("more", int, 7))
+    test = harness(job(Sums, before))
+    test.send("rows", [("a", 5, 1), ("a", 6, 1), ("b", 1, 1)])
+    test.restart(job(hr.value(Now, was_fields={"whole": "total"}), after))
+    assert values(test) == [
+        "value     p.state.whole: renamed from total", "value     p.state.more: new",
+    ]  # fmt: skip
+    test.output()
+    test.send("rows", [("a", 10, 2)])
+    (row,) = test.output()
+    assert (row["k"], row["whole"], row["more"]) == ("a", 21, 7)
+
+
+@pytest.mark.parametrize(("kind", "given"), [("bigint", {"value": 12}),
+                                             ("struct<n:bigint>", {"n": 12})])  # fmt: skip
+def test_a_declared_state_begins_with_its_default(harness: Any, kind: str, given: Any) -> None:
+    def add(rows: Any, state: Any) -> Any:
+        more = sum(r.v for r in rows)
+        return {"n": state["n"] + more} if isinstance(state, dict) else state + more
+
+    job = hr.Job("process")
+    rows = job.read("log:rows", schema=SCHEMA, name="rows")
+    state = hr.value(kind, default=10 if kind == "bigint" else {"n": 10})
+    rows.key_by("k").update_state_by_key(add, schema=state, unbounded=True).write(
+        "collect:", name="out"
+    )
+    test = harness(job)
+    test.send("rows", [("a", 2, 1)])
+    assert test.output() == [{"k": "a", **given}]
+
+
 # what is refused
 
 AB = record("R", ("a", int), ("b", int), ("i", record("I", ("x", int))))

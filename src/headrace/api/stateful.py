@@ -20,7 +20,7 @@ from headrace.ops.process.keyed import Declared, KeyedProcess
 from headrace.plan.aggs import clashes
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge, Process
-from headrace.plan.signature import check_takes, given_schema, record_schema, title
+from headrace.plan.signature import VALUE, check_takes, given_schema, record_schema, title
 from headrace.records import is_record
 from headrace.rows import values_of
 from headrace.schema import SchemaLike
@@ -92,10 +92,15 @@ def update_state_by_key(
     ttl: Duration | None,
 ) -> Edge:  # fmt: skip
     method = "update_state_by_key"
-    columns = at.attempt(lambda: record_schema(schema))
-    whole = is_record(schema) or len(columns) > 1
-    plain = columns.field(0).type if len(columns) == 1 and not whole else None
-    state = schema if is_record(schema) else pa.struct(list(columns)) if whole else plain
+    state: Any = schema
+    if isinstance(schema, Kept):  # all that a declaration can say, such as its default
+        whole = pa.types.is_struct(schema.type)
+        columns = pa.schema(list(schema.type) if whole else [(VALUE, schema.type)])
+    else:
+        columns = at.attempt(lambda: record_schema(schema))
+        whole = is_record(schema) or len(columns) > 1
+        plain = columns.field(0).type if len(columns) == 1 and not whole else None
+        state = schema if is_record(schema) else pa.struct(list(columns)) if whole else plain
     kept = _kept(at, fn, state or str, ttl, method)
     for problem in clashes(keys, list(columns), "part of the key"):
         at.report(problem)
