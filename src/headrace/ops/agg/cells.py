@@ -132,7 +132,13 @@ def _values(cells: Index, coded: list[Coded], sizes: list[int]) -> list[pa.Array
         cells, codes = np.divmod(cells, size)
         index = pa.array(codes.astype(np.int32))
         if pt.is_string(values.type) or pt.is_binary(values.type):
-            found.append(pa.DictionaryArray.from_arrays(index, values))
+            found.append(_text(index, values))
         else:
             found.append(values.take(index))
     return found[::-1]
+
+
+def _text(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:
+    if values.null_count:  # a null among the words: Arrow cannot put such dictionaries together
+        return pc.dictionary_encode(values.take(index))
+    return pa.DictionaryArray.from_arrays(index, values)
