@@ -120,6 +120,19 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_refused(log):
     assert refusal(found.latest, "0").code == "HR-INPUT-010"
 
 
+@pytest.mark.parametrize(("cut", "code"), [(False, "HR-LOG-008"), (True, "HR-LOG-009")])
+def test_damage_is_told_by_the_codes_of_the_log(log, cut, code):
+    log.create("t")
+    log.append("t", [b"a" * 50])
+    log.append("t", [b"b" * 50])
+    (file,) = log.root.glob("t/*/*.log")
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(content[:100] if cut else content)
+
+    assert refusal(read_all, source(log)).code == code
+
+
 def test_records_that_retention_took_are_an_error(log):
     log.create("t", retention="1s", segment_bytes=1)
     for i in range(5):
