@@ -309,6 +309,7 @@ def test_a_job_that_has_ended_and_one_that_is_well(tmp_path: Path) -> None:
     answer = told("asked", bench.driver.program, bench.driver.manifest, NOW)
     assert "nothing holds it back" in answer.text and "1 to 'all'" in answer.text
     assert answer.json["steps"] == {}  # an output is told by what was written, not as a step
+    assert answer.text.endswith("read 1 = used 1 + filtered 0 + late 0 + dead 0")
     driver = Driver(bench.job, tmp_path / "job", clock=bench.clock)
     driver.drain()
     assert driver.manifest is not None

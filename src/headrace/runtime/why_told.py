@@ -101,6 +101,8 @@ def _account(answer: Why) -> Iterator[str]:
         yield f"  input {name!r}: read {fates['read']:,} = {gone}"
     rows = [["step", *_COLUMNS]]
     rows += [[s.name, *(f"{n:,}" for n in _numbers(s))] for s in _steps(answer)]
+    if len(rows) == 1:  # from an input straight to an output
+        return
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *others in rows:
         cells = [c.rjust(w) for c, w in zip(others, widths[1:], strict=True)]
