@@ -89,6 +89,11 @@ def test_get_cuts_windows_by_time_and_sorts(ran):
     ]
 
 
+def test_a_stretch_without_an_end_goes_up_to_the_newest_rows(ran):
+    assert sum(r["n"] for r in lines(ran("get", "slid", "--since", "00:00:30"))) == 30
+    assert sum(r["n"] for r in lines(ran("get", "slid", "--until", "00:00:30"))) == 30
+
+
 def test_a_limit_says_what_it_leaves_out(ran):
     result = ran("get", "most", "--limit", "1")
     assert len(lines(result)) == 1

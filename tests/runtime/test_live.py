@@ -88,6 +88,8 @@ def test_all_panes_together_hold_every_row_that_a_window_still_needs(job: hr.Job
 def test_windows_that_are_open_show_their_bounds_and_results(job: hr.Job) -> None:
     found = rows_of(hr.peek(job, "sessions").to_arrow())
     assert {r["k"]: r["n"] for r in found} == Counter(r["k"] for r in ROWS)
+    ends = {row["k"]: row["at"] + 60_000 for row in ROWS}
+    assert {r["k"]: 1_000 * r["window_end"].timestamp() for r in found} == ends
 
 
 def test_sql_sees_the_rows_and_nothing_else(job: hr.Job) -> None:
@@ -116,6 +118,7 @@ def test_a_snapshot_does_not_change_while_the_job_goes_on(job: hr.Job, tmp_path:
         (lambda job: hr.peek(job, "most").get(z=3), "the key of 'most' is k"),
         (lambda job: hr.peek(job, "most").slice("1:00", "2:00"), "keeps nothing by time"),
         (lambda job: hr.peek(job, "slid").slice("late", "2:00"), "'late' is not a time"),
+        (lambda job: hr.peek(job, "slid").slice("02:00", "01:00"), "nothing lies between"),
         (lambda job: hr.peek(job, "most").top(3, "z"), "shows no column 'z'"),
         (lambda job: hr.peek(job, "most").top(0), "the top 0 rows are none"),
         (lambda job: hr.peek(job, "most").top(-1, "most"), "HR-STATE-033 the top -1 rows"),

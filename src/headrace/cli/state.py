@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli.jobs import File, Folder, Name
 from headrace.cli.loading import load_job
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import RunError, StateError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def get(
     """
     state = _state(*_opened(file, job, folder), step)
     if since or until:
-        state = state.slice(since or 0, until or state.snapshot.watermark)
+        state = state.slice(since or MIN_TIME, until or MAX_TIME)
     if key:
         rows = state.get(**_parsed(state, key))
     else:

@@ -101,6 +101,11 @@ class StepState:
                 hint="Only windows and joins can be cut by time; use get, top or sql.",
             )  # fmt: skip
         lo, hi = (_millis(m, self._now()) for m in (since, until))
+        if lo >= hi:
+            raise StateError(
+                f"nothing lies between {since} and {until}", code="HR-STATE-032",
+                hint="Give the earlier first; a time without a date is on the watermark's day.",
+            )  # fmt: skip
         return replace(self, since=lo, until=hi)
 
     def _now(self) -> int:

@@ -124,6 +124,7 @@ class TimedWindowOperator:
         """The windows that are kept, and what would be shown of each now."""
         windows = tables[WINDOWS].scan()
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
+        end = end - self._assigner.slack  # as results show it
         inside = (start >= since) & (end <= until)
         windows, start, end = windows.filter(pa.array(inside)), start[inside], end[inside]
         shown = self._book.main or {"$rows": self._book.ever["$rows"]}
