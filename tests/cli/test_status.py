@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import headrace as hr
 from headrace.engine.reporter import Reporter
 from headrace.runtime.progress import Progress
 from headrace.runtime.status import Meter, account, short, span, status_line
+from headrace.testing import Driver
 
 NOON = 1_700_049_600_000
 PROGRESS = Progress(
@@ -76,3 +79,21 @@ def test_plain_lines_come_at_most_every_few_seconds():
     for epoch in (1, 2, 3):
         reporter.progress(replace(PROGRESS, epoch=epoch))
     assert text.getvalue().count("job: epoch") == 1
+
+
+def test_an_input_that_gave_no_row_is_told_too(tmp_path: Path) -> None:
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("empty", schema="n bigint")
+    log.create("full", schema="n bigint")
+    log.append("full", [{"n": 1}])
+    job = hr.Job("told")
+    for name in ("full", "empty"):
+        job.read(f"log:{name}", log=str(log.root)).write("collect:", name=f"{name} rows")
+    driver = Driver(job, tmp_path / "job")
+    progress = driver.drain()
+    driver.close()
+
+    assert account(progress)[:2] == [
+        "input  empty: read 0 = used 0 + filtered 0 + late 0 + dead 0",
+        "input  full: read 1 = used 1 + filtered 0 + late 0 + dead 0",
+    ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
+from headrace.runtime.tally import FATES
 from headrace.state.manifest import Manifest
 
 
@@ -42,8 +43,7 @@ class Progress:
     @property
     def total(self) -> Mapping[str, int]:
         """Fates of all records of all inputs since the job's first start."""
-        fates = ("read", "used", "filtered", "late", "dead")
-        return {f: sum(c.get(f, 0) for c in self.counts.values()) for f in fates}
+        return {f: sum(c.get(f, 0) for c in self.counts.values()) for f in FATES}
 
 
 def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
@@ -55,7 +55,7 @@ def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
         read=_read(body["epoch_counts"]),
         lag=body["lag"],
         watermark=None if abs(body["watermark"]) == MAX_TIME else body["watermark"],
-        counts=body["counts"],
+        counts=_counts(body),
         steps=body["steps"],
         outputs=body["rows"],
         held={name: facts["held"] for name, facts in body["ops"].items()},
@@ -63,6 +63,12 @@ def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
         ended=body["ended"],
         metrics=body.get("metrics", {}),
     )
+
+
+def _counts(body: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
+    """Fates by input; an input that has given no row yet is told too."""
+    none = {name: dict.fromkeys(FATES, 0) for name in body["reads"]}
+    return dict(sorted({**none, **body["counts"]}.items()))
 
 
 def _read(counts: Mapping[str, Any]) -> int:
