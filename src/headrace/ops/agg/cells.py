@@ -114,9 +114,10 @@ def _in_order(array: pa.DictionaryArray) -> Coded:
     codes, values = array.indices.to_numpy(), array.dictionary
     if values.null_count or not (pt.is_integer(values.type) or pt.is_temporal(values.type)):
         return codes, values
-    numbers = (
-        values.cast(pa.int64()).to_numpy() if pt.is_temporal(values.type) else values.to_numpy()
-    )
+    if pt.is_temporal(values.type):
+        numbers = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()).to_numpy()
+    else:
+        numbers = values.to_numpy()
     if (numbers[1:] > numbers[:-1]).all():
         return codes, values
     order = np.argsort(numbers)
