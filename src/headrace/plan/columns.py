@@ -19,7 +19,7 @@ from headrace.expr.trace import trace_row
 from headrace.kernel import infer
 from headrace.plan.draft import UNKNOWN, Draft, uncertain, unknown_columns
 from headrace.plan.signature import record_schema
-from headrace.schema import SchemaLike
+from headrace.schema import SchemaLike, ddl_type
 
 Columns = tuple[tuple[str, Expr], ...]
 WRONG = object()  # stands for an expression that is reported to be wrong
@@ -83,7 +83,7 @@ def condition(draft: Draft, expr: Expr, schema: pa.Schema, what: str, site: Site
         kind = infer({"condition": expr}, schema).field(0).type
         if not pa.types.is_boolean(kind):
             raise PlanError(
-                f"{what} needs a condition, but {expr.sql()!r} is of type {kind}",
+                f"{what} needs a condition, but {expr.sql()!r} is of type {ddl_type(kind)}",
                 code="HR-PLAN-012", hint="Compare it with something, as in col('t') > 40.",
             )  # fmt: skip
 

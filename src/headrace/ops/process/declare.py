@@ -37,7 +37,8 @@ def value(
         table_of([(default,)], pa.schema([("value", column)]))
     except ValueError as error:
         raise PlanError(
-            f"the default {default!r} is not of the value's type {column}", code="HR-PLAN-030",
+            f"the default {default!r} is not of the value's type {ddl_type(column)}",
+            code="HR-PLAN-030",
             hint="Give a default of the declared type, or leave it out to start with None.",
             site=call_site(),
         ) from error  # fmt: skip
