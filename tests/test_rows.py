@@ -12,7 +12,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from headrace.rows import collector_paused, row_class, rows_of, table_of, values_of
+from headrace.rows import (
+    array_of,
+    collector_paused,
+    fitted,
+    row_class,
+    rows_of,
+    table_of,
+    values_of,
+)
 from headrace.schema import schema_of
 
 
@@ -265,3 +273,30 @@ def test_the_collector_runs_again_after_a_pause_even_if_the_work_fails():
         assert not gc.isenabled()
         raise KeyError
     assert gc.isenabled()
+
+
+NOON = dt.datetime(2023, 11, 14, 12, tzinfo=dt.UTC)
+MILLIS = int(NOON.timestamp() * 1_000)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize(
+    "given", [[MILLIS, None], [np.int64(MILLIS), None], np.array([MILLIS, -1_000]), (MILLIS,)]
+)
+def test_whole_numbers_for_times_are_milliseconds_whatever_the_unit(unit, zone, given):
+    made = array_of(given, pa.timestamp(unit, zone))
+    assert made.type == pa.timestamp(unit, zone)
+    assert made[0].as_py().replace(tzinfo=dt.UTC) == NOON
+    schema = pa.schema([("at", pa.timestamp(unit, zone))])
+    assert (
+        fitted(pa.table({"at": pa.array([*given], pa.int64())}), schema).column("at")[0] == made[0]
+    )
+    assert table_of([{"at": v} for v in given], schema).column("at")[0] == made[0]
+
+
+def test_times_and_numbers_do_not_mix_and_a_truth_is_no_time():
+    schema = schema_of("at timestamp")
+    for bad in ([NOON, MILLIS], [True]):
+        with pytest.raises(ValueError, match="column 'at'"):
+            table_of([{"at": v} for v in bad], schema)

@@ -402,6 +402,14 @@ def test_times_and_decimals_may_be_text_as_json_has_them(log):
     assert refusal(log.append, "t", [{"at": "yesterday"}]).code == "HR-LOG-006"
 
 
+def test_whole_numbers_for_times_are_milliseconds(log):
+    log.create("t", 1, "at timestamp")
+    log.append("t", [{"at": 1_772_366_400_000}])
+    log.append("t", pa.table({"at": [1_772_366_400_000]}))
+    log.append("t", [{"at": "2026-03-01T12:00:00"}])
+    assert len({r["at"] for r in rows(log, "t")}) == 1
+
+
 def test_a_byte_topic_refuses_what_is_not_bytes(log):
     log.create("t")
     for bad in ([1], pa.table({"value": [1]}), pa.table({"val": [b"x"]})):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.errors import LogError
 from headrace.log.contract import BYTES, Records
 from headrace.log.topic import Topic
-from headrace.rows import values_of
+from headrace.rows import array_of, as_type, values_of
 
 
 def table_for(topic: Topic, records: Records, keys: Sequence[Any] | None = None) -> pa.Table:
@@ -51,7 +51,7 @@ def _fit(topic: Topic, field: pa.Field, column: pa.ChunkedArray | None) -> pa.Ch
             "Add the column to the records; fill it with nulls if there is nothing to say.",
         )  # fmt: skip
     try:
-        fitted = column if column.type == field.type else column.cast(field.type)
+        fitted = as_type(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _misfit(
             topic, f"has {field.type} in column {field.name!r}, the records have {column.type}",
@@ -86,7 +86,7 @@ def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[st
 
 def _column(topic: Topic, field: pa.Field, values: list[Any]) -> pa.ChunkedArray:
     try:
-        array = pa.array(values, field.type)
+        array = array_of(values, field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as e:
         array = _parsed(field, values)
         if array is None:
@@ -119,7 +119,7 @@ def _instant(text: str) -> dt.datetime:
 def _first_bad(field: pa.Field, values: list[Any]) -> Any:
     for value in values:
         try:
-            pa.array([value], field.type)
+            array_of([value], field.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
             return value
     return None

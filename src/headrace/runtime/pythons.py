@@ -19,7 +19,7 @@ from headrace.apart import Apart, apart
 from headrace.chunk import HIDDEN, hidden_columns, visible
 from headrace.plan.nodes import Python
 from headrace.reads import columns_read
-from headrace.rows import collector_paused, row_class, rows_of, table_of, values_of
+from headrace.rows import collector_paused, fitted, row_class, rows_of, table_of, values_of
 
 _AT_ONCE = 4_000  # rows whose objects fit into a processor's cache
 
@@ -154,7 +154,7 @@ def run_batches(step: Python, chunk: pa.Table) -> pa.Table:
     given = step.function.fn(visible(chunk))
     if not isinstance(given, pa.Table):
         raise TypeError(f"expected a pyarrow.Table, got {type(given).__name__}")
-    table = given.select(step.schema.names).cast(step.schema)
+    table = fitted(given, step.schema)
     if table.num_rows == chunk.num_rows:
         for name in hidden_columns(chunk):
             table = table.append_column(name, chunk.column(name))

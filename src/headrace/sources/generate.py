@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, PlanError, StepError
-from headrace.rows import table_of
+from headrace.rows import array_of, fitted, table_of
 from headrace.schema import SchemaLike, schema_of
 from headrace.sources.contract import Chunk, Positions, Range, Source
 from headrace.sources.place import place, put
@@ -180,8 +180,8 @@ def _row(fn: Callable[..., Any], number: int, seed: int | None) -> Any:
 
 def _columns(made: Any, rows: int, schema: pa.Schema) -> pa.Table:
     if isinstance(made, Mapping):
-        made = pa.table({n: pa.array(made[n], schema.field(n).type) for n in schema.names})
+        made = pa.table({f.name: array_of(made[f.name], f.type) for f in schema})
     table = made if isinstance(made, pa.Table) else pa.Table.from_batches([made])
     if table.num_rows != rows:
         raise ValueError(f"it made {table.num_rows} rows, not {rows}")
-    return table.select(schema.names).cast(schema)
+    return fitted(table, schema)

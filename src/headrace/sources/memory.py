@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InputError
-from headrace.rows import table_of
+from headrace.rows import fitted, table_of
 from headrace.schema import SchemaLike, schema_of
 from headrace.sources.contract import Chunk, Range, Source
 from headrace.sources.place import place, put
@@ -99,7 +99,7 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
             hint=f"It has: {', '.join(table.column_names)}.",
         )  # fmt: skip
     try:
-        return table.select(schema.names).cast(schema)
+        return fitted(table, schema)
     except (pa.ArrowException, ValueError) as cause:
         raise InputError(
             f"the table does not fit its schema: {cause}", code="HR-INPUT-006",

@@ -25,6 +25,7 @@ from headrace.ops.process.operator import key_schema, seen_by_key
 from headrace.ops.process.timers import Timers
 from headrace.ops.process.values import KeyValues
 from headrace.ops.process.work import Arranged, Arranger, Places
+from headrace.rows import fitted
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -172,7 +173,7 @@ def _placed(given: Any, schema: pa.Schema, call: ChunkCall) -> tuple[pa.Table, n
     missing = [n for n in schema.names if n not in table.column_names]
     if missing:
         raise ValueError(f"on_chunk gives no column {missing[0]!r}")
-    table = table.select(schema.names).cast(schema)
+    table = fitted(table, schema)
     if index is None:
         index = _meant(table.num_rows, call)
     index = np.asarray(index, np.int64)
