@@ -102,6 +102,8 @@ AS_A_WHOLE: list[tuple[str, int, hr.Pattern]] = [
     ("an ending that never ends", 7, a.then_not("b", "value = 2")),
     ("nothing between what follows directly", 8, a.without("b").next("c").within("5s")),
     ("it could match nothing", 9, a.optional().then("b").optional().within("5s")),
+    ("an absence that lasts longer than the whole", 10,
+     a.then_not("b", within="10s").within("5s")),
     ("a skip to a part that is not there", 11, a.within("5s").skip_to_last("b")),
     ("a greedy end that is never over", 14, a.then("b").one_or_more(greedy=True)),
     ("more rows than can be", 27, a.then(b.times(100).then("c")).times(100).within("5s")),
@@ -186,6 +188,10 @@ ENDING: dict[str, hr.Pattern] = {
     "then nothing for a time": a.then_not("b", within="5m"),
     "one of two, then nothing for a time": hr.either(a, b).then_not("c", within="5m"),
     "skipping": a.then_not("b", within="5m").skip_past_last(),
+    "within as well, which is not shorter": a.then_not("b", within="5m").within("5m"),
+    "rows in a short time, then nothing for longer": a.then("c")
+    .then_not("b", within="5m")
+    .within("5s"),
 }
 
 

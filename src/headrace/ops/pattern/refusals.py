@@ -13,7 +13,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from headrace.clock import Duration, millis
+from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, lit, parsed
 from headrace.kernel import never_true
@@ -30,6 +30,7 @@ from headrace.ops.pattern.parts import (
     Without,
     may_be_empty,
     rows_in,
+    several,
 )
 
 MOST = 500  # rows that a match may have by its counts
@@ -181,6 +182,14 @@ def _problems(
         yield refused(
             7, f"then_not {ending.name!r} has no end: it would wait for ever",
             'Say how long: then_not(..., within="5m"), or within("10m") for the whole pattern.',
+        )  # fmt: skip
+    length = ending.length if ending is not None else None
+    if length and span and span < length and not several(group):
+        assert ending is not None
+        yield refused(
+            10, f"within of {pretty(span)} leaves no time for then_not {ending.name!r}, "
+            f"which takes {pretty(length)}",
+            "Leave within out: after one row, the time of then_not is that of the whole.",
         )  # fmt: skip
     if skip.name is not None and skip.name not in names:
         yield refused(
