@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from headrace.api.job import Job
@@ -176,6 +178,16 @@ def test_a_new_step_starts_empty_and_a_dropped_one_needs_consent():
         comparison.check(drop={"average"})
     comparison.check(drop={"temperature.window"})
     comparison.check(drop=True)
+
+
+def test_consent_is_shown_as_a_program_says_it_and_as_one_types_it():
+    old = describe(program(lambda s: base(s, name="by hour")))
+    (dropped,) = compare(program(lambda s: base(s, tumbling("9s"), name="average")), old).of(
+        "dropped"
+    )
+    assert "drop='by hour' (" in dropped.hint
+    typed = shlex.split(dropped.hint.partition("(")[2].partition(" on the command line)")[0])
+    assert typed == ["--drop", "by hour"]
 
 
 def test_a_rename_that_was_not_said_is_suspected():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -243,7 +244,7 @@ def _values(node: Stateful, old: Mapping[str, Any]) -> Iterator[Change]:
         return
     for part in value_parts(node, old["shape"]):
         name = f"{node.name}.{part.path}"
-        hint = f"Consent to losing it with drop={name!r}, or put it back."
+        hint = f"Consent to losing it with {_consent(name)}, or put it back."
         because = part.because
         yield Change(name, VALUE, part.verdict, because, hint if part.verdict == DROPPED else "")
 
@@ -322,7 +323,12 @@ def _dropped(name: str, old: Mapping[str, Any], fresh: Iterable[Stateful]) -> st
     alike = [n.name for n in fresh if fingerprint(n) == old["fingerprint"]]
     if alike:
         return f"If {alike[0]!r} is the same step under a new name, say was={name!r} there."
-    return f"Consent to losing its state with drop={name!r}, or put the step back."
+    return f"Consent to losing its state with {_consent(name)}, or put the step back."
+
+
+def _consent(name: str) -> str:
+    """As a program says it, and as one types it."""
+    return f"drop={name!r} (--drop {shlex.quote(name)} on the command line)"
 
 
 def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
