@@ -17,13 +17,14 @@ def at(second: float) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 
 
-def harness(**options: Any) -> Harness:
+def harness(broadcast: bool = True, **options: Any) -> Harness:
     job = hr.Job("ruled")
     rows = job.read("log:x", schema="key string, value bigint, at timestamp", time="at",
                     delay="1s", name="rows")  # fmt: skip
     control = job.read("log:c", schema="name string, pattern string, at timestamp", time="at",
                        delay="1s", name="control")  # fmt: skip
-    found = rows.key_by("key").match(rules=control.broadcast(), name="match", **options)
+    rules = control.broadcast() if broadcast else control
+    found = rows.key_by("key").match(rules=rules, name="match", **options)
     found.write("collect:", name="out")
     if options.get("timeouts"):
         found.timeouts.write("collect:", name="over")
@@ -39,6 +40,18 @@ def told(test: Harness) -> list[tuple[str, str, list[tuple[str, int]]]]:
 
 def held(test: Harness) -> dict[str, int]:
     return {name: table.num_rows for name, table in test.state("match").items()}
+
+
+@pytest.mark.parametrize("broadcast", [True, False])
+def test_rules_reach_every_key_whether_or_not_they_are_said_to_be_broadcast(
+    broadcast: bool,
+) -> None:
+    keys = [f"k{i}" for i in range(50)]
+    with harness(broadcast) as test:
+        test.send("control", [("pair", PAIR.to_json(), at(1))])
+        test.send("rows", [(k, value, at(1 + value)) for k in keys for value in (1, 2)])
+        test.end()
+        assert told(test) == [(k, "pair", [("a", 1), ("b", 2)]) for k in sorted(keys)]
 
 
 def test_a_rule_counts_from_its_own_time_on_whichever_comes_first() -> None:
