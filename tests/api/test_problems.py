@@ -258,6 +258,9 @@ def test_a_kind_of_place_that_there_is_not_is_refused_with_those_there_are(job, 
     ]  # fmt: skip
     assert "known are: files, log, socket" in found[0].hint
     assert "known are: files, log, console, collect" in found[2].hint
+    assert 'There is no input "foo:"' in found[0].hint
+    assert 'There is no output "foo:"' in found[2].hint
+    assert "files:foo" not in found[0].hint + found[2].hint
     assert 'Write "files:data.json"' in found[3].hint
     assert all(p.site.file == __file__ for p in found)
 

@@ -459,6 +459,13 @@ def test_compressed_files_are_refused(folder):
     assert refusal(whole(folder / "b.json.gz", format="json").check).code == "HR-INPUT-004"
 
 
+@pytest.mark.parametrize("name", ["b.gz", "b.json.gz"])
+def test_a_compressed_file_is_said_to_be_compressed_not_to_lack_a_format(folder, name):
+    (folder / name).write_bytes(b"")
+
+    assert "is compressed" in refusal(whole, folder / name).message
+
+
 def test_a_schema_is_needed_unless_the_format_brings_one(folder):
     put(folder / "a.json", 1)
 

@@ -55,10 +55,12 @@ def open_sink(
 
 def check_output(uri: str) -> None:
     """Refuse what is no kind of output; needs nothing but the text."""
-    if uri.partition(":")[0] not in _OPENERS:
+    scheme, colon, _ = uri.partition(":")
+    if scheme not in _OPENERS:
+        start = f'There is no output "{scheme}:"' if colon else f'Write "files:{uri}" for files'
         raise OutputError(
             f"{uri!r} is not an output", code="HR-OUTPUT-001",
-            hint=f'Write "files:{uri}" for files; known are: {", ".join(_OPENERS)}.',
+            hint=f"{start}; known are: {', '.join(_OPENERS)}.",
         )  # fmt: skip
 
 

@@ -74,9 +74,10 @@ def check_input(uri: str) -> None:
     """Refuse what is no kind of input; needs nothing but the text."""
     scheme, colon, _ = uri.partition(":")
     if not colon or scheme not in _OPENERS:
+        start = f'There is no input "{scheme}:"' if colon else f'Write "files:{uri}" for files'
         raise InputError(
             f"{uri!r} is not an input", code="HR-INPUT-001",
-            hint=f'Write "files:{uri}" for files; known are: {", ".join(_OPENERS)}.',
+            hint=f"{start}; known are: {', '.join(_OPENERS)}.",
         )  # fmt: skip
 
 
@@ -108,6 +109,7 @@ def _files(o: Opening) -> Source:
     format = o.format or format_of(pattern)
     if format is None:
         pattern.check()
+        pattern.scan()  # says what is compressed
         raise InputError(
             f"the file names in {o.uri!r} do not say which format they have",
             code="HR-INPUT-004", hint=f'Say format="json"; known: {", ".join(formats.FORMATS)}.',
