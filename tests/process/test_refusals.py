@@ -120,7 +120,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "nothing but control streams": (
         lambda job: hr.connect(by="k", b=rows(job, "b").broadcast()).process(
             made(on_b=lambda self, row, ctx: None)),
-        "HR-PLAN-018", "connect needs the same number of key columns",
+        "HR-PLAN-018", "connect has broadcast streams alone",
     ),
     "a value called like the key's column": (
         lambda job: rows(job).key_by("k").process(made(k0=hr.value(int)), unbounded=True),
@@ -150,6 +150,17 @@ def test_it_is_refused(name: str) -> None:
     assert problem.code == code
     assert text in problem.message
     assert problem.hint and problem.site and problem.site.file.endswith("test_refusals.py")
+
+
+@pytest.mark.parametrize("method", ["write", "where", "key_by", "agg", "process"])
+def test_a_broadcast_stream_says_what_it_is_for(method: str) -> None:
+    control = rows(hr.Job("wrong")).broadcast()
+    with pytest.raises(hr.PlanError, match=r"can only be an input of connect") as refused:
+        getattr(control, method)
+    assert refused.value.code == "HR-PLAN-046"
+    assert refused.value.site and refused.value.site.file == __file__
+    assert method in str(refused.value.hint)
+    assert not hasattr(control, "wrote")
 
 
 def test_a_function_without_state_and_key_is_not_asked_for_its_timers() -> None:

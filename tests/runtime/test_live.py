@@ -78,6 +78,16 @@ def test_a_slice_of_panes_gives_one_result_per_key_over_the_stretch(job: hr.Job)
     assert rows_of(cut.get("k1"))[0]["n"] == model["k1"]
 
 
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [("0:02:30", "0:03:00"), ("1970-01-01 0:02:30", "1970-01-01T0:03"), (150_000, "0:03")],
+)
+def test_an_hour_may_have_one_digit(job: hr.Job, since: Any, until: Any) -> None:
+    model = Counter(r["k"] for r in ROWS if 150_000 <= r["at"] < 180_000)
+    cut = hr.peek(job, "slid").slice(since, until)
+    assert {r["k"]: r["n"] for r in rows_of(cut.to_arrow())} == model
+
+
 def test_all_panes_together_hold_every_row_that_a_window_still_needs(job: hr.Job) -> None:
     panes = rows_of(hr.peek(job, "slid").to_arrow())
     oldest = min(p["window_start"].timestamp() for p in panes) * 1_000
@@ -114,7 +124,7 @@ def test_a_snapshot_does_not_change_while_the_job_goes_on(job: hr.Job, tmp_path:
     [
         (lambda job: hr.peek(job, "mast"), "no step 'mast' that keeps state"),
         (lambda job: hr.peek(job, "most").get(), "the key of 'most' is k"),
-        (lambda job: hr.peek(job, "most").get(3), "does not fit"),
+        (lambda job: hr.peek(job, "most").get(3), "key 3 does not fit: that of 'most' is k string"),
         (lambda job: hr.peek(job, "most").get(z=3), "the key of 'most' is k"),
         (lambda job: hr.peek(job, "most").slice("1:00", "2:00"), "keeps nothing by time"),
         (lambda job: hr.peek(job, "slid").slice("late", "2:00"), "'late' is not a time"),
@@ -129,6 +139,15 @@ def test_a_snapshot_does_not_change_while_the_job_goes_on(job: hr.Job, tmp_path:
 def test_what_cannot_be_shown_is_refused_by_name(job: hr.Job, ask: Any, message: str) -> None:
     with pytest.raises(StateError, match=message):
         ask(job)
+
+
+def test_a_key_too_large_for_its_type_is_refused_with_the_type(tmp_path: Path) -> None:
+    job = hr.Job("numbers", folder=str(tmp_path / "job"))
+    rows = job.read(hr.rows([{"k": 1, "n": 2}], schema="k bigint, n bigint")).key_by("k")
+    rows.agg(most=hr.max("n"), unbounded=True, name="most").write("collect:", name="out")
+    Driver(job, tmp_path / "job", clock=ManualClock(0)).drain()
+    with pytest.raises(StateError, match="that of 'most' is k bigint"):
+        hr.peek(job, "most").get(2**70)
 
 
 def test_steps_that_keep_rows_show_them_in_the_users_words(tmp_path: Path) -> None:

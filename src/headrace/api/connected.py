@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -38,6 +38,18 @@ class BroadcastStream:
 
     def __repr__(self) -> str:
         return f"<BroadcastStream {self._draft.name_of(self._edge)!r}>"
+
+    if not TYPE_CHECKING:  # mypy still finds methods that do not exist
+
+        def __getattr__(self, method: str) -> Any:
+            others = (stream.Stream, keyed.KeyedStream)
+            if any(callable(getattr(kind, method, None)) for kind in others):
+                raise PlanError(
+                    f"a broadcast stream has no {method!r}: it can only be an input of connect "
+                    "or the rules of match", code="HR-PLAN-046", site=call_site(),
+                    hint=f"Call {method} on the stream itself, before or beside .broadcast().",
+                )  # fmt: skip
+            raise AttributeError(f"a broadcast stream has no {method!r}")
 
 
 class ConnectedStreams:
@@ -106,7 +118,9 @@ def connect_streams(
     control = tuple(i for i, (s, _) in enumerate(inputs) if isinstance(s, BroadcastStream))
     keyed_ones = [(s, n) for s, n in inputs if not isinstance(s, BroadcastStream)]
     keys = tuple(_keys(s, n, by) for s, n in keyed_ones)
-    if not keys or not all(keys) or len(set(map(len, keys))) > 1:
+    if not keys and control:
+        draft.report(_only_control(), site)
+    elif not keys or not all(keys) or len(set(map(len, keys))) > 1:
         draft.report(_bad_key(), site)
         keys = tuple(() for _ in keyed_ones)
     for (of, _), columns in zip(keyed_ones, keys, strict=True):
@@ -169,6 +183,14 @@ def _bad_names(labels: Sequence[str], count: int) -> PlanError:
         hint='Name them: a.connect(b, by="area", names=("average", "smoke")), or '
         'hr.connect(by="area", average=a, smoke=b).',
     )  # fmt: skip
+
+
+def _only_control() -> PlanError:
+    return PlanError(
+        "connect has broadcast streams alone, and no stream whose rows they are for",
+        code="HR-PLAN-018",
+        hint='Add the stream with the keys: hr.connect(by="area", smoke=s, rules=r.broadcast()).',
+    )
 
 
 def _bad_key() -> PlanError:

@@ -7,6 +7,7 @@ beside, for all keys or in further tables, is shown under a name of its own, "st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
@@ -27,6 +28,7 @@ from headrace.plan.program import Drafted, Program, build
 from headrace.runtime.operators import operator_for
 from headrace.runtime.snapshot import Snapshot, snapshot
 from headrace.runtime.start import folder_of
+from headrace.schema import ddl_type
 from headrace.settings import Settings
 from headrace.state.manifest import EpochLog
 from headrace.state.spec import GONE
@@ -75,10 +77,12 @@ class StepState:
         kinds = [field.type for field in self.key]
         try:
             values = [pa.array([v], kind) for v, kind in zip(wanted.values(), kinds, strict=True)]
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OverflowError) as error:
+            given = ", ".join(map(repr, wanted.values()))
+            kind = ", ".join(f"{f.name} {ddl_type(f.type)}" for f in self.key)
             raise StateError(
-                f"the key {tuple(wanted.values())!r} of {self.name!r} does not fit: {error}",
-                code="HR-STATE-031", hint=f"The key is {self._described()}.",
+                f"the key {given} does not fit: that of {self.name!r} is {kind}",
+                code="HR-STATE-031", hint="Give a value of that type for each of its columns.",
             ) from error  # fmt: skip
         tables = self.snapshot.tables
         if not self.part:  # what is kept beside may lie under no key's hash
@@ -284,6 +288,7 @@ def _millis(moment: Moment, now: int) -> int:
 
 
 def _read(text: str, now: int) -> datetime:
+    text = re.sub(r"(^|[ T])(\d):", r"\g<1>0\2:", text)  # people write "9:00"
     if "-" in text:
         return datetime.fromisoformat(text)
     day = datetime.fromtimestamp(now / 1_000, UTC).date()
