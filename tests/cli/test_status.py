@@ -97,3 +97,16 @@ def test_an_input_that_gave_no_row_is_told_too(tmp_path: Path) -> None:
         "input  empty: read 0 = used 0 + filtered 0 + late 0 + dead 0",
         "input  full: read 1 = used 1 + filtered 0 + late 0 + dead 0",
     ]
+
+
+def test_windows_that_are_over_are_not_counted_as_state(tmp_path: Path) -> None:
+    rows = [{"k": f"k{i % 3}", "at": i * 1_000} for i in range(600)]
+    job = hr.Job("counted")
+    windows = job.read(hr.rows(rows), time="at", delay="2s").key_by("k").window(hr.tumbling("1m"))
+    windows.agg(n=hr.count()).write("collect:", name="out")
+    driver = Driver(job, tmp_path / "job")
+    progress = driver.drain()
+    driver.close()
+
+    assert driver.output("out").num_rows == 30
+    assert "state 0  " in status_line(progress, 0, NOON)

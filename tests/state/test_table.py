@@ -337,9 +337,10 @@ def test_rows_below_the_floor_are_dead_and_the_floor_never_goes_back():
     table = KeyedTable(spec)
     rows = pa.table({"__t": [10, 20, 30], "__h": np.zeros(3, np.uint64), "n": [1, 2, 3]})
     table.put(rows)
-    assert table.first_time() == 10
+    assert table.first_time() == 10 and table.rows_held == 3
     table.expire(20)
     table.expire(15)
+    assert table.rows_held == 2
     assert table.floor == 20 and table.first_time() == 20
     assert table.get(rows.drop_columns("n"))[1].tolist() == [False, True, True]
     assert table.scan(0, 30)["n"].to_pylist() == [2]

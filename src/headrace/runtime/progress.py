@@ -22,7 +22,7 @@ class Progress:
     counts: Mapping[str, Mapping[str, int]]  # since the job's first start, by input
     steps: Mapping[str, Mapping[str, int]]
     outputs: Mapping[str, int]  # rows written since the job's first start, by output
-    held: Mapping[str, int]  # rows of state by operator
+    held: Mapping[str, int]  # about how many rows of state, by operator
     timing: Mapping[str, float]  # milliseconds by phase of this epoch
     ended: bool
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # the user's, by step

@@ -53,10 +53,10 @@ class Run:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def count(self) -> int:
-        """About how many rows, tombstones included."""
+    def count(self, floor: int = MIN_TIME) -> int:
+        """About how many rows from `floor` on, tombstones included."""
         times = self.rows.times
-        dead = 0 if times is None else int(np.searchsorted(times, self.floor))
+        dead = 0 if times is None else int(np.searchsorted(times, max(floor, self.floor)))
         return round((len(self) - dead) * self.share)
 
     def part(self, lo: int, hi: int, floor: int = MIN_TIME, share: float = 1.0) -> Run:

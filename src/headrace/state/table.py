@@ -37,8 +37,8 @@ class KeyedTable:
 
     @property
     def rows_held(self) -> int:
-        """About how many rows: overwritten, deleted and expired ones may be counted."""
-        return sum(run.count() for run in self._runs)
+        """About how many rows: overwritten and deleted ones may be counted until runs merge."""
+        return sum(run.count(self.floor) for run in self._runs)
 
     @property
     def _runs(self) -> list[Run]:
