@@ -285,6 +285,32 @@ class Fresh(hr.KeyedProcess):
         return (ctx.key, self.n)
 
 
+def test_after_a_write_out_of_order_the_later_time_counts(play: Any) -> None:
+    test = play(Fresh())
+    test.send("rows", [("a", 7, 10_000)])
+    test.send("rows", [("a", 8, 6_000)])
+    test.send("rows", [("a", 1, 14_999)])  # five seconds after 6 s, but not after 10 s
+    test.send("rows", [("a", 1, 15_000)])
+    assert said(test) == [("a", 7), ("a", 8), ("a", 8), ("a", -1)]
+
+
+class FreshByClock(Fresh):
+    n = hr.value(int, default=-1, ttl="5s", by_clock=True)
+
+
+def test_by_the_clock_no_row_sees_what_lies_there_until_the_next_batch(play: Any) -> None:
+    test = play(FreshByClock())
+    test.send("rows", [("a", 7, 1)])
+    test.advance("5s")
+    assert test.state("p")["values"]["n"].to_pylist() == [7]  # nothing came: no batch
+    test.send("rows", [("b", 1, 2)])
+    assert test.state("p")["values"].num_rows == 0
+    test.send("rows", [("a", 8, 3)])
+    test.advance("5s")
+    test.send("rows", [("a", 1, 4)])
+    assert said(test) == [("a", 7), ("b", -1), ("a", 8), ("a", -1)]
+
+
 def test_a_row_that_fails_makes_nothing_be_forgotten(play: Any) -> None:
     test = play(Fresh())
     test.send("rows", [("a", 7, 1_000)])
