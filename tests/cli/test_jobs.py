@@ -239,6 +239,18 @@ def test_run_fails_with_the_error_of_the_users_function_and_what_was_read(spark,
 
 
 @pytest.mark.spark
+def test_of_a_failed_job_spark_itself_says_nothing(call):
+    text = JOB.replace('hr.Job("counts")', 'hr.Job("counts", on_error="fail")')
+    text = text.replace(".write(", ".filter(lambda r: 1 // 0).write(")
+    assert call("plan", "job.py", job=text).exit_code == 0
+    environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}
+    command = [sys.executable, "-m", "headrace.cli.app", "run", "job.py", "--master", "local[2]"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and "HR-STEP-001" in done.stderr
+    assert [line for line in done.stderr.splitlines() if line.startswith("spark:")] == []
+
+
+@pytest.mark.spark
 def test_plan_says_what_is_new_same_renamed_dropped_and_refused(spark, call):
     assert "has not run yet: everything is new" in call("plan", "job.py", job=JOB).stdout
     call("run", "job.py", "--until", "end", "--folder", "here")
