@@ -112,9 +112,10 @@ def test_rows_of_a_table_that_wait_to_delete_are_not_shown(tmp_path: Path) -> No
     assert seen(state.to_arrow()) == sorted(MODEL, key=repr)
 
 
-def test_by_foreign_key_the_rows_that_point_to_it_are_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_by_foreign_key_the_rows_that_point_to_it_are_found(how: str, tmp_path: Path) -> None:
     def build(a: hr.Stream, b: hr.Stream) -> hr.Stream:
-        return a.table("at", unbounded=True).join(table(b, "id"), on=ON, name="p")
+        return a.table("at", unbounded=True).join(table(b, "id"), on=ON, how=how, name="p")
 
     state = looked_at(build, tmp_path, mark=1_000)
     assert seen(state.to_arrow()) == sorted(MODEL, key=repr)

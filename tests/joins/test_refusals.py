@@ -62,10 +62,10 @@ WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "right with a table": (
         "HR-JOIN-005", lambda a, b: a.join(b.table("k", unbounded=True), on="k", how="right"),
     ),
-    "full of tables by foreign key": (
+    "unknown kind of tables": (
         "HR-JOIN-005",
         lambda a, b: a.table("n", unbounded=True).join(
-            b.table("k", unbounded=True), on="k", how="full"
+            b.table("k", unbounded=True), on="k", how="outer"
         ),
     ),
     "twice a column": ("HR-JOIN-006", lambda a, b: a.join(b, on="k", within="5s", suffix="")),

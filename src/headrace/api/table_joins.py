@@ -18,8 +18,8 @@ from headrace.ops.join.changes import CHANGE, Changes
 from headrace.ops.join.latest import HOWS as LATEST_HOWS
 from headrace.ops.join.latest import Latest
 from headrace.ops.join.side import GONE
-from headrace.ops.join.tables import BY_KEY, TableJoin
 from headrace.ops.join.tables import HOWS as TABLE_HOWS
+from headrace.ops.join.tables import TableJoin
 from headrace.schema import ddl_of
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def join_tables(
     timed = left._edge.node.timed and right._edge.node.timed
     gone = tuple(GONE if t._deletes else None for t in (left, right))
     with at.draft.attempt(at.site):
-        known = TABLE_HOWS if own else BY_KEY
-        meeting.one_of(how, known, "how of a join of tables by these columns")
+        meeting.one_of(how, TABLE_HOWS, "how of a join of tables")
         meeting.one_of(time, ("event", "processing"), "time")
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what = TableJoin(how, own, time == "processing", timed, (gone[0], gone[1]), columns, rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
@@ -133,6 +134,12 @@ def _before(rows: pa.Table, identity: list[str]) -> Index:
     same = number[order][1:] == number[order][:-1]
     before[order[1:][same]] = order[:-1][same]
     return before
+
+
+def given(changes: pa.Table) -> Mask:
+    """Which changes give a row; the others take one back."""
+    plus: Mask = numbers(pc.equal(changes[CHANGE], GIVEN))
+    return plus
 
 
 def when(rows: pa.Table, step: Step) -> Times:

@@ -3,36 +3,39 @@
 The left table's rows are held by the key of the right one, to which they point. When a right
 row changes, all left rows that point to it do; otherwise only the rows that changed are looked
 at. Left rows come as changes of their table, or as they are where both have the same key.
+A right row that stands alone is a result of its key in the latter case; in the former one more,
+beside those of the left rows that may point to it (`pointed.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.chunk import HASH, TAKEN_BACK, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Step
-from headrace.ops.join.changes import CHANGE, GIVEN, TAKEN, after, behind, when
+from headrace.ops.join.before_after import Changed, earlier, left_of, shown
+from headrace.ops.join.changes import GIVEN, TAKEN, after, behind, given, when
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import shared_numbers
+from headrace.ops.join.pointed import Pointed
 from headrace.ops.join.side import AT, Side
 from headrace.ops.join.versions import Versions, in_turn, last_of_each
 from headrace.ops.join.view import Held, existing, held_view
-from headrace.ops.window.aligned import Times
 from headrace.state.table import KeyedTable, TableSpec
 
-HOWS = ("inner", "left", "semi", "anti")
-BY_KEY = (*HOWS, "right", "full")  # where both tables have the same key
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+POINTERS = {"right": "inner", "full": "left"}  # what is left of these without lone right rows
 POINTING, CHANGING = "pointing", "changing"
+_Told = tuple[str, pa.Table]  # taken back or given, and the rows
 
 
 @dataclass(frozen=True)
@@ -61,27 +64,20 @@ class TableJoin:
         when = "processing" if self.processing else "event"
         return f"{self.how} of tables by {when} time"
 
+    @property
+    def counts(self) -> bool:
+        """Whether it must know how many left rows point to a right one."""
+        return bool(self.own) and self.how in POINTERS
+
     def shape(self) -> dict[str, Any]:
-        return {"own": list(self.own), "processing": self.processing, "rows": list(self.rows)}
+        same = {"own": list(self.own), "processing": self.processing, "rows": list(self.rows)}
+        # a list, for the others do not say what they were: it "changed", not from what to what
+        return same | ({"how": [self.how]} if self.counts else {})
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
     ) -> TableJoinOperator:
         return TableJoinOperator(self, keys, inputs, output)
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """Rows of one side, and for each thing that may change its row before and after; or -1."""
-
-    rows: pa.Table
-    old: Index
-    new: Index
-    at: Times  # when it changed, MIN_TIME if it did not
-
-    @property
-    def moved(self) -> Mask:
-        return (self.at > MIN_TIME) & ((self.old >= 0) | (self.new >= 0))
 
 
 class TableJoinOperator:
@@ -95,17 +91,20 @@ class TableJoinOperator:
         self._left, self._right = (Side(k, s) for k, s in zip(keys, inputs, strict=True))
         self._versions = Versions(self._right, spec.gone[1], name="right ")
         self._mine = Versions(self._left, spec.gone[0], name="left ")
-        own = [self._left.value.field(n) for n in spec.own]
-        rest = [f for f in self._left.held if f.name not in (HASH, *self._left.key.names)]
-        rest = [f for f in rest if f.name not in spec.own]
+        self._pointed = Pointed(self._left)
+        self._how = POINTERS[spec.how] if spec.counts else spec.how
+        names = [n for n in spec.own if n not in self._left.keys]  # it may point by some of them
+        own = [self._left.value.field(n) for n in names]
+        self._identity = [*self._left.identity, *names]
+        rest = [f for f in self._left.held if f.name not in self._identity]
         self._pointing = TableSpec(POINTING, pa.schema([*self._left.key, *own]), pa.schema(rest))
         changes = pa.schema([f for f in self._left.held if f.name not in self._left.identity])
         self._changing = TableSpec(CHANGING, self._left.key, changes, timed=True, once=True)
-        self._identity = [*self._left.identity, *spec.own]
 
     def tables(self) -> tuple[TableSpec, ...]:
         left = (self._pointing, self._changing) if self._spec.own else self._mine.tables()
-        return (*left, *self._versions.tables())
+        alone = (self._pointed.spec,) if self._spec.counts else ()
+        return (*left, *self._versions.tables(), *alone)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows of both tables; of a left one that points, its changes that wait too."""
@@ -138,9 +137,15 @@ class TableJoinOperator:
                    ((self._left, left), (self._right, right))]  # fmt: skip
         passed = self._versions.passing(arrived[1], floor, step)
         theirs = self._versions.last(passed)
-        pointing = self._changed_left if self._spec.own else self._changed_versions
-        minus, plus, held = pointing(arrived[0], theirs, floor, step)
-        self._tell(minus, plus, held, theirs, step)
+        told: list[_Told] = []
+        if self._spec.own:
+            changes = self._passing(arrived[0], floor, step)
+            told += self._tell(*self._changed_left(changes, theirs, step), theirs, step)
+            told += self._tell_alone(changes, theirs, step) if self._spec.counts else []
+        else:
+            changed = self._changed_versions(arrived[0], theirs, floor, step)
+            told += self._tell(*changed, theirs, step)
+        step.out += [rows for sign in (TAKEN, GIVEN) for of, rows in told if of == sign]
         self._versions.settle(passed, floor, step)
         first = step.tables[CHANGING].first_time() if self._spec.own else self._mine.next(step)
         step.next = after(min(self._versions.next(step), MAX_TIME if first is None else first))
@@ -148,11 +153,11 @@ class TableJoinOperator:
     # the left side: rows taken back, rows given, and rows that point to what changed
 
     def _changed_left(
-        self, arrived: pa.Table, theirs: pa.Table, floor: int, step: Step
+        self, changes: pa.Table, theirs: pa.Table, step: Step
     ) -> tuple[pa.Table, pa.Table, pa.Table]:
         table = step.tables[POINTING]
         held = table.match(numbers(theirs[HASH])).select(self._left.held.names)
-        minus, plus = self._net(self._passing(arrived, floor, step))
+        minus, plus = self._net(changes)
         table.delete(minus.select(self._identity))
         table.put(plus)
         return minus, plus, self._left.solid(held)[0]
@@ -175,8 +180,8 @@ class TableJoinOperator:
             return changes, changes
         _, first = key_numbers(changes.select(self._identity))
         last = last_of_each(changes, self._identity)
-        given = _given(changes)
-        minus, plus = first[~given[first]], last[given[last]]
+        gives = given(changes)
+        minus, plus = first[~gives[first]], last[gives[last]]
         return changes.take(pa.array(minus)), changes.take(pa.array(plus))
 
     def _changed_versions(
@@ -193,23 +198,34 @@ class TableJoinOperator:
 
     def _tell(
         self, minus: pa.Table, plus: pa.Table, held: pa.Table, theirs: pa.Table, step: Step
-    ) -> None:
+    ) -> list[_Told]:
         parts = [held, minus, plus]
         rows = pa.concat_tables(parts).combine_chunks()
-        alone = theirs.select(self._left.identity) if self._spec.how in ("right", "full") else None
+        alone = theirs.select(self._left.identity) if self._how in ("right", "full") else None
         named = [p.select(self._identity) for p in parts] + ([] if alone is None else [alone])
         number = shared_numbers(named, self._identity)
         count = max((int(n.max(initial=-1)) for n in number), default=-1) + 1
         if not count:
-            return
-        left = _left_of(rows, number, count, step)
+            return []
+        left = left_of(rows, number, count, step)
         keys, first = pa.concat_tables(named).combine_chunks(), np.empty(count, np.int64)
         every = np.concatenate(number)
         first[every] = np.arange(len(every))
         keys = keys.take(pa.array(first)).select(self._left.identity)
-        self._differences(keys, left, self._right_of(keys, theirs, step), step)
+        right = self._right_of(keys, theirs, step)
+        return self._differences(keys, left, right, self._how)
 
-    def _right_of(self, keys: pa.Table, theirs: pa.Table, step: Step) -> _Changed:
+    def _tell_alone(self, changes: pa.Table, theirs: pa.Table, step: Step) -> list[_Told]:
+        """Right rows to which no left row points: they have no left row, before or after."""
+        keys, before, now, at = self._pointed.count(changes, theirs, step)
+        if not keys.num_rows:
+            return []
+        nobody, right = np.full(len(at), -1), self._right_of(keys, theirs, step)
+        left = Changed(self._left.held.empty_table(), nobody, nobody, at)
+        old, new = np.where(before, -1, right.old), np.where(now, -1, right.new)
+        return self._differences(keys, left, replace(right, old=old, new=new), "right")
+
+    def _right_of(self, keys: pa.Table, theirs: pa.Table, step: Step) -> Changed:
         """The right row of each key, before and after."""
         known = self._versions.known(keys, step)
         rows = pa.concat_tables([known, theirs]).combine_chunks()
@@ -220,15 +236,15 @@ class TableJoinOperator:
         dead = self._versions.deletes(theirs)
         now[new] = np.where(dead, -1, len(old) + np.arange(len(new)))
         at[new] = when(theirs, step)
-        return _Changed(rows, before[mine], now[mine], at[mine])
+        return Changed(rows, before[mine], now[mine], at[mine])
 
-    def _differences(self, keys: pa.Table, left: _Changed, right: _Changed, step: Step) -> None:
-        was, now = (self._shown(a >= 0, b >= 0) for a, b in
+    def _differences(self, keys: pa.Table, left: Changed, right: Changed, how: str) -> list[_Told]:
+        was, now = (shown(how, a >= 0, b >= 0) for a, b in
                     ((left.old, right.old), (left.new, right.new)))  # fmt: skip
-        visible = self._spec.how not in ("semi", "anti")
+        told, visible = [], how not in ("semi", "anti")
         changed = (was != now) | left.moved | (right.moved & visible)
         for there, mine, theirs, at, change, source in (
-            (was, left.old, right.old, _earlier(left.at, right.at), TAKEN, TAKEN_BACK),
+            (was, left.old, right.old, earlier(left.at, right.at), TAKEN, TAKEN_BACK),
             (now, left.new, right.new, np.maximum(left.at, right.at), GIVEN, -1),
         ):
             chosen = np.flatnonzero(there & changed)
@@ -237,48 +253,8 @@ class TableJoinOperator:
                 extra = [pa.repeat(change, len(chosen))]
                 times = at[chosen] if self._spec.timed else None
                 owners = keys.take(pa.array(chosen))
-                step.out.append(self._layout.rows(parts, times, extra, owners, source))
-
-    def _shown(self, left: Mask, right: Mask) -> Mask:
-        """Whether there is a result for these."""
-        match self._spec.how:
-            case "inner" | "semi":
-                return left & right
-            case "left":
-                return left
-            case "right":
-                return right
-            case "anti":
-                return left & ~right
-        return left | right
-
-
-def _earlier(left: Times, right: Times) -> Times:
-    """When a result was no longer true: at the first change of its two rows.
-
-    A left row that points elsewhere now is given by another task, which knows nothing of what
-    changed here: so it must not be taken back later than when it moved.
-    """
-    return np.where((left > MIN_TIME) & (right > MIN_TIME), np.minimum(left, right),
-                    np.maximum(left, right))  # fmt: skip
-
-
-def _given(changes: pa.Table) -> Mask:
-    given: Mask = numbers(pc.equal(changes[CHANGE], GIVEN))
-    return given
-
-
-def _left_of(rows: pa.Table, number: list[Index], count: int, step: Step) -> _Changed:
-    """The left row of each number, before and after; held rows are the same, unless changed."""
-    held, minus, plus = number[:3]
-    old, new, at = (np.full(count, v) for v in (-1, -1, MIN_TIME))
-    at[number[1]] = when(rows.slice(len(held), len(minus)), step)
-    moved = when(rows.slice(len(held) + len(minus)), step)
-    at[plus] = np.maximum(at[plus], moved)
-    old[held] = new[held] = np.arange(len(held))
-    old[minus], new[minus] = len(held) + np.arange(len(minus)), -1
-    new[plus] = len(held) + len(minus) + np.arange(len(plus))
-    return _Changed(rows, old, new, at)
+                told.append((change, self._layout.rows(parts, times, extra, owners, source)))
+        return told
 
 
 def _stamped(old: pa.Table, new: pa.Table, identity: list[str]) -> pa.Table:
