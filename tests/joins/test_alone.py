@@ -137,9 +137,10 @@ def test_a_foreign_key_may_be_a_part_of_the_own_key(how: str) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [("inner", "right"), ("full", "left"),
-                                               ("right", "full")])  # fmt: skip
-def test_what_is_counted_cannot_be_changed_under_the_state(before: str, after: str) -> None:
+                                               ("right", "full"), ("left", "inner")])  # fmt: skip
+def test_how_cannot_be_changed_under_the_state(before: str, after: str) -> None:
+    """What was told before could not be taken back."""
     with Harness(job(before)) as test:
         batch(test, 10, [("p", "x", 1)], [("x", 1, 1)])
-        with pytest.raises(hr.StateError, match=r"HR-EVOLVE-001.*'how' of this join changed"):
+        with pytest.raises(hr.StateError, match=rf"HR-EVOLVE-001.*was {before} and is {after}"):
             test.restart(job(after))

@@ -70,9 +70,10 @@ class TableJoin:
         return bool(self.own) and self.how in POINTERS
 
     def shape(self) -> dict[str, Any]:
-        same = {"own": list(self.own), "processing": self.processing, "rows": list(self.rows)}
-        # a list, for the others do not say what they were: it "changed", not from what to what
-        return same | ({"how": [self.how]} if self.counts else {})
+        return {
+            "how": self.how, "own": list(self.own), "processing": self.processing,
+            "rows": list(self.rows),
+        }  # fmt: skip
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
