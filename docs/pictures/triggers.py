@@ -58,7 +58,7 @@ def happened() -> list[Happened]:
     with Harness(job()) as harness:
         for verb, said in STEPS:
             if verb == "send":
-                harness.send("rows", [{"at": said[0] * 1_000_000, "value": said[1]}])
+                harness.send("rows", [{"at": said[0] * 1_000, "value": said[1]}])
             else:
                 harness.watermark("rows", f"{said}s")
                 watermark = said

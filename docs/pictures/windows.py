@@ -145,7 +145,7 @@ def windows_of(panel: Panel) -> list[Bar]:
 
 def _sent(number: int, row: Row) -> dict[str, Any]:
     gap = round(row.value * 1_000)
-    return {"number": number, "value": row.value, "gap": gap, "at": round(row.at * 1_000_000)}
+    return {"number": number, "value": row.value, "gap": gap, "at": round(row.at * 1_000)}
 
 
 def _seconds(time: Any) -> float | None:

@@ -88,7 +88,7 @@ def test_every_update_is_told_once_and_no_member_gets_two_mails_an_hour(printed:
 
 
 def update(minute: int, priority: str, text: str) -> dict[str, object]:
-    return {"member": "ada", "priority": priority, "text": text, "at": minute * 60_000_000}
+    return {"member": "ada", "priority": priority, "text": text, "at": minute * 60_000}
 
 
 def test_what_is_urgent_takes_along_what_waits_and_then_waits_for_the_hour() -> None:
