@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.driving import OPTIONS, Driven, Row, examples, turns
+from tests.joins.driving import ALWAYS, DELAY, OPTIONS, Driven, Row, examples, turns
 
-HOWS = ("inner", "left", "semi", "anti")
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
 
 
 @dataclass
@@ -34,17 +34,41 @@ class Model:
                 mine = (a.key, a.value, a.time)
                 if self.how in ("semi", "anti"):
                     found += [(a.time, mine)] if (b is None) == (self.how == "anti") else []
-                elif b is not None or self.how == "left":
+                elif b is not None or self.how in ("left", "full"):
                     theirs = (None, None) if b is None else (b.value, b.time)
                     found.append((a.time, (*mine, *theirs)))
+        if self.how in ("right", "full"):
+            found += self.unseen(low, ALWAYS if after == ALWAYS else high)
         return [(time + self.lateness, values) for time, values in found]
+
+    def unseen(self, low: int, high: int) -> list[Any]:
+        """The versions that were over in [low, high), and that no row of all that came saw."""
+        seen = [self.version(a) for a in self.a]
+        end = max((r.time for r in (*self.a, *self.b)), default=0) - DELAY
+        found: list[Any] = []
+        for b in self.b:
+            if b.key is not None and not self.ends(b) and b not in seen:
+                over = self.over(b)
+                if over is None and high == ALWAYS:
+                    found.append((max(end, b.time), b))
+                elif over is not None and low <= over < high:
+                    found.append((over, b))
+        return [(time, (b.key, None, None, b.value, b.time)) for time, b in found]
+
+    def over(self, b: Row) -> int | None:
+        ends = [o.time for o in self.b if o.key == b.key and o.time > b.time]
+        ends += [] if self.within is None else [b.time + self.within]
+        return min(ends, default=None)
+
+    def ends(self, b: Row) -> bool:
+        return self.deletes and b.value % 3 == 0
 
     def version(self, a: Row) -> Row | None:
         since = -(2**70) if self.within is None else a.time - self.within
         seen = [b for b in self.b if b.key is not None and b.key == a.key]
         seen = [b for b in seen if since <= b.time <= a.time]
         last = max(seen, key=lambda b: b.time, default=None)
-        return None if last is None or (self.deletes and last.value % 3 == 0) else last
+        return None if last is None or self.ends(last) else last
 
 
 def distinct(drawn: list[Any]) -> list[Any]:

@@ -22,7 +22,7 @@ from headrace.ops.contract import Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.layout import placed
 from headrace.ops.join.side import AT, Side
-from headrace.ops.join.versions import Versions
+from headrace.ops.join.versions import Versions, one_before
 from headrace.ops.join.view import Held, held_view
 from headrace.ops.window.aligned import Times
 from headrace.state.table import KeyedTable, TableSpec
@@ -106,7 +106,7 @@ class ChangesOperator:
     def _tell(self, rows: pa.Table, known: int, step: Step) -> None:
         """Every version after the `known` ones takes back the one before it, and is given."""
         dead, new = self._versions.deletes(rows), np.arange(known, rows.num_rows)
-        before = _before(rows, self._side.identity)[new]
+        before = one_before(key_numbers(rows.select(self._side.identity))[0])[new]
         taken = new[(before >= 0) & ~dead[before]]
         given = new[~dead[new]]
         cause = np.concatenate([taken, given])
@@ -124,16 +124,6 @@ class ChangesOperator:
         table = pa.Table.from_arrays(columns, self._schema.names).cast(self._schema)
         times = at if self._spec.timed else None
         step.out.append(placed(table, times, numbers(rows[HASH])))
-
-
-def _before(rows: pa.Table, identity: list[str]) -> Index:
-    """For each row the one of the same key before it, or -1."""
-    number, _ = key_numbers(rows.select(identity))
-    order = np.argsort(number, kind="stable")
-    before = np.full(len(order), -1)
-    same = number[order][1:] == number[order][:-1]
-    before[order[1:][same]] = order[:-1][same]
-    return before
 
 
 def given(changes: pa.Table) -> Mask:

@@ -2,7 +2,8 @@
 
 By event time a row waits until the watermark has passed its time, and then sees the version
 that was the latest at that time: the answer does not depend on the order of arrival. By
-processing time it sees at once what has come so far.
+processing time it sees at once what has come so far. Right and full joins also tell the versions
+that no row saw, when they are over (`unseen.py`).
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from headrace.ops.join.interval import passed
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import meeting, shared_numbers
 from headrace.ops.join.side import AT, PLACE, Side, null_keys
+from headrace.ops.join.unseen import Told, Unseen
 from headrace.ops.join.versions import Versions, in_turn
 from headrace.ops.join.view import Held, held_view
 from headrace.state.table import KeyedTable, TableSpec
 
-HOWS = ("inner", "left", "semi", "anti")
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
 WAITING = "waiting"
 
 
@@ -65,7 +67,9 @@ class Latest:
 
     def shape(self) -> dict[str, Any]:
         bounded = self.within is not None
-        return {"processing": self.processing, "bounded": bounded, "rows": list(self.rows)}
+        outer = {"outer": "right"} if self.how in ("right", "full") else {}
+        same = {"processing": self.processing, "bounded": bounded, "rows": list(self.rows)}
+        return same | outer
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
@@ -87,10 +91,14 @@ class LatestOperator:
         self._waiting = TableSpec(
             WAITING, left.key, pa.schema([*left.value, *PLACE]), timed=True, once=True
         )
-        self._alone = spec.how in ("left", "anti")
+        self._alone = spec.how in ("left", "full", "anti")
+        self._unseen: Unseen | None = None
+        if spec.how in ("right", "full"):
+            self._unseen = Unseen(right, self._versions, spec.within)
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return (self._waiting, *self._versions.tables())
+        unseen = () if self._unseen is None else (self._unseen.spec,)
+        return (self._waiting, *self._versions.tables(), *unseen)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows that wait, and the table's."""
@@ -120,12 +128,22 @@ class LatestOperator:
             inputs = [rows and _without_time(rows) for rows in inputs]
         left, right = (s.arrived(r, step.epoch) for s, r in zip(self._sides, inputs, strict=True))
         due, new = self._due(left, floor, step), self._versions.passing(right, floor, step)
-        if due.num_rows:
+        if due.num_rows or (self._unseen is not None and new.num_rows):
             self._join(due, new, step)
-        self._versions.settle(new, floor, step)
+        old = self._versions.settle(new, floor, step)
+        if self._unseen is not None:
+            self._tell(self._unseen.aged(old, step), step)
+            if step.after >= MAX_TIME:
+                self._tell(self._unseen.rest(step), step)
         if not self._spec.processing:
-            first = step.tables[WAITING].first_time()
-            step.next = MAX_TIME if first is None else first + self._spec.lateness + 1
+            self._look_ahead(step)
+
+    def _look_ahead(self, step: Step) -> None:
+        first = step.tables[WAITING].first_time()
+        soon = MAX_TIME if first is None else first
+        if self._unseen is not None:
+            soon = min(soon, self._unseen.next(step))
+        step.next = MAX_TIME if soon == MAX_TIME else soon + self._spec.lateness + 1
 
     def _due(self, left: pa.Table, floor: int, step: Step) -> pa.Table:
         """The rows whose time has been passed; the others wait."""
@@ -139,19 +157,37 @@ class LatestOperator:
         return in_turn(pa.concat_tables([due, left.filter(pa.array(at < floor))]))
 
     def _join(self, due: pa.Table, new: pa.Table, step: Step) -> None:
-        known = self._versions.known(due, step)
+        asked = due.select(self._sides[0].identity)
+        if self._unseen is not None:
+            asked = pa.concat_tables([asked, new.select(self._sides[1].identity)])
+        known = self._versions.known(asked, step)
         versions = pa.concat_tables([known, new]).combine_chunks()
         other = self._latest(due, versions, known.num_rows)
+        self._give(due, versions, other, step)
+        if self._unseen is not None:
+            self._tell(self._unseen.passing(versions, known.num_rows, other, step), step)
+
+    def _give(self, due: pa.Table, versions: pa.Table, other: Index, step: Step) -> None:
         met, how = other >= 0, self._spec.how
         if how in ("semi", "anti"):
             row = np.flatnonzero(met == (how == "semi"))
             seen: pa.Table | None = None
         else:
-            row = np.arange(len(met)) if how == "left" else np.flatnonzero(met)
+            row = np.arange(len(met)) if self._alone else np.flatnonzero(met)
             seen = versions.take(pa.array(other[row], mask=~met[row]))
         if len(row):
             times = numbers(due[AT])[row] + self._spec.lateness if self._spec.timed else None
             step.out.append(self._layout.rows((due.take(pa.array(row)), seen), times))
+
+    def _tell(self, told: Told, step: Step) -> None:
+        """Give versions alone, at the time at which they were over."""
+        versions, over = told
+        if versions.num_rows:
+            # By processing time, what ends a version may itself be behind the watermark.
+            times = np.maximum(over + self._spec.lateness, step.before)
+            step.out.append(
+                self._layout.rows((None, versions), times if self._spec.timed else None)
+            )
 
     def _latest(self, due: pa.Table, versions: pa.Table, known: int) -> Index:
         """For each row the version that it sees, of which `known` were there before; or -1."""
@@ -160,7 +196,9 @@ class LatestOperator:
         if nulls is not None:
             mine = np.where(nulls, -1, mine)
         at, since = numbers(due[AT]), numbers(versions[AT])
-        if self._spec.processing and len(since):  # what came before counts, whatever its time
+        if (
+            self._spec.processing and len(at) and len(since)
+        ):  # what came before counts, whatever its time
             since = np.where(np.arange(len(since)) < known, min(at.min(), since.min()), since)
         within = self._spec.within
         low = np.full(len(at), MIN_TIME) if within is None else at - within

@@ -71,8 +71,18 @@ class Versions:
             return passed
         return passed.take(pa.array(last_of_each(passed, self._side.identity)))
 
-    def settle(self, passed: pa.Table, floor: int, step: Step) -> None:
-        """Of the versions that were passed, in order, remember the last of each key."""
+    def next_old(self, step: Step) -> int:
+        """The last moment of the first version that gets too old; some are gone by then."""
+        if self._within is None:
+            return MAX_TIME
+        first = step.tables[self._ages.name].first_time()
+        return MAX_TIME if first is None else first + self._within
+
+    def settle(self, passed: pa.Table, floor: int, step: Step) -> pa.Table:
+        """Of the versions that were passed, in order, remember the last of each key.
+
+        Gives those that are forgotten, because they are too old.
+        """
         table = step.tables[self._latest.name]
         if passed.num_rows:
             last = self.last(passed)
@@ -81,15 +91,18 @@ class Versions:
             table.put(last.filter(pa.array(~dead)))
             if self._within is not None:
                 step.tables[self._ages.name].put(last.append_column(TIME, last[AT]))
-        if self._within is not None:
-            self._age(floor - self._within, step)
+        if self._within is None:
+            return self._side.held.empty_table()
+        return self._age(floor - self._within, step)
 
-    def _age(self, before: int, step: Step) -> None:
+    def _age(self, before: int, step: Step) -> pa.Table:
         """Forget versions from before this moment: nobody will look at them again."""
         old = step.tables[self._ages.name].scan(MIN_TIME, before)
         step.tables[self._ages.name].expire(before)
         known = self.known(old, step)
-        step.tables[self._latest.name].delete(known.filter(pa.array(numbers(known[AT]) < before)))
+        known = known.filter(pa.array(numbers(known[AT]) < before))
+        step.tables[self._latest.name].delete(known)
+        return known
 
     def rows(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
         """The versions that count, and those that the watermark has not passed."""
@@ -116,3 +129,12 @@ def last_of_each(rows: pa.Table, identity: list[str]) -> Index:
     last = np.empty(len(first), np.int64)
     last[number] = np.arange(rows.num_rows)  # the last to be written stays
     return last
+
+
+def one_before(number: Index) -> Index:
+    """For each row the one with the same key number before it, or -1."""
+    order = np.argsort(number, kind="stable")
+    before = np.full(len(order), -1)
+    same = number[order][1:] == number[order][:-1]
+    before[order[1:][same]] = order[:-1][same]
+    return before
