@@ -175,3 +175,18 @@ def test_a_table_that_cannot_be_loaded_stops_the_job(tmp_path: Path) -> None:
         (tmp_path / "names.parquet").unlink()
         with pytest.raises(hr.HeadraceError, match="HR-JOIN-020"):
             harness.send("a", rows(1))
+
+
+def test_the_address_of_a_database_is_not_repeated_for_it_may_hold_a_password() -> None:
+    with pytest.raises(hr.PlanError, match=r"HR-JOIN-022 .*'postgresql:'") as caught:
+        hr.sql_table("postgresql://me:s3cret@there/db", "select 1", schema="x int")
+    assert "s3cret" not in str(caught.value) and "psycopg.connect" in str(caught.value)
+
+
+def test_a_lookup_opens_its_own_connections() -> None:
+    connection = sqlite3.connect(":memory:")
+    with pytest.raises(hr.PlanError, match=r"HR-JOIN-022 .* not a connection"):
+        hr.sql_table(connection, "select 1", schema="x int")  # type: ignore[arg-type]
+    connection.close()
+    with pytest.raises(hr.PlanError, match="HR-PLAN-028"):
+        hr.sql_table(lambda path: path, "select 1", schema="x int")  # type: ignore[arg-type,misc]

@@ -68,9 +68,14 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
     if isinstance(connect, str):
         kind, _, path = connect.partition(":")
         if kind != "sqlite" or not path:
-            hint = 'Write "sqlite:path", or a function that opens a connection.'
-            raise meeting.refused(f"sql_table does not know {connect!r}", 22, hint)
+            hint = 'Write "sqlite:path", or a function such as lambda: psycopg.connect(...).'
+            # the rest of an address may hold a password
+            raise meeting.refused(f"sql_table does not know how to open {kind + ':'!r}", 22, hint)
         connect = partial(sqlite3.connect, str(Path(path).absolute()))
+    elif hasattr(connect, "cursor"):
+        hint = "Give a function that opens one: each worker opens its own, for each load."
+        raise meeting.refused("sql_table needs a function, not a connection", 22, hint)
+    check_takes(connect, 0, "sql_table")
     return LookupTable(SqlTable(connect, query), schema_of(schema))
 
 

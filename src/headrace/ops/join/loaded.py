@@ -9,11 +9,14 @@ table.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.csv
@@ -71,12 +74,23 @@ class SqlTable:
         try:
             cursor = connection.cursor()
             cursor.execute(self.query)
+            if cursor.description is None:
+                raise TypeError(f"the query gives no table: {self.query!r}")
             names = [column[0] for column in cursor.description]
             rows = cursor.fetchall()
         finally:
             connection.close()
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
-        return pa.table([pa.array(list(c)) for c in columns], names)
+        return pa.table([_array(n, c) for n, c in zip(names, columns, strict=True)], names)
+
+
+def _array(name: str, values: Iterable[Any]) -> pa.Array:
+    """A column of what a driver gives; ids and addresses are objects there, and text here."""
+    texts = (UUID, IPv4Address, IPv6Address)
+    try:
+        return pa.array([str(v) if isinstance(v, texts) else v for v in values])
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise TypeError(f"column {name!r} of the query is of no one type: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,18 +190,39 @@ def copy_of(
         return held[1]
 
 
+def _column(table: pa.Table, name: str, type: pa.DataType) -> pa.ChunkedArray:
+    if table.column_names.count(name) != 1:
+        there = ", ".join(table.column_names) or "none"
+        raise LookupError(f"there is not one column {name!r}, the columns are: {there}")
+    column = table.column(name)
+    try:
+        return column.cast(type)
+    except pa.ArrowException as error:
+        raise TypeError(f"column {name!r} is {column.type}, declared as {type}: {error}") from error
+
+
+def _without_passwords(text: str) -> str:
+    """A driver that cannot read a connection string may repeat it, password and all."""
+    return re.sub(r"""(:/*[^\s:/@"']*:)[^\s"']+@|(password\s*=\s*)[^\s"']+""", _starred, text)
+
+
+def _starred(found: re.Match[str]) -> str:
+    return f"{found[1]}***@" if found[1] else f"{found[2]}***"
+
+
 def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
     try:
         table = source.load()
         named = zip([*keys, *spec.value.names], [*spec.key, *spec.value], strict=True)
-        columns = [table.column(name).cast(field.type) for name, field in named]
+        columns = [_column(table, name, field.type) for name, field in named]
     except HeadraceError:
         raise
     except Exception as error:
+        text = _without_passwords(str(error))
         raise StepError(
-            f"the table of a lookup cannot be loaded: {type(error).__name__}: {error}",
-            code="HR-JOIN-020", hint="See that it is there, and has the columns it had at first.",
-        ) from error  # fmt: skip
+            f"the table of a lookup cannot be loaded: {type(error).__name__}: {text}",
+            code="HR-JOIN-020", hint="See that it is there, with the columns that were declared.",
+        ) from (error if text == str(error) else None)  # fmt: skip
     rows = pa.table(columns, [*spec.key.names, *spec.value.names])
     nulls = null_keys(rows, spec.key.names)
     rows = rows if nulls is None else rows.filter(pa.array(~nulls))
