@@ -46,6 +46,7 @@ JOINS: dict[str, Build] = {
     "cogroup": lambda a, b: cogroup(a, b, TUMBLING),
     "cogroup in sessions": lambda a, b: cogroup(a, b, SESSION),
     "as of": lambda a, b: a.join(table(b, "id"), on=ON, name="p"),
+    "as of, full": lambda a, b: a.join(table(b, "id"), on=ON, how="full", name="p"),
     "tables": lambda a, b: table(a, "k").join(table(b, "id"), on=ON, name="p"),
 }
 

@@ -59,8 +59,8 @@ WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "three ends": ("HR-JOIN-004", lambda a, b: a.join(b, on="k", within=("1s", "2s", "3s"))),
     "no duration": ("HR-TIME-001", lambda a, b: a.join(b, on="k", within="soon")),
     "unknown kind": ("HR-JOIN-005", lambda a, b: a.join(b, on="k", within="5s", how="outer")),
-    "right with a table": (
-        "HR-JOIN-005", lambda a, b: a.join(b.table("k", unbounded=True), on="k", how="right"),
+    "unknown kind with a table": (
+        "HR-JOIN-005", lambda a, b: a.join(b.table("k", unbounded=True), on="k", how="outer"),
     ),
     "unknown kind of tables": (
         "HR-JOIN-005",
