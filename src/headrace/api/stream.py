@@ -255,7 +255,8 @@ class Stream(Operators, Calling, Looping, Repeating):
         ("-1m", "5m"), from this row to the other; `window` joins rows of the same window. A
         table gives the latest row at this row's time, at most `within` old, or with
         time="processing" the latest that has come. `how` is inner, left, right, full, semi or
-        anti. `lateness`: how long to wait for late rows.
+        anti: rows of an outer side that met nobody come out alone, when it is sure that they do
+        not. `lateness`: how long to wait for late rows.
         """
         return joins.join(self, other, on, how, within, window, time, suffix, lateness, name, was)
 
