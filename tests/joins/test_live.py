@@ -124,15 +124,19 @@ def test_by_foreign_key_the_rows_that_point_to_it_are_found(how: str, tmp_path: 
     assert state.get("b").column("change").to_pylist() == ["+"]
 
 
-def test_many_inputs_have_their_own_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["inner", "left", "full"])
+def test_many_inputs_have_their_own_names(how: str, tmp_path: Path) -> None:
     def build(a: hr.Stream, b: hr.Stream) -> hr.Stream:
         b = b.select("w", "at", k="id")
-        return hr.join_all(on="k", within="1m", order=a, payment=b, name="p")
+        return hr.join_all(on="k", how=how, within="1m", order=a, payment=b, name="p")
 
-    rows = looked_at(build, tmp_path).get("a").to_pylist()
-    assert sorted((r["side"], r["v"] or r["w"]) for r in rows) == [
+    keyless = [(None, 7.0, 30)], [(None, 8, 80, 30)]
+    state = looked_at(build, tmp_path, [*LEFTS, *keyless[0]], [*RIGHTS, *keyless[1]])
+    assert sorted((r["side"], r["v"] or r["w"]) for r in state.get("a").to_pylist()) == [
         ("order", 1.0), ("order", 3.0), ("payment", 50),
     ]  # fmt: skip
+    waits = [r["v"] or r["w"] for r in state.to_arrow().to_pylist() if r["k"] is None]
+    assert sorted(waits) == {"inner": [], "left": [7.0], "full": [7.0, 80]}[how]
 
 
 def test_a_table_whose_changes_are_told_shows_its_rows(tmp_path: Path) -> None:

@@ -114,6 +114,15 @@ WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "join_all of two lengths": (
         "HR-JOIN-004", lambda a, b: hr.join_all(on="k", within=("0s", "5s"), a=a, b=b),
     ),
+    "unknown kind of join_all": (
+        "HR-JOIN-005", lambda a, b: hr.join_all(on="k", within="5s", how="outer", a=a, b=b),
+    ),
+    "a stream as how": (
+        "HR-JOIN-005", lambda a, b: hr.join_all(on="k", within="5s", how=a, a=a, b=b),
+    ),
+    "outer join_all without a bound": (
+        "HR-JOIN-001", lambda a, b: hr.join_all(on="k", how="full", a=a, b=b),
+    ),
 }  # fmt: skip
 
 
@@ -184,10 +193,28 @@ def test_join_all_of_streams_with_a_key_needs_no_columns() -> None:
 def test_an_option_that_join_all_has_not_is_refused(first: bool) -> None:
     job = hr.Job("one")
     named = {n: job.read(f"log:{n}", schema=SCHEMA, time="at") for n in "ab"}
-    said: dict[str, Any] = {"how": "left", **named} if first else {**named, "how": "left"}
-    with pytest.raises(hr.PlanError, match=r"HR-JOIN-008 .*how= is 'left'") as caught:
+    said: dict[str, Any] = {"suffix": "_b", **named} if first else {**named, "suffix": "_b"}
+    with pytest.raises(hr.PlanError, match=r"HR-JOIN-008 .*suffix= is '_b'") as caught:
         hr.join_all(on="k", within="5s", **said)
     assert caught.value.hint and caught.value.site and caught.value.site.file == __file__
+
+
+@pytest.mark.parametrize(
+    ("how", "hint"),
+    [
+        ("right", "name that one first and say left"),
+        ("semi", 'a.join(b, on="id", within="1m", how="semi")'),
+        ("anti", 'a.join(b, on="id", within="1m", how="anti")'),
+    ],
+)
+def test_a_kind_that_join_all_has_not_is_refused_with_what_to_do(how: str, hint: str) -> None:
+    job = hr.Job("one")
+    a, b = (job.read(f"log:{n}", schema=SCHEMA, time="at", delay="1s", name=n) for n in "ab")
+    hr.join_all(on="k", how=how, within="5s", a=a, b=b).write("console:")
+    with pytest.raises(hr.PlanError, match=f"HR-JOIN-005 how of join_all cannot be '{how}'") as e:
+        job.check()
+    told = e.value.problems[0].hint
+    assert told is not None and "Choose one of inner, left, full." in told and hint in told
 
 
 def test_late_rows_of_an_unknown_input_are_refused() -> None:

@@ -19,7 +19,7 @@ from headrace.errors import PlanError, call_site
 from headrace.ops.contract import Spec
 from headrace.ops.join.cogroup import Cogroup
 from headrace.ops.join.interval import HOWS, Interval
-from headrace.ops.join.many import ManyJoin
+from headrace.ops.join.many import MANY_HOWS, ManyJoin
 from headrace.ops.join.windowed import WindowJoin
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import Spread
@@ -69,19 +69,22 @@ def join(
 
 
 def join_all(
-    *, on: str | Sequence[str] | None = None, within: Any = None, lateness: Duration = 0,
-    name: str | None = None, was: str | None = None, **streams: AnyStream,
+    *, on: str | Sequence[str] | None = None, how: str = "inner", within: Any = None,
+    lateness: Duration = 0, name: str | None = None, was: str | None = None,
+    **streams: AnyStream,
 ) -> stream.JoinResult:  # fmt: skip
     """One row of each of several streams with the same key, all `within` a time of each other.
 
     `hr.join_all(on="id", within="1m", order=a, payment=b, parcel=c)`. A column that several
-    have is called by their names: `price_order`, `price_payment`.
+    have is called by their names: `price_order`, `price_payment`. `how="left"` and
+    `how="full"` also give what lacks some of the streams, if no row could be added to it:
+    with a row of the first stream, or of any.
     """
     hint = 'Name them: hr.join_all(on="id", within="1m", order=a, payment=b).'
-    for label, one in streams.items():  # an option that join_all has not, such as how=
+    for label, one in streams.items():  # an option that join_all has not, such as suffix=
         if not hasattr(one, "_draft"):
             fact = f"join_all needs streams, but {label}= is {one!r}"
-            rest = " Besides them it takes on, within, lateness, name and was."
+            rest = " Besides them it takes on, how, within, lateness, name and was."
             raise _at_once(meeting.refused(fact, 8, hint + rest))
         if (wrong := _no_stream(one)) is not None:
             raise _at_once(wrong)
@@ -93,15 +96,16 @@ def join_all(
     keys = meeting.keys_of(at, all_, on)
     columns, schema = meeting.result_of_all(at, [s.schema for s in all_], keys, tuple(streams))
     rows, names = tuple(ddl_of(s.schema) for s in all_), tuple(streams)
-    what = ManyJoin(names, 0, 0, columns, rows)
+    what = ManyJoin("inner", names, 0, 0, columns, rows)
     with at.draft.attempt(at.site):
+        _how_of_all(how)
         if within is None:
             raise _unbounded("join_all", 'within="5m"')
         lower, upper = meeting.interval(within)
         if lower != -upper:
             hint = 'Write within="5m": no two rows are further apart.'
             raise meeting.refused("join_all takes one length as within=", 4, hint)
-        what = ManyJoin(names, upper, meeting.patience(lateness), columns, rows)
+        what = ManyJoin(how, names, upper, meeting.patience(lateness), columns, rows)
     return added(at, all_, keys, what, schema)
 
 
@@ -130,6 +134,17 @@ def cogroup(
         cut = meeting.windows(at, window, left.schema, right.schema)
         what = Cogroup(fn, cut, meeting.patience(lateness), rows)
     return added(at, (left, right), keys, what, pa.schema([*before, *value]) if known else UNKNOWN)
+
+
+def _how_of_all(how: str) -> None:
+    if how in MANY_HOWS:
+        return
+    hint = f"Choose one of {', '.join(MANY_HOWS)}."
+    if how == "right":
+        hint += " For the rows of another stream, name that one first and say left."
+    if how in ("semi", "anti"):
+        hint += f' Or join two at a time: a.join(b, on="id", within="1m", how="{how}").'
+    raise meeting.refused(f"how of join_all cannot be {how!r}", 5, hint)
 
 
 def _at_once(problem: PlanError) -> PlanError:

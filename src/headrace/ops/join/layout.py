@@ -26,17 +26,21 @@ class Layout:
         self._columns, self._schema = columns, output
 
     def pairs(
-        self, parts: Sequence[pa.Table], at: Sequence[Index], times: Times | None
-    ) -> pa.Table:
-        """Results of the rows `at` of each input: only what is shown of them is copied."""
+        self, parts: Sequence[pa.Table], at: Sequence[Index], times: Times | None,
+        keys: pa.Table | None = None,
+    ) -> pa.Table:  # fmt: skip
+        """Results of the rows `at` of each input: only what is shown of them is copied.
+
+        With `keys`, as in `rows`, a number of -1 stands for a row that is not there.
+        """
         needed = [{n for p, n in self._columns if p == port} for port in range(len(parts))]
         needed[0] |= {HASH, *(n for p, n in self._columns if p == KEY)}
         taken = [
             part.select([n for n in part.column_names if n in names]).combine_chunks()
-            .take(pa.array(rows))
+            .take(pa.array(rows, mask=None if keys is None else rows < 0))
             for part, rows, names in zip(parts, at, needed, strict=True)
         ]  # fmt: skip
-        return self.rows(taken, times)
+        return self.rows(taken, times, keys=keys)
 
     def rows(
         self, parts: Sequence[pa.Table | None], at: Times | None, extra: Sequence[pa.Array] = (),

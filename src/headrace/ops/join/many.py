@@ -1,7 +1,8 @@
 """Joins of many streams: rows with the same key, one of each stream, all near each other.
 
 A combination comes out when its last row arrives, with the latest of its times. It is found
-from the first input that has a new row in it, so it is found once.
+from the first input that has a new row in it, so it is found once. Those of left and full
+joins that lack a stream are in `partial.py`.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ from headrace.ops.join.interval import LEAST, passed
 from headrace.ops.join.kept import Kept
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import meeting, shared_numbers
+from headrace.ops.join.partial import Partial
 from headrace.ops.join.side import AT, Side
 from headrace.ops.join.view import Held, held_view
 from headrace.state.table import KeyedTable, TableSpec
+
+MANY_HOWS = ("inner", "left", "full")
 
 
 @dataclass(frozen=True)
 class ManyJoin:
     """No two rows of a result are more than `within` ms apart."""
 
+    how: str
     names: tuple[str, ...]
     within: int
     lateness: int
@@ -45,10 +50,11 @@ class ManyJoin:
 
     def __str__(self) -> str:
         late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
-        return f"{', '.join(self.names)} within {pretty(self.within)}{late}"
+        return f"{self.how} of {', '.join(self.names)} within {pretty(self.within)}{late}"
 
     def shape(self) -> dict[str, Any]:
-        return {"names": list(self.names), "within": self.within, "rows": list(self.rows)}
+        said = {"how": self.how, "names": list(self.names), "within": self.within}
+        return said | {"rows": list(self.rows)}
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
@@ -81,20 +87,35 @@ class ManyJoinOperator:
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
         named = zip(spec.names, self._sides, strict=True)
         self._kept = [Kept(name, side, self._bucket) for name, side in named]
+        self._partial: Partial | None = None
+        if spec.how != "inner":
+            self._partial = Partial(
+                spec.how, spec.within, spec.lateness, spec.names, self._sides, self._kept,
+                self._layout,
+            )  # fmt: skip
 
     def tables(self) -> tuple[TableSpec, ...]:
-        return tuple(kept.spec for kept in self._kept)
+        more = () if self._partial is None else self._partial.tables()
+        return *(kept.spec for kept in self._kept), *more
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """The rows that are kept of each input."""
+        """The rows that are kept of each input, also those without a key that wait."""
+        parts = []
         named = zip(self._spec.names, self._sides, self._kept, strict=True)
-        return held_view([Held(n, s, k.rows(tables)) for n, s, k in named], since, until)
+        for port, (name, side, kept) in enumerate(named):
+            rows = kept.rows(tables)
+            if self._partial is not None:
+                rows = pa.concat_tables([rows, self._partial.view(port, tables)])
+            parts.append(Held(name, side, rows))
+        return held_view(parts, since, until)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         floor = passed(watermark, self._spec.lateness)
         return None if floor == MIN_TIME else numbers(rows[TIME]) < floor
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        if self._partial is not None and self._partial.keyless[port] is not None:
+            return rows
         return self._sides[port].without_nulls(rows)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
@@ -103,16 +124,21 @@ class ManyJoinOperator:
     def step(self, step: Step) -> None:
         arrived = [s.arrived(rows, step.epoch, self._bucket)
                    for s, rows in zip(self._sides, step.inputs, strict=True)]  # fmt: skip
+        floor = passed(step.after, self._spec.lateness)
+        if self._partial is not None:
+            arrived = self._partial.add(arrived, floor, step)
         if any(rows.num_rows for rows in arrived):
             inputs = self._gather(arrived, step)
             for kept, rows in zip(self._kept, arrived, strict=True):
                 kept.add(rows, step)
             for port in range(len(inputs)):
                 self._combine(inputs, port, step)
-        floor = passed(step.after, self._spec.lateness)
+        stays = self._spec.within
+        if self._partial is not None:
+            self._partial.give(floor, step)
+            stays *= 2  # a row may be near one that is told alone and that came so much later
         for kept in self._kept:
-            ends = floor in (MIN_TIME, MAX_TIME)
-            kept.expire(floor if ends else floor - self._spec.within, step)
+            kept.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
 
     def _gather(self, arrived: list[pa.Table], step: Step) -> list[_Input]:
         within, identity = self._spec.within, self._sides[0].identity
