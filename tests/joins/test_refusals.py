@@ -101,6 +101,10 @@ WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
         "HR-PLAN-011",
         lambda a, b: a.cogroup(b, lambda k, x, y: 1, on="k", window=hr.tumbling("5s")),
     ),
+    "streams by the clock": (
+        "HR-JOIN-005",
+        lambda a, b: a.join(b, on="k", within="5s", time="processing"),
+    ),
     "lookup without columns": ("HR-JOIN-021", lambda a, b: a.lookup(lambda: None, on="k")),
     "lookup of nothing": ("HR-JOIN-008", lambda a, b: a.lookup(5, on="k")),
     "lookup that waits for ever": (

@@ -54,6 +54,9 @@ def join(
     what: Spec = Interval("inner", 0, 0, 0, columns, rows)
     with at.draft.attempt(at.site):
         meeting.one_of(how, HOWS, "how")
+        if time != "event":
+            hint = "Rows meet by event time. Read them with time=hr.ingestion() to go by the clock."
+            raise meeting.refused(f"time of a join of streams cannot be {time!r}", 5, hint)
         wait = meeting.patience(lateness)
         if within is None and window is None:
             raise _unbounded("join", 'within="5m" or window=hr.tumbling("5m")')
