@@ -1,7 +1,6 @@
 """Versions that no row saw, in right and full joins with a table: when they are told, and how.
 
-By event time the model of `test_table.py` has them too; here are processing time, examples, and
-what the marks cost.
+By event time the model of `test_table.py` has them too; here are processing time and examples.
 """
 
 from __future__ import annotations
@@ -9,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Step
-from headrace.ops.join.latest import Latest
-from headrace.state.table import KeyedTable
 from headrace.testing import Harness
 from tests.joins.driving import ALWAYS, OPTIONS, Driven, Row, examples, turns
 from tests.joins.test_table import distinct
@@ -136,6 +129,14 @@ def test_a_version_is_told_when_it_is_over_with_the_time_at_which_it_was(how: st
         assert told(test, None) == [("x", None, 4, 60_000)]  # as far as the watermark was
 
 
+def test_at_the_end_the_furthest_watermark_says_when() -> None:
+    with Harness(job()) as test:
+        send(test, "b", [("x", 1, 1), ("y", 2, 90)])
+        assert told(test, 10) == []
+        test.watermark("b", "80s")
+        assert told(test, None) == [("x", None, 1, 80_000), ("y", None, 2, 90_000)]
+
+
 def test_who_has_been_seen_once_is_never_told_alone() -> None:
     with Harness(job()) as test:
         send(test, "b", [("x", 1, 1), ("y", 2, 1)])
@@ -220,63 +221,3 @@ def test_what_needs_the_same_state_can_be_changed(before: str, after: str) -> No
         send(test, "a", [("y", 7, 5)])
         alone = [("x", None, 1)] if after == "full" else []
         assert [row[:3] for row in told(test, None)] == [*alone, ("y", 7, None)]
-
-
-# what it costs
-
-
-class Counted(KeyedTable):
-    """A table that says whether all of it was read."""
-
-    scans = 0
-
-    def scan(self, lo: int = MIN_TIME, hi: int = MAX_TIME) -> pa.Table:
-        self.scans += lo == MIN_TIME and hi == MAX_TIME
-        return super().scan(lo, hi)
-
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-OUTPUT = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("v_right", pa.int64())])
-COLUMNS = ((-1, "$k0"), (0, "v"), (1, "v"))
-
-
-def epoch(
-    runs: dict[str, list[pa.Table]], number: int, inputs: Sequence[Any], after: int, how: str
-) -> tuple[dict[str, int], dict[str, int]]:
-    """How many rows an epoch wrote to each table, and how often it read all of one."""
-    operator = Latest(how, False, None, 0, True, None, COLUMNS).operator(
-        [["k"], ["k"]], [SCHEMA, SCHEMA], OUTPUT
-    )
-    tables: dict[str, Any] = {s.name: Counted(s, runs.get(s.name, [])) for s in operator.tables()}
-    operator.step(Step(inputs, tables, MIN_TIME, after, 0, number))
-    written = {}
-    for name, table in tables.items():
-        changes = table.changes()
-        written[name] = 0 if changes is None else changes.num_rows
-        runs[name] = [*([] if changes is None else [changes]), *runs.get(name, [])]
-    return written, {name: table.scans for name, table in tables.items()}
-
-
-def arrived(keys: Sequence[int], at: int) -> pa.Table:
-    hashes = pa.array(np.array(keys, np.uint64) * np.uint64(11_400_714_819_323_198_485))
-    return pa.table({"k": keys, "v": keys, "__t": [at] * len(keys), "__h": hashes})
-
-
-def test_an_epoch_pays_for_what_it_touches() -> None:
-    runs: dict[str, list[pa.Table]] = {}
-    written, scans = epoch(runs, 1, (None, arrived(range(1_000), 5)), 10, "right")
-    assert (written["latest"], written["unseen"]) == (1_000, 1_000)
-    first = epoch(runs, 2, (arrived([7], 15), None), 20, "right")
-    again = epoch(runs, 3, (arrived([7], 25), None), 30, "right")
-    changed = epoch(runs, 4, (None, arrived([7, 8], 35)), 40, "right")
-    marks = [(w["latest"], w["unseen"]) for w, _ in (first, again, changed)]
-    assert marks == [(0, 1), (0, 0), (2, 1)]  # 8 was unseen before and is now
-    assert all(s["latest"] == s["unseen"] == 0 for _, s in (first, again, changed))
-    _, scans = epoch(runs, 5, (None, None), MAX_TIME, "right")
-    assert (scans["latest"], scans["unseen"]) == (0, 1)
-
-
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
-def test_other_kinds_hold_no_marks(how: str) -> None:
-    written, _ = epoch({}, 1, (None, arrived([1, 2], 5)), 10, how)
-    assert set(written) == {"waiting", "coming", "latest"}

@@ -184,10 +184,9 @@ class LatestOperator:
         versions, over = told
         if versions.num_rows:
             # By processing time, what ends a version may itself be behind the watermark.
-            times = np.maximum(over + self._spec.lateness, step.before)
-            step.out.append(
-                self._layout.rows((None, versions), times if self._spec.timed else None)
-            )
+            over = np.maximum(over + self._spec.lateness, step.before)
+            times = over if self._spec.timed else None
+            step.out.append(self._layout.rows((None, versions), times))
 
     def _latest(self, due: pa.Table, versions: pa.Table, known: int) -> Index:
         """For each row the version that it sees, of which `known` were there before; or -1."""
