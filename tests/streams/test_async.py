@@ -148,6 +148,15 @@ def test_a_call_for_many_that_answers_too_few_fails_for_all_of_them():
     assert len(letters) == 4
 
 
+def test_a_call_for_many_that_answers_with_no_list_says_so():
+    with Harness(
+        calling(lambda s: s.map_async(lambda rows: None, output=int, batch_size=4))
+    ) as test:
+        sent(test, ["x"] * 4)
+        (error,) = {x["error"] for x in test.dead()}
+    assert error == "TypeError: 4 rows were asked for a list of answers, and NoneType came"
+
+
 def test_an_answer_that_does_not_fit_is_a_dead_letter():
     async def odd(row):
         return {"n": "text" if row.n == 1 else row.n, "body": "b"}
@@ -238,7 +247,7 @@ def test_rows_keep_their_time_for_a_window(server):
     assert sorted(found) == [("a", 2), ("a", 3)]
 
 
-def test_partials_and_objects_can_be_async():
+def test_partials_objects_and_lambdas_around_can_be_async():
     class Twice:
         async def __call__(self, row):
             return row.n * 2
@@ -246,7 +255,9 @@ def test_partials_and_objects_can_be_async():
     async def plus(more, row):
         return row.n + more
 
-    for fn, expected in ((Twice(), [0, 2]), (functools.partial(plus, 10), [10, 11])):
+    around = lambda row: plus(20, row)  # noqa: E731
+    ways = ((Twice(), [0, 2]), (functools.partial(plus, 10), [10, 11]), (around, [20, 21]))
+    for fn, expected in ways:
         with Harness(calling(lambda s, fn=fn: s.map_async(fn, output=int))) as test:
             assert [r["value"] for r in sent(test, ["x", "x"])] == expected
 
@@ -401,6 +412,9 @@ def test_explain_tells_how_calls_are_made():
     assert "fine: a Python function" in text
     text = calling(lambda s: s.map_async(fine, 8, "3s")).explain().text
     assert "8 at a time, within 3s" in text
+    more = {"batch_size": 5, "breaker": (3, "30s"), "ordered": False}
+    text = calling(lambda s: s.map_async(fine, output=int, **more)).explain().text
+    assert "5 rows a call, after 3 failures none for 30s, in the order of the answers" in text
 
 
 def test_the_wait_between_tries_doubles(server):

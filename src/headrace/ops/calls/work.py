@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +41,10 @@ class Manner:
         said += [f"within {pretty(self.timeout)}"] if self.timeout else []
         said += [f"{self.retries} more tries"] if self.retries else []
         said += [f"at most {self.rate:g} a second"] if self.rate else []
+        if self.breaker:
+            said += [f"after {self.breaker[0]} failures none for {pretty(self.breaker[1])}"]
         said += [f"answers kept {pretty(self.cache_ttl)}"] if self.cache_ttl else []
+        said += [] if self.ordered else ["in the order of the answers"]
         return ", ".join(said)
 
 
@@ -185,8 +188,13 @@ class Caller:
             answer = await loop.run_in_executor(self._threads, self._fn, asked)
         else:
             answer = await self._fn(asked)
+        if inspect.isawaitable(answer):  # of a lambda around an async function
+            answer = await answer
         if not self._how.batch_size:
             return [answer]
+        if not isinstance(answer, Iterable):
+            kind = type(answer).__name__
+            raise TypeError(f"{len(rows)} rows were asked for a list of answers, and {kind} came")
         answers = list(answer)
         if len(answers) != len(rows):
             raise ValueError(f"{len(rows)} rows were asked, and {len(answers)} answers came")
