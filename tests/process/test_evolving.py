@@ -250,6 +250,22 @@ def test_timers_that_nobody_would_hear_need_consent(harness: Any) -> None:
     assert said(test) == []
 
 
+@pytest.mark.parametrize("stays", [True, False])  # whether the value that was meant is lost
+def test_a_name_before_that_the_state_does_not_know_is_refused(harness: Any, stays: bool) -> None:
+    test = begun(harness, keeping(n=hr.value(int), fill=lambda s, v: setattr(s, "n", v)))
+    kept = {"n": hr.value(int)} if stays else {}
+    wrong = job_of(keeping(m=hr.value(int, was="nn"), **kept))
+    with pytest.raises(hr.StateError, match="HR-EVOLVE-003") as refused:
+        test.restart(wrong, drop=["p.n"])
+    text = str(refused.value)
+    assert "the value 'm' says it was 'nn', but what is kept has 'n'" in text
+    assert "Correct was=" in text
+    test.restart(job_of(keeping(m=hr.value(int, was="n"))))
+    assert told(test) == {"m": 3}
+    test.restart(job_of(keeping(m=hr.value(int, was="n"))))  # was= has done its work, and may stay
+    assert told(test) == {"m": 3}
+
+
 def test_a_renamed_step_with_a_renamed_value(harness: Any) -> None:
     test = begun(harness, keeping(a=hr.value(int), fill=lambda s, v: setattr(s, "a", v)))
     job = hr.Job("process")

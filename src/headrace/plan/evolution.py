@@ -20,7 +20,13 @@ from headrace.clock import pretty
 from headrace.errors import StateError
 from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import partial_schema
-from headrace.plan.evolving_values import misnamed, refusals, value_parts, values_shape
+from headrace.plan.evolving_values import (
+    correction,
+    misnamed,
+    refusals,
+    value_parts,
+    values_shape,
+)
 from headrace.plan.evolving_windows import (
     WINDOWS,
     firing_difference,
@@ -234,7 +240,7 @@ def _refused(node: Stateful, old: Mapping[str, Any], because: str) -> Change:
     if isinstance(node, Process) and old["kind"] == type(node).__name__ and "shape" in old:
         parts = list(value_parts(node, old["shape"]))
         if misnamed(parts) and because == refusals(parts):  # and nothing else is wrong
-            hint, code = "Correct was_fields=, or leave this field out of it.", "HR-EVOLVE-003"
+            hint, code = correction(parts), "HR-EVOLVE-003"
     return Change(node.name, OPERATOR, REFUSED, because, hint, code)
 
 

@@ -63,10 +63,14 @@ def value_parts(node: Process, old: Mapping[str, Any]) -> Iterator[Part]:
     kind, known = type(node.function), known_values(old)
     found = sources(kind._kept, known)
     for name, was in found.items():
-        if was is None:
+        said = kind._kept[name].was
+        if was is not None:
+            yield from _one(name, kind._kept[name], was)
+        elif said is None:
             yield Part(name, NEW)
         else:
-            yield from _one(name, kind._kept[name], was)
+            there = ", ".join(map(repr, known)) or "no value"
+            yield Part(name, UNKNOWN, f"says it was {said!r}, but what is kept has {there}")
     used = {was.name for was in found.values() if was is not None}
     yield from (Part(name, DROPPED) for name in known if name not in used)
     if old["timers"] and not kind.timed():
@@ -88,6 +92,14 @@ def misnamed(parts: Sequence[Part]) -> bool:
     """Whether nothing is wrong but a name before, which is not known."""
     refused = {p.verdict for p in parts} & {REFUSED, UNKNOWN}
     return refused == {UNKNOWN}
+
+
+def correction(parts: Sequence[Part]) -> str:
+    """What to do about names before that are not known: of values, or of fields in them."""
+    fields = any("." in p.path for p in parts if p.verdict == UNKNOWN)
+    if fields:
+        return "Correct was_fields=, or leave this field out of it."
+    return "Correct was=, or leave it out: the value is then new."
 
 
 def refusals(parts: Sequence[Part]) -> str:
