@@ -277,3 +277,20 @@ def test_every_code_is_tested_here() -> None:
     said = {number for _, number, _ in (*AT_ONCE, *AS_A_WHOLE)}
     said |= {int(code[-3:]) for _, found, _ in IN_A_JOB for code in found if "PATTERN" in code}
     assert said == set(range(1, 30))
+
+
+SAID = {
+    "[]": "[] stands where an object must",
+    '{"parts": "x"}': '"x" stands where an object must',
+    '{"within": "1s"}': "'parts' is missing",
+    '{"parts": [{"link": "then"}]}': "'name' is missing",
+    '{"parts": [{"name": "a", "times": 3}]}': "times is 3, not [least, most]",
+    '{"parts": [{"name": "a"}], "skip": "next"}': '"next" stands where an object must',
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_text_that_is_no_pattern_is_told_why(text: str) -> None:
+    with pytest.raises(hr.PlanError, match="HR-PATTERN-018") as caught:
+        hr.Pattern.from_json(text)
+    assert SAID[text] in str(caught.value)

@@ -88,7 +88,9 @@ def read(text: str, begin: Callable[..., Any], either: Callable[..., Any]) -> An
         return _Reader(begin, either).whole(said)
     except HeadraceError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except KeyError as error:
+        raise _unreadable(f"{error} is missing") from error
+    except (ValueError, TypeError, AttributeError) as error:
         raise _unreadable(f"{type(error).__name__}: {error}") from error
 
 
@@ -138,6 +140,8 @@ class _Reader:
 def _counted(made: Any, said: Mapping[str, Any]) -> Any:
     by, greedy = said.get("by", THEN), bool(said.get("greedy", False))
     if "times" in said:
+        if not isinstance(said["times"], list) or len(said["times"]) != 2:
+            raise _unreadable(f"times is {said['times']!r}, not [least, most]")
         low, high = said["times"]
         if high is None:
             made = made.times_or_more(low, by=by, greedy=greedy)
@@ -173,6 +177,8 @@ def _texts(said: Mapping[str, Any], key: str = "where") -> list[str]:
 
 
 def _known(said: Mapping[str, Any], keys: set[str]) -> None:
+    if not isinstance(said, dict):
+        raise _unreadable(f"{json.dumps(said)} stands where an object must, such as {{...}}")
     strange = sorted(set(said.keys()) - keys)
     if strange:
         raise _unreadable(f"there is no {strange[0]!r}")
