@@ -287,7 +287,7 @@ def test_a_run_that_stops_gives_up_a_long_batch(spark: Any) -> None:
     began = time.monotonic()
     harness.close()
     assert time.monotonic() - began < 20
-    assert not stage._run._tables._thread.is_alive()
+    assert not stage._run._tables._worker.alive
 
 
 @pytest.mark.spark

@@ -18,7 +18,7 @@ import pytest
 from tests.sinks.writing import SCHEMA, expected, files, in_child, refusal, stage, table, values
 
 from headrace.schema import schema_of
-from headrace.sinks import absolute, merging, open_sink, output_files, read_output
+from headrace.sinks import absolute, collected, merging, open_sink, output_files, read_output
 
 
 def opened(tmp_path, schema=SCHEMA, name="o", job="job", path="out", **options):
@@ -167,6 +167,20 @@ def test_json_lines_bring_every_type_back(tmp_path):
     sink.publish(0, sink.stage(rows, 0, "a"))
 
     assert read_output(tmp_path / "out") == rows
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", None])
+def test_rows_with_several_dictionaries_can_be_written(tmp_path, eager, format):
+    schema = pa.schema([("k", pa.dictionary(pa.int32(), pa.string()))])
+    pieces = [pa.table([pa.array([k, "z"]).dictionary_encode()], schema) for k in "abc"]
+    collects = open_sink("collect:", schema, {}, str(tmp_path / "job"), "o")
+    sink = opened(tmp_path, schema, format=format) if format else collects
+    for epoch, rows in enumerate([pa.concat_tables(pieces), *pieces]):
+        sink.publish(epoch, sink.stage(rows, epoch, "a"))
+
+    given = read_output(tmp_path / "out") if format else collected(tmp_path / "job", "o")
+    found = given["k"].to_pylist()
+    assert sorted(found) == sorted([*"abc", *"zzz"] * 2)
 
 
 def test_what_is_no_output_cannot_be_read(tmp_path):

@@ -367,8 +367,6 @@ REFUSED = [
     (lambda s: s.iterate(lambda rows: rows, times=1), "HR-PLAN-028"),
     (lambda s: s.iterate(grows, until=lambda rows: True), "HR-PLAN-028"),
     (lambda s: s.repeat(lambda t: t, 101), "HR-LOOP-006"),
-    (lambda s: s.transform(lambda t: t, engine="spark"), "HR-STREAM-008"),
-    (lambda s: s.transform(lambda t: t, engine="pandas"), "HR-STREAM-008"),
     (lambda s: s.transform(lambda: None), "HR-PLAN-028"),
 ]  # fmt: skip
 

@@ -38,7 +38,7 @@ class Looping:
     _keys: tuple[str, ...] = ()
 
     def transform(
-        self, fn: Callable[[pa.Table], Any], *, engine: str = "arrow",
+        self, fn: Callable[[Any], Any], *, engine: str = "arrow",
         output: SchemaLike | None = None, time: str | None = None, name: str | None = None,
         was: str | None = None,
     ) -> TimedResult:  # fmt: skip
@@ -46,14 +46,17 @@ class Looping:
 
         On a keyed stream each task has a table of its own, with all rows of its keys. `output`
         says the columns it gives, if they are others, and `time` which of them is the event
-        time; without it that is the newest of the batch.
+        time; without it that is the newest of the batch. With engine="spark" it is a function
+        from DataFrame to DataFrame, called where the run was started.
         """
         at = Adding(self._draft, self._edge, name, was)
         with self._draft.attempt(at.site):
             check_takes(fn, 1, "transform")
-            _check_engine(engine)
+            _check_engine(engine, self._keys)
         schema = at.schema if output is None else at.attempt(lambda: schema_of(output))
-        what = Transform(fn, _time(at, time, schema), at.edge.node.timed or time is not None)
+        what = Transform(
+            fn, _time(at, time, schema), at.edge.node.timed or time is not None, engine == "spark"
+        )
         return thinning.applied(at, what, self._keys, schema, timed=what.timed)
 
     def iterate(
@@ -124,19 +127,18 @@ class Repeating:
         return now
 
 
-def _check_engine(engine: str) -> None:
-    if engine == "arrow":
-        return
-    if engine == "spark":
+def _check_engine(engine: str, keys: tuple[str, ...]) -> None:
+    if engine not in ("arrow", "spark"):
         raise PlanError(
-            "transform cannot give a Spark DataFrame: a step runs inside a task of one Spark "
-            "query, and a task has no Spark session", code="HR-STREAM-008",
-            hint="Use Arrow: the function may ask DuckDB over its table, as in "
-            'duckdb.sql("select ... from rows"); or run Spark over what a job wrote.',
+            f"transform(engine=) is {engine!r}", code="HR-STREAM-008",
+            hint='Write engine="arrow" or engine="spark".',
         )  # fmt: skip
-    raise PlanError(
-        f"transform(engine=) is {engine!r}", code="HR-STREAM-008", hint='There is engine="arrow".'
-    )
+    if engine == "spark" and keys:
+        raise PlanError(
+            "Spark transforms all rows of a batch at once, but the stream has a key",
+            code="HR-STREAM-008",
+            hint="Leave key_by out: Spark spreads the work itself, by its own groupBy.",
+        )
 
 
 def _check_exit(at: Adding, times: object, until: object, over: str, pause: object) -> None:

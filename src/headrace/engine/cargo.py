@@ -7,12 +7,17 @@ task after that finds it by its digest. Nothing of this is ever written to a fil
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 import cloudpickle
 
+from headrace.errors import is_users
+from headrace.ops.watermarks import Custom
+from headrace.plan.nodes import AnyWindow, Apply, Chunks, Fold, Process, RowWindow, WindowFold
 from headrace.runtime.bundle import Bundle
 
 
@@ -24,7 +29,8 @@ class Cargo:
     content: bytes
 
     @staticmethod
-    def pack(bundle: Bundle, modules: tuple[ModuleType, ...]) -> Cargo:
+    def pack(bundle: Bundle) -> Cargo:
+        modules = user_modules(bundle)
         for module in modules:  # the user's script is not installed where the workers run
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -48,3 +54,30 @@ class Cargo:
 def _opened(cargo: Cargo) -> Bundle:
     bundle: Bundle = cloudpickle.loads(cargo.content)
     return bundle
+
+
+def user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
+    """The modules of the user's functions that are not installed packages."""
+    program = bundle.program
+    functions: list[Any] = [p.function.fn for p in program.python()]
+    functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
+    watermarks = [r.watermark for r in program.sources()]
+    functions += [w.kind for w in watermarks if isinstance(w, Custom)]
+    for step in program.nodes.values():
+        functions += step.what.functions if isinstance(step, Chunks) else ()
+    for node in program.stateful():
+        if isinstance(node, Fold | WindowFold | AnyWindow | RowWindow) and node.function:
+            functions.append(node.function.fn)
+        elif isinstance(node, Process):
+            functions.append(type(node.function))
+        elif isinstance(node, Apply):
+            functions += node.what.functions
+    names = {getattr(f, "__module__", None) for f in functions}
+    modules = [sys.modules[n] for n in names if n and n != "__main__" and n in sys.modules]
+    return tuple(m for m in modules if _is_users(m))
+
+
+def _is_users(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None) or ""
+    installed = ("site-packages", "dist-packages")
+    return bool(file) and is_users(file) and not any(place in file for place in installed)

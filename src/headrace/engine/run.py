@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from types import FrameType, ModuleType
+from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -29,11 +28,9 @@ from headrace.engine.failure import recover
 from headrace.engine.made_tables import MadeTables
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import configured, cores, in_process, session
+from headrace.engine.spark_batches import SparkBatches
 from headrace.errors import HeadraceError, RunError
-from headrace.ops.watermarks import Custom
-from headrace.plan.nodes import AnyWindow, Apply, Chunks, Fold, Process, RowWindow, WindowFold
 from headrace.plan.program import Drafted, build
-from headrace.runtime.bundle import Bundle
 from headrace.runtime.envelope import DDL
 from headrace.runtime.live import StepState, state_of
 from headrace.runtime.planner import Pace
@@ -136,9 +133,11 @@ class Run:
             reporter.starting()
         spark = session(settings.master)
         self._tables = MadeTables(start, spark, self._say)
+        self._batches = SparkBatches(start, spark, self._say)
         try:
             self._query = self._launch(spark)
         except BaseException:
+            self._batches.close()
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise
         self._tables.keep_up()
@@ -240,8 +239,10 @@ class Run:
     # the query
 
     def _launch(self, spark: Any) -> Any:
-        start, pace, bundle = self._start, self._pace, self._tables.first()
-        cargo = Cargo.pack(bundle, user_modules(bundle))
+        start, pace = self._start, self._pace
+        nodes = self._tables.first() | self._batches.first()
+        program = replace(self._program, nodes={**self._program.nodes, **nodes})
+        cargo = Cargo.pack(replace(start.bundle, program=program))
         name, keep = f"headrace_{uuid.uuid4().hex[:12]}", self._settings.keep_epochs
         binding = Binding(name, cargo, self.folder, start.token, pace, keep)
         with configured(spark):
@@ -278,6 +279,7 @@ class Run:
                 self._query.stop()
         finally:
             self._tables.close()
+            self._batches.close()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _check_fence(self) -> None:
@@ -358,30 +360,3 @@ def _graceful(run: Run) -> Iterator[None]:
     finally:
         for number, handler in known.items():
             signal.signal(number, handler)
-
-
-def user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
-    """The modules of the user's functions that are not installed packages."""
-    program = bundle.program
-    functions: list[Any] = [p.function.fn for p in program.python()]
-    functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
-    watermarks = [r.watermark for r in program.sources()]
-    functions += [w.kind for w in watermarks if isinstance(w, Custom)]
-    for step in program.nodes.values():
-        functions += step.what.functions if isinstance(step, Chunks) else ()
-    for node in program.stateful():
-        if isinstance(node, Fold | WindowFold | AnyWindow | RowWindow) and node.function:
-            functions.append(node.function.fn)
-        elif isinstance(node, Process):
-            functions.append(type(node.function))
-        elif isinstance(node, Apply):
-            functions += node.what.functions
-    names = {getattr(f, "__module__", None) for f in functions}
-    modules = [sys.modules[n] for n in names if n and n != "__main__" and n in sys.modules]
-    return tuple(m for m in modules if _is_users(m))
-
-
-def _is_users(module: ModuleType) -> bool:
-    file = getattr(module, "__file__", None) or ""
-    installed = ("site-packages", "dist-packages", f"{sys.base_prefix}/lib")
-    return bool(file) and not any(place in file for place in installed)

@@ -207,6 +207,13 @@ def cores(master: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
+def at_once(spark: SparkSession) -> int:
+    """How many tasks can run now: `defaultParallelism` says two of a cluster with one core."""
+    context: Any = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return int(context.maxNumConcurrentTasks(profile))
+
+
 def _share_path() -> None:
     """Let workers import what this process can: the user's script folder included."""
     extra = [p for p in sys.path if p and "site-packages" not in p and os.path.isdir(p)]

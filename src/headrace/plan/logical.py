@@ -14,6 +14,7 @@ from functools import singledispatch
 from headrace.clock import pretty
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
+from headrace.ops.stream.transform import Transform
 from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import (
     OUT,
@@ -97,6 +98,8 @@ def python_of(node: Node) -> str | None:
     if isinstance(node, Process):
         path = "by chunk" if type(node.function).chunked() else "row by row"
         return f"{type(node.function).__name__}: a process function, {path}"
+    if isinstance(node, Apply) and isinstance(node.what, Transform) and node.what.spark:
+        return f"{title(node.what.fn)}: a function of Spark's DataFrames, called by the driver"
     if isinstance(node, Apply | Chunks) and node.what.functions:
         return f"{', '.join(map(title, node.what.functions))}: a Python function"
     if isinstance(node, Read) and isinstance(node.watermark, Custom):

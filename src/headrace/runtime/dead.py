@@ -58,7 +58,7 @@ class DeadLetters:
         if self._on_error == "fail":
             raise _step_error(step, place, record, error)
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-        trace = "" if isinstance(error, str) else _user_trace(error)
+        trace = "" if isinstance(error, str) else user_trace(error)
         self._letters.append((*place, step, text, trace, record, self._epoch.number))
 
     def table(self) -> pa.Table:
@@ -131,7 +131,7 @@ def _user_site(error: BaseException) -> Site | None:
     return Site(frames[-1].filename, frames[-1].lineno or 0) if frames else None
 
 
-def _user_trace(error: BaseException) -> str:
+def user_trace(error: BaseException) -> str:
     """The traceback without our own frames."""
     frames = _foreign(error)
     last = traceback.format_exception_only(error)

@@ -41,8 +41,22 @@ class _JsonWriter:
         return None
 
 
-def _arrow_writer(file: IO[bytes], schema: pa.Schema) -> Any:
-    return pa.ipc.new_file(file, schema)
+class _ArrowWriter:
+    """A file of Arrow's has one dictionary for a column, our rows several: it gets plain ones."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._schema = pa.schema([f.with_type(_plain(f.type)) for f in schema])
+        self._writer = pa.ipc.new_file(file, self._schema)
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(table.cast(self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _parquet_writer(file: IO[bytes], schema: pa.Schema) -> Any:
@@ -58,7 +72,15 @@ def _parquet_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
 def _arrow_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     file = pa.ipc.open_file(pa.memory_map(str(path)))  # not copied: pages come as they are read
     for i in range(file.num_record_batches):
-        yield pa.Table.from_batches([file.get_batch(i)])
+        batch = pa.Table.from_batches([file.get_batch(i)])
+        fields = [schema.field(f.name) if _unpacked(f, schema) else f for f in batch.schema]
+        yield batch.cast(pa.schema(fields))
+
+
+def _unpacked(field: pa.Field, schema: pa.Schema) -> bool:
+    """Whether `_ArrowWriter` made a plain column of it."""
+    declared = schema.field(field.name).type if field.name in schema.names else field.type
+    return bool(declared != field.type and _plain(declared) == field.type)
 
 
 def _arrow_schema(path: Path) -> pa.Schema:
@@ -74,7 +96,7 @@ def _json_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
 FORMATS = {
     "parquet": Format(".parquet", _parquet_writer, _parquet_batches, pq.read_schema),
     "json": Format(".json", _JsonWriter, _json_batches, lambda path: None),
-    "arrow": Format(".arrow", _arrow_writer, _arrow_batches, _arrow_schema),
+    "arrow": Format(".arrow", _ArrowWriter, _arrow_batches, _arrow_schema),
 }
 
 

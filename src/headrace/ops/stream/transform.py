@@ -1,7 +1,8 @@
 """A whole batch through a function of the user's, for what has no operator: Arrow to Arrow.
 
 All rows of a batch (of a task's keys, if there is a key) are one table, in order. There is no
-state: what the function remembers by itself is gone after a restart.
+state: what the function remembers by itself is gone after a restart. A function of Spark's
+DataFrames is called by the driver: see `engine/spark_batches.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.chunk import visible
+from headrace.errors import HeadraceError, StepError
 from headrace.ops.contract import Operator, Step
 from headrace.ops.grouping import in_order
 from headrace.ops.stream.base import Basic, Plain
@@ -22,9 +24,10 @@ from headrace.state.table import TableSpec
 
 @dataclass(frozen=True, eq=False)
 class Transform(Basic):
-    fn: Callable[[pa.Table], Any]
+    fn: Callable[[Any], Any]
     time: str | None  # the column that is the event time of what it gives
     timed: bool
+    spark: bool = False  # the function takes a DataFrame, so only the driver can call it
 
     kind = "transform"
 
@@ -33,7 +36,7 @@ class Transform(Basic):
         return (self.fn,)
 
     def __str__(self) -> str:
-        return "all rows of a batch at once"
+        return "all rows of a batch at once" + (", by Spark" if self.spark else "")
 
     def shape(self) -> dict[str, Any]:
         return {}
@@ -42,6 +45,18 @@ class Transform(Basic):
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
     ) -> Operator:
         return _Transforming(self, output)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """What only the driver can call stays there."""
+        fn = _not_here if self.spark else self.fn
+        return (Transform, (fn, self.time, self.timed, self.spark))
+
+
+def _not_here(batch: Any) -> Any:
+    raise StepError(
+        "Spark cannot transform a batch here: there is no Spark session", code="HR-STREAM-010",
+        hint='Say Harness(job, on="spark"), or give the job another function in this test.',
+    )  # fmt: skip
 
 
 class _Transforming(Plain):
@@ -55,9 +70,12 @@ class _Transforming(Plain):
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
+        function = _not_here if self._what.spark else self._what.fn
         try:
-            rows = as_table(self._what.fn(visible(in_order(arrived))), self._output)
+            rows = as_table(function(visible(in_order(arrived))), self._output)
             given = timed(rows, arrived, self._what.time, step) if self._what.timed else rows
+        except HeadraceError:
+            raise  # the function has not seen the batch
         except Exception as error:
             step.faults.extend(all_failed(arrived, error))
             return

@@ -1,0 +1,102 @@
+"""What the driver does with Spark for the tasks of a run: it alone has a session.
+
+A thread of its own does it, beside the query. What it is at when the run is over is given up.
+Files that it leaves for tasks begin with the number of this start, so a driver that has lost
+the folder cannot touch the files of the next one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from headrace.sinks.durable import folder_for, named
+from headrace.state.files import TEMPORARY
+
+_OF_A_START = re.compile(r"(\d+)-.*")
+_POLL = 0.1  # seconds
+_PATIENCE = 5.0  # seconds for a batch to notice that the run is over
+
+
+class Worker:
+    """A thread that does its turn again and again, until it is closed."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._spark, self._name = spark, name
+        self._over = threading.Event()
+        self._tag = f"{name}-{uuid.uuid4().hex}"
+        self._thread: threading.Thread | None = None
+
+    @property
+    def over(self) -> bool:
+        return self._over.is_set()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, turn: Callable[[], None], every: float) -> None:
+        """From now on, do `turn` every so many seconds."""
+
+        def work() -> None:
+            while not self._over.wait(every):
+                turn()
+
+        self._thread = threading.Thread(target=work, name=self._name, daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def tagged(self) -> Iterator[None]:
+        """Spark's jobs in here can be given up by `close`."""
+        self._spark.sparkContext.addJobTag(self._tag)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # what went wrong before says more
+                self._spark.sparkContext.removeJobTag(self._tag)
+
+    def close(self) -> None:
+        """Do no more; a batch that is under way is given up."""
+        self._over.set()
+        deadline = time.monotonic() + _PATIENCE
+        while self._thread and self.alive and time.monotonic() < deadline:
+            with suppress(Exception):  # Spark may be gone
+                self._spark.sparkContext.cancelJobsWithTag(self._tag)
+            self._thread.join(_POLL)  # one that had not begun may have, since
+
+
+def swept(folder: Path, token: int) -> None:
+    """The folder, made if missing, without what starts before this one have left."""
+    folder_for(folder)
+    with named(folder):
+        for path in folder.iterdir():
+            made = _OF_A_START.fullmatch(path.name)
+            if path.name.startswith(TEMPORARY) or (made and int(made[1]) < token):
+                path.unlink(missing_ok=True)
+
+
+def collected(given: Any) -> pa.Table:
+    """What a function of the user's gave: a DataFrame, or a table that it has collected."""
+    if isinstance(given, pa.Table):
+        return given
+    if not hasattr(given, "toArrow"):
+        raise TypeError(f"the function gave {given!r}, not a DataFrame")
+    return given.toArrow()
+
+
+def reason(error: Exception) -> str:
+    """What happened in one line: of what Spark says, the first that tells anything."""
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, Py4JJavaError) and len(lines) > 1:
+        return lines[1]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,185 @@
+"""Batches that Spark transforms: a task asks, the driver answers.
+
+A task has the rows of a batch, and the driver has the session. So the task puts its rows into a
+file of the job's folder and waits; the driver gives them to the user's function as a DataFrame
+and puts beside them what came of it. None of it is durable: who starts again asks again.
+
+A task that waits holds one of Spark's cores, and what it waits for needs another.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from headrace.engine.driver_side import Worker, collected, reason, swept
+from headrace.engine.session import at_once
+from headrace.errors import RunError
+from headrace.ops.stream.transform import Transform
+from headrace.plan.nodes import Apply, Node
+from headrace.runtime.dead import user_trace
+from headrace.runtime.start import Start
+from headrace.sinks.durable import named
+from headrace.state.files import TEMPORARY
+
+FOLDER = "batches"
+_ASKED, _GIVEN, _FAILED = ".asked", ".given", ".failed"
+_STEP = b"headrace.step"
+_POLL = 0.01  # seconds
+_LONGEST = 0.05  # seconds that a task sleeps before it looks again
+
+_lock = threading.Lock()
+_running: set[SparkBatches] = set()  # in this process: a task of each may wait
+
+
+class SparkFailure(Exception):
+    """The user's function, or what it asked of Spark, failed on the driver."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """In a task, what stands for the function that the driver has."""
+
+    folder: str
+    token: int
+    step: str
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        place = Path(self.folder) / f"{self.token}-{uuid.uuid4().hex}"
+        _put(place.with_suffix(_ASKED), rows.replace_schema_metadata({_STEP: self.step}))
+        try:
+            return self._answer(place)
+        finally:
+            for suffix in (_ASKED, _GIVEN, _FAILED):
+                place.with_suffix(suffix).unlink(missing_ok=True)
+
+    def _answer(self, place: Path) -> pa.Table:
+        pause = _POLL
+        while True:
+            asked = place.with_suffix(_ASKED).exists()  # it goes when the answer is there
+            if place.with_suffix(_GIVEN).exists():
+                return _read(place.with_suffix(_GIVEN))
+            if place.with_suffix(_FAILED).exists():
+                told = json.loads(place.with_suffix(_FAILED).read_text())
+                failure = SparkFailure(told["reason"])
+                failure.add_note(told["trace"])
+                raise failure
+            if not asked:
+                raise RunError(
+                    f"the driver does not answer step {self.step!r}", code="HR-RUN-012",
+                    hint="It could not write to the job's folder, or another run has taken it. "
+                    "Nothing is lost: start the job again.",
+                )  # fmt: skip
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+
+
+class SparkBatches:
+    """All steps of one run whose batches go through Spark."""
+
+    def __init__(self, start: Start, spark: SparkSession, say: Callable[[str], None]) -> None:
+        self._spark, self._say = spark, say
+        self._folder, self._token = Path(start.log.folder) / FOLDER, start.token
+        self._steps: dict[str, tuple[Apply, Transform]] = {}
+        for node in start.bundle.program.nodes.values():
+            if isinstance(node, Apply) and isinstance(node.what, Transform) and node.what.spark:
+                self._steps[node.name] = node, node.what
+        self._worker = Worker(spark, "headrace-batches")
+
+    def first(self) -> dict[str, Node]:
+        """Be ready to answer; the nodes that tasks must have to ask."""
+        if not self._steps:
+            return {}
+        self._take_core()
+        swept(self._folder, self._token)
+        self._worker.begin(self._answer_all, _POLL)
+        return {name: self._asking(name) for name in self._steps}
+
+    def _asking(self, name: str) -> Apply:
+        node, what = self._steps[name]
+        ask = Asking(str(self._folder), self._token, name)
+        return replace(node, what=replace(what, fn=ask, spark=False))
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._worker.close()
+        with _lock:
+            _running.discard(self)
+
+    def _take_core(self) -> None:
+        """Refuse to begin if tasks could hold all cores, waiting for who needs one."""
+        cores = at_once(self._spark)
+        with _lock:
+            if len(_running) + 1 >= cores:
+                node, _ = next(iter(self._steps.values()))
+                raise _no_core(node, cores, len(_running))
+            _running.add(self)
+
+    def _answer_all(self) -> None:
+        for asked in self._folder.glob(f"{self._token}-*{_ASKED}"):
+            if self._worker.over:
+                return
+            try:
+                self._answer(asked)
+            except Exception as error:  # the task must not wait for ever
+                self._say(f"a batch could not be given back from Spark: {reason(error)}")
+            asked.unlink(missing_ok=True)
+
+    def _answer(self, asked: Path) -> None:
+        try:
+            rows = _read(asked)
+            given = self._transformed(rows)
+        except Exception as error:
+            if self._worker.over:  # it was given up, and so is the task
+                return
+            told = {"reason": reason(error), "trace": user_trace(error)}
+            _place(asked.with_suffix(_FAILED), lambda path: path.write_text(json.dumps(told)))
+        else:
+            _put(asked.with_suffix(_GIVEN), given)
+
+    def _transformed(self, rows: pa.Table) -> pa.Table:
+        _, what = self._steps[rows.schema.metadata[_STEP].decode()]
+        with self._worker.tagged():
+            return collected(what.fn(self._spark.createDataFrame(rows.replace_schema_metadata())))
+
+
+def _put(path: Path, rows: pa.Table) -> None:
+    def write(fresh: Path) -> None:
+        with pa.OSFile(str(fresh), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
+            writer.write_table(rows)
+
+    _place(path, write)
+
+
+def _place(path: Path, write: Callable[[Path], object]) -> None:
+    """Who sees `path` sees all of it."""
+    fresh = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+    with named(path):
+        try:
+            write(fresh)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_stream(file).read_all()
+
+
+def _no_core(node: Node, cores: int, others: int) -> RunError:
+    beside = f", and {others} of them can be held by other runs of this process" if others else ""
+    return RunError(
+        f"step {node.name!r} holds a core while Spark transforms its batch on another, but there "
+        f"{'is one' if cores == 1 else f'are {cores}'}{beside}",
+        code="HR-RUN-011", site=node.site,
+        hint='Give Spark more cores: master="local[2]" or above; or use engine="arrow".',
+    )  # fmt: skip
