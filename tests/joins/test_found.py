@@ -70,16 +70,18 @@ def test_an_interval_join_is_what_duckdb_says(how: str) -> None:
         assert sorted(map(repr, shown_all(harness))) == sorted(map(repr, said))
 
 
-def test_a_join_with_a_table_is_an_asof_join_of_duckdb() -> None:
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_a_join_with_a_table_is_an_asof_join_of_duckdb(how: str) -> None:
     mine = rows(3, 400, 20, 0)
     theirs = list({(r.key, r.time): r for r in rows(4, 400, 20, 1_000)}.values())
     with duckdb.connect() as database:
         database.register("a", as_table(mine))
         database.register("b", as_table(theirs))
         said = database.execute(
-            "select a.k, a.v, a.at, b.v, b.at from a asof left join b on a.k = b.k and a.at >= b.at"
+            "select coalesce(a.k, b.k), a.v, a.at, b.v, b.at "
+            f"from a asof {how} join b on a.k = b.k and a.at >= b.at"
         ).fetchall()
-    build = job(lambda a, b: a.join(b.table("k", unbounded=True), how="left"), delay="60s")
+    build = job(lambda a, b: a.join(b.table("k", unbounded=True), how=how), delay="60s")
     with Harness(build) as harness:
         for part in range(0, 400, 100):
             send(harness, {("a", 0): mine[part : part + 100], ("b", 0): theirs[part : part + 100]})
