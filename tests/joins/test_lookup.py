@@ -173,8 +173,9 @@ def test_a_table_that_cannot_be_loaded_stops_the_job(tmp_path: Path) -> None:
     source = in_parquet(tmp_path, table("zero"))
     with Harness(job(source)) as harness:
         (tmp_path / "names.parquet").unlink()
-        with pytest.raises(hr.HeadraceError, match="HR-JOIN-020"):
+        with pytest.raises(hr.HeadraceError, match="HR-JOIN-020") as caught:
             harness.send("a", rows(1))
+        assert caught.value.site is not None and caught.value.site.file == __file__
 
 
 def test_the_address_of_a_database_is_not_repeated_for_it_may_hold_a_password() -> None:

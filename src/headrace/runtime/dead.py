@@ -79,7 +79,8 @@ def blaming(step: str, written: Site | None) -> Iterator[None]:
     """
     try:
         yield
-    except HeadraceError:
+    except HeadraceError as error:
+        error.site = error.site or written
         raise
     except Exception as error:
         if not _foreign(error):  # our own mistake: its traceback says more than we could
