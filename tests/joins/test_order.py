@@ -71,3 +71,76 @@ def test_who_applies_changes_in_order_by_left_key_has_the_join(time: str) -> Non
 
 def _new(test: Harness, name: str) -> list[Change]:
     return [tuple(row.values()) for row in test.output(name)]
+
+
+class Timed(hr.KeyedProcess):
+    """Gives the rows of each key with their event time."""
+
+    output = "p string, fk string, v bigint, change string, at bigint"
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        return (row.p, row.fk, row.v, row.change, ctx.time)
+
+
+class Replay:
+    """Both tables, change by change: who is in the join from when, and until when."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, tuple[str, int]] = {}  # where each points to, and by which change
+        self.right: dict[str, tuple[int, int]] = {}
+
+    def pairs(self) -> dict[tuple[Any, ...], tuple[int, int]]:
+        """Each result, and the changes that made it."""
+        return {
+            (p, fk, self.right[fk][0]): (mine, self.right[fk][1])
+            for p, (fk, mine) in self.left.items()
+            if fk in self.right
+        }
+
+    def batch(self, changes: list[tuple[int, str, str, Any]]) -> list[tuple[Any, ...]]:
+        """What is told of a batch: what was true and ended, what is true and began."""
+        before = self.pairs()
+        ends: dict[tuple[Any, ...], int] = {}
+        begins: dict[tuple[Any, ...], int] = {}
+        known = dict(before)
+        for at, table, key, value in sorted(changes):
+            one = self.left if table == "a" else self.right
+            one[key] = value, at  # type: ignore[index]
+            now = self.pairs()
+            for result in {k for k in known if now.get(k) != known[k]}:
+                ends.setdefault((result, known[result]), at)  # type: ignore[call-overload]
+            begins |= {(r, by): at for r, by in now.items() if known.get(r) != by}
+            known = now
+        told = [(*r, "-", ends[r, by]) for r, by in before.items() if (r, by) in ends]
+        return told + [(*r, "+", begins[r, by]) for r, by in known.items() if (r, by) in begins]
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["by key", "by foreign key"])
+def test_what_is_taken_back_has_the_time_of_the_first_change(foreign: bool) -> None:
+    rand = random.Random(3)
+    made = hr.Job("times")
+    a, b = (
+        made.read(f"log:{n}", schema=schema, time="at", delay="1h", name=n)
+        for n, schema in (("a", LEFT), ("b", RIGHT))
+    )
+    left, right = a.table("p", unbounded=True), b.table("id", unbounded=True)
+    joined = left.join(right, on={"fk" if foreign else "p": "id"})
+    joined.key_by("p").process(Timed()).write("collect:", name="out")
+    model, people = Replay(), ["x0", "x1", "x2"]
+    with Harness(made) as test:
+        for turn in range(1, 15):
+            times = iter(rand.sample(range(turn * 100_000, turn * 100_000 + 50_000), 12))
+            moved = [(rand.choice(people), rand.choice(people), next(times)) for _ in range(4)]
+            if not foreign:
+                moved = [(p, p, at) for p, _, at in moved]
+            changed = [(rand.choice(people), rand.randrange(99), next(times)) for _ in range(5)]
+            test.send("b", changed)
+            test.send("a", moved)
+            for name in "ab":
+                test.watermark(name, turn * 100_000 + 60_000)
+            wanted = model.batch(
+                [(at, "a", p, fk) for p, fk, at in moved]
+                + [(at, "b", x, v) for x, v, at in changed]
+            )
+            found = [tuple(row.values()) for row in test.output()]
+            assert sorted(found) == sorted(wanted)

@@ -12,9 +12,29 @@ import pyarrow as pa
 
 from headrace.clock import MIN_TIME
 from headrace.ops.agg.groups import Index, Mask
+from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Step
 from headrace.ops.join.changes import when
+from headrace.ops.join.versions import last_of_each
 from headrace.ops.window.aligned import Times
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Keys that changed, and for each the times of its first change and of its last."""
+
+    keys: pa.Table
+    since: Times
+    at: Times
+
+
+def spans(changes: pa.Table, identity: list[str], step: Step) -> Spans:
+    """The spans of changes that are in order."""
+    keys, times = changes.select(identity), when(changes, step)
+    if not changes.num_rows:
+        return Spans(keys, times, times)
+    _, first = key_numbers(keys)
+    return Spans(keys.take(pa.array(first)), times[first], times[last_of_each(changes, identity)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +44,24 @@ class Changed:
     rows: pa.Table
     old: Index
     new: Index
-    at: Times  # when it changed, MIN_TIME if it did not
+    since: Times  # when it first changed, MIN_TIME if it did not
+    at: Times  # when it last did
 
     @property
     def moved(self) -> Mask:
         return (self.at > MIN_TIME) & ((self.old >= 0) | (self.new >= 0))
 
 
-def left_of(rows: pa.Table, number: list[Index], count: int, step: Step) -> Changed:
+def left_of(rows: pa.Table, number: list[Index], count: int, when: tuple[Index, Spans]) -> Changed:
     """The left row of each number, before and after; held rows are the same, unless changed."""
-    held, minus, plus = number[:3]
-    old, new, at = (np.full(count, v) for v in (-1, -1, MIN_TIME))
-    at[number[1]] = when(rows.slice(len(held), len(minus)), step)
-    moved = when(rows.slice(len(held) + len(minus)), step)
-    at[plus] = np.maximum(at[plus], moved)
+    held, minus, plus = number
+    old, new, since, at = (np.full(count, v) for v in (-1, -1, MIN_TIME, MIN_TIME))
+    changed, spans = when
+    since[changed], at[changed] = spans.since, spans.at
     old[held] = new[held] = np.arange(len(held))
     old[minus], new[minus] = len(held) + np.arange(len(minus)), -1
     new[plus] = len(held) + len(minus) + np.arange(len(plus))
-    return Changed(rows, old, new, at)
+    return Changed(rows, old, new, since, at)
 
 
 def shown(how: str, left: Mask, right: Mask) -> Mask:

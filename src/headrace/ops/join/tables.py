@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Step
-from headrace.ops.join.before_after import Changed, earlier, left_of, shown
-from headrace.ops.join.changes import GIVEN, TAKEN, after, behind, given, when
+from headrace.ops.join.before_after import Changed, Spans, earlier, left_of, shown, spans
+from headrace.ops.join.changes import GIVEN, TAKEN, after, behind, given
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import shared_numbers
@@ -36,6 +36,22 @@ HOWS = ("inner", "left", "right", "full", "semi", "anti")
 POINTERS = {"right": "inner", "full": "left"}  # what is left of these without lone right rows
 POINTING, CHANGING = "pointing", "changing"
 _Told = tuple[str, pa.Table]  # taken back or given, and the rows
+
+
+class _Left(NamedTuple):
+    """Left rows in an epoch: taken back, given, and those that point to what changed."""
+
+    minus: pa.Table
+    plus: pa.Table
+    held: pa.Table
+    spans: Spans
+
+
+class _Right(NamedTuple):
+    """The last version of each right row that changed in an epoch."""
+
+    last: pa.Table
+    spans: Spans
 
 
 @dataclass(frozen=True)
@@ -137,31 +153,31 @@ class TableJoinOperator:
         arrived = [s.arrived(rows, step.epoch) for s, rows in
                    ((self._left, left), (self._right, right))]  # fmt: skip
         passed = self._versions.passing(arrived[1], floor, step)
-        theirs = self._versions.last(passed)
+        right_of = spans(passed, self._right.identity, step)
+        theirs = _Right(self._versions.last(passed), right_of)
         told: list[_Told] = []
         if self._spec.own:
             changes = self._passing(arrived[0], floor, step)
-            told += self._tell(*self._changed_left(changes, theirs, step), theirs, step)
+            told += self._tell(self._changed_left(changes, theirs.last, step), theirs, step)
             told += self._tell_alone(changes, theirs, step) if self._spec.counts else []
         else:
-            changed = self._changed_versions(arrived[0], theirs, floor, step)
-            told += self._tell(*changed, theirs, step)
+            changed = self._changed_versions(arrived[0], theirs.last, floor, step)
+            told += self._tell(changed, theirs, step)
         step.out += [rows for sign in (TAKEN, GIVEN) for of, rows in told if of == sign]
         self._versions.settle(passed, floor, step)
         first = step.tables[CHANGING].first_time() if self._spec.own else self._mine.next(step)
         step.next = after(min(self._versions.next(step), MAX_TIME if first is None else first))
 
-    # the left side: rows taken back, rows given, and rows that point to what changed
+    # the left side
 
-    def _changed_left(
-        self, changes: pa.Table, theirs: pa.Table, step: Step
-    ) -> tuple[pa.Table, pa.Table, pa.Table]:
+    def _changed_left(self, changes: pa.Table, theirs: pa.Table, step: Step) -> _Left:
         table = step.tables[POINTING]
         held = table.match(numbers(theirs[HASH])).select(self._left.held.names)
         minus, plus = self._net(changes)
         table.delete(minus.select(self._identity))
         table.put(plus)
-        return minus, plus, self._left.solid(held)[0]
+        changed = spans(changes, self._identity, step)
+        return _Left(minus, plus, self._left.solid(held)[0], changed)
 
     def _passing(self, arrived: pa.Table, floor: int, step: Step) -> pa.Table:
         """The changes whose time is before `floor` now, in order.
@@ -187,57 +203,56 @@ class TableJoinOperator:
 
     def _changed_versions(
         self, arrived: pa.Table, theirs: pa.Table, floor: int, step: Step
-    ) -> tuple[pa.Table, pa.Table, pa.Table]:
+    ) -> _Left:
         passed = self._mine.passing(arrived, floor, step)
         last = self._mine.last(passed)
         old, held = self._mine.known(last, step), self._mine.known(theirs, step)
         self._mine.settle(passed, floor, step)
         plus = last.filter(pa.array(~self._mine.deletes(last)))
-        return _stamped(old, last, self._left.identity), plus, held
+        return _Left(old, plus, held, spans(passed, self._left.identity, step))
 
     # what changes in the result
 
-    def _tell(
-        self, minus: pa.Table, plus: pa.Table, held: pa.Table, theirs: pa.Table, step: Step
-    ) -> list[_Told]:
-        parts = [held, minus, plus]
+    def _tell(self, mine: _Left, theirs: _Right, step: Step) -> list[_Told]:
+        parts = [mine.held, mine.minus, mine.plus]
         rows = pa.concat_tables(parts).combine_chunks()
-        alone = theirs.select(self._left.identity) if self._how in ("right", "full") else None
-        named = [p.select(self._identity) for p in parts] + ([] if alone is None else [alone])
+        alone = self._how in ("right", "full")
+        more = [mine.spans.keys, *([theirs.last.select(self._left.identity)] if alone else [])]
+        named = [p.select(self._identity) for p in parts] + more
         number = shared_numbers(named, self._identity)
-        count = max((int(n.max(initial=-1)) for n in number), default=-1) + 1
+        count = max(int(n.max(initial=-1)) for n in number) + 1
         if not count:
             return []
-        left = left_of(rows, number, count, step)
+        left = left_of(rows, number[:3], count, (number[3], mine.spans))
         keys, first = pa.concat_tables(named).combine_chunks(), np.empty(count, np.int64)
         every = np.concatenate(number)
         first[every] = np.arange(len(every))
         keys = keys.take(pa.array(first)).select(self._left.identity)
-        right = self._right_of(keys, theirs, step)
-        return self._differences(keys, left, right, self._how)
+        return self._differences(keys, left, self._right_of(keys, theirs, step), self._how)
 
-    def _tell_alone(self, changes: pa.Table, theirs: pa.Table, step: Step) -> list[_Told]:
+    def _tell_alone(self, changes: pa.Table, theirs: _Right, step: Step) -> list[_Told]:
         """Right rows to which no left row points: they have no left row, before or after."""
-        keys, before, now, at = self._pointed.count(changes, theirs, step)
+        keys, before, now, at = self._pointed.count(changes, theirs.last, step)
         if not keys.num_rows:
             return []
         nobody, right = np.full(len(at), -1), self._right_of(keys, theirs, step)
-        left = Changed(self._left.held.empty_table(), nobody, nobody, at)
+        left = Changed(self._left.held.empty_table(), nobody, nobody, at, at)
         old, new = np.where(before, -1, right.old), np.where(now, -1, right.new)
         return self._differences(keys, left, replace(right, old=old, new=new), "right")
 
-    def _right_of(self, keys: pa.Table, theirs: pa.Table, step: Step) -> Changed:
+    def _right_of(self, keys: pa.Table, theirs: _Right, step: Step) -> Changed:
         """The right row of each key, before and after."""
-        known = self._versions.known(keys, step)
-        rows = pa.concat_tables([known, theirs]).combine_chunks()
-        mine, old, new = shared_numbers([keys, known, theirs], self._right.identity)
+        known, last = self._versions.known(keys, step), theirs.last
+        rows = pa.concat_tables([known, last]).combine_chunks()
+        named = [keys, known, last, theirs.spans.keys]
+        mine, old, new, changed = shared_numbers(named, self._right.identity)
         count = max(int(n.max(initial=-1)) for n in (mine, old, new)) + 1
-        before, now, at = (np.full(count, v) for v in (-1, -1, MIN_TIME))
+        before, now, since, at = (np.full(count, v) for v in (-1, -1, MIN_TIME, MIN_TIME))
         before[old] = now[old] = np.arange(len(old))
-        dead = self._versions.deletes(theirs)
+        dead = self._versions.deletes(last)
         now[new] = np.where(dead, -1, len(old) + np.arange(len(new)))
-        at[new] = when(theirs, step)
-        return Changed(rows, before[mine], now[mine], at[mine])
+        since[changed], at[changed] = theirs.spans.since, theirs.spans.at
+        return Changed(rows, before[mine], now[mine], since[mine], at[mine])
 
     def _differences(self, keys: pa.Table, left: Changed, right: Changed, how: str) -> list[_Told]:
         was, now = (shown(how, a >= 0, b >= 0) for a, b in
@@ -245,7 +260,7 @@ class TableJoinOperator:
         told, visible = [], how not in ("semi", "anti")
         changed = (was != now) | left.moved | (right.moved & visible)
         for there, mine, theirs, at, change, source in (
-            (was, left.old, right.old, earlier(left.at, right.at), TAKEN, TAKEN_BACK),
+            (was, left.old, right.old, earlier(left.since, right.since), TAKEN, TAKEN_BACK),
             (now, left.new, right.new, np.maximum(left.at, right.at), GIVEN, -1),
         ):
             chosen = np.flatnonzero(there & changed)
@@ -256,15 +271,6 @@ class TableJoinOperator:
                 owners = keys.take(pa.array(chosen))
                 told.append((change, self._layout.rows(parts, times, extra, owners, source)))
         return told
-
-
-def _stamped(old: pa.Table, new: pa.Table, identity: list[str]) -> pa.Table:
-    """Old rows with the time at which they are replaced."""
-    mine, theirs = shared_numbers([old, new], identity)
-    place = np.zeros(int(theirs.max(initial=-1)) + 1, np.int64)
-    place[theirs] = np.arange(len(theirs))
-    times = numbers(new[AT])[place[mine]]
-    return old.set_column(old.column_names.index(AT), AT, pa.array(times))
 
 
 def _taken(rows: pa.Table, at: Index) -> pa.Table:
