@@ -195,9 +195,8 @@ class LatestOperator:
         if nulls is not None:
             mine = np.where(nulls, -1, mine)
         at, since = numbers(due[AT]), numbers(versions[AT])
-        if (
-            self._spec.processing and len(at) and len(since)
-        ):  # what came before counts, whatever its time
+        if self._spec.processing and len(at) and len(since):
+            # what came before counts, whatever its time
             since = np.where(np.arange(len(since)) < known, min(at.min(), since.min()), since)
         within = self._spec.within
         low = np.full(len(at), MIN_TIME) if within is None else at - within
