@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine.driver_side import Worker, collected, reason, swept
 from headrace.errors import HeadraceError, StepError
-from headrace.ops.join.loaded import MadeFile, SparkTable
+from headrace.ops.join.loaded import MadeFile, SparkTable, column_of
 from headrace.ops.join.lookup import Lookup
 from headrace.plan.nodes import Apply, Node
 from headrace.runtime.start import Start
@@ -51,7 +51,7 @@ class _Table:
     def make(self, spark: SparkSession) -> pa.Table:
         assert self.source.make is not None
         given = collected(self.source.make(spark))
-        columns = [given.column(f.name).cast(f.type) for f in self.schema]
+        columns = [column_of(given, f.name, f.type) for f in self.schema]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def node_for_tasks(self) -> Apply:

@@ -27,6 +27,7 @@ from headrace.chunk import HASH
 from headrace.errors import HeadraceError, StepError
 from headrace.hashing import hash_keys
 from headrace.ops.join.side import null_keys
+from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -190,7 +191,8 @@ def copy_of(
         return held[1]
 
 
-def _column(table: pa.Table, name: str, type: pa.DataType) -> pa.ChunkedArray:
+def column_of(table: pa.Table, name: str, type: pa.DataType) -> pa.ChunkedArray:
+    """A column as it was declared."""
     if table.column_names.count(name) != 1:
         there = ", ".join(table.column_names) or "none"
         raise LookupError(f"there is not one column {name!r}, the columns are: {there}")
@@ -198,7 +200,8 @@ def _column(table: pa.Table, name: str, type: pa.DataType) -> pa.ChunkedArray:
     try:
         return column.cast(type)
     except pa.ArrowException as error:
-        raise TypeError(f"column {name!r} is {column.type}, declared as {type}: {error}") from error
+        said = ddl_type(type)
+        raise TypeError(f"column {name!r} is {column.type}, declared as {said}: {error}") from error
 
 
 def _without_passwords(text: str) -> str:
@@ -214,7 +217,7 @@ def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
     try:
         table = source.load()
         named = zip([*keys, *spec.value.names], [*spec.key, *spec.value], strict=True)
-        columns = [_column(table, name, field.type) for name, field in named]
+        columns = [column_of(table, name, field.type) for name, field in named]
     except HeadraceError:
         raise
     except Exception as error:
