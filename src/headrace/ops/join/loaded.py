@@ -221,11 +221,11 @@ def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
     except HeadraceError:
         raise
     except Exception as error:
-        text = _without_passwords(str(error))
+        text = _without_passwords(str(error)).strip()
         raise StepError(
             f"the table of a lookup cannot be loaded: {type(error).__name__}: {text}",
             code="HR-JOIN-020", hint="See that it is there, with the columns that were declared.",
-        ) from (error if text == str(error) else None)  # fmt: skip
+        ) from (error if text == str(error).strip() else None)  # fmt: skip
     rows = pa.table(columns, [*spec.key.names, *spec.value.names])
     nulls = null_keys(rows, spec.key.names)
     rows = rows if nulls is None else rows.filter(pa.array(~nulls))
