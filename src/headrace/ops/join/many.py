@@ -95,7 +95,7 @@ class ManyJoinOperator:
             )  # fmt: skip
 
     def tables(self) -> tuple[TableSpec, ...]:
-        more = () if self._partial is None else self._partial.tables()
+        more = () if self._partial is None else self._partial.tables
         return *(kept.spec for kept in self._kept), *more
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
@@ -105,7 +105,7 @@ class ManyJoinOperator:
         for port, (name, side, kept) in enumerate(named):
             rows = kept.rows(tables)
             if self._partial is not None:
-                rows = pa.concat_tables([rows, self._partial.view(port, tables)])
+                rows = pa.concat_tables([rows, self._partial.keyless(port, tables)])
             parts.append(Held(name, side, rows))
         return held_view(parts, since, until)
 
@@ -114,7 +114,7 @@ class ManyJoinOperator:
         return None if floor == MIN_TIME else numbers(rows[TIME]) < floor
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        if self._partial is not None and self._partial.keyless[port] is not None:
+        if self._partial is not None and self._partial.alone(port):
             return rows
         return self._sides[port].without_nulls(rows)
 
@@ -126,7 +126,7 @@ class ManyJoinOperator:
                    for s, rows in zip(self._sides, step.inputs, strict=True)]  # fmt: skip
         floor = passed(step.after, self._spec.lateness)
         if self._partial is not None:
-            arrived = self._partial.add(arrived, floor, step)
+            arrived = self._partial.add(arrived, step)
         if any(rows.num_rows for rows in arrived):
             inputs = self._gather(arrived, step)
             for kept, rows in zip(self._kept, arrived, strict=True):
@@ -136,7 +136,7 @@ class ManyJoinOperator:
         stays = self._spec.within
         if self._partial is not None:
             self._partial.give(floor, step)
-            stays *= 2  # a row may be near one that is told alone and that came so much later
+            stays *= 2  # a row may belong to what begins up to `within` after it
         for kept in self._kept:
             kept.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
 
