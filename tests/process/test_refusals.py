@@ -179,6 +179,8 @@ DECLARED: dict[str, tuple[Any, str]] = {
     "a list by the clock without a ttl": (lambda: hr.list_of(int, by_clock=True), "HR-PLAN-035"),
     "a map by the clock without a ttl": (lambda: hr.map_of(str, int, by_clock=True), "HR-PLAN-035"),
     "reducing by a number": (lambda: hr.reducing(int, 5), "HR-PLAN-036"),  # type: ignore[arg-type]
+    "reducing by one": (lambda: hr.reducing(int, lambda a: a), "HR-PLAN-036"),  # type: ignore
+    "the last of a type": (lambda: hr.last_of(int, 3), "HR-PLAN-031"),  # type: ignore[arg-type]
     "aggregating by a number": (lambda: hr.aggregating(5), "HR-PLAN-037"),  # type: ignore[arg-type]
     "a map by lists": (lambda: hr.map_of(list[int], int), "HR-PLAN-038"),
     "a map by maps": (lambda: hr.map_of(dict[str, int], int), "HR-PLAN-038"),

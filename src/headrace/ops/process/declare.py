@@ -8,6 +8,7 @@ are given; nothing here runs with a job.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -68,9 +69,10 @@ def last_of(
     was: str | None = None, was_fields: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """Declare the last `count` things kept per key: a deque to append to."""
-    if count < 1:
+    if not isinstance(count, int) or count < 1:
         raise PlanError(
-            f"last_of keeps {count}", code="HR-PLAN-031", hint="Keep one at least.",
+            f"last_of keeps {count!r}", code="HR-PLAN-031",
+            hint="Say how many, one at least, and of what: hr.last_of(3, float).",
             site=call_site(),
         )  # fmt: skip
     column = pa.list_(_typed(kind))
@@ -84,9 +86,9 @@ def reducing(
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """Declare a running result of fn(a, b): `self.total.add(3)`, then `self.total.value`."""
-    if not callable(fn):
+    if not _takes_two(fn):
         raise PlanError(
-            f"reducing needs a function, not {fn!r}", code="HR-PLAN-036",
+            f"reducing needs a function of two arguments, not {fn!r}", code="HR-PLAN-036",
             hint="Give a function of two arguments: hr.reducing(int, max).", site=call_site(),
         )  # fmt: skip
 
@@ -96,6 +98,16 @@ def reducing(
     column = _typed(kind)
     common = _common(column, ttl, by_clock, was, was_fields)
     return KeptRunning(column, None, kind, *common, fold=fold)
+
+
+def _takes_two(fn: Any) -> bool:
+    try:
+        inspect.signature(fn).bind(None, None)
+    except ValueError:  # a builtin that does not tell its signature
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def aggregating(
