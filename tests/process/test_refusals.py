@@ -225,3 +225,9 @@ def test_shared_state_needs_no_bound() -> None:
     both = rows(job, "x").key_by("k").connect(rows(job, "rules").broadcast())
     both.process(fn).write("collect:", name="out")
     job.check()
+
+
+def test_side_outputs_without_columns_are_refused() -> None:
+    with pytest.raises(hr.PlanError, match=r"HR-PROCESS-011 .* of P are \['cold'\]") as refused:
+        rows(hr.Job("j")).key_by("k").process(made(outputs=["cold"]))
+    assert refused.value.site and refused.value.site.file == __file__

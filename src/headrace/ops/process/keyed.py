@@ -8,12 +8,13 @@ holds afterwards; nothing here reads or writes a table.
 from __future__ import annotations
 
 from abc import ABCMeta
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol, Self, cast
 
 import pyarrow as pa
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, call_site
 from headrace.ops.process.kept import Kept, KeptShared
 from headrace.reads import deletes
 from headrace.schema import SchemaLike, schema_of
@@ -84,7 +85,14 @@ class Declared(ABCMeta):
 
     def sides(cls) -> dict[str, pa.Schema]:
         """The side outputs and their columns."""
-        return {name: schema_of(spec) for name, spec in cls.outputs.items()}  # type: ignore[attr-defined]
+        said: Any = cls.outputs  # type: ignore[attr-defined]
+        if not isinstance(said, Mapping):
+            raise PlanError(
+                f"the side outputs of {cls.__name__} are {said!r}", code="HR-PROCESS-011",
+                hint='Give each its columns: outputs = {"name": "column type, ..."}.',
+                site=call_site(),
+            )  # fmt: skip
+        return {name: schema_of(spec) for name, spec in said.items()}
 
     def handlers(cls) -> tuple[str, ...]:
         """The inputs that have a method of their own; "row" is the one for all others."""
