@@ -66,10 +66,11 @@ def in_folder(folder: Path, made: pa.Table) -> Any:
 
 
 def in_sqlite(folder: Path, made: pa.Table) -> Any:
-    with sqlite3.connect(folder / "names.db") as connection:
+    with sqlite3.connect(folder / "na mes%20.db") as connection:
         connection.execute("create table names (k integer, name text)")
         connection.executemany("insert into names values (?, ?)", made.to_pandas().values.tolist())
-    return hr.sql_table(f"sqlite:{folder}/names.db", "select k, name from names", schema=NAMES)
+    connection.close()
+    return hr.sql_table(f"sqlite:{folder}/na mes%20.db", "select k, name from names", schema=NAMES)
 
 
 def as_arrow(folder: Path, made: pa.Table) -> Any:
@@ -176,6 +177,14 @@ def test_a_table_that_cannot_be_loaded_stops_the_job(tmp_path: Path) -> None:
         with pytest.raises(hr.HeadraceError, match="HR-JOIN-020") as caught:
             harness.send("a", rows(1))
         assert caught.value.site is not None and caught.value.site.file == __file__
+
+
+def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    source = hr.sql_table(f"sqlite:{tmp_path}/na mes#.db", "select k, name from x", schema=NAMES)
+    refused = pytest.raises(hr.HeadraceError, match=r"HR-JOIN-020 .*unable to open database")
+    with Harness(job(source)) as harness, refused:
+        harness.send("a", rows(1))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_address_of_a_database_is_not_repeated_for_it_may_hold_a_password() -> None:

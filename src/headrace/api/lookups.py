@@ -71,7 +71,8 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
             hint = 'Write "sqlite:path", or a function such as lambda: psycopg.connect(...).'
             # the rest of an address may hold a password
             raise meeting.refused(f"sql_table does not know how to open {kind + ':'!r}", 22, hint)
-        connect = partial(sqlite3.connect, str(Path(path).absolute()))
+        there = f"{Path(path).absolute().as_uri()}?mode=rw"  # it does not make a file
+        connect = partial(sqlite3.connect, there, uri=True)
     elif hasattr(connect, "cursor"):
         hint = "Give a function that opens one: each worker opens its own, for each load."
         raise meeting.refused("sql_table needs a function, not a connection", 22, hint)
