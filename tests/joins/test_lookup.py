@@ -179,6 +179,34 @@ def test_a_table_that_cannot_be_loaded_stops_the_job(tmp_path: Path) -> None:
         assert caught.value.site is not None and caught.value.site.file == __file__
 
 
+def test_a_function_may_give_rows_that_leave_columns_out_or_none_at_all() -> None:
+    made: list[list[dict[str, Any]]] = [[], [{"k": 1}, {"k": 2, "name": "two"}]]
+    with Harness(job(lambda: made.pop(0), schema=NAMES, refresh="10s")) as harness:
+        harness.send("a", rows(1, 2))
+        assert shown(harness) == [(1, 10, None), (2, 20, None)]
+        harness.advance("10s")
+        harness.send("a", rows(1, 2))
+        assert shown(harness) == [(1, 10, None), (2, 20, "two")]
+
+
+def test_a_function_that_gives_no_table_is_told() -> None:
+    with Harness(job(lambda: None, schema=NAMES)) as harness:
+        with pytest.raises(hr.HeadraceError, match=r"HR-JOIN-020 .*list of dicts, got NoneType"):
+            harness.send("a", rows(1))
+        assert harness.output("out") == []
+
+
+@pytest.mark.parametrize("given", [table("zero"), table("zero").to_pandas()])
+def test_what_never_changes_is_not_refreshed(given: Any) -> None:
+    with pytest.raises(hr.PlanError, match="HR-JOIN-026"):
+        job(given, refresh="10s").check()
+
+
+def test_patience_without_waiting_is_refused() -> None:
+    with pytest.raises(hr.PlanError, match="HR-JOIN-023 rows do not wait"):
+        job(table("zero"), patience="10s").check()
+
+
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     source = hr.sql_table(f"sqlite:{tmp_path}/na mes#.db", "select k, name from x", schema=NAMES)
     refused = pytest.raises(hr.HeadraceError, match=r"HR-JOIN-020 .*unable to open database")

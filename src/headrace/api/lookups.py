@@ -149,11 +149,19 @@ def _check(on_missing: str, refresh: int | None, patience: int) -> None:
     if on_missing == "wait" and (refresh is None or patience <= 0):
         hint = 'Say how often to look again and for how long: refresh="1m", patience="1h".'
         raise meeting.refused("rows that wait need refresh= and patience=", 23, hint)
+    if on_missing != "wait" and patience:
+        hint = 'Say on_missing="wait", or leave patience out.'
+        raise meeting.refused(f"rows do not wait: on_missing is {on_missing!r}", 23, hint)
 
 
 def _check_snapshot(table: Any, refresh: int | None) -> None:
-    """A DataFrame is collected with the program, whatever becomes of its source."""
-    if refresh is not None and hasattr(table, "toArrow"):
+    """What is given as a table becomes part of the program, whatever becomes of its source."""
+    if refresh is None or isinstance(table, LookupTable) or callable(table):
+        return
+    if hasattr(table, "toArrow"):
         fact = "a DataFrame is collected once, when the program is built, and never refreshed"
         hint = "Give hr.spark_table(lambda spark: ..., schema=...), or leave refresh out."
-        raise meeting.refused(fact, 26, hint)
+    else:
+        fact = "a table that is given as it is cannot be refreshed"
+        hint = "Give a function that makes it, with schema=, or leave refresh out."
+    raise meeting.refused(fact, 26, hint)

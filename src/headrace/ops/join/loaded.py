@@ -167,8 +167,12 @@ def as_table(given: Any) -> pa.Table:
     for method in ("toArrow", "to_arrow"):
         if hasattr(given, method):
             return getattr(given, method)()
-    if isinstance(given, list):
-        return pa.Table.from_pylist(given)
+    if isinstance(given, list):  # rows may leave columns out
+        names = dict.fromkeys(name for row in given for name in row)
+        return pa.table({name: [row.get(name) for row in given] for name in names})
+    if not hasattr(given, "columns"):
+        known = "an Arrow, pandas or Polars table or a list of dicts"
+        raise TypeError(f"expected {known}, got {type(given).__name__}")
     return pa.Table.from_pandas(given, preserve_index=False)
 
 
@@ -216,6 +220,8 @@ def _starred(found: re.Match[str]) -> str:
 def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
     try:
         table = source.load()
+        if not table.column_names:  # an empty list
+            return None
         named = zip([*keys, *spec.value.names], [*spec.key, *spec.value], strict=True)
         columns = [column_of(table, name, field.type) for name, field in named]
     except HeadraceError:
