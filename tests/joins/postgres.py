@@ -81,11 +81,9 @@ def _programs() -> Path:
 def _runs(program: Path) -> bool:
     """Whether it is there for the one who will run it: not in a folder of root's alone."""
     try:
-        return (
-            subprocess.run([program, "--version"], capture_output=True, user=_owner()).returncode
-            == 0
-        )
-    except OSError:
+        subprocess.run([program, "--version"], check=True, capture_output=True, user=_owner())
+        return True
+    except (OSError, subprocess.CalledProcessError):
         return False
 
 
