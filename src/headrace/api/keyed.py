@@ -13,18 +13,15 @@ import pyarrow as pa
 
 from headrace.api import (
     connected,
-    joins,
-    lookups,
-    meeting,
     patterns,
     stateful,
     stream,
-    tables,
     windowed,
 )
 from headrace.api.adding import Adding
 from headrace.api.folding import accumulator, reduced
 from headrace.api.iterating import Looping
+from headrace.api.joining import Joining
 from headrace.api.operators import Operators
 from headrace.api.windowing import cut
 from headrace.clock import Duration
@@ -38,7 +35,7 @@ from headrace.plan.nodes import Edge, Fold, Rolling
 from headrace.schema import SchemaLike
 
 
-class KeyedStream(Operators, Looping):
+class KeyedStream(Operators, Joining, Looping):
     """A stream and the columns that are its key."""
 
     def __init__(self, draft: Draft, edge: Edge, keys: tuple[str, ...]) -> None:
@@ -203,45 +200,6 @@ class KeyedStream(Operators, Looping):
     ) -> connected.ConnectedStreams:  # fmt: skip
         """This stream and another, key by key, for a process function with two inputs."""
         return connected.connect_streams((self, other), None, names)
-
-    def join(
-        self, other: connected.AnyStream | tables.Table, *, on: meeting.On = None,
-        how: str = "inner", within: Any = None, window: Any = None, time: str = "event",
-        suffix: str = "_right", lateness: Duration = 0, name: str | None = None,
-        was: str | None = None,
-    ) -> stream.JoinResult:  # fmt: skip
-        """Rows of this stream with rows of another that have the same key; see `Stream.join`."""
-        return joins.join(self, other, on, how, within, window, time, suffix, lateness, name, was)
-
-    def table(
-        self, *keys: str, delete: Any = None, unbounded: bool = False, name: str | None = None
-    ) -> tables.Table:
-        """The latest row of each key; rows for which `delete` is true end their key."""
-        return tables.table(self, keys, delete, unbounded, name)
-
-    def lookup(
-        self, table: Any, *, on: meeting.On = None, refresh: Duration | None = None,
-        on_missing: str = "null", patience: Duration | None = None,
-        schema: SchemaLike | None = None, suffix: str = "_right", name: str | None = None,
-        was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
-        """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`,
-        `hr.spark_table`, a function that gives an Arrow or pandas table, or such a table.
-
-        It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
-        letter, or will "wait" until it is there or its `patience` is over.
-        """
-        return lookups.lookup(
-            self, table, on, refresh, on_missing, patience, schema, suffix, name, was
-        )
-
-    def cogroup(
-        self, other: connected.AnyStream, fn: Callable[[Any, list[Any], list[Any]], Any], *,
-        window: Any = None, on: meeting.On = None, schema: SchemaLike | None = None,
-        lateness: Duration = 0, name: str | None = None, was: str | None = None,
-    ) -> stream.JoinResult:  # fmt: skip
-        """fn(key, rows, other_rows) for each key and window that has rows on either side."""
-        return joins.cogroup(self, other, fn, on, window, schema, lateness, name, was)
 
     if not TYPE_CHECKING:
 

@@ -14,19 +14,16 @@ import pyarrow as pa
 
 from headrace.api import (
     connected,
-    joins,
     keyed,
-    lookups,
-    meeting,
     splitting,
     stateful,
-    tables,
     thinning,
     windowed,
 )
 from headrace.api.adding import PLAIN, Adding
 from headrace.api.asynchronous import Calling
 from headrace.api.iterating import Looping, Repeating
+from headrace.api.joining import Joining
 from headrace.api.operators import Operators
 from headrace.api.places import check_kind
 from headrace.api.reading import check_place
@@ -46,7 +43,7 @@ Condition = Expr | str | bool | Callable[[Any], Any]
 ColumnLike = Any  # an expression, SQL text, a lambda over the row, or a literal
 
 
-class Stream(Operators, Calling, Looping, Repeating):
+class Stream(Operators, Calling, Joining, Looping, Repeating):
     """Rows on their way. Streams are values: every method gives a new one."""
 
     def __init__(self, draft: Draft, edge: Edge) -> None:
@@ -242,53 +239,6 @@ class Stream(Operators, Calling, Looping, Repeating):
     ) -> connected.ConnectedStreams:  # fmt: skip
         """This stream and another, key by key, for a process function with two inputs."""
         return connected.connect_streams((self, other), by, names)
-
-    def join(
-        self, other: connected.AnyStream | tables.Table, *, on: meeting.On = None,
-        how: str = "inner", within: Any = None, window: Any = None, time: str = "event",
-        suffix: str = "_right", lateness: Duration = 0, name: str | None = None,
-        was: str | None = None,
-    ) -> JoinResult:  # fmt: skip
-        """Rows of this stream with rows of another that agree on the columns `on`.
-
-        `within` is how far their times may be apart: "5m", or (earliest, latest) as in
-        ("-1m", "5m"), from this row to the other; `window` joins rows of the same window. A
-        table gives the latest row at this row's time, at most `within` old, or with
-        time="processing" the latest that has come. `how` is inner, left, right, full, semi or
-        anti: rows of an outer side that met nobody come out alone, when it is sure that they do
-        not. `lateness`: how long to wait for late rows.
-        """
-        return joins.join(self, other, on, how, within, window, time, suffix, lateness, name, was)
-
-    def table(
-        self, *keys: str, delete: Any = None, unbounded: bool = False, name: str | None = None
-    ) -> tables.Table:
-        """The latest row of each key; rows for which `delete` is true end their key."""
-        return tables.table(self, keys, delete, unbounded, name)
-
-    def lookup(
-        self, table: Any, *, on: meeting.On = None, refresh: Duration | None = None,
-        on_missing: str = "null", patience: Duration | None = None,
-        schema: SchemaLike | None = None, suffix: str = "_right", name: str | None = None,
-        was: str | None = None,
-    ) -> Stream:  # fmt: skip
-        """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`,
-        `hr.spark_table`, a function that gives an Arrow or pandas table, or such a table.
-
-        It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
-        letter, or will "wait" until it is there or its `patience` is over.
-        """
-        return lookups.lookup(
-            self, table, on, refresh, on_missing, patience, schema, suffix, name, was
-        )
-
-    def cogroup(
-        self, other: connected.AnyStream, fn: Callable[[Any, list[Any], list[Any]], Any], *,
-        window: Any = None, on: meeting.On = None, schema: SchemaLike | None = None,
-        lateness: Duration = 0, name: str | None = None, was: str | None = None,
-    ) -> JoinResult:  # fmt: skip
-        """fn(key, rows, other_rows) for each key and window that has rows on either side."""
-        return joins.cogroup(self, other, fn, on, window, schema, lateness, name, was)
 
     def write(
         self, uri: str, *, format: str | None = None, name: str | None = None,
