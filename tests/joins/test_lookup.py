@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import headrace as hr
+from headrace.ops.join import loaded
 from headrace.testing import Harness
 
 SCHEMA = "k bigint, v bigint, at timestamp"
@@ -228,3 +230,15 @@ def test_a_lookup_opens_its_own_connections() -> None:
     connection.close()
     with pytest.raises(hr.PlanError, match="HR-PLAN-028"):
         hr.sql_table(lambda path: path, "select 1", schema="x int")  # type: ignore[arg-type,misc]
+
+
+def test_the_copy_of_a_table_goes_with_its_program() -> None:
+    before = set(loaded._COPIES)
+    made = job(lambda: [{"k": 1, "name": "one"}], schema=NAMES)
+    with Harness(made) as harness:
+        harness.send("a", rows(1))
+        assert shown(harness) == [(1, 10, "one")]
+    assert len(set(loaded._COPIES) - before) == 1
+    del made, harness
+    gc.collect()
+    assert not set(loaded._COPIES) - before

@@ -349,6 +349,32 @@ def test_steps_can_be_written_several_times_over():
         assert sorted(r["v"] for r in test.output()) == [16, 96]
 
 
+def test_names_in_steps_that_are_repeated_get_a_number():
+    def inner(stream):
+        return stream.with_columns(v="v + 1").named("more", was="added")
+
+    def outer(stream):
+        return stream.where("v > 0", name="kept").repeat(inner, 2)
+
+    job = looping(lambda s: s.repeat(outer, 3))
+    names = [n.name for n in job.draft.graph()]
+    assert names[1:-1] == [
+        "kept", "more", "more-1-2", "kept-2", "more-2-1", "more-2-2",
+        "kept-3", "more-3-1", "more-3-2",
+    ]  # fmt: skip
+    assert [n.was for n in job.draft.graph() if n.name == "more-2-1"] == ["added-2-1"]
+    with Harness(job) as test:
+        test.send("x", [("a", 1, 1)])
+        assert [r["v"] for r in test.output()] == [7]
+
+
+@pytest.mark.parametrize("body", [lambda s: None, lambda s: s.key_by("k"), lambda s: 5])
+def test_a_body_of_repeat_must_give_a_stream(body):
+    with pytest.raises(hr.PlanError, match="HR-LOOP-007 the body of repeat gave") as caught:
+        looping(lambda s: s.repeat(body, 2))
+    assert caught.value.site.file == __file__
+
+
 def grows(rows, loop):
     return rows
 

@@ -111,7 +111,10 @@ class Repeating:
     _edge: Edge
 
     def repeat(self, body: Callable[[Self], Self], times: int) -> Self:
-        """The steps of body(stream), so many times one after the other: each runs on its own."""
+        """The steps of body(stream), so many times one after the other: each runs on its own.
+
+        What they name is "name" the first time, then "name-2", "name-3" ...
+        """
         at = Adding(self._draft, self._edge)
         count = thinning.whole(at, times, "repeat", "rounds")
         if count > _MOST_LEVELS:
@@ -122,8 +125,16 @@ class Repeating:
                 )
             )  # fmt: skip
         now = self
-        for _ in range(min(count, _MOST_LEVELS)):
-            now = body(now)
+        for number in range(1, min(count, _MOST_LEVELS) + 1):
+            with self._draft.round(number):
+                given = body(now)
+            if not isinstance(given, Repeating):
+                raise PlanError(
+                    f"the body of repeat gave {given!r}, not a stream that it could go on with",
+                    code="HR-LOOP-007", site=at.site,
+                    hint="Return what its last step gives; after key_by, that of a step on keys.",
+                )  # fmt: skip
+            now = given
         return now
 
 

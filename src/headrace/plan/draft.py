@@ -64,6 +64,7 @@ class Draft:
     _given: dict[str, Site | None] = field(default_factory=dict)  # names the user chose
     _renamed: dict[int, Node] = field(default_factory=dict)  # id of a node -> the node now
     _before: list[Node] = field(default_factory=list)  # keeps those ids from being reused
+    _rounds: tuple[int, ...] = ()  # which of the times that a piece of program is written
 
     def report(self, problem: HeadraceError, site: Site | None = None) -> None:
         """Keep a problem, and where the user caused it, for `check`."""
@@ -81,11 +82,21 @@ class Draft:
         except HeadraceError as problem:
             self.report(problem, site)
 
+    @contextmanager
+    def round(self, number: int) -> Iterator[None]:
+        """The body writes a piece of program once more: names that it gives get the number."""
+        before = self._rounds
+        self._rounds = (*before, number)
+        try:
+            yield
+        finally:
+            self._rounds = before
+
     def add(self, node: NodeT, *, given: str | None, kind: str, place: str = "") -> NodeT:
         """Take `node` into the program under its name; the node as it is kept."""
         place = place or (self.scope(node.inputs[0]) if node.inputs else "")
         name = self._name(given, f"{place}.{kind}" if place and kind else place or kind, node.site)
-        kept = replace(node, name=name)
+        kept = replace(node, name=name, was=node.was and self._numbered(node.was))
         opens = given is not None or node.stateful or isinstance(node, Union) or not node.inputs
         opens = opens or not kind  # a branch
         self._scopes[name] = name if opens else place
@@ -101,7 +112,7 @@ class Draft:
         del self._scopes[node.name]
         self._given.pop(node.name, None)
         new = self._name(name, node.name, site)
-        kept = replace(node, name=new, was=was or node.was)
+        kept = replace(node, name=new, was=self._numbered(was) if was else node.was)
         self._nodes[self._nodes.index(node)] = kept
         self._scopes[new] = new
         self._renamed[id(node)] = kept
@@ -145,6 +156,7 @@ class Draft:
         if given is None:
             return self._free(derived)
         wrong = bad_name(given, "a step")
+        given = given if wrong else self._numbered(given)
         if wrong is None and given in self._scopes:
             wrong = self._twice(given)
         if wrong is not None:
@@ -152,6 +164,11 @@ class Draft:
             return self._free(derived)
         self._given[given] = site
         return given
+
+    def _numbered(self, name: str) -> str:
+        """In the first round, and where there are none, a name is what it says."""
+        first = all(n == 1 for n in self._rounds)
+        return name if first else "-".join([name, *map(str, self._rounds)])
 
     def _twice(self, name: str) -> PlanError:
         first = self._given.get(name) or next(n.site for n in self._nodes if n.name == name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
@@ -190,6 +191,8 @@ def copy_of(
     """
     with _LOCK:
         held = _COPIES.get(token)
+        if held is None:  # it goes with the program
+            weakref.finalize(source, _COPIES.pop, token, None)
         if held is None or held[0] != stretch:
             held = _COPIES[token] = (stretch, _load(source, spec, keys))
         return held[1]
