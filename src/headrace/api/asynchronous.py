@@ -44,7 +44,7 @@ class Calling:
         batch_size: int | None = None,
         cache_ttl: Duration | None = None,
         cache_on: Names = (),
-        cache_size: int = 10_000,
+        cache_size: int | None = None,
         rate: float | None = None,
         breaker: tuple[int, Duration] | None = None,
         ordered: bool = True,
@@ -68,21 +68,13 @@ class Calling:
         schema = at.attempt(lambda: found(fn, output, "map_async"))
         at.known(names_of(cache_on))
         if names_of(cache_on) and cache_ttl is None:
-            at.report(
-                PlanError(
-                    f"map_async(cache_on=) is {cache_on!r}, but nothing is cached without "
-                    "cache_ttl=", code="HR-ASYNC-001",
-                    hint='Say cache_ttl="10m" as well, or leave cache_on out.',
-                )
-            )  # fmt: skip
+            _useless(at, "cache_on", cache_on, "cached", 'cache_ttl="10m"')
+        if cache_size is not None and cache_ttl is None:
+            _useless(at, "cache_size", cache_size, "cached", 'cache_ttl="10m"')
         if backoff is not None and retries == 0:
-            at.report(
-                PlanError(
-                    f"map_async(backoff=) is {backoff!r}, but nothing is tried again without "
-                    "retries=", code="HR-ASYNC-001",
-                    hint="Say retries=3 as well, or leave backoff out.",
-                )
-            )  # fmt: skip
+            _useless(at, "backoff", backoff, "tried again", "retries=3")
+        if not isinstance(ordered, bool):
+            _refuse(at, "ordered", ordered, "Choose True or False.")
         manner = Manner(
             concurrency=_count(at, concurrency, "concurrency", 1),
             timeout=_length(at, timeout, "timeout"),
@@ -91,7 +83,7 @@ class Calling:
             batch_size=None if batch_size is None else _count(at, batch_size, "batch_size", 1),
             cache_ttl=_length(at, cache_ttl, "cache_ttl"),
             cache_on=names_of(cache_on),
-            cache_size=_count(at, cache_size, "cache_size", 1),
+            cache_size=_count(at, 10_000 if cache_size is None else cache_size, "cache_size", 1),
             rate=_rate(at, rate),
             breaker=_breaker(at, breaker),
             ordered=ordered,
@@ -139,6 +131,11 @@ def _breaker(at: Adding, said: Sequence[Any] | None) -> tuple[int, int] | None:
     return _count(at, said[0], "breaker", 1), pause or 1
 
 
-def _refuse(at: Adding, what: str, said: object, hint: str) -> None:
-    problem = PlanError(f"map_async({what}=) is {said!r}", code="HR-ASYNC-001", hint=hint)
+def _useless(at: Adding, what: str, said: object, done: str, needs: str) -> None:
+    without = f", but nothing is {done} without {needs.partition('=')[0]}="
+    _refuse(at, what, said, f"Say {needs} as well, or leave {what} out.", without)
+
+
+def _refuse(at: Adding, what: str, said: object, hint: str, but: str = "") -> None:
+    problem = PlanError(f"map_async({what}=) is {said!r}{but}", code="HR-ASYNC-001", hint=hint)
     at.report(problem)
