@@ -171,16 +171,23 @@ def test_json_lines_bring_every_type_back(tmp_path):
 
 @pytest.mark.parametrize("format", ["parquet", "json", None])
 def test_rows_with_several_dictionaries_can_be_written(tmp_path, eager, format):
-    schema = pa.schema([("k", pa.dictionary(pa.int32(), pa.string()))])
-    pieces = [pa.table([pa.array([k, "z"]).dictionary_encode()], schema) for k in "abc"]
+    words = [pa.array([k, "z", None]).dictionary_encode() for k in "abc"]
+    numbers = [pa.array([i, 9, None]).dictionary_encode() for i in range(3)]
+    within = [pa.StructArray.from_arrays([w], ["w"]) for w in words]
+    lists = [pa.ListArray.from_arrays([0, 2, 2, 3], w) for w in words]
+    pieces = [
+        pa.table(list(columns), ["k", "n", "r", "l"])
+        for columns in zip(words, numbers, within, lists, strict=True)
+    ]
+    schema = pieces[0].schema
     collects = open_sink("collect:", schema, {}, str(tmp_path / "job"), "o")
     sink = opened(tmp_path, schema, format=format) if format else collects
     for epoch, rows in enumerate([pa.concat_tables(pieces), *pieces]):
         sink.publish(epoch, sink.stage(rows, epoch, "a"))
 
     given = read_output(tmp_path / "out") if format else collected(tmp_path / "job", "o")
-    found = given["k"].to_pylist()
-    assert sorted(found) == sorted([*"abc", *"zzz"] * 2)
+    wanted = [row for piece in [*pieces, *pieces] for row in piece.to_pylist()]
+    assert sorted(map(str, given.to_pylist())) == sorted(map(str, wanted))
 
 
 def test_what_is_no_output_cannot_be_read(tmp_path):

@@ -427,6 +427,15 @@ def test_a_whole_batch_is_one_table_in_order():
     assert seen == [[1, 2, 3], [4]]
 
 
+def test_rows_of_a_batch_that_fails_are_dead_letters_whatever_was_raised():
+    def fails(rows):
+        raise hr.RunError("mine", code="HR-X-001", hint="none")
+
+    with Harness(looping(lambda s: s.transform(fails))) as test:
+        test.send("x", [("a", 1, 1)])
+        assert [letter["error"][:8] for letter in test.dead()] == ["RunError"]
+
+
 def test_duckdb_can_be_asked():
     duckdb = pytest.importorskip("duckdb")
 

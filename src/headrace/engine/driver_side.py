@@ -31,8 +31,9 @@ _PATIENCE = 5.0  # seconds for a batch to notice that the run is over
 class Worker:
     """A thread that does its turn again and again, until it is closed."""
 
-    def __init__(self, spark: SparkSession, name: str) -> None:
-        self._spark, self._name = spark, name
+    def __init__(self, spark: SparkSession, name: str, say: Callable[[str], None]) -> None:
+        self._spark, self._name, self._say = spark, name, say
+        self._told = ""
         self._over = threading.Event()
         self._tag = f"{name}-{uuid.uuid4().hex}"
         self._thread: threading.Thread | None = None
@@ -50,10 +51,20 @@ class Worker:
 
         def work() -> None:
             while not self._over.wait(every):
-                turn()
+                try:
+                    turn()
+                except BaseException as error:  # whatever it is, others wait for the next turn
+                    self._complain(error)
 
         self._thread = threading.Thread(target=work, name=self._name, daemon=True)
         self._thread.start()
+
+    def _complain(self, error: BaseException) -> None:
+        """Say what went wrong, once however often it does."""
+        told = reason(error)
+        if told != self._told and not self.over:
+            self._told = told
+            self._say(f"what the driver does for its tasks failed: {told}")
 
     @contextmanager
     def tagged(self) -> Iterator[None]:
@@ -94,7 +105,7 @@ def collected(given: Any) -> pa.Table:
     return given.toArrow()
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """What happened in one line: of what Spark says, the first that tells anything."""
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
     if isinstance(error, Py4JJavaError) and len(lines) > 1:

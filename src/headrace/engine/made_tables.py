@@ -77,7 +77,7 @@ class MadeTables:
         self._due: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._wrong: dict[str, str] = {}
-        self._turn, self._worker = threading.Lock(), Worker(spark, "headrace-tables")
+        self._turn, self._worker = threading.Lock(), Worker(spark, "headrace-tables", say)
 
     def _found(self) -> Iterator[_Table]:
         for number, node in enumerate(self._bundle.program.nodes.values()):
@@ -93,7 +93,7 @@ class MadeTables:
 
     def first(self) -> dict[str, Node]:
         """Make all tables, or raise; the nodes that tasks must have to find them."""
-        if self._tables:
+        if self._tables or self._folder.is_dir():
             swept(self._folder, self._token)
         for table in self._tables:
             try:
@@ -118,7 +118,7 @@ class MadeTables:
                     continue
                 try:
                     self._make(table)
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     self._failed(table, error)
                 else:
                     self._went_well(table)
@@ -137,7 +137,7 @@ class MadeTables:
             put(table.path, made)
             self._made[name] = began
 
-    def _failed(self, table: _Table, error: Exception) -> None:
+    def _failed(self, table: _Table, error: BaseException) -> None:
         """Say it once, however long it lasts."""
         if self._worker.over:
             return

@@ -327,6 +327,7 @@ class Run:
         self._finish("failed")
 
     def _finish(self, state: str) -> None:
+        self._batches.give_core()  # before anybody hears that another run may begin
         with self._changed:
             if self._state == "running":
                 self._state = state

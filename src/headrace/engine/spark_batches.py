@@ -86,33 +86,38 @@ class SparkBatches:
     """All steps of one run whose batches go through Spark."""
 
     def __init__(self, start: Start, spark: SparkSession, say: Callable[[str], None]) -> None:
-        self._spark, self._say = spark, say
+        self._spark = spark
         self._folder, self._token = Path(start.log.folder) / FOLDER, start.token
         self._steps: dict[str, tuple[Apply, Transform]] = {}
         for node in start.bundle.program.nodes.values():
             if isinstance(node, Apply) and isinstance(node.what, Transform) and node.what.spark:
                 self._steps[node.name] = node, node.what
-        self._worker = Worker(spark, "headrace-batches")
+        self._worker = Worker(spark, "headrace-batches", say)
 
     def first(self) -> dict[str, Node]:
         """Be ready to answer; the nodes that tasks must have to ask."""
+        if self._steps or self._folder.is_dir():
+            swept(self._folder, self._token)
         if not self._steps:
             return {}
         self._take_core()
-        swept(self._folder, self._token)
         self._worker.begin(self._answer_all, _POLL)
         return {name: self._asking(name) for name in self._steps}
 
     def _asking(self, name: str) -> Apply:
         node, what = self._steps[name]
         ask = Asking(str(self._folder), self._token, name)
-        return replace(node, what=replace(what, fn=ask, spark=False))
+        return replace(node, what=replace(what, ask=ask))
+
+    def give_core(self) -> None:
+        """No task of this run waits any more."""
+        with _lock:
+            _running.discard(self)
 
     def close(self) -> None:
         """Answer no more."""
+        self.give_core()
         self._worker.close()
-        with _lock:
-            _running.discard(self)
 
     def _take_core(self) -> None:
         """Refuse to begin if tasks could hold all cores, waiting for who needs one."""
@@ -129,15 +134,14 @@ class SparkBatches:
                 return
             try:
                 self._answer(asked)
-            except Exception as error:  # the task must not wait for ever
-                self._say(f"a batch could not be given back from Spark: {reason(error)}")
-            asked.unlink(missing_ok=True)
+            finally:
+                asked.unlink(missing_ok=True)  # also without an answer: nobody waits for ever
 
     def _answer(self, asked: Path) -> None:
         try:
             rows = _read(asked)
             given = self._transformed(rows)
-        except Exception as error:
+        except BaseException as error:  # a function may call sys.exit
             if self._worker.over:  # it was given up, and so is the task
                 return
             told = {"reason": reason(error), "trace": user_trace(error)}
@@ -148,6 +152,7 @@ class SparkBatches:
     def _transformed(self, rows: pa.Table) -> pa.Table:
         _, what = self._steps[rows.schema.metadata[_STEP].decode()]
         with self._worker.tagged():
+            assert what.fn is not None
             return collected(what.fn(self._spark.createDataFrame(rows.replace_schema_metadata())))
 
 

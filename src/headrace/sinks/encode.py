@@ -45,7 +45,7 @@ class _ArrowWriter:
     """A file of Arrow's has one dictionary for a column, our rows several: it gets plain ones."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        self._schema = pa.schema([f.with_type(_plain(f.type)) for f in schema])
+        self._schema = without_dictionaries(schema)
         self._writer = pa.ipc.new_file(file, self._schema)
 
     def write_table(self, table: pa.Table) -> None:
@@ -55,8 +55,20 @@ class _ArrowWriter:
         self._writer.close()
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+def without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """The same columns, plain."""
+    return pa.schema([_plain(f) for f in schema])
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        return field.with_type(kind.value_type)
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_plain(kind.value_field)))
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_plain(f) for f in kind]))
+    return field
 
 
 def _parquet_writer(file: IO[bytes], schema: pa.Schema) -> Any:
@@ -72,15 +84,7 @@ def _parquet_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
 def _arrow_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     file = pa.ipc.open_file(pa.memory_map(str(path)))  # not copied: pages come as they are read
     for i in range(file.num_record_batches):
-        batch = pa.Table.from_batches([file.get_batch(i)])
-        fields = [schema.field(f.name) if _unpacked(f, schema) else f for f in batch.schema]
-        yield batch.cast(pa.schema(fields))
-
-
-def _unpacked(field: pa.Field, schema: pa.Schema) -> bool:
-    """Whether `_ArrowWriter` made a plain column of it."""
-    declared = schema.field(field.name).type if field.name in schema.names else field.type
-    return bool(declared != field.type and _plain(declared) == field.type)
+        yield pa.Table.from_batches([file.get_batch(i)])
 
 
 def _arrow_schema(path: Path) -> pa.Schema:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.errors import OutputError
 from headrace.sinks.commits import FOLDER, Commits, Name, Replaced, in_force, parts_of
 from headrace.sinks.durable import named
-from headrace.sinks.encode import FORMATS
+from headrace.sinks.encode import FORMATS, without_dictionaries
 
 TRIES = 20  # a merge takes files away a few times a minute; twenty in a row never
 
@@ -49,9 +49,10 @@ def _read(target: Path) -> pa.Table:
             f"{str(target)!r} is not an output", code="HR-OUTPUT-009",
             hint="Give the folder that a job writes with .write(\"files:...\").",
         )  # fmt: skip
-    schemas = list(_schemas(target))
+    schemas = [without_dictionaries(schema) for schema in _schemas(target)]
     schema = pa.unify_schemas(schemas) if schemas else pa.schema([])
-    tables = [t for file in output_files(target) for t in _tables(file, schema)]
+    found = (t for file in output_files(target) for t in _tables(file, schema))
+    tables = [t.cast(without_dictionaries(t.schema)) for t in found]
     empty = [s.empty_table() for s in schemas]
     return pa.concat_tables([*empty, *tables], promote_options="permissive")
 

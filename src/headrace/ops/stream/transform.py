@@ -24,16 +24,17 @@ from headrace.state.table import TableSpec
 
 @dataclass(frozen=True, eq=False)
 class Transform(Basic):
-    fn: Callable[[Any], Any]
+    fn: Callable[[Any], Any] | None  # None where only the driver has it
     time: str | None  # the column that is the event time of what it gives
     timed: bool
     spark: bool = False  # the function takes a DataFrame, so only the driver can call it
+    ask: Callable[[pa.Table], pa.Table] | None = None  # how a task lets the driver do so
 
     kind = "transform"
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self.fn,)
+        return () if self.fn is None else (self.fn,)
 
     def __str__(self) -> str:
         return "all rows of a batch at once" + (", by Spark" if self.spark else "")
@@ -48,8 +49,13 @@ class Transform(Basic):
 
     def __reduce__(self) -> tuple[object, ...]:
         """What only the driver can call stays there."""
-        fn = _not_here if self.spark else self.fn
-        return (Transform, (fn, self.time, self.timed, self.spark))
+        fn = None if self.spark else self.fn
+        return (Transform, (fn, self.time, self.timed, self.spark, self.ask))
+
+    def __call__(self, rows: pa.Table) -> Any:
+        function = self.ask or _not_here if self.spark else self.fn
+        assert function is not None
+        return function(rows)
 
 
 def _not_here(batch: Any) -> Any:
@@ -70,13 +76,12 @@ class _Transforming(Plain):
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
-        function = _not_here if self._what.spark else self._what.fn
         try:
-            rows = as_table(function(visible(in_order(arrived))), self._output)
+            rows = as_table(self._what(visible(in_order(arrived))), self._output)
             given = timed(rows, arrived, self._what.time, step) if self._what.timed else rows
-        except HeadraceError:
-            raise  # the function has not seen the batch
         except Exception as error:
+            if self._what.spark and isinstance(error, HeadraceError):
+                raise  # the function has not seen the batch
             step.faults.extend(all_failed(arrived, error))
             return
         step.out.append(placed(given))
