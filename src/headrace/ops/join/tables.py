@@ -34,6 +34,8 @@ from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 POINTERS = {"right": "inner", "full": "left"}  # what is left of these without lone right rows
+HIDE_RIGHT = ("semi", "anti")  # of a right row only whether it is there
+LACK_LEFT, LACK_RIGHT = ("right", "full"), ("left", "full", *HIDE_RIGHT)  # in some results
 POINTING, CHANGING = "pointing", "changing"
 _Told = tuple[str, pa.Table]  # taken back or given, and the rows
 
@@ -48,7 +50,7 @@ class _Left(NamedTuple):
 
 
 class _Right(NamedTuple):
-    """The last version of each right row that changed in an epoch."""
+    """The last version of each right row that changed in an epoch, so that it may be seen."""
 
     last: pa.Table
     spans: Spans
@@ -153,8 +155,7 @@ class TableJoinOperator:
         arrived = [s.arrived(rows, step.epoch) for s, rows in
                    ((self._left, left), (self._right, right))]  # fmt: skip
         passed = self._versions.passing(arrived[1], floor, step)
-        right_of = spans(passed, self._right.identity, step)
-        theirs = _Right(self._versions.last(passed), right_of)
+        theirs = self._changed_right(passed, step)
         told: list[_Told] = []
         if self._spec.own:
             changes = self._passing(arrived[0], floor, step)
@@ -168,7 +169,13 @@ class TableJoinOperator:
         first = step.tables[CHANGING].first_time() if self._spec.own else self._mine.next(step)
         step.next = after(min(self._versions.next(step), MAX_TIME if first is None else first))
 
-    # the left side
+    # the two sides
+
+    def _changed_right(self, passed: pa.Table, step: Step) -> _Right:
+        if self._how in LACK_RIGHT:
+            passed = self._versions.real(passed, step, presence=self._how in HIDE_RIGHT)
+        changed = spans(passed, self._right.identity, step)
+        return _Right(self._versions.last(passed), changed)
 
     def _changed_left(self, changes: pa.Table, theirs: pa.Table, step: Step) -> _Left:
         table = step.tables[POINTING]
@@ -205,18 +212,19 @@ class TableJoinOperator:
         self, arrived: pa.Table, theirs: pa.Table, floor: int, step: Step
     ) -> _Left:
         passed = self._mine.passing(arrived, floor, step)
-        last = self._mine.last(passed)
+        real = self._mine.real(passed, step) if self._how in LACK_LEFT else passed
+        last = self._mine.last(real)
         old, held = self._mine.known(last, step), self._mine.known(theirs, step)
         self._mine.settle(passed, floor, step)
         plus = last.filter(pa.array(~self._mine.deletes(last)))
-        return _Left(old, plus, held, spans(passed, self._left.identity, step))
+        return _Left(old, plus, held, spans(real, self._left.identity, step))
 
     # what changes in the result
 
     def _tell(self, mine: _Left, theirs: _Right, step: Step) -> list[_Told]:
         parts = [mine.held, mine.minus, mine.plus]
         rows = pa.concat_tables(parts).combine_chunks()
-        alone = self._how in ("right", "full")
+        alone = self._how in LACK_LEFT
         more = [mine.spans.keys, *([theirs.last.select(self._left.identity)] if alone else [])]
         named = [p.select(self._identity) for p in parts] + more
         number = shared_numbers(named, self._identity)
@@ -257,8 +265,8 @@ class TableJoinOperator:
     def _differences(self, keys: pa.Table, left: Changed, right: Changed, how: str) -> list[_Told]:
         was, now = (shown(how, a >= 0, b >= 0) for a, b in
                     ((left.old, right.old), (left.new, right.new)))  # fmt: skip
-        told, visible = [], how not in ("semi", "anti")
-        changed = (was != now) | left.moved | (right.moved & visible)
+        told = []
+        changed = (was != now) | left.moved | (right.moved & (how not in HIDE_RIGHT))
         for there, mine, theirs, at, change, source in (
             (was, left.old, right.old, earlier(left.since, right.since), TAKEN, TAKEN_BACK),
             (now, left.new, right.new, np.maximum(left.at, right.at), GIVEN, -1),

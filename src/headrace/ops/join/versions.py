@@ -71,6 +71,21 @@ class Versions:
             return passed
         return passed.take(pa.array(last_of_each(passed, self._side.identity)))
 
+    def real(self, passed: pa.Table, step: Step, presence: bool = False) -> pa.Table:
+        """Of versions in order, those that change something: what is not there is not deleted.
+
+        With `presence` those with which a key comes or goes, whatever its value.
+        """
+        dead = self.deletes(passed)
+        if not passed.num_rows or not (presence or dead.any()):
+            return passed
+        known = self.known(passed if presence else passed.filter(pa.array(dead)), step)
+        parts = [known.select(self._side.identity), passed.select(self._side.identity)]
+        before = one_before(key_numbers(pa.concat_tables(parts))[0])[known.num_rows :]
+        ended = np.concatenate([np.zeros(known.num_rows, np.bool_), dead])
+        there = (before >= 0) & ~ended[before]
+        return passed.filter(pa.array(there == dead if presence else there | ~dead))
+
     def next_old(self, step: Step) -> int:
         """The last moment of the first version that gets too old; some are gone by then."""
         if self._within is None:
