@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sqlite3
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,53 @@ def test_a_function_may_give_rows_that_leave_columns_out_or_none_at_all() -> Non
         assert shown(harness) == [(1, 10, None), (2, 20, "two")]
 
 
+@pytest.mark.parametrize("given", [[{"k": 1}], lambda: [{"k": 1}]])
+def test_all_rows_of_a_list_may_leave_a_declared_column_out(given: Any) -> None:
+    with Harness(job(given, schema=NAMES)) as harness:
+        harness.send("a", rows(1, 2))
+        assert shown(harness) == [(1, 10, None), (2, 20, None)]
+
+
+def test_no_list_may_leave_the_key_out() -> None:
+    refused = pytest.raises(hr.HeadraceError, match=r"HR-JOIN-020 .*not one column 'k'")
+    with Harness(job(lambda: [{"name": "one"}], schema=NAMES)) as harness, refused:
+        harness.send("a", rows(1))
+
+
+def test_rows_that_are_no_dicts_are_told() -> None:
+    told = "the rows of the list are tuple, not dict"
+    refused = pytest.raises(hr.HeadraceError, match=f"HR-JOIN-020 .*{told}")
+    with Harness(job(lambda: [(1, "one")], schema=NAMES)) as harness, refused:
+        harness.send("a", rows(1))
+    with pytest.raises(hr.PlanError, match=f"HR-JOIN-008 .*{told}"):
+        job([(1, "one")], schema=NAMES).check()
+
+
+SAID = {
+    "mysql://u:hunter2@h/db": "mysql://u:***@h/db",
+    "u:hunter2@h": "u:***@h",
+    "postgresql://u:hunt@er2@h": "postgresql://u:***@h",
+    "password='hunt er2' user=x": "password=*** user=x",
+    "PASSWORD = hunter2": "PASSWORD = ***",
+    "UID=a;PWD=hunter2;x": "UID=a;PWD=***;x",
+    "{'password': 'hunter2'}": "{'password': ***}",
+    '{"passwd":"hunter2"}': '{"passwd":***}',
+    "no rows for ann@example.com: password authentication failed": None,
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_a_function_says_is_told_without_passwords(text: str) -> None:
+    def fails() -> Any:
+        raise ValueError(text)
+
+    refused = pytest.raises(hr.HeadraceError, match="HR-JOIN-020")
+    with Harness(job(fails, schema=NAMES)) as harness, refused as caught:
+        harness.send("a", rows(1))
+    told = "".join(traceback.format_exception(caught.value))
+    assert (SAID[text] or text) in told and "hunt" not in told
+
+
 def test_a_function_that_gives_no_table_is_told() -> None:
     with Harness(job(lambda: None, schema=NAMES)) as harness:
         with pytest.raises(hr.HeadraceError, match=r"HR-JOIN-020 .*list of dicts, got NoneType"):
@@ -221,6 +269,10 @@ def test_the_address_of_a_database_is_not_repeated_for_it_may_hold_a_password() 
     with pytest.raises(hr.PlanError, match=r"HR-JOIN-022 .*'postgresql:'") as caught:
         hr.sql_table("postgresql://me:s3cret@there/db", "select 1", schema="x int")
     assert "s3cret" not in str(caught.value) and "psycopg.connect" in str(caught.value)
+    for text in ("host=there password=s3cret", "s3cret@there: me"):
+        with pytest.raises(hr.PlanError, match=r"HR-JOIN-022 .* open this text") as caught:
+            hr.sql_table(text, "select 1", schema="x int")
+        assert "s3cret" not in str(caught.value)
 
 
 def test_a_lookup_opens_its_own_connections() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -17,7 +18,7 @@ from tests.joins.postgres import PASSWORD, Postgres, postgres
 NAMES = "k bigint, name string"
 TYPES = (
     "k bigint, price decimal(10,2), born timestamp, day date, tags array<string>, "
-    "id string, host string"
+    "id string, host string, net string, ids array<string>"
 )
 ONE = "11111111-2222-3333-4444-555555555555"
 
@@ -63,15 +64,15 @@ def found(harness: Harness) -> dict[int, str | None]:
 def test_its_types_are_columns(server: Postgres) -> None:
     made = f"""select * from (values
         (0, 1.50, timestamptz '2024-01-01 10:00+02', date '2024-02-03', array['a', 'b'],
-         uuid '{ONE}', inet '10.0.0.1'),
-        (1, null, null, null, null, null, null)
-    ) as t (k, price, born, day, tags, id, host)"""
+         uuid '{ONE}', inet '10.0.0.1', cidr '10.0.0.0/8', array[uuid '{ONE}', null]),
+        (1, null, null, null, null, null, null, null, null)
+    ) as t (k, price, born, day, tags, id, host, net, ids)"""
     with Harness(job(table(server, made, TYPES))) as harness:
         harness.send("a", [(0,), (1,)])
         by_key = {row.pop("k"): tuple(row.values()) for row in harness.output("out")}
     born = datetime(2024, 1, 1, 8, tzinfo=UTC)
     first = (Decimal("1.50"), born, date(2024, 2, 3), ["a", "b"], ONE, "10.0.0.1")
-    assert by_key == {0: first, 1: (None,) * 6}
+    assert by_key == {0: (*first, "10.0.0.0/8", [ONE, None]), 1: (None,) * 8}
 
 
 def test_a_changed_row_is_seen_after_the_refresh(server: Postgres, names: Any) -> None:
@@ -112,6 +113,7 @@ def test_a_server_that_is_down_stops_the_job_and_the_next_start_goes_on(
                 harness.send("a", [(0,)])
         finally:
             server.start()
+        assert "cannot be opened: OperationalError: connection refused" in str(caught.value)
         assert PASSWORD not in str(caught.value)
         harness.restart()
         assert found(harness) == {0: "zero"}
@@ -125,8 +127,10 @@ WRONG = {
     "objects": ("""select 1 k, '{"a": 1}'::jsonb as name""", NAMES, "column 'name' is struct"),
     "all kinds of objects": (
         """select k, name::jsonb from (values (0, '[1]'), (1, '{"a": 1}')) as t (k, name)""",
-        NAMES, "column 'name' of the query is of no one type",
+        NAMES, "column 'name' of the query does not fit: it has dict and list",
     ),
+    "no number": ("select 1 k, 'NaN'::numeric as name", NAMES, "does not fit: it has Decimal"),
+    "a range": ("select 1 k, int4range(1, 5) as name", NAMES, "does not fit: it has Range"),
     "no table": ("create temp table t (a int)", NAMES, "the query gives no table: 'create temp"),
 }  # fmt: skip
 
@@ -141,16 +145,28 @@ def test_a_wrong_query_is_told(server: Postgres, names: Any, what: str) -> None:
         assert told in str(caught.value) and PASSWORD not in str(caught.value)
 
 
-def test_passwords_are_told_nowhere(server: Postgres, names: Any) -> None:
+def test_plans_do_not_tell_passwords(names: Any) -> None:
+    assert PASSWORD not in str(job(names).explain())
+
+
+BROKEN = (  # of most of these the driver repeats what it cannot read
+    "postgresql:/u:hunter2@h/db", "postgres//u:hunter2@h/db", "u:hunter2@h/db", "hunter2",
+    "postgresql://u:hunt er2@h/db", "host=h password='hunter2", "host=h pwd='hunter2' hunter2",
+    "postgresql://h/db?hunter2", "postgresql://u:hunter2@127.0.0.1:hunter2/db",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", BROKEN)
+def test_what_a_driver_cannot_read_of_an_address_is_not_repeated(address: str) -> None:
     import psycopg
 
-    assert PASSWORD not in str(job(names).explain())
-    broken = server.url.replace("//", "/")  # the driver repeats what it cannot read
-    source = hr.sql_table(lambda: psycopg.connect(broken), "select 1 k, '' name", schema=NAMES)
-    with Harness(job(source)) as harness:
-        with pytest.raises(hr.HeadraceError, match=r"walker:\*\*\*@127.0.0.1") as caught:
-            harness.send("a", [(0,)])
-        assert PASSWORD not in str(caught.value)
+    source = hr.sql_table(lambda: psycopg.connect(address), "select 1 k, '' name", schema=NAMES)
+    refused = pytest.raises(hr.HeadraceError, match=r"HR-JOIN-020 .*Error")
+    with Harness(job(source)) as harness, refused as caught:
+        harness.send("a", [(0,)])
+    told = "".join(traceback.format_exception(caught.value))
+    assert "hunt" not in told and "er2" not in told and "Python shell" in told
+    assert caught.value.site is not None and caught.value.site.file == __file__
 
 
 @pytest.mark.spark

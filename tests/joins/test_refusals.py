@@ -106,6 +106,8 @@ WRONG: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
         lambda a, b: a.join(b, on="k", within="5s", time="processing"),
     ),
     "lookup without columns": ("HR-JOIN-021", lambda a, b: a.lookup(lambda: None, on="k")),
+    "lookup in an empty list": ("HR-JOIN-021", lambda a, b: a.lookup([], on="k")),
+    "lookup in rows without columns": ("HR-JOIN-021", lambda a, b: a.lookup([{}], on="k")),
     "lookup of nothing": ("HR-JOIN-008", lambda a, b: a.lookup(5, on="k")),
     "lookup that waits for ever": (
         "HR-JOIN-023",

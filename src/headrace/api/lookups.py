@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from functools import partial
@@ -42,7 +43,7 @@ class LookupTable:
     def schema(self) -> pa.Schema:
         if self.said is not None:
             return self.said
-        if isinstance(self.source, Fixed):
+        if isinstance(self.source, Fixed) and self.source.table.column_names:
             return self.source.table.schema
         if isinstance(self.source, TableFile):
             try:
@@ -69,8 +70,9 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
         kind, _, path = connect.partition(":")
         if kind != "sqlite" or not path:
             hint = 'Write "sqlite:path", or a function such as lambda: psycopg.connect(...).'
-            # the rest of an address may hold a password
-            raise meeting.refused(f"sql_table does not know how to open {kind + ':'!r}", 22, hint)
+            # the rest of an address may hold a password, and so may what is none
+            what = repr(f"{kind}:") if re.fullmatch(r"[a-z0-9+]+", kind) else "this text"
+            raise meeting.refused(f"sql_table does not know how to open {what}", 22, hint)
         there = f"{Path(path).absolute().as_uri()}?mode=rw"  # it does not make a file
         connect = partial(sqlite3.connect, there, uri=True)
     elif hasattr(connect, "cursor"):
@@ -111,7 +113,7 @@ def lookup(
         _check(on_missing, often, wait)
         _check_snapshot(table, often)
         value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
-        source = _known(table, schema).source
+        source = _known(table, schema, tuple(value.names)).source
         what = Lookup(source, uuid4().hex, keys[1], value, often, on_missing, wait,
                       (ddl_of(of.schema),))  # fmt: skip
     if what is None:
@@ -127,20 +129,26 @@ class _Columns:
         self.schema, self.keys = schema, ()
 
 
-def _known(table: Any, schema: SchemaLike | None) -> LookupTable:
+def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -> LookupTable:
+    """The table; rows of a list may leave out the columns in `names`."""
     said = None if schema is None else schema_of(schema)
     if isinstance(table, LookupTable):
         return table if said is None else LookupTable(table.source, said)
     if callable(table):
-        return LookupTable(Called(table), said)
+        return LookupTable(Called(table, names), said)
     try:
-        return LookupTable(Fixed(as_table(table)), said)
+        return LookupTable(Fixed(as_table(table, names)), said)
     except Exception as error:
         hint = (
             "Give hr.table_file, hr.sql_table, hr.spark_table, a function, or an Arrow or "
             "pandas table."
         )
-        raise meeting.refused(f"lookup needs a table, not {table!r}", 8, hint) from error
+        fact = (
+            f"lookup needs a table: {error}"
+            if isinstance(table, list)
+            else (f"lookup needs a table, not {table!r}")
+        )
+        raise meeting.refused(fact, 8, hint) from error
 
 
 def _check(on_missing: str, refresh: int | None, patience: int) -> None:

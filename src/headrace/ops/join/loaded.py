@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -72,7 +73,7 @@ class SqlTable:
     query: str
 
     def load(self) -> pa.Table:
-        connection = self.connect()
+        connection = self._opened()
         try:
             cursor = connection.cursor()
             cursor.execute(self.query)
@@ -85,14 +86,45 @@ class SqlTable:
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
         return pa.table([_array(n, c) for n, c in zip(names, columns, strict=True)], names)
 
+    def _opened(self) -> Any:
+        """A driver repeats what it cannot read of an address, password and all: its own text
+        is not told, only why if it says one of the usual reasons."""
+        try:
+            return self.connect()
+        except (ImportError, sqlite3.Error):  # these know no password
+            raise
+        except Exception as error:
+            said = str(error).lower()
+            why = "".join(f": {reason}" for reason in _REASONS if reason in said)
+            raise StepError(
+                f"the database of a lookup cannot be opened: {type(error).__name__}{why}",
+                code="HR-JOIN-020",
+                hint="What the driver says is not repeated, for it may hold a password: call the "
+                "function that connects in a Python shell, where the job's workers are.",
+            ) from None
 
-def _array(name: str, values: Iterable[Any]) -> pa.Array:
+
+_REASONS = (
+    "connection refused", "timeout", "timed out", "authentication failed", "access denied",
+    "name or service not known", "does not exist",
+)  # fmt: skip
+_TEXTS = (UUID, IPv4Address, IPv6Address, IPv4Network, IPv6Network)
+
+
+def _array(name: str, values: Sequence[Any]) -> pa.Array:
     """A column of what a driver gives; ids and addresses are objects there, and text here."""
-    texts = (UUID, IPv4Address, IPv6Address)
     try:
-        return pa.array([str(v) if isinstance(v, texts) else v for v in values])
+        return pa.array([_plain(v) for v in values])
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise TypeError(f"column {name!r} of the query is of no one type: {error}") from error
+        kinds = sorted({type(v).__name__ for v in values if v is not None})
+        said = f"column {name!r} of the query does not fit: it has {' and '.join(kinds)}"
+        raise TypeError(f"{said} ({error}); cast it there, such as x::text") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, _TEXTS) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +132,10 @@ class Called:
     """What a user's function gives."""
 
     function: Callable[[], Any]
+    names: tuple[str, ...] = ()  # columns that all rows of a list may leave out
 
     def load(self) -> pa.Table:
-        return as_table(self.function())
+        return as_table(self.function(), self.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +192,11 @@ def read_once(path: str) -> pa.Table:
         return pyarrow.parquet.ParquetFile(file).read()
 
 
-def as_table(given: Any) -> pa.Table:
-    """An Arrow table of what users have: Arrow, pandas, Polars, Spark, or a list of dicts."""
+def as_table(given: Any, names: Iterable[str] = ()) -> pa.Table:
+    """An Arrow table of what users have: Arrow, pandas, Polars, Spark, or a list of dicts.
+
+    The rows of a list may leave columns out, all of them those in `names`.
+    """
     if isinstance(given, pa.Table):
         return given
     if isinstance(given, pa.RecordBatch):
@@ -168,13 +204,22 @@ def as_table(given: Any) -> pa.Table:
     for method in ("toArrow", "to_arrow"):
         if hasattr(given, method):
             return getattr(given, method)()
-    if isinstance(given, list):  # rows may leave columns out
-        names = dict.fromkeys(name for row in given for name in row)
-        return pa.table({name: [row.get(name) for row in given] for name in names})
+    if isinstance(given, list):
+        return _of_rows(given, names)
     if not hasattr(given, "columns"):
         known = "an Arrow, pandas or Polars table or a list of dicts"
         raise TypeError(f"expected {known}, got {type(given).__name__}")
     return pa.Table.from_pandas(given, preserve_index=False)
+
+
+def _of_rows(rows: list[Any], names: Iterable[str]) -> pa.Table:
+    strange = sorted({type(row).__name__ for row in rows if not isinstance(row, Mapping)})
+    if strange:
+        shape = 'write each as {"id": 1, "name": "one"}'
+        raise TypeError(f"the rows of the list are {' and '.join(strange)}, not dict: {shape}")
+    there = [name for row in rows for name in row]
+    every = dict.fromkeys([*there, *names]) if rows else {}
+    return pa.table({name: [row.get(name) for row in rows] for name in every})
 
 
 _COPIES: dict[str, tuple[int, pa.Table | None]] = {}
@@ -212,12 +257,10 @@ def column_of(table: pa.Table, name: str, type: pa.DataType) -> pa.ChunkedArray:
 
 
 def _without_passwords(text: str) -> str:
-    """A driver that cannot read a connection string may repeat it, password and all."""
-    return re.sub(r"""(:/*[^\s:/@"']*:)[^\s"']+@|(password\s*=\s*)[^\s"']+""", _starred, text)
-
-
-def _starred(found: re.Match[str]) -> str:
-    return f"{found[1]}***@" if found[1] else f"{found[2]}***"
+    """What a function or a query says, without what looks like a password."""
+    text = re.sub(r"""([^\s:/@"']:)[^\s"'/][^\s"']*@""", r"\1***@", text)
+    said = r"""((?:password|passwd|pwd)["']?\s*[=:]\s*)("[^"]*"?|'[^']*'?|[^\s;,&"']+)"""
+    return re.sub(said, r"\1***", text, flags=re.IGNORECASE)
 
 
 def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
