@@ -157,6 +157,18 @@ def test_a_call_for_many_that_answers_with_no_list_says_so():
     assert error == "TypeError: 4 rows were asked for a list of answers, and NoneType came"
 
 
+@pytest.mark.parametrize("given", ["ab", b"ab", {"x": 1, "y": 2}, {1, 2}])
+def test_a_call_for_many_must_answer_with_a_list(given):
+    """One text, record or set can be gone through too, but is no answer for each row."""
+    with Harness(
+        calling(lambda s: s.map_async(lambda rows: given, output=int, batch_size=2))
+    ) as test:
+        assert sent(test, ["x"] * 2) == []
+        (error,) = {x["error"] for x in test.dead()}
+    kind = type(given).__name__
+    assert error == f"TypeError: 2 rows were asked for a list of answers, and {kind} came"
+
+
 def test_an_answer_that_does_not_fit_is_a_dead_letter():
     async def odd(row):
         return {"n": "text" if row.n == 1 else row.n, "body": "b"}

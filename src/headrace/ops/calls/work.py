@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from headrace.clock import pretty
 from headrace.ops.calls.limits import Answers, Breaker, BrokenError, Rate
 
 _LONGEST_WAIT = 60.0  # seconds between two tries
+_ONE = (str, bytes, Mapping, set, frozenset)  # iterable, but not an answer for each row, in order
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class Caller:
             answer = await answer
         if not self._how.batch_size:
             return [answer]
-        if not isinstance(answer, Iterable):
+        if not isinstance(answer, Iterable) or isinstance(answer, _ONE):
             kind = type(answer).__name__
             raise TypeError(f"{len(rows)} rows were asked for a list of answers, and {kind} came")
         answers = list(answer)
