@@ -288,3 +288,30 @@ def test_literals_of_other_libraries_are_plain_values():
     assert same(lit(np.int64(5)), lit(5))
     assert same(lit(pa.scalar("x")), lit("x"))
     assert isinstance(lit(float("nan")), Expr)
+
+
+@pytest.mark.parametrize("sign", ["or", "and"])
+def test_a_long_chain_of_conditions_travels(sign):
+    expr = parsed(f" {sign} ".join(f"n <> {i}" for i in range(150)))
+    assert same(pickle.loads(pickle.dumps(expr)), expr)
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (col("n") - 1 - 2, "`n` - 1 - 2"),
+        (col("n") - (1 - col("n")), "`n` - (1 - `n`)"),
+        (col("ok") | (col("ok") | col("ok")), "`ok` OR (`ok` OR `ok`)"),
+        (col("ok") | col("ok") & col("ok"), "`ok` OR (`ok` AND `ok`)"),
+    ],
+)
+def test_only_what_is_read_from_the_left_needs_no_parentheses(expr, text):
+    assert expr.sql() == text and same(parsed(text), expr)
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 500 + "n" + ")" * 500, " or ".join(["ok"] * 300), " or ".join(["ok"] * 9_000)]
+)
+def test_what_is_too_deep_is_refused(text):
+    with pytest.raises(PlanError, match=r"HR-EXPR-004 .*too long, or nested too deep"):
+        parsed(text)

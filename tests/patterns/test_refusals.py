@@ -281,15 +281,23 @@ def test_every_code_is_tested_here() -> None:
 
 SAID = {
     "[]": "[] stands where an object must",
-    '{"parts": "x"}': '"x" stands where an object must',
+    '{"parts": "x"}': '"x" stands where a list must',
     '{"within": "1s"}': "'parts' is missing",
     '{"parts": [{"link": "then"}]}': "'name' is missing",
     '{"parts": [{"name": "a", "times": 3}]}': "times is 3, not [least, most]",
     '{"parts": [{"name": "a"}], "skip": "next"}': '"next" stands where an object must',
+    '{"parts": 5}': "5 stands where a list must",
+    '{"parts": null}': "null stands where a list must",
+    '{"parts": [{"either": 5}]}': "5 stands where a list must",
+    '{"parts": [{"either": {"parts": []}}]}': '{"parts": []} stands where a list must',
+    '{"parts": [{"either": [5]}]}': "5 stands where an object must",
+    '{"parts": [{"either": [{"name": "a"}]}]}': "there is no 'name'",
+    "[" * 100_000: "it is nested too deep",
+    '{"parts": [' * 60 + '{"name": "a"}' + "]}" * 60: "it is nested too deep",
 }
 
 
-@pytest.mark.parametrize("text", SAID)
+@pytest.mark.parametrize("text", SAID, ids=[text[:40] for text in SAID])
 def test_a_text_that_is_no_pattern_is_told_why(text: str) -> None:
     with pytest.raises(hr.PlanError, match="HR-PATTERN-018") as caught:
         hr.Pattern.from_json(text)

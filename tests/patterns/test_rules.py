@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -103,10 +104,26 @@ def test_a_replaced_rule_begins_anew() -> None:
         assert told(test) == [("k", "r", [("x", 2)])]
 
 
+def rule(condition: str) -> str:
+    return json.dumps({"parts": [{"name": "a", "where": condition}], "within": "1m"})
+
+
+def test_a_rule_may_list_many_cases() -> None:
+    with harness() as test:
+        test.send("control", [("r", rule(" or ".join(f"value = {i}" for i in range(150))), at(1))])
+        test.send("rows", [("k", 7, at(2)), ("k", 777, at(3))])
+        test.end()
+        assert (told(test), test.dead()) == ([("k", "r", [("a", 7)])], [])
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
         ("{", "HR-PATTERN-018"),
+        ('{"parts": [{"either": [5]}]}', "HR-PATTERN-018"),
+        ("[" * 100_000, "HR-PATTERN-018"),
+        (rule("(" * 5_000 + "value > 1" + ")" * 5_000), "HR-EXPR-004"),
+        (rule(" or ".join(["value = 1"] * 500)), "HR-EXPR-004"),
         ('{"parts": []}', "HR-PATTERN-001"),
         ('{"parts": [{"name": "a"}, {"name": "b"}]}', "HR-PATTERN-016"),
         ('{"parts": [{"name": "a", "where": "height > 1"}], "within": "1m"}', "HR-EXPR-001"),

@@ -13,6 +13,7 @@ from functools import lru_cache
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from headrace.errors import PlanError
 from headrace.expr.tree import (
     Dialect,
     Node,
@@ -26,6 +27,7 @@ from headrace.expr.tree import (
 )
 
 Rule = Callable[[Node, str], Node]
+_DEEPEST = 200  # operations within each other: each takes some of Python's stack
 
 
 @lru_cache(maxsize=1024)
@@ -33,11 +35,27 @@ def parse(text: str) -> Node:
     """The canonical tree of one SQL expression; it may carry a name (`a + b AS c`)."""
     try:
         trees = Dialect().parse(text)
+        if len(trees) != 1 or trees[0] is None or isinstance(trees[0], exp.Block):
+            raise unreadable(text, "it is not exactly one expression")
+        made = canonical(trees[0], text)
     except SqlglotError as error:
         raise unreadable(text, _first_line(error)) from None
-    if len(trees) != 1 or trees[0] is None or isinstance(trees[0], exp.Block):
-        raise unreadable(text, "it is not exactly one expression")
-    return canonical(trees[0], text)
+    except RecursionError:
+        raise _too_deep(text) from None
+    if _depth(made) > _DEEPEST:
+        raise _too_deep(text)
+    return made
+
+
+def _depth(node: Node) -> int:
+    depth, level = 0, [node]
+    while level:
+        depth, level = depth + 1, [child for one in level for child in one.iter_expressions()]
+    return depth
+
+
+def _too_deep(text: str) -> PlanError:
+    return unreadable(f"{text[:40]}...", "it is too long, or nested too deep; IN may be shorter")
 
 
 def _first_line(error: SqlglotError) -> str:

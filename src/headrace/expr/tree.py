@@ -126,6 +126,7 @@ def _is_type(node: Node) -> bool:
 
 
 _OPEN = (exp.Anonymous, exp.Alias, exp.If, exp.Case)
+_FROM_LEFT = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul)  # "a or b or c" is "(a or b) or c"
 
 
 def _needs_parentheses(inner: Node, above: Node | None) -> bool:
@@ -133,11 +134,13 @@ def _needs_parentheses(inner: Node, above: Node | None) -> bool:
         return False
     if isinstance(above, exp.Dot) and isinstance(inner, exp.Literal):
         return True  # "0.x" would be a number
+    if type(inner) is type(above) and isinstance(inner, _FROM_LEFT):
+        return inner is not above.this  # such chains may be long, and are not nested so
     return not isinstance(inner, _CLOSED)
 
 
 def show(node: Node) -> str:
-    """SQL text that `parse` reads back as the same tree: each inner operation in parentheses."""
+    """SQL text that `parse` reads back as the same tree: inner operations are in parentheses."""
     shown = node.copy()
     for inner in list(shown.walk(bfs=False, prune=_is_type))[::-1]:
         if _needs_parentheses(inner, inner.parent):

@@ -24,6 +24,7 @@ from headrace.ops.broadcast import Broadcast
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import in_order
 from headrace.ops.pattern.automaton import Automaton, Tests, compiled
+from headrace.ops.pattern.conditions import conditions
 from headrace.ops.pattern.parts import Condition
 from headrace.ops.pattern.pattern import Pattern
 from headrace.ops.pattern.refusals import refused
@@ -154,4 +155,6 @@ def compiled_rule(
         return Condition(whole)
 
     tests = Tests()
-    return compiled(pattern.resolved(condition), tests), tuple(tests.exprs)
+    automaton, exprs = compiled(pattern.resolved(condition), tests), tuple(tests.exprs)
+    conditions(exprs, schema)  # refused now, not when rows come
+    return automaton, exprs

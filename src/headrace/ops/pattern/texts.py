@@ -34,6 +34,7 @@ from headrace.ops.pattern.parts import (
 from headrace.ops.pattern.refusals import check_items, refused
 
 _WITHOUT = "without"
+_DEEPEST = 50  # parts within parts
 _KEYS = {"link", "name", "where", "either", "parts", "times", "by", "greedy", "until", "optional"}
 
 
@@ -90,6 +91,8 @@ def read(text: str, begin: Callable[..., Any], either: Callable[..., Any]) -> An
         raise
     except KeyError as error:
         raise _unreadable(f"{error} is missing") from error
+    except RecursionError:
+        raise _too_deep() from None
     except (ValueError, TypeError, AttributeError) as error:
         raise _unreadable(f"{type(error).__name__}: {error}") from error
 
@@ -100,7 +103,7 @@ class _Reader:
 
     def whole(self, said: Mapping[str, Any]) -> Any:
         _known(said, {"parts", "within", "skip", "then_not"})
-        made = self._group(said["parts"])
+        made = self._group(said["parts"], 1)
         if "then_not" in said:
             last = said["then_not"]
             _known(last, {"name", "where", "within"})
@@ -112,16 +115,19 @@ class _Reader:
         made.check()
         return made
 
-    def _group(self, parts: Any) -> Any:
+    def _group(self, parts: Any, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise _too_deep()
+        _list(parts)
         check_items(parts)
         made = None
         for said in parts:
             _known(said, _KEYS)
-            made = self._after(made, said)
+            made = self._after(made, said, depth)
         return made
 
-    def _after(self, made: Any, said: Mapping[str, Any]) -> Any:
-        link, part, where = said.get("link", THEN), self._part(said), _texts(said)
+    def _after(self, made: Any, said: Mapping[str, Any], depth: int) -> Any:
+        link, part, where = said.get("link", THEN), self._part(said, depth), _texts(said)
         if link == _WITHOUT and made is not None:
             return made.without(part, *where)
         if link not in LINKS:
@@ -131,10 +137,13 @@ class _Reader:
         follow = {NEXT: made.next, THEN: made.then, ANY: made.then_any}[link]
         return _counted(follow(part, *where), said)
 
-    def _part(self, said: Mapping[str, Any]) -> Any:
+    def _part(self, said: Mapping[str, Any], depth: int) -> Any:
         if "either" in said:
-            return self._either(*(self._group(one["parts"]) for one in said["either"]))
-        return self._group(said["parts"]) if "parts" in said else said["name"]
+            _list(said["either"])
+            for one in said["either"]:
+                _known(one, {"parts"})
+            return self._either(*(self._group(one["parts"], depth + 1) for one in said["either"]))
+        return self._group(said["parts"], depth + 1) if "parts" in said else said["name"]
 
 
 def _counted(made: Any, said: Mapping[str, Any]) -> Any:
@@ -182,6 +191,15 @@ def _known(said: Mapping[str, Any], keys: set[str]) -> None:
     strange = sorted(set(said.keys()) - keys)
     if strange:
         raise _unreadable(f"there is no {strange[0]!r}")
+
+
+def _list(said: object) -> None:
+    if not isinstance(said, list):
+        raise _unreadable(f"{json.dumps(said)} stands where a list must, such as [...]")
+
+
+def _too_deep() -> PlanError:
+    return _unreadable("it is nested too deep")
 
 
 def _unreadable(why: str) -> PlanError:
