@@ -287,6 +287,15 @@ def test_what_arrow_might_decide_otherwise_is_left_to_sql(text):
 # where and how it runs
 
 
+def test_long_sums_are_compiled_in_no_time_to_speak_of():
+    """Each term once: twice for each of 60 would never end."""
+    long = {"n": " + ".join(["n"] * 60), "area": " + ".join(["area"] * 60)}
+    rows = readings(3)
+    made = chain(SCHEMA, long)(rows).to_pydict()
+    assert made["n"] == [None if n is None else 60 * n for n in rows["n"].to_pylist()]
+    assert made["area"] == [None if a is None else 60 * a for a in rows["area"].to_pylist()]
+
+
 def test_a_kernel_travels_by_pickle():
     kernel = pickle.loads(pickle.dumps(chain(SCHEMA, "t > 20", {"n": "n + 1"})))
     assert kernel(readings(30)).num_rows == 8

@@ -6,6 +6,7 @@ overflows is an error and a division by zero is null, in either engine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -71,8 +72,11 @@ def _number(term: Term, node: Node) -> Term:
 
 
 def _numbers(low: Lowering, node: Node) -> tuple[Term, Term]:
-    a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
-    a, b = low.unified([a, b], node)
+    return _alike(low, node, [low.term(n) for n in (node.this, node.expression)])
+
+
+def _alike(low: Lowering, node: Node, terms: Sequence[Term]) -> tuple[Term, Term]:
+    a, b = low.unified([_number(t, node) for t in terms], node)
     low.risks += a.type != pa.float64()
     return a, b
 
@@ -81,17 +85,26 @@ def add(low: Lowering, node: Node) -> Term:
     if any(isinstance(n, exp.Interval) for n in (node.this, node.expression)):
         return _shift(low, node)
     sign = "+" if isinstance(node, exp.Add) else "-"
-    kinds = {low.term(node.this).type, low.term(node.expression).type}
+    terms = [low.term(n) for n in (node.this, node.expression)]  # once: chains may be long
+    kinds = {t.type for t in terms}
     if sign == "+" and kinds == {pa.string()}:
-        return low.term(exp.Anonymous(this="concat", expressions=[node.this, node.expression]))
+        return low.term(exp.Anonymous(this="concat", expressions=_added(node)))
     if any(pt.is_temporal(k) for k in kinds):
         raise refused(node, "times are added to by intervals and functions",
                       "Use interval 5 minutes, date_add, date_diff or timestamp_diff.")  # fmt: skip
-    a, b = _numbers(low, node)
+    a, b = _alike(low, node, terms)
     if not pt.is_decimal(a.type):
         return Term(f"({a.sql} {sign} {b.sql})", a.type)
     to = pa.decimal128(min(38, a.type.precision + 1), a.type.scale)
     return _decimal(f"({a.sql} {sign} {b.sql})", to, low.dialect)
+
+
+def _added(node: Node) -> list[Node]:
+    """What a chain of additions adds."""
+    rest: list[Node] = []
+    while isinstance(node, exp.Add):
+        rest, node = [node.expression, *rest], node.this
+    return [node, *rest]
 
 
 def _decimal(sql: str, to: pa.DataType, dialect: str) -> Term:
