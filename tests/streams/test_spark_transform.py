@@ -66,6 +66,55 @@ def test_other_engines_and_keys_are_refused(step: Any) -> None:
     assert all(p.hint and p.site for p in caught.value.problems)
 
 
+UNHELD = {
+    pa.uint8(): "uint8", pa.uint64(): "uint64", pa.float16(): "halffloat",
+    pa.date64(): "date64[ms]", pa.time32("ms"): "time32[ms]",
+    pa.month_day_nano_interval(): "month_day_nano_interval", pa.string_view(): "string_view",
+    pa.decimal256(50, 2): "decimal256(50, 2)", pa.decimal128(10, -2): "decimal128(10, -2)",
+    pa.list_(pa.struct([("a", pa.uint16())])): "uint16",
+    pa.map_(pa.string(), pa.uint32()): "uint32", pa.dictionary(pa.int32(), pa.uint8()): "uint8",
+    pa.list_view(pa.int32()): "list_view<item: int32>",
+}  # fmt: skip
+HELD = (
+    pa.int8(), pa.float32(), pa.decimal256(38, 2), pa.large_string(), pa.binary(3), pa.date32(),
+    pa.time64("us"), pa.timestamp("ns"), pa.duration("ns"), pa.list_(pa.int32(), 2), pa.null(),
+    pa.dictionary(pa.int32(), pa.string()), pa.map_(pa.string(), pa.list_(pa.int16())),
+)  # fmt: skip
+
+
+def _of_type(kind: pa.DataType) -> hr.Job:
+    typed = hr.Job("typed")
+    rows = typed.read("log:x", schema=pa.schema([("k", pa.string()), ("c", kind)]), name="x")
+    rows.transform(lambda f: f, engine="spark", output="k string").write("collect:", name="out")
+    return typed
+
+
+@pytest.mark.parametrize("kind", UNHELD, ids=str)
+def test_types_that_spark_does_not_have_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(hr.PlanError) as caught:
+        _of_type(kind).check()
+    (problem,) = caught.value.problems
+    assert problem.code == "HR-STREAM-011" and problem.site and problem.hint
+    assert problem.message == f"Spark has no type for column 'c', which is {UNHELD[kind]}"
+
+
+@pytest.mark.parametrize("kind", HELD, ids=str)
+def test_types_that_spark_has_are_not_refused(kind: pa.DataType) -> None:
+    _of_type(kind).check()
+
+
+@pytest.mark.spark
+def test_those_are_the_types_that_spark_takes(spark: Any) -> None:
+    """Spark itself is asked."""
+    for kind in (*UNHELD, *HELD):
+        try:
+            spark.createDataFrame(pa.table({"c": pa.nulls(1, kind)})).collect()
+            taken = True
+        except Exception:
+            taken = False
+        assert taken == (kind in HELD), kind
+
+
 def test_what_earlier_starts_left_is_swept(tmp_path: Path) -> None:
     for name in ("1-a.asked", "1-b.given", ".new-x", "2-c.asked", "3-d.asked", "mine"):
         (tmp_path / name).touch()

@@ -53,6 +53,8 @@ class Looping:
         with self._draft.attempt(at.site):
             check_takes(fn, 1, "transform")
             _check_engine(engine, self._keys)
+            if engine == "spark":
+                _check_held(at.schema)
         schema = at.schema if output is None else at.attempt(lambda: schema_of(output))
         what = Transform(
             fn, _time(at, time, schema), at.edge.node.timed or time is not None, engine == "spark"
@@ -150,6 +152,38 @@ def _check_engine(engine: str, keys: tuple[str, ...]) -> None:
             code="HR-STREAM-008",
             hint="Leave key_by out: Spark spreads the work itself, by its own groupBy.",
         )
+
+
+def _check_held(schema: pa.Schema) -> None:
+    for field in schema:
+        strange = _unheld(field.type)
+        if strange is not None:
+            raise PlanError(
+                f"Spark has no type for column {field.name!r}, which is {strange}",
+                code="HR-STREAM-011",
+                hint="Cast it before, or leave it out: select(...), drop(...); or use "
+                'engine="arrow".',
+            )
+
+
+def _unheld(kind: pa.DataType) -> pa.DataType | None:
+    """What of a type a Spark DataFrame cannot hold."""
+    if pa.types.is_dictionary(kind):
+        return _unheld(kind.value_type)
+    if pa.types.is_decimal(kind):
+        return None if kind.precision <= 38 and kind.scale >= 0 else kind
+    if pa.types.is_nested(kind) and not any(no(kind) for no in _UNHELD):
+        inside = (_unheld(kind.field(i).type) for i in range(kind.num_fields))
+        return next((strange for strange in inside if strange is not None), None)
+    return kind if any(no(kind) for no in _UNHELD) else None
+
+
+_UNHELD = (
+    pa.types.is_unsigned_integer, pa.types.is_float16, pa.types.is_string_view,
+    pa.types.is_binary_view, pa.types.is_date64, pa.types.is_time32, pa.types.is_interval,
+    pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_union,
+    pa.types.is_run_end_encoded,
+)  # fmt: skip
 
 
 def _check_exit(at: Adding, times: object, until: object, over: str, pause: object) -> None:
