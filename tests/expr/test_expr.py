@@ -301,6 +301,8 @@ def test_a_long_chain_of_conditions_travels(sign):
     [
         (col("n") - 1 - 2, "`n` - 1 - 2"),
         (col("n") - (1 - col("n")), "`n` - (1 - `n`)"),
+        (col("n") + 1 - 2 + col("n"), "`n` + 1 - 2 + `n`"),
+        (col("n") - (1 + col("n")), "`n` - (1 + `n`)"),
         (col("ok") | (col("ok") | col("ok")), "`ok` OR (`ok` OR `ok`)"),
         (col("ok") | col("ok") & col("ok"), "`ok` OR (`ok` AND `ok`)"),
     ],

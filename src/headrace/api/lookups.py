@@ -143,12 +143,8 @@ def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -
             "Give hr.table_file, hr.sql_table, hr.spark_table, a function, or an Arrow or "
             "pandas table."
         )
-        fact = (
-            f"lookup needs a table: {error}"
-            if isinstance(table, list)
-            else (f"lookup needs a table, not {table!r}")
-        )
-        raise meeting.refused(fact, 8, hint) from error
+        why = f": {error}" if isinstance(table, list) else f", not {table!r}"
+        raise meeting.refused(f"lookup needs a table{why}", 8, hint) from error
 
 
 def _check(on_missing: str, refresh: int | None, patience: int) -> None:

@@ -126,7 +126,8 @@ def _is_type(node: Node) -> bool:
 
 
 _OPEN = (exp.Anonymous, exp.Alias, exp.If, exp.Case)
-_FROM_LEFT = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul)  # "a or b or c" is "(a or b) or c"
+# What is read from the left: "a or b or c" is "(a or b) or c", "a + b - c" is "(a + b) - c".
+_FROM_LEFT = ((exp.And,), (exp.Or,), (exp.Add, exp.Sub), (exp.Mul,))
 
 
 def _needs_parentheses(inner: Node, above: Node | None) -> bool:
@@ -134,7 +135,7 @@ def _needs_parentheses(inner: Node, above: Node | None) -> bool:
         return False
     if isinstance(above, exp.Dot) and isinstance(inner, exp.Literal):
         return True  # "0.x" would be a number
-    if type(inner) is type(above) and isinstance(inner, _FROM_LEFT):
+    if any(isinstance(inner, kinds) and isinstance(above, kinds) for kinds in _FROM_LEFT):
         return inner is not above.this  # such chains may be long, and are not nested so
     return not isinstance(inner, _CLOSED)
 
