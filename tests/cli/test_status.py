@@ -22,7 +22,8 @@ PROGRESS = Progress(
     watermark=NOON,
     counts={"t": {"read": 9, "used": 5, "filtered": 2, "late": 1, "dead": 1}},
     steps={"w": {"in": 8, "out": 3, "late": 1_234, "dead": 0}}, outputs={"out": 3},
-    held={"w": 5_000_000}, timing={"level 2": 98.0, "source": 412.3, "level 1": 230.6}, ended=False,
+    held={"w": 5_000_000}, held_bytes={"w": 80_000_000},
+    timing={"level 2": 98.0, "source": 412.3, "level 1": 230.6}, ended=False,
 )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ import typer
 
 from headrace.cli.topic_lines import Producer
 from headrace.cli.topic_read import Consumer
-from headrace.cli.topic_show import as_json, bytes_of, columns, count, retention_of, size, table
+from headrace.cli.topic_show import as_json, columns, count, retention_of, table
 from headrace.log import EmbeddedLog
+from headrace.sizes import bytes_of, size
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import typer
 
 from headrace.clock import pretty
-from headrace.errors import LogError
 from headrace.log import TopicInfo
 from headrace.schema import ddl_of
-
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-
-
-def bytes_of(text: str) -> int:
-    """A number of bytes: 1000000, 500MB, 1.5 GiB."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise LogError(
-            f"{text!r} is not a size", code="HR-LOG-004", hint='Write "500MB", "1GB" or bytes.'
-        )
-    unit = " kmgt".index(match[2].lower() or " ")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * float(base**unit))
-
-
-def size(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
+from headrace.sizes import size
 
 
 def count(number: int, thing: str) -> str:

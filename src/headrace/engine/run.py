@@ -32,6 +32,7 @@ from headrace.engine.spark_batches import SparkBatches
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.program import Drafted, build
 from headrace.runtime.envelope import DDL
+from headrace.runtime.growth import Growth
 from headrace.runtime.live import StepState, state_of
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
@@ -126,6 +127,7 @@ class Run:
         self._latest: Manifest | None = start.log.latest()
         self._first = self._latest.epoch if self._latest else 0
         self._published = Published(start.log.folder)
+        self._growth = Growth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
         self._scratch = tempfile.mkdtemp(prefix="headrace-")
         clear_wishes(start.log.folder)
@@ -169,7 +171,8 @@ class Run:
     @property
     def status(self) -> Status:
         epoch = self._latest.epoch if self._latest else 0
-        return Status(self._state, epoch, self._error, self._tables.warnings)
+        warnings = (*self._tables.warnings, *self._growth.warnings)
+        return Status(self._state, epoch, self._error, warnings)
 
     @property
     def progress(self) -> Progress | None:
@@ -301,6 +304,8 @@ class Run:
             self._reporter.say(f"{self.name}: {line}")
 
     def _tell(self, progress: Progress) -> None:
+        for line in self._growth.see(progress):
+            self._say(line)
         if self._reporter is not None:
             self._reporter.progress(progress)
         if self._on_progress is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.clock import MAX_TIME
 from headrace.runtime.tally import FATES
 from headrace.state.manifest import Manifest
+from headrace.state.slots import SlotState
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Progress:
     steps: Mapping[str, Mapping[str, int]]
     outputs: Mapping[str, int]  # rows written since the job's first start, by output
     held: Mapping[str, int]  # about how many rows of state, by operator
+    held_bytes: Mapping[str, int]  # about how much room they take on disk
     timing: Mapping[str, float]  # milliseconds by phase of this epoch
     ended: bool
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # the user's, by step
@@ -59,10 +61,20 @@ def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
         steps=body["steps"],
         outputs=body["rows"],
         held={name: facts["held"] for name, facts in body["ops"].items()},
+        held_bytes=_bytes(body),
         timing={**body["timing"], **phases},
         ended=body["ended"],
         metrics=body.get("metrics", {}),
     )
+
+
+def _bytes(body: Mapping[str, Any]) -> dict[str, int]:
+    room = dict.fromkeys(body["ops"], 0)
+    for table, state in body["state"].items():
+        step = table.rpartition("/")[0]
+        if step in room:
+            room[step] += SlotState.from_json(state).bytes()
+    return room
 
 
 def _counts(body: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:

@@ -32,7 +32,14 @@ class Segment:
 
     def rows(self) -> list[int]:
         """About how many rows each run has for these slots."""
-        return [-(-r.rows * (self.hi - self.lo) // max(r.hi - r.lo, 1)) for r in self.refs]
+        return [self._share(ref, ref.rows) for ref in self.refs]
+
+    def bytes(self) -> int:
+        """About how much room these slots take."""
+        return sum(self._share(ref, ref.length) for ref in self.refs)
+
+    def _share(self, ref: RunRef, whole: int) -> int:
+        return -(-whole * (self.hi - self.lo) // max(ref.hi - ref.lo, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,10 @@ class SlotState:
     def rows(self) -> int:
         """About how many rows are held, overwritten ones included."""
         return sum(sum(s.rows()) for s in self.segments)
+
+    def bytes(self) -> int:
+        """About how much room it takes on disk."""
+        return sum(s.bytes() for s in self.segments)
 
     def files(self) -> set[str]:
         return {ref.file for s in self.segments for ref in s.refs}
