@@ -65,6 +65,16 @@ def _boom(row: Any) -> dict[str, Any]:
     return {"v": 1 // (row.v - 3)}
 
 
+def test_progress_tells_of_all_that_catch_up_waited_for(spark: Any, tmp_path: Path) -> None:
+    log = _topic(tmp_path)
+    run = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"), quiet=True)
+    for turn in range(1, 9):
+        log.append("rows", [{"k": "a", "at": turn * 1_000}])
+        run.catch_up()
+        assert _seen(run) == turn
+    assert run.stop().state == "stopped"
+
+
 def test_a_failing_function_is_one_python_error_with_step_place_and_record(
     spark: Any, tmp_path: Path
 ) -> None:

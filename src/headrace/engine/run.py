@@ -125,7 +125,6 @@ class Run:
         self._state, self._looked = "running", 0.0
         self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
-        self._first = self._latest.epoch if self._latest else 0
         self._published = Published(start.log.folder)
         self._growth = Growth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
@@ -170,9 +169,8 @@ class Run:
 
     @property
     def status(self) -> Status:
-        epoch = self._latest.epoch if self._latest else 0
         warnings = (*self._tables.warnings, *self._growth.warnings)
-        return Status(self._state, epoch, self._error, warnings)
+        return Status(self._state, self._known(), self._error, warnings)
 
     @property
     def progress(self) -> Progress | None:
@@ -226,6 +224,9 @@ class Run:
             self._query.processAllAvailable()
         except Exception as error:
             self._fail(error)
+        told_here = threading.current_thread() is self._watcher
+        while not told_here and self._state == "running" and self._behind():
+            time.sleep(_POLL)  # until `progress` tells of it too
         if self._error is not None:
             raise self._error
 
@@ -292,12 +293,19 @@ class Run:
             self._start.log.check_fence(self._start.token)
 
     def _follow(self) -> None:
-        known = self._latest.epoch if self._latest else 0
+        known = self._known()
         visible = self._published.epoch()  # what we tell of can be seen at the outputs
         for epoch in self._start.log.epochs():
             if known < epoch <= visible:
                 self._latest = self._start.log.read(epoch)
                 self._tell(progress_of(self._latest, {}))
+
+    def _behind(self) -> bool:
+        return self._known() < self._published.epoch()
+
+    def _known(self) -> int:
+        """The last epoch that was told of."""
+        return self._latest.epoch if self._latest else 0
 
     def _say(self, line: str) -> None:
         if self._reporter is not None:
