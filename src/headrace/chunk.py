@@ -27,5 +27,15 @@ def visible(table: pa.Table) -> pa.Table:
     return table.select([n for n in table.column_names if not n.startswith("__")])
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, also where the column is a dictionary of them."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without its dictionary, if it has one."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
 def hidden_columns(table: pa.Table) -> list[str]:
     return [n for n in table.column_names if n.startswith("__")]

@@ -30,7 +30,7 @@ class Cargo:
 
     @staticmethod
     def pack(bundle: Bundle) -> Cargo:
-        modules = user_modules(bundle)
+        modules = _user_modules(bundle)
         for module in modules:  # the user's script is not installed where the workers run
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -56,7 +56,7 @@ def _opened(cargo: Cargo) -> Bundle:
     return bundle
 
 
-def user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
+def _user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
     """The modules of the user's functions that are not installed packages."""
     program = bundle.program
     functions: list[Any] = [p.function.fn for p in program.python()]

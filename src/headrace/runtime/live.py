@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.chunk import HASH
+from headrace.chunk import HASH, plain_type
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import StateError
 from headrace.hashing import Hashes, hash_keys
@@ -158,8 +158,7 @@ class StepState:
 
     def _seen(self, tables: Tables) -> pa.Table:
         rows = self._view(tables)
-        plain = [(f.name, getattr(f.type, "value_type", f.type) if _coded(f) else f.type)
-                 for f in rows.schema]  # fmt: skip
+        plain = [(f.name, plain_type(f.type)) for f in rows.schema]
         return rows.cast(pa.schema(plain))
 
     def _view(self, tables: Tables) -> pa.Table:
@@ -264,10 +263,6 @@ def _same(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
         return pc.is_null(column)
     odd = isinstance(value.as_py(), float) and value.as_py() != value.as_py()
     return pc.is_nan(column) if odd else pc.equal(column, value)
-
-
-def _coded(field: pa.Field) -> bool:
-    return bool(pa.types.is_dictionary(field.type))
 
 
 def _millis(moment: Moment, now: int) -> int:

@@ -16,6 +16,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.chunk import plain_type
 from headrace.errors import OutputError
 from headrace.sinks.json_lines import json_lines, parsed
 
@@ -61,14 +62,12 @@ def without_dictionaries(schema: pa.Schema) -> pa.Schema:
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        return field.with_type(kind.value_type)
+    kind = plain_type(field.type)
     if pa.types.is_list(kind):
         return field.with_type(pa.list_(_plain(kind.value_field)))
     if pa.types.is_struct(kind):
         return field.with_type(pa.struct([_plain(f) for f in kind]))
-    return field
+    return field.with_type(kind)
 
 
 def _parquet_writer(file: IO[bytes], schema: pa.Schema) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.chunk import plain_type
 from headrace.errors import PlanError
 from headrace.ops.agg.base import Synopsis, Unfit
 from headrace.ops.agg.moments import Variance
@@ -95,5 +96,4 @@ def _type(schema: pa.Schema, column: str | Expr | None) -> pa.DataType:
             f"column {column!r} does not exist", code="HR-AGG-002",
             hint=f"The columns are: {', '.join(n for n in schema.names if n[:2] != '__')}.",
         )  # fmt: skip
-    kind = schema.field(column).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    return plain_type(schema.field(column).type)

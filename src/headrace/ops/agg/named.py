@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
+from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME, plain_column
 from headrace.errors import PlanError, RunError, call_site
 from headrace.ops.agg.base import Order, Rows
 from headrace.ops.agg.groups import Column, Finish, Grouping
@@ -134,9 +134,7 @@ def _rows(table: pa.Table, name: str, agg: Aggregate, order: Order) -> Rows:
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    column = table[name]
-    kind = column.type
-    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
+    return plain_column(table[name])
 
 
 def _order(table: pa.Table) -> Order:

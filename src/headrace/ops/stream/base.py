@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME, plain_column, plain_type
 from headrace.hashing import hash_keys
-from headrace.ops.agg.groups import Column
 from headrace.schema import ddl_type
 
 
@@ -61,7 +60,7 @@ class Keys:
 
     def __init__(self, columns: Sequence[str], input: pa.Schema) -> None:
         self.columns = list(columns)
-        kinds = [_plain(input.field(c).type) for c in columns]
+        kinds = [plain_type(input.field(c).type) for c in columns]
         self.schema = pa.schema([(f"k{i}", kind) for i, kind in enumerate(kinds)])
 
     @property
@@ -70,21 +69,13 @@ class Keys:
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The hash and the key of each row."""
-        found = [_plainly(rows.column(c)) for c in self.columns]
+        found = [plain_column(rows.column(c)) for c in self.columns]
         return pa.table([rows.column(HASH), *found], self.identity)
 
     def hashed(self, rows: pa.Table) -> pa.Table:
         """The rows with the hash of their key."""
         hashes = hash_keys([rows.column(c) for c in self.columns], rows.num_rows)
         return rows.append_column(HASH, pa.array(hashes))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _plainly(column: Column) -> Column:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def given_on(rows: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headrace.chunk import OFFSET, SOURCE, TIME
+from headrace.chunk import OFFSET, SOURCE, TIME, plain_type
 from headrace.ops.agg.groups import Index, integers
 from headrace.ops.stream.base import Keys
 
@@ -21,7 +21,7 @@ class Stored:
     def __init__(self, keys: Keys, input: pa.Schema) -> None:
         self._keys, self._all = keys, input.names
         self._names = {f"v{i}": f.name for i, f in enumerate(input) if f.name not in keys.columns}
-        values = [(v, _plain(input.field(n).type)) for v, n in self._names.items()]
+        values = [(v, plain_type(input.field(n).type)) for v, n in self._names.items()]
         self.value = pa.schema([*values, *((p, pa.int64()) for p in _PLACE)])
         self._column = {n: v for v, n in self._names.items()}
         self._column |= dict(zip(keys.columns, keys.schema.names, strict=True))
@@ -48,10 +48,6 @@ class Stored:
     def whole(self, stored: pa.Table) -> pa.Table:
         """All of the user's columns again."""
         return self.rows(stored, self._all)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _place(rows: pa.Table, name: str) -> Index:
