@@ -21,6 +21,7 @@ from headrace.sources.layout import changed, checksum, size_of
 from headrace.sources.listing import Extent, Mark
 
 BLOCK = 1 << 20
+LEAST = 1 << 18  # bytes: fewer are not worth a task of their own
 HEAD = 1 << 10  # bytes of a file that its fingerprint covers
 PROBE = 1 << 16
 BOM = b"\xef\xbb\xbf"
@@ -34,7 +35,7 @@ class Lines:
     header: bool = True
     delimiter: str = ","
     raw: bool = True
-    least: int = 1 << 18
+    least: int = LEAST
 
     def begin(self, path: str, size: int, whole: bool) -> int | None:
         head = _pread(path, 0, PROBE)
