@@ -30,9 +30,13 @@ chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter o
 
 MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py
 MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py
-models: ## 500 drawn streams of every feature against its model (about an hour, no Spark)
-	@$(READY) env HEADRACE_EXAMPLES=500 $(BIN)/python -m pytest -m "not spark" \
+models: ## 500 drawn streams of every feature against its model (hours, no Spark); LARGE=1: 2 M rows on Spark against DuckDB
+ifdef LARGE
+	@$(SPARK) $(BIN)/python -m models $(ARGS)
+else
+	@$(READY) env HEADRACE_EXAMPLES=500 HEADRACE_CUTS=1,2,3 $(BIN)/python -m pytest -m "not spark" \
 		$(addprefix tests/,$(MODELS)) $(ARGS)
+endif
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)
