@@ -34,12 +34,17 @@ def find_java() -> str:
     )
 
 
+def release_of(home: Path) -> str:
+    """What the Java in this folder says of itself, without being started; empty if nothing."""
+    release = home / "release"
+    return release.read_text() if release.exists() else ""
+
+
 def _version(java: str) -> int:
-    release = Path(java).resolve().parent.parent / "release"
-    if release.exists():  # tells at once; starting a JVM takes a moment
-        found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release.read_text())
-        if found:
-            return int(found[1])
+    release = release_of(Path(java).resolve().parent.parent)
+    told = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release)
+    if told:  # starting a JVM takes a moment
+        return int(told[1])
     try:
         command = [java, "-version"]
         shown = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)

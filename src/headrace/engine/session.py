@@ -66,6 +66,11 @@ def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
     return SparkSession.getActiveSession() or _started(master, extra or {})
 
 
+def starts_slowly() -> bool:
+    """Whether Spark is yet to be started here, without the class archive it could have."""
+    return SparkSession.getActiveSession() is None and archive.is_wanted()
+
+
 @contextmanager
 def configured(spark: SparkSession) -> Iterator[None]:
     """The settings of our queries while one is started; a query keeps those it started with."""
