@@ -6,11 +6,18 @@ import os
 import re
 import shutil
 import subprocess
+from glob import glob
 from pathlib import Path
 
 from headrace.errors import RunError
 
 OLDEST = 17
+PLACES = (  # of Javas that are installed without being on the PATH
+    "/usr/lib/jvm/*",
+    "/opt/homebrew/opt/openjdk*",
+    "/usr/local/opt/openjdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+)
 
 
 def find_java() -> str:
@@ -18,9 +25,8 @@ def find_java() -> str:
     home = os.environ.get("JAVA_HOME")
     named = [os.path.join(home, "bin", "java")] if home else []
     on_path = shutil.which("java")
-    installed = sorted(map(str, Path("/usr/lib/jvm").glob("*/bin/java")), reverse=True)
     seen: dict[str, int] = {}
-    for java in [*named, *([on_path] if on_path else []), *installed]:
+    for java in [*named, *([on_path] if on_path else []), *_installed()]:
         seen[java] = _version(java)
         if seen[java] >= OLDEST:
             os.environ["JAVA_HOME"] = str(Path(java).resolve().parent.parent)
@@ -29,9 +35,17 @@ def find_java() -> str:
     raise RunError(
         f"Spark needs Java {OLDEST} or newer, found {found or 'none'}",
         code="HR-RUN-002",
-        hint="Install it: `apt install openjdk-17-jre-headless` (Debian, Ubuntu), "
-        "`dnf install java-17-openjdk-headless` (Fedora), `brew install openjdk@17` (macOS).",
+        hint="Install it: `sudo apt install openjdk-17-jre-headless` (Debian, Ubuntu; "
+        "openjdk-21-jre-headless where there is no 17), `sudo dnf install "
+        "java-21-openjdk-headless` (Fedora, RHEL), `brew install openjdk@17` (macOS). "
+        "If it is installed already, set JAVA_HOME to its folder.",
     )
+
+
+def _installed() -> list[str]:
+    """Javas beside the PATH, the oldest that will do first: Spark is tested with that one."""
+    found = [java for place in PLACES for java in sorted(glob(f"{place}/bin/java"))]
+    return sorted(found, key=_version)
 
 
 def release_of(home: Path) -> str:
