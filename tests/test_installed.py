@@ -17,7 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
+from statistics import mean
 
+import duckdb
 import pytest
 
 from tests.test_docs import blocks, matches, typed
@@ -183,16 +185,41 @@ def test_a_run_without_java_says_how_to_install_it(installed: Installed) -> None
     assert "apt install openjdk-17-jre-headless" in printed and "Traceback" not in printed
 
 
+def averages(folder: Path) -> list[tuple[object, ...]]:
+    """What it wrote to "files:averages", read by DuckDB."""
+    rows = duckdb.sql(
+        "select area, epoch_ms(window_start) // 60_000, round(celsius, 9) "
+        f"from read_parquet('{folder}/averages/*.parquet') order by all"
+    )
+    return rows.fetchall()
+
+
+def expected() -> list[tuple[object, ...]]:
+    """The same, by hand."""
+    minutes: dict[tuple[str, int], list[float]] = {}
+    for i in range(600):
+        minutes.setdefault((f"area-{i % 3}", i // 60), []).append(20 + i % 3 * i / 20)
+    return sorted((*key, round(mean(found), 9)) for key, found in minutes.items())
+
+
 @pytest.mark.spark
-def test_the_readmes_program_prints_what_the_readme_shows(installed: Installed) -> None:
+def test_the_readmes_program_gives_what_the_readme_shows(installed: Installed) -> None:
     [program, *arguments], shown = readme(installed.folder)
     code, printed = installed.run(program, *arguments)
     assert code == 0 and matches(printed, shown), printed
+    assert averages(installed.folder) == expected()
     assert "`headrace warm`" in printed.splitlines()[1]
-    if ALL:
-        code, made = installed.run(program, "warm")
-        assert code == 0, made
-        shutil.rmtree(installed.folder / ".headrace")
-        shutil.rmtree(installed.folder / "averages")
-        code, printed = installed.run(program, *arguments)
-        assert code == 0 and matches(printed, shown) and "`headrace warm`" not in printed, printed
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not ALL, reason="half a minute: make installed")
+def test_a_class_archive_can_be_made_and_is_used(installed: Installed) -> None:
+    [program, *arguments], shown = readme(installed.folder)
+    for left in installed.folder.iterdir():  # of the run before
+        if left.is_dir():
+            shutil.rmtree(left)
+    code, made = installed.run(program, "warm")
+    assert code == 0 and str(installed.environment / "share" / "headrace") in made, made
+    code, printed = installed.run(program, *arguments)
+    assert code == 0 and matches(printed, shown) and "`headrace warm`" not in printed, printed
+    assert averages(installed.folder) == expected()
