@@ -92,3 +92,12 @@ def test_without_a_java_it_is_said_how_to_get_one(javas: Path) -> None:
     with pytest.raises(RunError, match=f"found {old} is version 11") as caught:
         java.find_java()
     assert "apt install openjdk-17-jre-headless" in str(caught.value)
+
+
+def test_a_user_without_a_name_is_refused_before_spark_fails_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    java.check_user()
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    with pytest.raises(RunError, match="HR-RUN-016 the user with the id 4000000000"):
+        java.check_user()

@@ -1,8 +1,12 @@
-"""Java: Spark needs version 17 or newer; find it, or say exactly how to get it."""
+"""Java: Spark needs version 17 or newer; find it, or say exactly how to get it.
+
+And what else Java asks of a machine: that the user has a name.
+"""
 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -40,6 +44,19 @@ def find_java() -> str:
         "java-21-openjdk-headless` (Fedora, RHEL), `brew install openjdk@17` (macOS). "
         "If it is installed already, set JAVA_HOME to its folder.",
     )
+
+
+def check_user() -> None:
+    """Refuse a user without a name, as a container may have: Hadoop's login fails on it."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise RunError(
+            f"the user with the id {os.geteuid()} has no entry in /etc/passwd, and Spark needs one",
+            code="HR-RUN-016",
+            hint=f"Add one (in an image: `RUN useradd --uid {os.geteuid()} app`), or run as a "
+            "user that has one.",
+        ) from None
 
 
 def _installed() -> list[str]:

@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.engine import archive, zygote
-from headrace.engine.java import find_java
+from headrace.engine.java import check_user, find_java
 from headrace.errors import RunError
 
 _FILES = (
@@ -89,6 +89,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 def _started(master: str, extra: dict[str, str]) -> SparkSession:
     find_java()
+    check_user()
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back
     _choose_python(master)
