@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check chaos models soak bench docs clean
+.PHONY: help demo test check installed chaos models soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -10,7 +10,7 @@ BIN := .venv/bin
 ARGS ?=
 
 help: ## list the verbs
-	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-8s%s\n", $$1, $$2 }' Makefile
+	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-10s%s\n", $$1, $$2 }' Makefile
 
 demo: ## the fire alarm on Spark, live in the terminal (about a minute)
 	@$(SPARK) $(BIN)/python -m examples.demo $(ARGS)
@@ -24,6 +24,9 @@ check: ## style and types only (no Java, seconds)
 	@$(READY) $(BIN)/ruff check
 	@$(READY) $(BIN)/ruff format --check
 	@$(READY) $(BIN)/mypy
+
+installed: ## the wheel in empty environments on Python 3.11, 3.12 and 3.13 (a quarter of an hour)
+	@$(SPARK) $(BIN)/python -m tools.installed $(ARGS)
 
 chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter of an hour)
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
