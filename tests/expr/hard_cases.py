@@ -84,7 +84,7 @@ ON_DOUBLES = [
     "x % 0", "x > y", "x >= y", "x = y", "x <=> y", "x < 2", "x = f", "x between -1 and 2",
     "x in (0.5, 1, 2.5)", "floor_mod(x, 3)", "floor_mod(x, -3)", "floor_mod(x, y)", "mod(x, y)",
     "floor_div(if(abs(x) > 1e15, 1.0, x), 3)", f"ceil({_WHOLE})", f"floor({_WHOLE})",
-    "round(x)", "round(x, 2)", "round(x, 1)", "round(x, -2)", "round(x, 0)", "abs(x)", "sign(x)",
+    "round(x)", "round(x, 2)", "round(x, 1)", "round(x, -2)", "round(x, 0)", "abs(x)", "sign(x)", "+x",
     "sqrt(x)", "exp(x)", "ln(x)", "log10(x)", "log2(x)", "pow(x, 2)", "pow(x, 0.5)", "pow(x, y)",
     "pow(1, y)", "sin(x)", "cos(x)", "tan(x)", "asin(x)", "acos(x)", "atan(x)", "atan2(x, y)",
     "degrees(x)", "radians(x)", "is_nan(x)", "nanvl(x, y)", "greatest(x, y)", "least(x, y)",
@@ -118,7 +118,7 @@ TEXTS = _table(
 )  # fmt: skip
 ON_TEXTS = [
     "s", "upper(s)", "lower(s)", "length(s)", "octet_length(s)", "octet_length(z)", "trim(s)",
-    "ltrim(s)", "rtrim(s)", "trim(s, 'ax ')", "ltrim(s, 'ah')", "rtrim(s, 'cx')", "substring(s, 2)",
+    "ltrim(s)", "rtrim(s)", "trim(s, 'ax ')", "ltrim('ah', s)", "rtrim('cx', s)", "substring(s, 2)",
     "substring(s, n)", "substring(s, n, 3)", "substring(s, 2, n)", "substring(s, 0, 2)",
     "substring(s, -2)", "substr(s, 1, 1)", "left(s, n)", "right(s, n)", "left(s, 2)", "right(s, 2)",
     "replace(s, 'a', 'é')", "replace(s, '', 'x')", "replace(s, t, '-')", "replace(s, 'l', '')",

@@ -185,7 +185,7 @@ def test_an_alias_inside_a_larger_expression_is_dropped():
         ("n + interval 1 day", "HR-EXPR-003"),
         ("interval 1 day", "HR-EXPR-003"),
         ("null", "HR-EXPR-003"),
-        ("t is n", "HR-EXPR-003"),
+        ("t is n", "HR-EXPR-004"),
         ("99999999999999999999", "HR-EXPR-003"),
         ("cast(t as string)", "HR-EXPR-003"),
         ("cast(at as bigint)", "HR-EXPR-003"),

@@ -39,13 +39,13 @@ def trim(column: Column, characters: str | None = None) -> Expr:
 def ltrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the start."""
     rest = () if characters is None else (characters,)
-    return call("ltrim", column_of(column), *rest)
+    return call("ltrim", *rest, column_of(column))
 
 
 def rtrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the end."""
     rest = () if characters is None else (characters,)
-    return call("rtrim", column_of(column), *rest)
+    return call("rtrim", *rest, column_of(column))
 
 
 def substring(column: Column, start: Any, length: Any = None) -> Expr:

@@ -172,10 +172,25 @@ def _shift(low: Lowering, node: Node) -> Term:
     if isinstance(moment, exp.Interval) or (isinstance(node, exp.Sub) and by is node.this):
         raise refused(node, "an interval is added to a timestamp", "Write at + interval 1 day.")
     at = low.term(moment)
+    if at.type == pa.date32() and by.args["unit"].name.lower() in _DAYS:
+        return _shift_date(low, at, by, node)
     if at.type == pa.date32():
         at = cast(at, TIMESTAMP, low.dialect)
     if at.type != TIMESTAMP:
         raise refused(node, f"{spoken(at.type)} plus an interval", "The left side is a timestamp.")
+    low.risks += 1
+    return Term(f"({at.sql} + {_span(by, node)})", TIMESTAMP)
+
+
+_DAYS = ("day", "week", "month", "year")
+
+
+def _shift_date(low: Lowering, at: Term, by: Node, node: Node) -> Term:
+    """A date plus whole days or months is a date."""
+    low.risks += 1
+    return Term(f"CAST({at.sql} + {_span(by, node)} AS DATE)", pa.date32())
+
+
+def _span(by: Node, node: Node) -> str:
     amount = int(by.this.this) * (-1 if isinstance(node, exp.Sub) else 1)
-    span = f"INTERVAL '{amount}' {by.args['unit'].name}"
-    return Term(f"({at.sql} + {span})", TIMESTAMP)
+    return f"INTERVAL '{amount}' {by.args['unit'].name}"

@@ -15,13 +15,22 @@ from pyarrow import types as pt
 
 from headrace.expr.arith import refused
 from headrace.expr.tree import Node, time_text
-from headrace.expr.types import DUCKDB, SPARK, Term, cast, is_int, spoken, text_literal, type_name
+from headrace.expr.types import (
+    DUCKDB,
+    SPARK,
+    UNREAD,
+    Term,
+    cast,
+    is_int,
+    spoken,
+    text_literal,
+    type_name,
+)
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
     from headrace.expr.lower import Lowering
 
-UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 _DIGITS = r"[+-]?[0-9]+"
 _DECIMAL = r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)"
 _GRAMMAR = {

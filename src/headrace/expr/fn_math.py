@@ -29,7 +29,11 @@ for _name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "degre
 for _name in ("ln", "log10", "log2"):
     _number(_name, "double -> double", f"(CASE WHEN {{0}} > 0 THEN {_name}({{0}}) END)",
             f"{_name}({{0}})")  # fmt: skip
-_number("atan2", "double double -> double", "atan2({0}, {1})")
+_unsigned = "(CASE WHEN {} = 0 THEN CAST(0 AS DOUBLE) ELSE {} END)"  # zero has no sign in SQL
+_number("atan2", "double double -> double",
+        f"atan2({_unsigned.format('{0}', '{0}')}, {_unsigned.format('{1}', '{1}')})",
+        "atan2({0}, {1})")  # fmt: skip
+_number("positive", "number -> 1", "({0})", "(+ {0})")
 _number("abs", "number -> 1", "abs({0})")
 _number("sign", "double -> double",
         f"(CASE WHEN isnan({{0}}) THEN {_NAN} ELSE CAST(sign({{0}}) AS DOUBLE) END)",

@@ -48,12 +48,22 @@ def _text(name: str, signature: str, duckdb: str, spark: str | None = None) -> N
 offer(TEXT, "upper", "text -> text", _upper, "upper({0})")
 _text("lower", "text -> text", *_LOWER)
 _text("length", "text -> int", "CAST(length({0}) AS INTEGER)", "length({0})")
-for _name, _spark in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
-    offer(TEXT, _name, "text text? -> text", listed(f"{_name}({{}})"),
-          lambda args, where=_spark, name=_name: (
-              f"{name}({args[0].sql})" if len(args) == 1
-              else f"trim({where} {args[1].sql} FROM {args[0].sql})"
-          ))  # fmt: skip
+
+
+def _trim(name: str) -> Callable[[Sequence[Term]], str]:
+    """`trim(text, characters)` but `ltrim(characters, text)`, as in Spark; alone, only blanks."""
+
+    def sql(args: Sequence[Term]) -> str:
+        if len(args) == 1:
+            return f"{name}({args[0].sql}, ' ')"
+        text, characters = args if name == "trim" else args[::-1]
+        return f"{name}({text.sql}, {characters.sql})"
+
+    return sql
+
+
+for _name in ("trim", "ltrim", "rtrim"):
+    offer(TEXT, _name, "text text? -> text", _trim(_name), listed(f"{_name}({{}})"))
 
 
 def _not_negative(sql: str) -> str:

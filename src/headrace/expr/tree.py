@@ -8,14 +8,11 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
-from typing import Any, ClassVar
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.parsers.spark import SparkParser
 
 from headrace.errors import PlanError
+from headrace.expr.dialect import Dialect
 
 Node = exp.Expr
 
@@ -25,24 +22,6 @@ _SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "
               "startswith": "starts_with", "endswith": "ends_with", "char": "chr",
               "regexp_like": "rlike", "regexp": "rlike", "iff": "if", "dateadd": "date_add",
               "datediff": "date_diff", "array_size": "size", "sha": "sha1"}  # fmt: skip
-
-
-class Dialect(Spark):
-    """Spark SQL in which a function call is only a name and its arguments."""
-
-    class Tokenizer(Spark.Tokenizer):
-        STRING_ESCAPES: ClassVar = ["'", '"', "\\"]
-
-    class Parser(SparkParser):
-        FUNCTIONS: ClassVar[dict[str, Callable[..., Node]]] = {}
-        ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
-        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
-        }
-        FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST")
-        }
 
 
 def unreadable(text: str, why: str) -> PlanError:
