@@ -7,12 +7,11 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 
 from __future__ import annotations
 
-import datetime as dt
-
 from sqlglot import exp
 
 from headrace.errors import PlanError
 from headrace.expr.dialect import Dialect
+from headrace.expr.reading import time_text
 
 Node = exp.Expr
 
@@ -69,16 +68,6 @@ def _canonical_time(value: Node, to: str) -> Node:
         return exp.Literal.string(time_text(value.this, to))
     except ValueError:
         raise unreadable(f"{to} '{value.this}'", f"it is not an ISO {to.lower()}") from None
-
-
-def time_text(text: str, to: str) -> str:
-    """An ISO date or timestamp in its one spelling, a timestamp in UTC; else a ValueError."""
-    if to == "DATE":
-        return dt.date.fromisoformat(text.strip()).isoformat()
-    moment = dt.datetime.fromisoformat(text.strip())
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    return moment.isoformat(" ")
 
 
 def _is_number(node: Node) -> bool:
