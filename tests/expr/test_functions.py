@@ -27,7 +27,7 @@ CALLS = [
     (f.when(col("n") > 1, "many").when("n = 1", "one").otherwise("none"),
      "case when n > 1 then 'many' when n = 1 then 'one' else 'none' end"),
     (f.when("n > 1", col("x")), "case when n > 1 then x end"),
-    (f.trim("s"), "trim(s)"), (f.trim("s", "x"), "trim(s, 'x')"),
+    (f.trim("s"), "trim(s)"), (f.trim("s", "x"), "trim('x', s)"),
     (f.lpad("s", 5), "lpad(s, 5, ' ')"),
     (f.substring("s", 2), "substring(s, 2)"), (f.substring("s", 2, 3), "substr(s, 2, 3)"),
     (f.concat("s", lit("-"), "t"), "concat(s, '-', t)"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.regex import literal_pattern
 
 
 def upper(column: Column) -> Expr:
@@ -33,7 +34,7 @@ def octet_length(column: Column) -> Expr:
 def trim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at both ends."""
     rest = () if characters is None else (characters,)
-    return call("trim", column_of(column), *rest)
+    return call("trim", *rest, column_of(column))
 
 
 def ltrim(column: Column, characters: str | None = None) -> Expr:
@@ -130,8 +131,8 @@ def ascii(column: Column) -> Expr:
 
 
 def split(column: Column, separator: str) -> Expr:
-    """The parts between separators, as an array."""
-    return call("split", column_of(column), separator)
+    """The parts between separators, as an array; in SQL text it is a regular expression."""
+    return call("split", column_of(column), literal_pattern(separator))
 
 
 def split_part(column: Column, separator: str, part: int) -> Expr:

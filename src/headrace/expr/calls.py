@@ -29,7 +29,7 @@ _KINDS = {"bool": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "double": p
 
 _FALLIBLE = {"abs", "ceil", "floor", "floor_div", "make_date", "date_add", "date_sub", "add_months",
              "date_from_unix_date", "timestamp_seconds", "timestamp_millis",
-             "timestamp_micros", "slice"}  # fmt: skip
+             "timestamp_micros", "slice", "split_part"}  # fmt: skip
 
 
 def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node) -> Term:

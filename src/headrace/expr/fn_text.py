@@ -6,6 +6,7 @@ mapping (upper of "ß" is "SS"), except that a sigma at a word's end is not spec
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Sequence
 
@@ -13,8 +14,8 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import listed, offer
-from headrace.expr.regex import both_patterns, replacement
-from headrace.expr.types import DUCKDB, SPARK, Term, text_literal
+from headrace.expr.regex import both_patterns, literal_pattern, replacement
+from headrace.expr.types import DUCKDB, SPARK, Term, failing, text_literal
 
 TEXT, PATTERNS, BYTES = "text", "patterns", "bytes and digests"
 
@@ -51,12 +52,12 @@ _text("length", "text -> int", "CAST(length({0}) AS INTEGER)", "length({0})")
 
 
 def _trim(name: str) -> Callable[[Sequence[Term]], str]:
-    """`trim(text, characters)` but `ltrim(characters, text)`, as in Spark; alone, only blanks."""
+    """`trim(characters, text)`, as in Spark; of a text alone only blanks."""
 
     def sql(args: Sequence[Term]) -> str:
         if len(args) == 1:
             return f"{name}({args[0].sql}, ' ')"
-        text, characters = args if name == "trim" else args[::-1]
+        characters, text = args
         return f"{name}({text.sql}, {characters.sql})"
 
     return sql
@@ -120,18 +121,32 @@ def _separator(args: Sequence[Term]) -> str:
                     hint="Write split(x, ',').")  # fmt: skip
 
 
-def _split_spark(args: Sequence[Term]) -> str:
-    quoted = "".join(f"\\{c}" if not c.isalnum() else c for c in _separator(args))
-    return f"split({args[0].sql}, {text_literal(quoted, SPARK)}, -1)"
+def _split(args: Sequence[Term]) -> str:
+    """By a regular expression, as in Spark; the quick way if it matches just one text."""
+    pattern = _separator(args)
+    plain = re.sub(r"\\([^a-zA-Z0-9])", r"\1", pattern)
+    if literal_pattern(plain) == pattern:
+        return f"string_split({args[0].sql}, {text_literal(plain, DUCKDB)})"
+    return f"string_split_regex({args[0].sql}, {_consuming(args, DUCKDB)})"
 
 
-offer(TEXT, "split", "text word -> [text]",
-      lambda a: f"string_split({a[0].sql}, {text_literal(_separator(a), DUCKDB)})",
-      _split_spark)  # fmt: skip
-offer(TEXT, "split_part", "text word int -> text",
-      lambda a: f"split_part({a[0].sql}, {text_literal(_separator(a), DUCKDB)}, {a[2].sql})",
-      lambda a: f"(CASE WHEN {a[2].sql} = 0 THEN (CASE WHEN {a[0].sql} IS NOT NULL THEN '' END) "
-      f"ELSE split_part({a[0].sql}, {text_literal(_separator(a), SPARK)}, {a[2].sql}) END)",
+offer(TEXT, "split", "text word -> [text]", _split,
+      lambda a: f"split({a[0].sql}, {_consuming(a, SPARK)}, -1)" if _separator(a) else "",
+      )  # fmt: skip
+
+
+def _split_part(args: Sequence[Term]) -> str:
+    text, place = args[0].sql, args[2].sql
+    if args[2].literal == 0:
+        raise PlanError("split_part counts from 1, or from -1 for the last", code="HR-EXPR-003",
+                        hint="Write split_part(x, ',', 1).")  # fmt: skip
+    fail = failing("'split_part counts from 1, not from '", place)
+    place = f"(CASE WHEN {place} = 0 AND {text} IS NOT NULL THEN {fail} ELSE {place} END)"
+    return f"split_part({text}, {text_literal(_separator(args), DUCKDB)}, {place})"
+
+
+offer(TEXT, "split_part", "text word int -> text", _split_part,
+      lambda a: f"split_part({a[0].sql}, {text_literal(_separator(a), SPARK)}, {a[2].sql})",
       )  # fmt: skip
 
 

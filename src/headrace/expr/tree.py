@@ -20,7 +20,8 @@ _SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "
               "nvl": "coalesce", "day": "dayofmonth", "cardinality": "size", "signum": "sign",
               "startswith": "starts_with", "endswith": "ends_with", "char": "chr",
               "regexp_like": "rlike", "regexp": "rlike", "iff": "if", "dateadd": "date_add",
-              "datediff": "date_diff", "array_size": "size", "sha": "sha1"}  # fmt: skip
+              "datediff": "date_diff", "array_size": "size", "sha": "sha1",
+              "isnan": "is_nan"}  # fmt: skip
 
 
 def unreadable(text: str, why: str) -> PlanError:
