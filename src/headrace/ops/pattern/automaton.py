@@ -2,8 +2,8 @@
 
 Loops with counts are unrolled, so a partial match is told by its last place alone. An edge says
 all about one step: what the row must be and not be (`bars`), what ends the waiting for it (`link`,
-`negs`, `stops`), and which other edges of the same place forbid it as long as they can be gone (`blockers`: a
-greedy loop goes on). An automaton is a value; it knows no rows.
+`negs`, `stops`), and which other edges of the same place forbid it as long as they can be gone
+(`blockers`: a greedy loop goes on). An automaton is a value; it knows no rows.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ class Deduplicate(Basic):
     within: int | None
 
     kind = "deduplicate"
+    passes = True
 
     @property
     def endless(self) -> bool:
