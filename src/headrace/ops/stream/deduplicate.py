@@ -40,6 +40,7 @@ class Deduplicate(Basic):
     within: int | None
 
     kind = "deduplicate"
+    passes = True
 
     @property
     def endless(self) -> bool:
