@@ -120,17 +120,9 @@ VALUES = st.one_of(
     st.sampled_from(["null", "true", "1.10", "-0", "1E5", "[1, 2]", '{"a" : 1, "a":2}', '"1_0"']),
 )
 KINDS = [
-    "bigint",
-    "smallint",
-    "string",
-    "double",
-    "float",
-    "decimal(20,2)",
-    "timestamp",
-    "date",
-    "boolean",
-    "binary",
-]
+    "bigint", "smallint", "string", "double", "float", "decimal(20,2)", "timestamp", "date",
+    "boolean", "binary",
+]  # fmt: skip
 
 
 @settings(max_examples=300)
@@ -169,7 +161,7 @@ def test_numbers_in_lists_are_the_numbers_that_are_written(value):
 PIECES = st.lists(
     st.one_of(
         st.binary(max_size=6),
-        st.sampled_from(list(b'{}[]":,\\') + [0, 10, 13, 0xFF]).map(lambda b: bytes([b])),
+        st.sampled_from([*b'{}[]":,\\', 0, 10, 13, 0xFF]).map(lambda b: bytes([b])),
         st.sampled_from([b'"v"', b'"k"', b"1", b"null", b"1e999", b"\\u", b"\xed\xa0\x80", b'"']),
     ),
     max_size=12,

@@ -258,4 +258,4 @@ def _cast(value: Any, to: pa.DataType) -> Any:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pt.is_floating(kind) or pt.is_decimal(kind)
+    return bool(pt.is_floating(kind) or pt.is_decimal(kind))

@@ -81,10 +81,8 @@ def _decimals(text: pa.Array, kind: pa.DataType) -> pa.Array:
     """Arrow counts in 128 bits: of too many digits it makes another number, without a word."""
     powers = pc.match_substring_regex(text, "[eE]")
     if pc.any(powers).as_py():
-        written = pa.array(
-            [_without_power(t) for t in text.filter(powers).to_pylist()], pa.string()
-        )
-        text = pc.replace_with_mask(text, powers.fill_null(False), written)
+        written = [_without_power(t) for t in text.filter(powers).to_pylist()]
+        text = pc.replace_with_mask(text, powers.fill_null(False), pa.array(written, pa.string()))
     whole = kind.precision - kind.scale
     longest = pc.max(pc.utf8_length(text)).as_py() or 0
     if longest > whole:
