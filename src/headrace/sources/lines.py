@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.kernel import is_document
 from headrace.sources import delimited, formats
 from headrace.sources.contract import RAW, Chunk, Decoded
 from headrace.sources.layout import changed, checksum, size_of
@@ -168,9 +169,5 @@ def _last_line_end(path: str, start: int, size: int) -> int:
 
 
 def _is_object(line: bytes) -> bool:
-    if not line.rstrip().endswith(b"}"):
-        return False
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
+    """Whether the line is a whole document, as it will be decoded."""
+    return line.lstrip()[:1] == b"{" and line.rstrip()[-1:] == b"}" and is_document(line)
