@@ -55,7 +55,7 @@ def check(case: Case, data: Data) -> tuple[int, int]:
         for table in TABLES:
             db.execute(f"create view {table} as from '{data.parquet(table)}'")
         db.execute(f"create table due as {case.sql}")
-        db.execute(f"create table came as from {ours}")
+        db.execute(f"create table came as with came as (from {ours}) {case.ours}")
         due, missing = _counts(db, "due", "came")
         came, surplus = _counts(db, "came", "due")
     print(f"{case.name}: {came:,} of {due:,} rows, {missing:,} missing, {surplus:,} wrong, "

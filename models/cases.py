@@ -25,6 +25,7 @@ class Case:
     build: Build
     sql: str
     topic: str = "x"  # or "ordered"
+    ours: str = "from came"  # what of the output is compared, where that is not all of it
 
 
 class Total(hr.KeyedProcess):
@@ -74,6 +75,10 @@ class Both(hr.KeyedProcess):
 class Sizes(hr.WindowProcess):
     def process(self, key: Any, window: Any, rows: Any) -> Any:
         return (len(rows), sum(rows["v"]))
+
+
+def _owed(key: Any, left: Any, right: Any) -> Any:
+    return (sum(row.v for row in left), len(right))
 
 
 def _mapped(row: Any) -> dict[str, int]:
@@ -126,6 +131,18 @@ with marked as (select *, case when {_MS} - lag({_MS}) over ({_ORDER}) < 600000 
      numbered as (select *, sum(fresh) over ({_ORDER}) as session from marked)
 select k, {_SQL} from numbered group by k, session"""
 
+# The first of a key goes on, and then the first that is a minute after the last that did.
+DISTINCT = """
+with recursive by_key as (select k, list(epoch_ms(ts) order by ts) t, list(id order by ts) i
+                        from x where k <> 0 group by k),
+     went(k, t, i, n) as (
+        select k, t, i, 1 from by_key
+        union all
+        select * from (
+            select k, t, i, list_position(list_transform(t, lambda u: u >= t[n] + 60000), true) m
+            from went) where m > 0)
+select i[n] from went"""
+
 CASES = (
     Case("where, select", lambda x, y: x.where("v % 3 = 0 and kind <> 2").select(
             "id", w="v * 2 - id"),
@@ -144,6 +161,14 @@ CASES = (
          _hopping(1_200_000, 300_000)),
     Case("session", lambda x, y: _plain(x.key_by("k").window(hr.session("10m")).agg(**NUMBERS)),
          SESSIONS),
+    Case("cumulating", lambda x, y: _plain(
+            x.key_by("k").window(hr.cumulating("1h", every="10m")).agg(**NUMBERS)),
+         f"select k, {_SQL} from (select *, unnest(generate_series(({_MS} // 600000 + 1) * 600000, "
+         f"({_MS} // 3600000 + 1) * 3600000, 600000)) s from x) group by k, s"),
+    Case("best of each window", lambda x, y: x.key_by("k").window(hr.tumbling("10m")).agg(
+            last=hr.max("id")).top(20, by="last").select("k", "last", "rank"),
+         "select k, high, row_number() over (partition by w order by high desc) as place from "
+         f"(select k, {_MS} // 600000 w, max(id) high from x group by k, w) qualify place <= 20"),
     Case("windows of all rows", lambda x, y: _plain(x.window(hr.tumbling("10s")).agg(**NUMBERS)),
          f"select {_SQL} from x group by {_MS} // 10000"),
     Case("windows of three rows", lambda x, y: _plain(
@@ -169,6 +194,22 @@ CASES = (
     Case("map_with_state", lambda x, y: x.key_by("k").map_with_state(
             _counted, state=int, output="id bigint, n bigint", unbounded=True),
          f"select id, count(*) over ({_ORDER} rows unbounded preceding) from x", "ordered"),
+    Case("running aggregates", lambda x, y: x.key_by("k").agg(
+            n=hr.count(), high=hr.max("v"), unbounded=True),
+         "select k, count(*), max(v) from x group by k",
+         ours="select k, max(n), max(high) from came group by k"),
+    Case("running fold", lambda x, y: x.key_by("k").fold(
+            0, lambda n, row: n + 1, schema="n bigint", unbounded=True),
+         "select k, count(*) from x group by k", ours="select k, max(n) from came group by k"),
+    Case("batch", lambda x, y: x.key_by("k").batch(5, unbounded=True),
+         f"select k, list(id order by ts) from (select *, (row_number() over ({_ORDER}) - 1) // 5 "
+         "as part from x) group by k, part", "ordered",
+         ours="select k, list_transform(rows, lambda r: r.id) from came"),
+    Case("deduplicate", lambda x, y: x.key_by("k").deduplicate("kind", unbounded=True).select("id"),
+         "select id from x qualify row_number() over (partition by k, kind order by ts) = 1",
+         "ordered"),
+    Case("deduplicate within a minute", lambda x, y: x.where("k <> 0").key_by("k").deduplicate(
+            within="60s").select("id"), DISTINCT, "ordered"),
     Case("changes_only", lambda x, y: x.key_by("k").changes_only("kind", unbounded=True)
             .select("id"),
          f"select id from x qualify lag(kind) over ({_ORDER}) is distinct from kind", "ordered"),
@@ -192,6 +233,15 @@ CASES = (
             "id", "id_right"),
          "select x.id, y.id from x join y using (k) where epoch_ms(x.ts) // 600000 = "
          "epoch_ms(y.ts) // 600000 and x.k <> 0"),
+    Case("cogroup", lambda x, y: _plain(x.cogroup(
+            y(), _owed, on="k", window=hr.tumbling("10m"), schema="v bigint, n bigint")),
+         f"with a as (select k, {_MS} // 600000 w, sum(v) v from x group by all), "
+         f"b as (select k, {_MS} // 600000 w, count(*) n from y group by all) "
+         "select k, coalesce(v, 0), coalesce(n, 0) from a full join b using (k, w)"),
+    Case("join of several", lambda x, y: hr.join_all(on="k", within="1m", x=x, y=_cool(y)).select(
+            "id_x", "id_y"),
+         "select x.id, y.id from x join y using (k) where x.k <> 0 and "
+         "abs(epoch_ms(y.ts) - epoch_ms(x.ts)) <= 60000"),
     Case("latest row", lambda x, y: x.join(y().table("k", unbounded=True), on="k", how="left")
             .select("id", "id_right"),
          "select x.id, y.id from x asof left join y on x.k = y.k and x.ts >= y.ts"),
