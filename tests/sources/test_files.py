@@ -238,7 +238,7 @@ def test_bad_csv_rows_are_reported_one_by_one(folder):
     assert bad.tolist() == [False, True, True, False]
     assert errors == ["column 'a': 'no' is not bigint", "1 fields, expected 2"]
     assert offsets.tolist() == [0, 4, 9, 11]
-    assert source.where("files", 9) == "a.csv byte 13"
+    assert source.where("files", 9) == "a.csv line 3, byte 13"
 
 
 def test_a_missing_csv_column_is_refused(folder):

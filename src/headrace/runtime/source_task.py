@@ -62,7 +62,7 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     program, epoch = bundle.program, task.epoch
     unique = f"{epoch.number}-0-{task.index}-{uuid.uuid4().hex[:8]}"
     outputs = Outputs(bundle.sinks, epoch.number, unique)
-    dead = DeadLetters(epoch, program.on_error)
+    dead = DeadLetters(epoch, program.on_error, bundle.sources)
     flow = Flow(program, epoch, outputs, dead)
     splits = {s.id: s for s in epoch.splits}
     for piece in task.pieces:
@@ -77,6 +77,7 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     yield from flow.finish()
     outputs.finish()
     report.staged, report.rows = dict(outputs.staged), dict(outputs.rows)
+    report.examples = dead.examples()
     report.steps = {n: dict(c) for n, c in flow.steps.items()}
     report.timing = {"source": (wall.perf_counter() - began) * 1_000}
     for level in range(1, program.depth + 1):

@@ -24,6 +24,7 @@ from headrace.sources.listing import Extent, Mark
 BLOCK = 1 << 20
 HEAD = 1 << 10  # bytes of a file that its fingerprint covers
 PROBE = 1 << 16
+COUNTED = 1 << 28  # bytes of a file whose lines are counted, to say where a bad one is
 BOM = b"\xef\xbb\xbf"
 COLUMNS = b"columns"  # metadata of a raw chunk: the order of a CSV file's columns
 
@@ -137,6 +138,29 @@ def split_lines(
     )
     keep = np.arange(len(ends)) if keep_blank else np.flatnonzero(stops > starts)
     return both.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
+
+
+class LineNumbers:
+    """Which line of a file a byte is in; every block of the file is counted once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._before = [0]  # line ends before each block
+        self._last = (0, 0)  # the byte that was asked for last, and the line ends before it
+
+    def at(self, position: int) -> int | None:
+        """Counted from 1; None if it is so far back that counting would take long."""
+        if position > COUNTED:
+            return None
+        block = position // BLOCK
+        for i in range(len(self._before) - 1, block):
+            ends = _pread(self._path, i * BLOCK, BLOCK).count(b"\n")
+            self._before.append(self._before[i] + ends)
+        known = (block * BLOCK, self._before[block])
+        start, ends = max(known, self._last) if self._last[0] <= position else known
+        ends += _pread(self._path, start, position - start).count(b"\n")
+        self._last = (position, ends)
+        return ends + 1
 
 
 def _pread(path: str, position: int, length: int) -> bytes:
