@@ -586,3 +586,21 @@ def test_a_chunk_of_text_is_typed_by_its_source(folder):
     assert (table["value"].to_pylist(), bad.tolist()) == (["ok"], [False, True])
     assert errors == ["not UTF-8 text"]
     assert typed(source, chunk.slice(0, 1)).num_rows == 1
+
+
+@pytest.mark.parametrize("header", [b"k,v\ra,1\rb,2\r", b"x" * 200_000 + b",k,v\n"])
+def test_a_header_that_cannot_be_read_is_refused_by_name(folder, header):
+    (folder / "a.csv").write_bytes(header)
+
+    error = refusal(whole(folder, schema_of("k string, v bigint")).check)
+
+    assert error.code == "HR-INPUT-005" and "a.csv" in error.message
+
+
+def test_an_empty_csv_file_has_no_rows(folder):
+    (folder / "a.csv").write_bytes(b"")
+    (folder / "b.csv").write_text("a,b\n1,x\n")
+    source = whole(folder, SCHEMA)
+    source.check()
+
+    assert [r["a"] for r in read_all(source)] == [1]

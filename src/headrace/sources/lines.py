@@ -46,11 +46,13 @@ class Lines:
         line = _first_line(path, start, size)
         if not line.endswith(b"\n") and not whole:
             return None
-        delimited.check_header(path, self.columns_of(line), self.schema)
+        if not line:
+            return start  # an empty file has no rows, and needs no header
+        delimited.check_header(path, self.columns_of(path, line), self.schema)
         return start + len(line)
 
-    def columns_of(self, header: bytes) -> list[str]:
-        return delimited.fields(header.decode("utf-8", "replace"), self.delimiter)
+    def columns_of(self, path: str, header: bytes) -> list[str]:
+        return delimited.header(path, header.decode("utf-8", "replace"), self.delimiter)
 
     def reach(self, path: str, start: int, size: int, whole: bool) -> int:
         end = size if whole else _last_line_end(path, start, size)
@@ -114,7 +116,7 @@ class Lines:
         if self.format != "csv" or not self.header:
             return schema
         start = len(BOM) if _pread(path, 0, len(BOM)) == BOM else 0
-        columns = self.columns_of(_first_line(path, start, size_of(path)))
+        columns = self.columns_of(path, _first_line(path, start, size_of(path)))
         return schema.with_metadata({COLUMNS: json.dumps(columns)})
 
 
