@@ -19,7 +19,7 @@ import headrace as hr
 from headrace.rows import table_of
 from headrace.schema import schema_of
 from headrace.testing import drive
-from headrace.values import array_of
+from headrace.values import array_of, as_type
 
 UTC = dt.UTC
 EAST = dt.timezone(dt.timedelta(hours=2))
@@ -152,6 +152,7 @@ def test_records_of_several_kinds_in_a_struct_column():
     assert found == [{"at": NEW_YEAR}] * 3 + [None, {"at": None}]
 
 
+DAY = dt.date(2020, 1, 1)
 MIXED = [
     MILLIS,
     NEW_YEAR,
@@ -217,3 +218,27 @@ def test_times_of_several_kinds_in_a_topic(tmp_path: Path):
 
     (rows,) = [table for _, table in log.read("t", 0, 0)]
     assert rows.column("at").to_pylist() == [NEW_YEAR] * (len(MIXED) + 1)
+
+
+@pytest.mark.parametrize("given", [pa.array([MILLIS]), pa.array([DAY]), pa.array([NEW_YEAR])])
+def test_columns_of_tables_follow_the_same_rule(given):
+    kind = pa.timestamp("us", "UTC")
+    assert as_type(given, kind).to_pylist() == [NEW_YEAR]
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), given)
+    assert as_type(lists, pa.list_(kind)).to_pylist() == [[NEW_YEAR]]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (pa.array([True]), pa.int64()),
+        (pa.array([1.0]), pa.timestamp("us", "UTC")),
+        (pa.array([1.5]), pa.int64()),
+        (pa.array(["x"]), pa.decimal128(38, 2)),
+        (pa.array(["9" * 39]), pa.decimal128(38, 2)),
+        (pa.array(["9" * 300]), pa.decimal128(10, 2)),
+    ],
+)
+def test_columns_of_tables_are_never_bent(given, kind):
+    with pytest.raises(ValueError):
+        as_type(given, kind)

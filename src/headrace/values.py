@@ -47,15 +47,38 @@ def array_of(values: Values, kind: pa.DataType) -> pa.Array:
 
 
 def as_type(column: Any, kind: pa.DataType) -> Any:
-    """An Arrow column that a user gave, as the type that it is to have."""
-    if column.type == kind:
+    """An Arrow column that a user gave, as the type that it is to have: by the same rule."""
+    given = column.type
+    if given == kind:
         return column
-    if pt.is_timestamp(kind):
-        if pt.is_boolean(column.type) or pt.is_floating(column.type):
-            raise ValueError(f"{column.type} is no time")
-        if pt.is_integer(column.type):
-            column = column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
-    return column.cast(kind, safe=not (pt.is_timestamp(kind) and pt.is_timestamp(column.type)))
+    number = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
+    no_time = pt.is_boolean(given) or pt.is_floating(given) or pt.is_decimal(given)
+    if (number and pt.is_boolean(given)) or (pt.is_timestamp(kind) and no_time):
+        raise ValueError(f"{given} is no {ddl_type(kind)}")
+    if pt.is_timestamp(kind) and pt.is_integer(given):
+        column = column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
+    if pt.is_decimal(kind) and pt.is_string(given):  # Arrow loses digits of long ones
+        return _value_by_value(column, kind, _decimal)
+    if pt.is_nested(kind) and _holds_time(kind):
+        return _value_by_value(column, kind, lambda value: value)
+    return column.cast(kind, safe=not (pt.is_timestamp(kind) and pt.is_timestamp(given)))
+
+
+def _value_by_value(column: Any, kind: pa.DataType, change: Callable[[Any], Any]) -> Any:
+    array = array_of([change(value) for value in column.to_pylist()], kind)
+    return pa.chunked_array([array]) if isinstance(column, pa.ChunkedArray) else array
+
+
+def _decimal(text: str | None) -> decimal.Decimal | None:
+    try:
+        return None if text is None else decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError(f"{_shown(text)} is no number") from None
+
+
+def _holds_time(kind: pa.DataType) -> bool:
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return pt.is_timestamp(kind) or any(map(_holds_time, inner))
 
 
 def _by_type(values: Values, kind: pa.DataType) -> pa.Array:

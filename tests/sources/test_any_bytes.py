@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -248,3 +249,48 @@ def test_strict_mode_names_the_record(tmp_path):
 
     with pytest.raises(hr.StepError, match=r"nested more than 256 .*offset 1.*record \[\[\["):
         Driver(job, tmp_path / "job").drain()
+
+
+FAR = pa.array([2**60], pa.int64()).cast(pa.timestamp("us"))
+PARQUET = {
+    "a number that is too large": (
+        "v int",
+        pa.array([3_000_000_000]),
+        "'v': 3000000000 is not int",
+    ),
+    "a fraction": ("v bigint", pa.array([1.5]), "'v': 1.5 is not bigint"),
+    "a null": ("v bigint not null", pa.array([None], pa.int64()), "'v' has no value"),
+    "a far time": ("v timestamp", FAR, "the time of column 'v' is not within the years 1 to 9999"),
+    "a far date": (
+        "v date",
+        pa.array([2**30], pa.int32()).cast(pa.date32()),
+        "the time of column 'v' is not within the years 1 to 9999",
+    ),
+    "a decimal": ("v decimal(4,1)", pa.array([decimal.Decimal("1.55")]), "is not decimal(4,1)"),
+}
+
+
+@pytest.mark.parametrize("name", PARQUET)
+def test_a_value_of_a_parquet_file_that_does_not_fit_is_dead_alone(tmp_path, name):
+    schema, bad, reason = PARQUET[name]
+    kind = bad.type
+    good = pa.array([1], pa.int32()).cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+    good = (
+        good.cast(kind) if not pa.types.is_decimal(kind) else pa.array([decimal.Decimal(1)], kind)
+    )
+    values = pa.concat_arrays([good, bad, good])
+    pq.write_table(pa.table({"k": ["a", "b", "c"], "v": values}), tmp_path / "a.parquet")
+    job = hr.Job("parquet")
+    rows = job.read(f"files:{tmp_path}/a.parquet", schema=f"k string, {schema}", name="s")
+    rows.map(lambda row: {"k": row.k, "seen": str(row.v)}, schema="k string, seen string").write(
+        "collect:", name="o"
+    )
+    driver = Driver(job, tmp_path / "job")
+    driver.drain()
+
+    (letter,) = hr.read_output(tmp_path / "job" / "dead").to_pylist()
+    assert [r["k"] for r in driver.output("o").to_pylist()] == ["a", "c"]
+    assert reason in letter["error"]
+    assert letter["place"] == "a.parquet row 2"
+    found = driver.manifest.body["counts"]["s"]
+    assert (found["read"], found["used"], found["dead"]) == (3, 2, 1)

@@ -170,6 +170,8 @@ class Run:
     @property
     def status(self) -> Status:
         warnings = (*self._tables.warnings, *self._growth.warnings)
+        if self._latest is not None:
+            warnings += progress_of(self._latest, {}).all_dead
         return Status(self._state, self._known(), self._error, warnings)
 
     @property

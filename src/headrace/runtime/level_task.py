@@ -80,7 +80,8 @@ class _Level:
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
         unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
         self._outputs = Outputs(bundle.sinks, epoch.number, unique)
-        self._flow = Flow(program, epoch, self._outputs, DeadLetters(epoch, program.on_error))
+        dead = DeadLetters(epoch, program.on_error, bundle.sources)
+        self._flow = Flow(program, epoch, self._outputs, dead)
         slots = slot_range(task, epoch.tasks, epoch.slots)
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
         self._homes = tuple(first_hash(slot, epoch.slots) for slot in range(*slots))
@@ -91,6 +92,7 @@ class _Level:
         for node in self._program.stateful_at(self._level):
             self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
         self._report.dead = self._flow.dead.places()
+        self._report.examples = self._flow.dead.examples()
         finish_dead(self._program, self._flow, self._outputs)
         yield from self._flow.finish()
         self._outputs.finish()

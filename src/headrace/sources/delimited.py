@@ -22,9 +22,16 @@ from headrace.sources.casts import NOT_TEXT, cast_text, gather, isolate, reason
 from headrace.sources.contract import Decoded
 
 
-def fields(line: str, delimiter: str) -> list[str]:
-    """The fields of one record."""
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+def header(path: str, line: str, delimiter: str) -> list[str]:
+    """The names of the columns in a file's first line."""
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+    except csv.Error as cause:
+        raise InputError(
+            f"the header of {path!r} cannot be read: {cause}", code="HR-INPUT-005",
+            hint="Is it a CSV file whose lines end with a line feed? Its first line names the "
+            "columns; say header=False if it is data.",
+        ) from cause  # fmt: skip
 
 
 def check_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:

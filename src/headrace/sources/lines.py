@@ -25,6 +25,7 @@ BLOCK = 1 << 20
 LEAST = 1 << 18  # bytes: fewer are not worth a task of their own
 HEAD = 1 << 10  # bytes of a file that its fingerprint covers
 PROBE = 1 << 16
+COUNTED = 1 << 28  # bytes of a file whose lines are counted, to say where a bad one is
 BOM = b"\xef\xbb\xbf"
 COLUMNS = b"columns"  # metadata of a raw chunk: the order of a CSV file's columns
 
@@ -46,11 +47,13 @@ class Lines:
         line = _first_line(path, start, size)
         if not line.endswith(b"\n") and not whole:
             return None
-        delimited.check_header(path, self.columns_of(line), self.schema)
+        if not line:
+            return start  # an empty file has no rows, and needs no header
+        delimited.check_header(path, self.columns_of(path, line), self.schema)
         return start + len(line)
 
-    def columns_of(self, header: bytes) -> list[str]:
-        return delimited.fields(header.decode("utf-8", "replace"), self.delimiter)
+    def columns_of(self, path: str, header: bytes) -> list[str]:
+        return delimited.header(path, header.decode("utf-8", "replace"), self.delimiter)
 
     def reach(self, path: str, start: int, size: int, whole: bool) -> int:
         end = size if whole else _last_line_end(path, start, size)
@@ -114,7 +117,7 @@ class Lines:
         if self.format != "csv" or not self.header:
             return schema
         start = len(BOM) if _pread(path, 0, len(BOM)) == BOM else 0
-        columns = self.columns_of(_first_line(path, start, size_of(path)))
+        columns = self.columns_of(path, _first_line(path, start, size_of(path)))
         return schema.with_metadata({COLUMNS: json.dumps(columns)})
 
 
@@ -138,6 +141,29 @@ def split_lines(
     )
     keep = np.arange(len(ends)) if keep_blank else np.flatnonzero(stops > starts)
     return both.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
+
+
+class LineNumbers:
+    """Which line of a file a byte is in; every block of the file is counted once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._before = [0]  # line ends before each block
+        self._last = (0, 0)  # the byte that was asked for last, and the line ends before it
+
+    def at(self, position: int) -> int | None:
+        """Counted from 1; None if it is so far back that counting would take long."""
+        if position > COUNTED:
+            return None
+        block = position // BLOCK
+        for i in range(len(self._before) - 1, block):
+            ends = _pread(self._path, i * BLOCK, BLOCK).count(b"\n")
+            self._before.append(self._before[i] + ends)
+        known = (block * BLOCK, self._before[block])
+        start, ends = max(known, self._last) if self._last[0] <= position else known
+        ends += _pread(self._path, start, position - start).count(b"\n")
+        self._last = (position, ends)
+        return ends + 1
 
 
 def _pread(path: str, position: int, length: int) -> bytes:

@@ -78,7 +78,7 @@ class Parquet:
                 lo, hi = max(row, extent.start), min(row + batch.num_rows, extent.end)
                 if lo < hi:
                     table = pa.Table.from_batches([batch.slice(lo - row, hi - lo)])
-                    yield conform(path, table, schema), np.arange(lo + shift, hi + shift)
+                    yield conform(table, schema), np.arange(lo + shift, hi + shift)
                 row += batch.num_rows
 
     def _batches(
