@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check chaos models soak bench docs clean
+.PHONY: help demo test check chaos models corpus soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -33,6 +33,10 @@ MODELS += patterns process/test_against_model.py joins streams testing/test_draw
 models: ## 500 drawn streams of every feature against its model (about an hour, no Spark)
 	@$(READY) env HEADRACE_EXAMPLES=500 $(BIN)/python -m pytest -m "not spark" \
 		$(addprefix tests/,$(MODELS)) $(ARGS)
+
+corpus: ## ten thousand drawn expressions, as text, against Spark (about half an hour)
+	@$(SPARK) env HEADRACE_EXAMPLES=10000 $(BIN)/python -m pytest \
+		tests/expr/test_corpus.py $(ARGS)
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)

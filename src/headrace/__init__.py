@@ -42,6 +42,7 @@ from headrace.errors import (
 )
 from headrace.expr import Expr, col, lit
 from headrace.functions import *  # noqa: F403
+from headrace.hints import no_such_name
 from headrace.log import EmbeddedLog
 from headrace.ops import watermarks
 from headrace.ops.agg.named import (
@@ -170,4 +171,4 @@ def __getattr__(name: str) -> Any:
         from headrace.runtime import live
 
         return getattr(live, name)
-    raise AttributeError(f"headrace has no {name!r}")
+    raise no_such_name("headrace", name, __all__)

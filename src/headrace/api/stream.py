@@ -8,7 +8,7 @@ together by `job.check()`, `job.explain()` and `run`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from headrace.api.reading import check_place
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
+from headrace.hints import no_such_name
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
@@ -259,6 +260,11 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
 
     def _after(self, edge: Edge) -> Stream:
         return Stream(self._draft, edge)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            raise no_such_name("a stream", method, dir(type(self)))
 
 
 class WindowResult(Stream):
