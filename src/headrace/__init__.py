@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace import functions
+from headrace import functions, hints
 from headrace.api import triggers
 from headrace.api.connected import connect
 from headrace.api.job import Job
@@ -42,7 +42,6 @@ from headrace.errors import (
 )
 from headrace.expr import Expr, col, lit
 from headrace.functions import *  # noqa: F403
-from headrace.hints import no_such_name
 from headrace.log import EmbeddedLog
 from headrace.ops import watermarks
 from headrace.ops.agg.named import (
@@ -171,4 +170,4 @@ def __getattr__(name: str) -> Any:
         from headrace.runtime import live
 
         return getattr(live, name)
-    raise no_such_name("headrace", name, __all__)
+    raise hints.no_such_name("headrace", name, __all__)
