@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.api import (
     connected,
+    exploding,
     keyed,
     splitting,
     stateful,
@@ -127,6 +128,16 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         """Any number of rows for each row: a function that gives a list or yields rows."""
         at = self._adding(name, was)
         return self._after(at.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map")))
+
+    def explode(
+        self, column: str, as_: str | None = None, *, outer: bool = False,
+        name: str | None = None, was: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """A row for each element of an array column, which the element replaces, as `as_`.
+
+        A row whose array is empty or null gives none; with `outer` one, whose element is null.
+        """
+        return self._after(exploding.explode(self._adding(name, was), column, as_, outer))
 
     def map_batches(
         self, fn: Callable[[pa.Table], pa.Table], *, schema: SchemaLike | None = None,
