@@ -157,9 +157,12 @@ def _to_utc(args: Sequence[Term]) -> str:
         return f"(timezone({name}, timezone('UTC', {at})) - {at})"
 
     before, after = (f"({local} - {offset(f'({local} {s} INTERVAL 1 DAY)')})" for s in "-+")
-    holds = f"timezone({name}, timezone('UTC', {{}})) = {local}"
+
+    def holds(at: str) -> str:
+        return f"timezone({name}, timezone('UTC', {at})) = {local}"
+
     return (
-        f"(CASE WHEN {holds.format(before)} THEN {before} WHEN {holds.format(after)} "
+        f"(CASE WHEN {holds(before)} THEN {before} WHEN {holds(after)} "
         f"THEN {after} ELSE {before} END)"
     )
 
