@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check installed chaos models soak bench docs clean
+.PHONY: help demo test check installed chaos models corpus soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -40,6 +40,10 @@ else
 	@$(READY) env HEADRACE_EXAMPLES=500 HEADRACE_CUTS=1,2,3 $(BIN)/python -m pytest -m "not spark" \
 		$(addprefix tests/,$(MODELS)) $(ARGS)
 endif
+
+corpus: ## ten thousand drawn expressions, as text, against Spark (about half an hour)
+	@$(SPARK) env HEADRACE_EXAMPLES=10000 $(BIN)/python -m pytest \
+		tests/expr/test_corpus.py $(ARGS)
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)

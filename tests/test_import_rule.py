@@ -22,7 +22,7 @@ PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
     "errors", "clock", "times", "sizes", "ddl", "schema", "chunk", "records", "values", "rows",
-    "apart", "reads", "hashing", "settings", "metrics", "expr", "expr/*", "functions",
+    "apart", "reads", "hashing", "hints", "settings", "metrics", "expr", "expr/*", "functions",
     "kernel", "kernel/*",
 )  # fmt: skip
 

@@ -39,7 +39,7 @@ FUNCTIONS = [
     "array_contains", "array_distinct", "array_join", "array_max", "array_min",
     "array_position", "array_remove", "array_reverse", "array_sort", "array_union", "ascii",
     "asin", "atan", "atan2", "base64", "bin", "bit_count", "ceil", "coalesce", "concat",
-    "concat_ws", "contains", "cos", "date_add", "date_diff", "date_format",
+    "concat_ws", "contains", "cos", "current_date", "date_add", "date_diff", "date_format",
     "date_from_unix_date", "date_part", "date_sub", "date_trunc", "dayofmonth", "dayofweek",
     "dayofyear", "degrees", "element_at", "ends_with", "exists", "exp", "filter", "floor",
     "floor_div", "floor_mod", "forall", "from_unixtime", "from_utc_timestamp", "get",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace import functions
+from headrace import functions, hints
 from headrace.api import triggers
 from headrace.api.connected import connect
 from headrace.api.job import Job
@@ -170,4 +170,4 @@ def __getattr__(name: str) -> Any:
         from headrace.runtime import live
 
         return getattr(live, name)
-    raise AttributeError(f"headrace has no {name!r}")
+    raise hints.no_such_name("headrace", name, __all__)

@@ -128,6 +128,7 @@ from headrace.expr.api_text import (
 )
 from headrace.expr.api_times import (
     add_months,
+    current_date,
     date_add,
     date_diff,
     date_format,
@@ -196,6 +197,7 @@ __all__ = [
     "concat_ws",
     "contains",
     "cos",
+    "current_date",
     "date_add",
     "date_diff",
     "date_format",

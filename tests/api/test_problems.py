@@ -210,7 +210,7 @@ def test_a_table_says_that_its_changes_are_a_stream(job):
     table = read(job).table("area")
     with pytest.raises(AttributeError, match=r"its changes are a stream, .changes\(\).write"):
         table.write("log:out")
-    with pytest.raises(AttributeError, match=r"a table has no 'wirte'$"):
+    with pytest.raises(AttributeError, match=r"a table has no 'wirte'"):
         _ = table.wirte
 
 

@@ -97,8 +97,17 @@ ELSEWHERE = {
     "floor_mod": "CASE WHEN try_mod({0}, {1}) <> 0 AND (try_mod({0}, {1}) < 0) <> ({1} < 0) "
     "THEN try_mod({0}, {1}) + {1} ELSE try_mod({0}, {1}) END",
 }  # fmt: skip
-# Compared in tests/expr/test_agreement.py and tests/expr/test_json.py: Spark has nothing near.
-APART = {"floor_div", "timestamp_diff", "json_text", "json_long", "json_double", "json_bool"}
+# Compared in tests/expr/test_agreement.py and tests/expr/test_json.py: Spark has nothing near;
+# the current date is another one there (tests/expr/test_current_date.py).
+APART = {
+    "current_date",
+    "floor_div",
+    "timestamp_diff",
+    "json_text",
+    "json_long",
+    "json_double",
+    "json_bool",
+}
 
 _WORDS = {
     "like": ["'%a%'", "'_'", "'H%o'", "''", "'a\\\\%%'"],
@@ -111,9 +120,31 @@ _WORDS = {
     "date_trunc": ["'hour'", "'week'", "'month'", "'QUARTER'", "'year'", "'day'"],
     "from_utc_timestamp": ["'Europe/Rome'", "'America/New_York'", "'Asia/Kolkata'", "'UTC'"],
     "date_format": ["'yyyy-MM-dd'", "'dd/MM/yyyy HH:mm:ss'", "'HH:mm:ss.SSS'", "'DDD'"],
+    "to_utc_timestamp": ["'Europe/Rome'", "'America/New_York'", "'Asia/Kolkata'", "'UTC'"],
+    "to_date": ["'yyyy-MM-dd'", "'dd/MM/yyyy'", "'yyyyMMdd'"],
+    "to_timestamp": ["'yyyy-MM-dd HH:mm:ss'", "'yyyy-MM-dd'"],
+    "unix_timestamp": ["'yyyy-MM-dd HH:mm:ss'", "'yyyy-MM-dd'"],
+    "from_unixtime": ["'dd/MM/yyyy HH:mm'", "'yyyy-MM-dd'"],
+    "trunc": ["'week'", "'MM'", "'quarter'", "'year'"],
+    "date_part": ["'year'", "'week'", "'dow'", "'second'", "'hour'", "'doy'"],
     "unhex": ["'c3a9'", "''", "'00ff'"],
     "": ["'a'", "'day'", "'UTC'", "'yyyy-MM-dd'", "'$.a'", "'month'"],
 }
+# What stands at a place of a function where its kind alone would hardly ever do.
+_PLACES = {
+    ("like", 2): ["'/'", "'!'"], ("ilike", 2): ["'/'", "'!'"],
+    ("regexp_replace", 2): ["'#'", "''", "'é'"], ("sha2", 1): ["256", "0"],
+    ("round", 1): ["-2", "-1", "0", "1", "2"], ("ceil", 1): ["-2", "-1", "0", "1", "2"],
+    ("floor", 1): ["-2", "-1", "0", "1", "2"],
+    ("transform", 1): ["x -> x", "(x, q) -> q", "x -> coalesce(x, x)", "x -> x is null",
+                       "x -> array(x)", "x -> n + 1"],
+    ("filter", 1): ["x -> x is not null", "(x, q) -> q > 0", "x -> x = x", "x -> b"],
+    ("exists", 1): ["x -> x is null", "x -> x <> x", "x -> b"],
+    ("forall", 1): ["x -> x is not null", "x -> x = x", "x -> b"],
+    ("aggregate", 2): ["(acc, x) -> acc", "(acc, x) -> coalesce(acc, acc)"],
+    ("aggregate", 3): ["acc -> acc is null", "acc -> acc"],
+    ("zip_with", 2): ["(x, q) -> x", "(x, q) -> q is null or x is null", "(x, q) -> q"],
+}  # fmt: skip
 _LITERALS = [
     "0", "1", "-1", "7", "3L", "9223372036854775807", "2147483648", "1.5D", "-0.0D", "1e3", "2.5D",
     "0.5BD", "'a'", "''", "'né'", "'it''s'", "'42'", "true", "false", "date '2024-02-29'",
@@ -122,7 +153,7 @@ _LITERALS = [
 ]  # fmt: skip
 _CASTS = ["int", "bigint", "double", "string", "boolean", "date", "timestamp", "decimal(10,2)",
           "smallint", "tinyint", "decimal(20,5)", "binary"]  # fmt: skip
-_INFIX = ["+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "||",
+_INFIX = ["&", "|", "^", "<<", ">>", ">>>", "+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "||",
           "is distinct from", "!=", "=="]  # fmt: skip
 _TEMPLATES = [
     "{0} between {1} and {2}", "{0} not between {1} and {2}", "{0} in ({1}, {2})",
@@ -133,7 +164,12 @@ _TEMPLATES = [
     "{0} - interval 3 days", "{0} + interval 90 minutes", "{0} - interval 1 year",
     "interval 2 weeks + {0}", "xs[{0}]", "st.a + {0}", "m[{0}]", "coalesce({0}, {1}, {2})",
     "cast({0} as {cast})", "try_cast({0} as {cast})", "{0}::{cast}", "if({0}, {1}, {2})",
-    "try_cast(u as {cast})", "cast(u as {cast})",
+    "try_cast(u as {cast})", "cast(u as {cast})", "~ {0}", "{0} like any ('%a%', '_')",
+    "{0} not like all ('%a%', '%l%')", "{0} not ilike any ('%A%', 'H%')",
+    "{0} like '%!%%' escape '!'", "trim(both {1} from {0})", "trim(leading from {0})",
+    "position({1} in {0})", "extract(month from {0})", "extract(second from {0})",
+    "transform({0}, x -> x = {1})", "exists(xs, x -> x > {0})", "filter(ss, x -> x <> {0})",
+    "cast({0} - {1} as int)",
 ]  # fmt: skip
 _ATOM = ("{0} is null", "{0} is not null", "{0} is true")
 
@@ -214,10 +250,10 @@ class Draw:
 
     def _argument(self, function: Function, place: int, together: str) -> Drawn:
         kind = function.kind(place)
-        if kind == "word":
+        words = _PLACES.get((function.name, place))
+        if words is None and kind == "word":
             words = _WORDS.get(function.name, _WORDS[""])
-            if function.name == "regexp_replace" and place == 2:
-                words = ["'#'", "''", "'é'"]
+        if words is not None:
             return Drawn.same(self.random.choice(words))
         if kind == "[T]":
             lists = [f for f in self.known if f.startswith("[")]

@@ -169,6 +169,8 @@ def compare(oracle: Oracle, table: pa.Table, pairs: Iterable[tuple[str, str]]) -
             ours[text] = by_kernel(table, text)
         except PlanError as error:
             done.refused[text] = f"{error.code} {error.message}"
+        except Exception as error:  # neither a value, nor refused by name
+            done.differences.append(Difference(text, -1, Failure(repr(error)), "no such error"))
     failed = {t: {r for r, v in enumerate(o) if isinstance(v, Failure)} for t, o in ours.items()}
     theirs = oracle.outcomes([asked[t] for t in ours], {asked[t]: failed[t] for t in ours})
     for text, outcomes in ours.items():

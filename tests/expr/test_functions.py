@@ -115,7 +115,7 @@ def arguments(name: str) -> list[object]:
     return [column, *("a" if kind == "word" else literals[name] for name, kind in others)]
 
 
-@pytest.mark.parametrize("name", [n for n in f.__all__ if n != "struct"])
+@pytest.mark.parametrize("name", [n for n in f.__all__ if n not in ("struct", "current_date")])
 def test_every_function_passes_the_checks_and_runs(name):
     made = getattr(f, name)(*arguments(name))
     assert isinstance(made, Expr)

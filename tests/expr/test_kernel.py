@@ -366,3 +366,18 @@ def test_an_alias_does_not_matter_to_the_kernel():
     step = SelectStep(where=(col("n") > 1).alias("c"), columns=(("m", aliased),))
     kernel = compile_chain([step], SCHEMA)
     assert kernel(readings(4)).column("m").to_pylist() == [3, 4]
+
+
+def test_no_text_of_a_user_is_taken_for_a_place_in_the_query():
+    odd = ["$feed", "\0feed", "\0today", "a\0b", "{0}", "{}", "feed_1"]
+    table = pa.table({"s": odd})
+    for value in odd:
+        columns = (
+            ("r", col("s") == lit(value)),
+            ("q", lit(value)),
+            ("p", col("s").contains(value)),
+        )
+        made = compile_chain([SelectStep(columns=columns)], table.schema)(table)
+        assert made.column("r").to_pylist() == [s == value for s in odd]
+        assert made.column("q").to_pylist() == [value] * len(odd)
+        assert made.column("p").to_pylist() == [value in s for s in odd]

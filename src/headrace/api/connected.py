@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.api import keyed, stream
 from headrace.api.adding import Adding
 from headrace.errors import PlanError, call_site
+from headrace.hints import no_such_name
 from headrace.ops.process.keyed import KeyedProcess
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
@@ -49,7 +50,7 @@ class BroadcastStream:
                     "or the rules of match", code="HR-PLAN-046", site=call_site(),
                     hint=f"Call {method} on the stream itself, before or beside .broadcast().",
                 )  # fmt: skip
-            raise AttributeError(f"a broadcast stream has no {method!r}")
+            raise no_such_name("a broadcast stream", method, dir(BroadcastStream))
 
 
 class ConnectedStreams:

@@ -25,6 +25,7 @@ from headrace.api.joining import Joining
 from headrace.api.operators import Operators
 from headrace.api.windowing import cut
 from headrace.clock import Duration
+from headrace.hints import no_such_name
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.window.evictors import Evictor
@@ -208,4 +209,4 @@ class KeyedStream(Operators, Joining, Looping):
                 raise AttributeError(
                     f"a keyed stream has no {method!r}: call it before key_by, or on .unkeyed"
                 )
-            raise AttributeError(f"a keyed stream has no {method!r}")
+            raise no_such_name("a keyed stream", method, dir(KeyedStream))

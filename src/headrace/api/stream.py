@@ -8,12 +8,13 @@ together by `job.check()`, `job.explain()` and `run`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from headrace.api import (
     connected,
+    exploding,
     keyed,
     splitting,
     stateful,
@@ -30,6 +31,7 @@ from headrace.api.reading import check_place
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
+from headrace.hints import no_such_name
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
@@ -126,6 +128,16 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         """Any number of rows for each row: a function that gives a list or yields rows."""
         at = self._adding(name, was)
         return self._after(at.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map")))
+
+    def explode(
+        self, column: str, as_: str | None = None, *, outer: bool = False,
+        name: str | None = None, was: str | None = None,
+    ) -> Stream:  # fmt: skip
+        """A row for each element of an array column, which the element replaces, as `as_`.
+
+        A row whose array is empty or null gives none; with `outer` one, whose element is null.
+        """
+        return self._after(exploding.explode(self._adding(name, was), column, as_, outer))
 
     def map_batches(
         self, fn: Callable[[pa.Table], pa.Table], *, schema: SchemaLike | None = None,
@@ -259,6 +271,11 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
 
     def _after(self, edge: Edge) -> Stream:
         return Stream(self._draft, edge)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            raise no_such_name("a stream", method, dir(type(self)))
 
 
 class WindowResult(Stream):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.api import meeting, stream, table_joins
 from headrace.api.adding import Adding
 from headrace.expr import col
+from headrace.hints import no_such_name
 from headrace.ops.join.side import GONE
 from headrace.plan.draft import Draft
 from headrace.plan.nodes import Edge
@@ -64,7 +65,7 @@ class Table:
                 raise AttributeError(
                     f"a table has no {method!r}: its changes are a stream, .changes().{method}"
                 )
-            raise AttributeError(f"a table has no {method!r}")
+            raise no_such_name("a table", method, dir(Table))
 
     def __repr__(self) -> str:
         name = stream.Stream(self._draft, self._edge).name

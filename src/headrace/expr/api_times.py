@@ -130,6 +130,11 @@ def to_utc_timestamp(column: Column, zone: str) -> Expr:
     return call("to_utc_timestamp", column_of(column), zone)
 
 
+def current_date() -> Expr:
+    """The date on which the epoch began, in UTC; a replayed epoch sees the same."""
+    return call("current_date")
+
+
 def _given(format: str | None) -> tuple[str, ...]:
     return () if format is None else (format,)
 

@@ -12,7 +12,6 @@ the arguments; a function of the arguments makes what a template cannot.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr.types import Term
+from headrace.hints import aggregate, nearest
 
 Template = str | Callable[[Sequence[Term]], str]
 Gives = str | Callable[[Sequence[Term]], pa.DataType]
@@ -72,11 +72,13 @@ def find(name: str) -> Function:
     _load()
     if name in CATALOGUE:
         return CATALOGUE[name]
-    near = difflib.get_close_matches(name, CATALOGUE, n=3, cutoff=0.5)
+    near = nearest(name, CATALOGUE)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    if ours := aggregate(name):
+        hint = f"hr.{ours} is an aggregate: use it in agg, over a key or a window. "
     raise PlanError(
         f"there is no function {name!r}", code="HR-EXPR-002",
-        hint=f"Did you mean {' or '.join(near)}? " * bool(near)
-        + "headrace.functions lists all; a Python function can do the rest.",
+        hint=hint + "headrace.functions lists all; a Python function can do the rest.",
     )  # fmt: skip
 
 

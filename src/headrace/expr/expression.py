@@ -9,7 +9,6 @@ in `headrace.kernel`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +21,7 @@ from headrace.expr.methods import Methods
 from headrace.expr.operators import Operators
 from headrace.expr.parse import parse
 from headrace.expr.values import TRACING, NotAValue, Untraceable
+from headrace.hints import nearest
 from headrace.schema import ddl_type, type_of
 
 __all__ = [
@@ -141,7 +141,7 @@ class Expr(Operators, Methods, NotAValue):
 
 
 def _no_attribute(name: str) -> str:
-    near = difflib.get_close_matches(name, [n for n in dir(Expr) if n[0] != "_"], n=2)
+    near = nearest(name, dir(Expr), 2)
     guess = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"an expression has no {name!r}{guess} (a field of a struct is col(...)[{name!r}])"
 

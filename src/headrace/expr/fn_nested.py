@@ -69,7 +69,20 @@ def _texts(args: Sequence[Term]) -> pa.DataType:
     raise PlanError("array_join takes an array of text", code="HR-EXPR-003", hint="Use cast.")
 
 
-offer(ARRAYS, "array_join", "any text ->", "array_to_string({0}, {1})", "array_join({0}, {1})",
+def _join(args: Sequence[Term]) -> str:
+    """DuckDB's own takes only a literal between the texts."""
+    of, between = (a.sql for a in args)
+    if isinstance(args[1].literal, str):
+        return f"array_to_string({of}, {between})"
+    there = f"list_filter({of}, lambda x: x IS NOT NULL)"
+    joined = f"list_reduce({there}, lambda x, y: concat(x, {between}, y))"
+    return (
+        f"(CASE WHEN {of} IS NULL OR {between} IS NULL THEN NULL "
+        f"WHEN len({there}) = 0 THEN '' ELSE {joined} END)"
+    )
+
+
+offer(ARRAYS, "array_join", "any text ->", _join, "array_join({0}, {1})",
       gives=_texts)  # fmt: skip
 
 

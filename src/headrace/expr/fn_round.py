@@ -14,7 +14,8 @@ from pyarrow import types as pt
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import offer
-from headrace.expr.types import DUCKDB, SPARK, Term, cast, is_int, type_name
+from headrace.expr.rounding import nearest
+from headrace.expr.types import DUCKDB, SPARK, Term, is_int, type_name
 
 NUMBERS = "numbers"
 _NAN = "CAST('NaN' AS DOUBLE)"
@@ -112,7 +113,7 @@ def _rounded(args: Sequence[Term]) -> pa.DataType:
 
 
 def _round(dialect: str) -> Callable[[Sequence[Term]], str]:
-    """Half away from zero, on the binary value of a double; what has no fraction stays."""
+    """Half away from zero, of a double by its decimal spelling; what has no fraction stays."""
 
     def sql(args: Sequence[Term]) -> str:
         x, digits, to = args[0], _digits(args), _rounded(args)
@@ -122,11 +123,7 @@ def _round(dialect: str) -> Callable[[Sequence[Term]], str]:
             return x.sql
         if pt.is_decimal(x.type):
             return f"CAST({x.sql} AS {type_name(to, dialect)})"
-        power = cast(Term("", pa.int32(), 10 ** abs(digits)), pa.float64(), dialect).sql
-        up, down = ("*", "/") if digits >= 0 else ("/", "*")
-        limit = cast(Term("", pa.int32(), 10**15), pa.float64(), dialect).sql
-        value = f"round({x.sql} {up} {power}, 0) {down} {power}"
-        return f"(CASE WHEN abs({x.sql}) < {limit} THEN {value} ELSE {x.sql} END)"
+        return nearest(x.sql, digits) if dialect == DUCKDB else f"round({x.sql}, {digits})"
 
     return sql
 

@@ -17,7 +17,7 @@ from headrace.expr import time_formats
 from headrace.expr.cast import read_text
 from headrace.expr.catalog import offer
 from headrace.expr.fn_time import TIME, zone
-from headrace.expr.types import DUCKDB, SPARK, Term, cast, failing, text_literal
+from headrace.expr.types import DUCKDB, SPARK, TODAY, Term, cast, failing, text_literal
 from headrace.schema import TIMESTAMP
 
 Sql = Callable[[Sequence[Term]], str]
@@ -126,6 +126,8 @@ def _spark_spelt(args: Sequence[Term]) -> str:
 
 offer(TIME, "from_unixtime", "long word? -> text", _spelt, _spark_spelt, may_fail=True)
 
+offer(TIME, "current_date", "-> date", TODAY, "current_date()")
+
 _UNITS = {"year": "year", "yyyy": "year", "yy": "year", "quarter": "quarter", "month": "month",
           "mon": "month", "mm": "month", "week": "week"}  # fmt: skip
 
@@ -155,9 +157,12 @@ def _to_utc(args: Sequence[Term]) -> str:
         return f"(timezone({name}, timezone('UTC', {at})) - {at})"
 
     before, after = (f"({local} - {offset(f'({local} {s} INTERVAL 1 DAY)')})" for s in "-+")
-    holds = f"timezone({name}, timezone('UTC', {{}})) = {local}"
+
+    def holds(at: str) -> str:
+        return f"timezone({name}, timezone('UTC', {at})) = {local}"
+
     return (
-        f"(CASE WHEN {holds.format(before)} THEN {before} WHEN {holds.format(after)} "
+        f"(CASE WHEN {holds(before)} THEN {before} WHEN {holds(after)} "
         f"THEN {after} ELSE {before} END)"
     )
 

@@ -152,6 +152,8 @@ class Lowering:
         raise refused(node, "a lambda is no value of its own", "Write transform(xs, x -> x + 1).")
 
     def _call(self, node: Node) -> Term:
+        if node.this == "current_date" and "current_date" in self.schema.names:
+            raise refused(node, "there is a column of that name", "Put it in `backticks`.")
         return lower_call(self, node.this, node.expressions, node)
 
 

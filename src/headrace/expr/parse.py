@@ -117,6 +117,8 @@ def _column(node: Node, text: str) -> Node:
     parts = [p.name for p in (node.args.get(k) for k in ("catalog", "db", "table", "this")) if p]
     if isinstance(node.this, exp.Star):
         raise unreadable(text, "* is not an expression")
+    if parts == [node.name] and node.name.lower() == "current_date" and not node.this.quoted:
+        return call("current_date")
     made = column(parts[0])
     for part in parts[1:]:
         made = field(made, part)

@@ -17,6 +17,7 @@ from pyarrow import types as pt
 from headrace.schema import TIMESTAMP, ddl_type
 
 DUCKDB, SPARK = "duckdb", "spark"
+TODAY = "\0today"  # where a query takes the epoch's date
 UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 
 _INTS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -126,6 +127,8 @@ def quote(name: str, dialect: str) -> str:
 
 
 def text_literal(value: str, dialect: str) -> str:
+    if dialect == DUCKDB and "\0" in value:  # which no SQL text can hold, and marks our own places
+        return f"({' || chr(0) || '.join(text_literal(v, dialect) for v in value.split(chr(0)))})"
     if dialect == SPARK:
         value = value.replace("\\", "\\\\")
     return "'" + value.replace("'", "''" if dialect == DUCKDB else "\\'") + "'"

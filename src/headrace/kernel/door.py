@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 Error = duckdb.Error
+FEED = "\0feed"  # where a query takes its rows; no literal of a user can hold it
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
@@ -108,7 +109,7 @@ class Query:
         self._feed = Feed(schema)
         connection().register(name, self._feed)
         weakref.finalize(self, _forget, os.getpid(), connection(), name)
-        self._relation = connection().sql(sql.replace("$feed", name))
+        self._relation = connection().sql(sql.replace(FEED, name))
 
     def __call__(self, table: pa.Table) -> pa.Table:
         self._feed.table = table

@@ -102,7 +102,7 @@ def _present(texts: pa.Array, name: str) -> Mask:
     if not len(texts):
         return np.zeros(0, bool)
     path = text_literal("/" + name.replace("~", "~0").replace("/", "~1"), DUCKDB)
-    sql = f"SELECT coalesce(json_type(d, {path}) <> 'NULL', false) AS there FROM $feed"
+    sql = f"SELECT coalesce(json_type(d, {path}) <> 'NULL', false) AS there FROM {door.FEED}"
     flags = door.once(sql, pa.table({"d": texts})).column("there")
     return np.asarray(flags.to_numpy(), dtype=bool)
 

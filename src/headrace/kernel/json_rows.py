@@ -108,12 +108,12 @@ def _target(kind: pa.DataType) -> object:
 def _transform(texts: pa.Array, schema: pa.Schema, kinds: Sequence[object]) -> pa.Table:
     shape = text_literal(json.dumps(dict(zip(schema.names, kinds, strict=True))), DUCKDB)
     fields = ", ".join(f"struct_extract_at(s, {i + 1}) AS c{i}" for i in range(len(schema)))
-    sql = f"SELECT {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM $feed)"
+    sql = f"SELECT {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM {door.FEED})"
     return door.once(sql, pa.table({"d": texts}))
 
 
 def _valid(texts: pa.Array) -> pa.Array:
-    made = door.once("SELECT json_valid(d) AS ok FROM $feed", pa.table({"d": texts}))
+    made = door.once(f"SELECT json_valid(d) AS ok FROM {door.FEED}", pa.table({"d": texts}))
     return made.column("ok").combine_chunks()
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 from headrace.expr import Expr, all_columns
 from headrace.expr.logic import condition
 from headrace.expr.lower import Lowering, bare, check
-from headrace.expr.types import DUCKDB, quote, zoneless
+from headrace.expr.types import DUCKDB, TODAY, quote, zoneless
 from headrace.kernel import door
 from headrace.kernel.arrow import Mask
+from headrace.kernel.today import date_now, dated
 
 _ROW = "__row"
 
@@ -85,6 +86,7 @@ class Chain:
         self._kept = {} if self.filters else {n: o for n, o in self._origin.items() if o}
         self._wanted = [n for n in self.schema.names if n not in self._kept]
         self._needs = self._trimmed()
+        self._dated = any(level.dated for level in self._levels)
         self._queries: dict[object, door.Query] = {}
 
     def _trimmed(self) -> list[list[str]]:
@@ -111,10 +113,10 @@ class Chain:
         """The positions of the rows on which some step fails, in order."""
         rows = _zoneless(table.select(self.input.names)).rename_columns(_slots(self.input))
         rows = rows.append_column(_ROW, pa.array(np.arange(table.num_rows)))
-        sql = "SELECT *, FALSE AS failed FROM $feed"
+        sql = f"SELECT *, FALSE AS failed FROM {door.FEED}"
         for level in self._levels:
             sql = level.tried(sql)
-        made = door.once(f"SELECT {_ROW} FROM ({sql}) WHERE failed", rows)
+        made = door.once(dated(f"SELECT {_ROW} FROM ({sql}) WHERE failed"), rows)
         return np.sort(made.column(_ROW).to_numpy())
 
     def _ask(self, table: pa.Table, passed: list[str]) -> pa.Table:
@@ -122,15 +124,16 @@ class Chain:
         needed = self._needs[0] or self.input.names[:1]  # of no column at all, DuckDB sees no rows
         given = _zoneless(table.select([*needed, *passed]))
         given = given.rename_columns([*(slots[n] for n in needed), *passed])
-        key = (door.here(), *given.schema.names, *given.schema.types)
+        today = date_now() if self._dated else None
+        key = (door.here(), today, *given.schema.names, *given.schema.types)
         if key not in self._queries:
-            self._queries[key] = door.Query(self._sql(passed), given.schema)
+            self._queries[key] = door.Query(dated(self._sql(passed)), given.schema)
         return self._queries[key](given)
 
     def _sql(self, passed: list[str]) -> str:
-        sql = "$feed"
+        sql = door.FEED
         for level, wanted in zip(self._levels, self._needs[1:], strict=True):
-            sql = level.sql(sql if sql == "$feed" else f"({sql})", passed, wanted)
+            sql = level.sql(sql if sql == door.FEED else f"({sql})", passed, wanted)
         return sql
 
 
@@ -147,6 +150,7 @@ class _Level:
         self._order = schema.names
         self._reads = {name: expr.columns for name, expr in columns.items()}
         self._asks = frozenset() if step.where is None else step.where.columns
+        self.dated = any(TODAY in sql for sql in (*self.items.values(), self.where or ""))
 
     def reads(self, wanted: Sequence[str]) -> list[str]:
         """The columns of the step before that it needs to make `wanted`."""

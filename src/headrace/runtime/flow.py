@@ -21,6 +21,7 @@ from headrace.clock import MIN_TIME
 from headrace.errors import HeadraceError
 from headrace.hashing import hash_keys, tasks_of, with_plain_keys
 from headrace.kernel import Kernel, compile_chain
+from headrace.kernel.today import epoch_clock
 from headrace.plan.nodes import (
     OUT,
     Chunks,
@@ -85,7 +86,8 @@ class Flow:
             case Union():
                 yield rows.select([*node.schema.names, *hidden_columns(rows)])
             case Select() | SelectChain():
-                given, bad = kernel_for(node).run(rows)
+                with epoch_clock(self._epoch.clock):
+                    given, bad = kernel_for(node).run(rows)
                 for index, message in bad:
                     self._fail(node.name, rows.slice(index, 1), message)
                 yield given

@@ -17,7 +17,17 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import OFFSET, SOURCE
-from headrace.plan.nodes import OUT, Apply, Python, PythonChain, Stateful, Write, late_port
+from headrace.plan.nodes import (
+    OUT,
+    Apply,
+    Chunks,
+    Node,
+    Python,
+    PythonChain,
+    Stateful,
+    Write,
+    late_port,
+)
 from headrace.plan.program import Program
 from headrace.runtime.epoch import Epoch
 
@@ -162,13 +172,20 @@ def _leads_only_to(program: Program, name: str, step: str) -> bool:
             return False
         name = consumers[0][0]
         node = program.nodes[name]
-        steps = node.steps if isinstance(node, PythonChain) else (node,)
-        if any(isinstance(s, Python) and s.kind in ("flat_map", "batches") for s in steps):
+        if _makes_several(node):
             return False
         if isinstance(node, Write) or name == step:
             return name == step
         if isinstance(node, Stateful) and not passes_on(node):
             return False
+
+
+def _makes_several(node: Node) -> bool:
+    """Whether a row may become several rows in this step."""
+    if isinstance(node, Chunks):
+        return bool(getattr(node.what, "several", False))
+    steps = node.steps if isinstance(node, PythonChain) else (node,)
+    return any(isinstance(s, Python) and s.kind in ("flat_map", "batches") for s in steps)
 
 
 def needs_tracking(program: Program, name: str) -> bool:
@@ -180,8 +197,7 @@ def needs_tracking(program: Program, name: str) -> bool:
             return True
         for consumer, index in consumers:
             node = program.nodes[consumer]
-            steps = node.steps if isinstance(node, PythonChain) else (node,)
-            if any(isinstance(s, Python) and s.kind in ("flat_map", "batches") for s in steps):
+            if _makes_several(node):
                 return True
             if program.consumers_of(node.name, late_port(index)):
                 return True

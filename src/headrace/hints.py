@@ -1,0 +1,75 @@
+"""Names that users of other systems reach for, and the nearest of ours.
+
+Invariant: what is raised for an attribute that does not exist is an AttributeError too, so
+`hasattr`, `copy` and `pickle` work as always.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from headrace.errors import PlanError
+
+_ELSEWHERE = {
+    "avg": "mean", "average": "mean", "std": "stddev", "stdev": "stddev", "var": "variance",
+    "group_by": "key_by", "groupby": "key_by", "groupBy": "key_by", "keyBy": "key_by",
+    "partition_by": "key_by", "partitionBy": "key_by", "flatMap": "flat_map", "where": "filter",
+    "with_column": "with_columns", "withColumn": "with_columns", "assign": "with_columns",
+    "mutate": "with_columns", "withColumnRenamed": "rename", "rename_columns": "rename",
+    "sink": "write", "to": "write", "sink_to": "write", "add_sink": "write", "writeStream": "write",
+    "print": "write", "foreach": "tap", "peek": "tap", "inspect": "tap", "aggregate": "agg",
+    "unionAll": "union", "union_all": "union", "merge": "union", "concat": "union",
+    "concatenate": "union", "windowed": "window", "window_by": "window", "windowBy": "window",
+    "time_window": "window", "timeWindow": "window", "count_window": "window", "hop": "sliding",
+    "hopping": "sliding", "tumble": "tumbling", "sessions": "session", "cumulate": "cumulating",
+    "dropDuplicates": "deduplicate", "drop_duplicates": "deduplicate", "distinct": "deduplicate",
+    "unique": "deduplicate", "approx_count_distinct": "count_distinct",
+    "nunique": "count_distinct", "isnull": "is_null",
+    "isNull": "is_null", "isna": "is_null", "isNotNull": "is_not_null", "notnull": "is_not_null",
+    "fillna": "fill_null", "astype": "cast", "is_in": "isin", "to_lower": "lower",
+    "to_upper": "upper", "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim", "len": "length",
+    "str_replace": "replace", "strpos": "instr", "index_of": "instr", 
+    "ifnull": "coalesce", "nvl": "coalesce", "power": "pow", "ceiling": "ceil",
+    
+    "collect_list": "collect", "array_agg": "collect", "first_value": "first",
+    "last_value": "last", "udf": "map", "apply": "map",
+}  # fmt: skip
+
+
+_AGGREGATES = frozenset(
+    ("collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean", "min",
+     "min_by", "stddev", "sum", "variance")
+)  # fmt: skip
+
+
+class UnknownNameError(PlanError, AttributeError):
+    """A name that Headrace does not have, with the nearest that it has."""
+
+    code = "HR-PLAN-060"
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """The names of `known` that may be meant: what others call it, then what is spelt alike."""
+    names = [n for n in known if not n.startswith("_")]
+    same = _ELSEWHERE.get(name) or _ELSEWHERE.get(name.lower())
+    if same in names:
+        return [same]
+    return difflib.get_close_matches(name.lower(), names, n=count, cutoff=0.5)
+
+
+def aggregate(name: str) -> str | None:
+    """The aggregate that is meant by the name of a function, if one is."""
+    ours = _ELSEWHERE.get(name, name)
+    return ours if ours in _AGGREGATES else None
+
+
+def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for `what` (a stream, a keyed stream, headrace) not having `name`."""
+    if name.startswith("_"):
+        return AttributeError(f"{what} has no {name!r}")
+    near = nearest(name, known)
+    if (ours := aggregate(name)) and ours not in near:
+        return UnknownNameError(f"{what} has no {name!r}", hint=f"Use agg(x=hr.{ours}(...)).")
+    hint = f"Did you mean {' or '.join(near)}?" if near else "See the guide for what there is."
+    return UnknownNameError(f"{what} has no {name!r}", hint=hint)

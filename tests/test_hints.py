@@ -1,0 +1,73 @@
+"""Names that other systems have are answered with ours, and still are AttributeErrors."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+import headrace as hr
+from headrace.errors import PlanError
+from headrace.expr import as_expr
+from headrace.hints import _ELSEWHERE, UnknownNameError
+from headrace.schema import schema_of
+
+
+def stream():
+    return hr.Job("hints").read(hr.rows([{"a": 1}], "a int"))
+
+
+@pytest.mark.parametrize(
+    ("get", "hint"),
+    [
+        (lambda: hr.avg, "Did you mean mean?"),
+        (lambda: hr.tumble, "Did you mean tumbling?"),
+        (lambda: hr.meen, "Did you mean mean"),
+        (lambda: stream().group_by("a"), "Did you mean key_by?"),
+        (lambda: stream().withColumn, "Did you mean with_columns?"),
+        (lambda: stream().wirte, "Did you mean write"),
+        (lambda: stream().avg("a"), "Use agg(x=hr.mean(...))."),
+        (lambda: stream().key_by("a").avg("a"), "Use agg(x=hr.mean(...))."),
+        (lambda: stream().key_by("a").windowed("5s"), "Did you mean window?"),
+    ],
+)
+def test_a_name_that_is_not_offered_comes_with_the_one_that_is(get, hint):
+    with pytest.raises(AttributeError) as caught:
+        get()
+    assert isinstance(caught.value, UnknownNameError)
+    assert caught.value.code == "HR-PLAN-060"
+    assert (caught.value.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("avg(a)", "hr.mean is an aggregate"),
+        ("sum(a)", "hr.sum is an aggregate"),
+        ("strpos('a', 'b')", "Did you mean instr?"),
+        ("uper('a')", "Did you mean upper"),
+    ],
+)
+def test_a_function_that_is_not_offered_comes_with_the_one_that_is(text, hint):
+    with pytest.raises(PlanError) as caught:
+        as_expr(text, schema_of("a int"))
+    assert caught.value.code == "HR-EXPR-002"
+    assert (caught.value.hint or "").startswith(hint)
+
+
+def test_the_expression_says_what_a_column_can_do():
+    with pytest.raises(AttributeError, match="did you mean cast"):
+        hr.col("a").astype("int")
+
+
+def test_asking_whether_there_is_a_name_and_copying_work():
+    one = stream()
+    assert not hasattr(one, "group_by") and not hasattr(hr, "avg")
+    assert getattr(one, "nothing", 5) == 5
+    assert copy.copy(one).schema == one.schema
+    assert not hasattr(one, "__array__")
+
+
+def test_every_hint_leads_somewhere():
+    kinds = (hr, hr.Stream, hr.KeyedStream, hr.Expr)
+    assert {n for n in _ELSEWHERE.values() if not any(hasattr(k, n) for k in kinds)} == set()
