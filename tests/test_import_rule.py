@@ -22,7 +22,8 @@ PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
     "errors", "clock", "sizes", "ddl", "schema", "chunk", "records", "rows", "apart", "reads",
-    "hashing", "settings", "metrics", "expr", "expr/*", "functions", "kernel", "kernel/*",
+    "hashing", "settings", "import_path", "metrics", "expr", "expr/*",
+    "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
 # A room, and what it may import besides itself: whole rooms, or single modules of one.

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
 
+from headrace.engine import jvm
 from headrace.errors import RunError
 
 _RECORD = "HEADRACE_RECORD"
@@ -44,7 +44,7 @@ def record(work: Callable[[], object]) -> Path:
     fresh = target.with_suffix(f".{os.getpid()}")
     os.environ[_RECORD] = f"-XX:ArchiveClassesAtExit={fresh} {_QUIET}"
     work()
-    _end_spark()
+    jvm.end(within=120)  # it writes the archive when it ends
     if not fresh.exists():
         raise RunError(
             "the JVM wrote no class archive", code="HR-RUN-005",
@@ -52,12 +52,3 @@ def record(work: Callable[[], object]) -> Path:
         )  # fmt: skip
     fresh.replace(target)
     return target
-
-
-def _end_spark() -> None:
-    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
-    if context is not None and gateway is not None:
-        context.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=120)

@@ -1,44 +1,43 @@
 """A run: one job on Spark, from start to stop.
 
-`run(job)` checks the program, takes the folder, starts the query and gives a `Run`. The run
-watches the manifests, which are the truth, and the query, which may fail. A graceful stop
+It watches the manifests, which are the truth, and the query, which may fail. A graceful stop
 lets the batch in hand finish: the planner sees the stop flag and offers nothing more.
 """
 
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.clock import SystemClock
+from headrace.engine import jvm
 from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.made_tables import MadeTables
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import configured, cores, in_process, session
+from headrace.engine.session import activate, configured, session
+from headrace.engine.signals import acting
 from headrace.engine.spark_batches import SparkBatches
-from headrace.errors import HeadraceError, RunError
-from headrace.plan.program import Drafted, build
+from headrace.engine.starting import uninterrupted
+from headrace.engine.temp_folder import temp_folder
+from headrace.errors import HeadraceError
 from headrace.runtime.envelope import DDL
 from headrace.runtime.growth import Growth
 from headrace.runtime.live import StepState, state_of
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
 from headrace.runtime.published import Published
-from headrace.runtime.silent import refuse_silent
-from headrace.runtime.start import Start, prepare, refuse_ended
+from headrace.runtime.start import Start
 from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
 from headrace.runtime.why import STARTED
 from headrace.runtime.why_told import Why, told
@@ -58,53 +57,6 @@ class Status:
     epoch: int
     error: HeadraceError | None = None
     warnings: tuple[str, ...] = ()  # what is wrong, and does not stop it
-
-
-def run(
-    job: Drafted,
-    *,
-    until: str | None = None,
-    master: str | None = None,
-    folder: str | None = None,
-    target_batch: str | int | None = None,
-    max_batch: int | None = None,
-    parallelism: int | None = None,
-    drop: Collection[str] = (),
-    drop_all: bool = False,
-    debug: bool = False,
-    quiet: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Run:
-    """Start `job` on Spark.
-
-    until: "end" reads what is there now, closes every window and ends by itself.
-    target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
-    drop: names of steps whose state may be dropped because the program has them no more.
-    quiet: say nothing; else progress and, at the end, where every record went, are told on
-    standard error.
-    """
-    if until not in (None, "end"):
-        raise RunError(
-            f"until is {until!r}", code="HR-RUN-004", hint='Say until="end", or nothing.'
-        )
-    program = build(job)
-    settings = Settings.load(
-        master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
-    )
-    reporter = None if quiet else Reporter(program.name)
-    if reporter is not None and not in_process(settings.master):
-        reporter.starting()  # a cluster must be asked how many cores it has
-    tasks = settings.parallelism or cores(settings.master)
-    start = prepare(
-        program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
-    )
-    refuse_ended(start)
-    refuse_silent(program, start.bundle.sources)
-    pace = Pace(
-        tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
-        target_ms=settings.target_batch, max_batch=settings.max_batch,
-    )  # fmt: skip
-    return Run(start, settings, pace, debug, reporter, on_progress)
 
 
 class Run:
@@ -128,18 +80,19 @@ class Run:
         self._published = Published(start.log.folder)
         self._growth = Growth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
-        self._scratch = tempfile.mkdtemp(prefix="headrace-")
+        self._asked = False
+        self._query_name = f"headrace_{uuid.uuid4().hex[:12]}"
         clear_wishes(start.log.folder)
         if reporter is not None:
             reporter.starting()
-        spark = session(settings.master)
+        spark = session(settings.master, debug=debug)
+        self._scratch = tempfile.mkdtemp(prefix="query-", dir=temp_folder().path)
         self._tables = MadeTables(start, spark, self._say)
         self._batches = SparkBatches(start, spark, self._say)
         try:
-            self._query = self._launch(spark)
+            self._query = uninterrupted(lambda: self._launch(spark), lambda: None)
         except BaseException:
-            self._batches.close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._give_up(spark)
             raise
         self._tables.keep_up()
         if reporter is not None:
@@ -197,7 +150,7 @@ class Run:
     def wait(self, timeout: float | None = None) -> Status:
         """Block until the run is over; raises what it failed with. Ctrl-C stops gracefully."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with _graceful(self):
+        with acting(self._on_signal):
             while self._state == "running":
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
@@ -209,6 +162,13 @@ class Run:
         if self._error is not None:
             raise self._error
         return self.status
+
+    def _on_signal(self, number: int) -> None:
+        """Ask for a graceful stop; at the second signal cancel."""
+        if self._asked:
+            self.cancel()
+        self._asked = True
+        ask_to_stop(self.folder)
 
     def stop(self) -> Status:
         """Finish the batch in hand, then stop; nothing is left half done."""
@@ -243,11 +203,12 @@ class Run:
     # the query
 
     def _launch(self, spark: Any) -> Any:
+        activate(spark)
         start, pace = self._start, self._pace
         nodes = self._tables.first() | self._batches.first()
         program = replace(self._program, nodes={**self._program.nodes, **nodes})
         cargo = Cargo.pack(replace(start.bundle, program=program))
-        name, keep = f"headrace_{uuid.uuid4().hex[:12]}", self._settings.keep_epochs
+        name, keep = self._query_name, self._settings.keep_epochs
         binding = Binding(name, cargo, self.folder, start.token, pace, keep)
         with configured(spark):
             spark.dataSource.register(data_source(binding))
@@ -257,6 +218,15 @@ class Run:
                 frame = shuffled.mapInArrow(Level(cargo, level), DDL)
             writer = frame.writeStream.format(name).queryName(name)
             return writer.option("checkpointLocation", f"file://{self._scratch}").start()
+
+    def _give_up(self, spark: Any) -> None:
+        """End what a start has begun that did not get to its end."""
+        with suppress(Exception):  # Spark may be gone
+            for query in spark.streams.active:
+                if query.name == self._query_name:
+                    query.stop()
+        self._batches.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _watch(self) -> None:
         """Follow the manifests until the job ends, is asked to stop, or fails."""
@@ -333,6 +303,9 @@ class Run:
         self._finish(state)
 
     def _fail(self, cause: Exception) -> None:
+        if jvm.ending():  # the program ends, and its run with it
+            self._state = "stopped"
+            return
         error = cause if isinstance(cause, HeadraceError) else recover(cause)
         if self._debug:
             error.add_note(str(cause))
@@ -351,26 +324,3 @@ class Run:
 
 def _phases(spark: Any) -> Mapping[str, float]:
     return dict(spark["durationMs"]) if spark else {}
-
-
-@contextmanager
-def _graceful(run: Run) -> Iterator[None]:
-    """SIGINT and SIGTERM ask for a graceful stop while we wait; a second one cancels."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = False
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            run.cancel()
-        asked = True
-        ask_to_stop(run.folder)
-
-    known = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in known.items():
-            signal.signal(number, handler)
