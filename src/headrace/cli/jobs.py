@@ -66,9 +66,10 @@ def run(
 
     Example: [bold]headrace run examples/fire_alarm.py --until end[/bold]
     """
-    with acting(lambda number: _leave(job or file.stem, number)):
+    with acting(lambda number: _leave(file.stem, number)):
         program = load_job(file, job)
         program.check()
+    with acting(lambda number: _leave(program.name, number)):
         from headrace.engine.begin import run as start  # pyspark is slow to import
 
         running = start(

@@ -28,6 +28,7 @@ from headrace.engine import zygote
 from headrace.engine.signals import leave_to_driver
 from headrace.engine.starting import beginning, give_up
 from headrace.engine.temp_folder import remove_temp_folder, temp_folder
+from headrace.state.faults import point
 
 _SUBMIT = Path(pyspark.__file__).with_name("bin") / "spark-submit"
 _PATIENCE = 300.0  # seconds for the JVM to come up; a busy machine may take one of them, or sixty
@@ -119,8 +120,10 @@ def launch(settings: Mapping[str, str]) -> None:
         )  # fmt: skip
         _ending, _running = False, _Jvm(process)
         atexit.register(end)
+    point("start.jvm")
     _await(process, info)
     _connect(info, process)
+    point("start.gateway")
 
 
 def release_words() -> None:
@@ -173,9 +176,14 @@ def _forget() -> None:
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None  # the end of the conversation is no error
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """It says of every call that was cut off that it was; with the root's logger."""
+    return "py4j" not in record.pathname
 
 
 def _command(settings: Mapping[str, str]) -> list[str]:
@@ -206,5 +214,5 @@ def _connect(info: Path, process: subprocess.Popen[bytes]) -> None:
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     gateway.proc = process
-    logging.getLogger("py4j").setLevel(logging.NOTSET)
+    logging.getLogger().removeFilter(_not_of_py4j)
     SparkContext._ensure_initialized(gateway=gateway)

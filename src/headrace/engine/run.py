@@ -28,9 +28,11 @@ from headrace.engine.reporter import Reporter
 from headrace.engine.session import activate, configured, session
 from headrace.engine.signals import acting
 from headrace.engine.spark_batches import SparkBatches
+from headrace.engine.stall import StallWatch, beat, tasks_of
 from headrace.engine.starting import uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.errors import HeadraceError
+from headrace.runtime import standstill
 from headrace.runtime.envelope import DDL
 from headrace.runtime.growth import Growth
 from headrace.runtime.live import StepState, state_of
@@ -43,6 +45,7 @@ from headrace.runtime.why import STARTED
 from headrace.runtime.why_told import Why, told
 from headrace.settings import Settings
 from headrace.sinks import collected
+from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 
 _POLL = 0.05
@@ -83,22 +86,27 @@ class Run:
         self._asked = False
         self._query_name = f"headrace_{uuid.uuid4().hex[:12]}"
         clear_wishes(start.log.folder)
+        standstill.note(start.log.folder, None, 0)
         if reporter is not None:
             reporter.starting()
         spark = session(settings.master, debug=debug)
         self._scratch = tempfile.mkdtemp(prefix="query-", dir=temp_folder().path)
         self._tables = MadeTables(start, spark, self._say)
         self._batches = SparkBatches(start, spark, self._say)
+        self._stall = StallWatch(
+            self._scratch, settings.stall_after, self._known, lambda: tasks_of(spark, self._query)
+        )
+        self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
         try:
             self._query = uninterrupted(lambda: self._launch(spark), lambda: None)
+            self._tables.keep_up()
+            if reporter is not None:
+                reporter.started(self)
+            self._stall.begin(self._stands)
+            self._watcher.start()
         except BaseException:
             self._give_up(spark)
             raise
-        self._tables.keep_up()
-        if reporter is not None:
-            reporter.started(self)
-        self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
-        self._watcher.start()
 
     # what it is doing
 
@@ -122,7 +130,8 @@ class Run:
 
     @property
     def status(self) -> Status:
-        warnings = (*self._tables.warnings, *self._growth.warnings)
+        stands = (self._stall.text,) if self._stall.text and self._state == "running" else ()
+        warnings = (*stands, *self._tables.warnings, *self._growth.warnings)
         return Status(self._state, self._known(), self._error, warnings)
 
     @property
@@ -135,7 +144,8 @@ class Run:
 
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""
-        return told(self.name, self._program, self._latest, SystemClock().now(), STARTED)
+        stands = standstill.reason(self.name, self.folder)
+        return told(self.name, self._program, self._latest, SystemClock().now(), STARTED, stands)
 
     def state(self, step: str) -> StepState:
         """What a step keeps, as of the last epoch: look at it while the job goes on."""
@@ -203,13 +213,15 @@ class Run:
     # the query
 
     def _launch(self, spark: Any) -> Any:
+        point("start.launch")
         activate(spark)
         start, pace = self._start, self._pace
         nodes = self._tables.first() | self._batches.first()
         program = replace(self._program, nodes={**self._program.nodes, **nodes})
         cargo = Cargo.pack(replace(start.bundle, program=program))
         name, keep = self._query_name, self._settings.keep_epochs
-        binding = Binding(name, cargo, self.folder, start.token, pace, keep)
+        sign = str(beat(self._scratch))
+        binding = Binding(name, cargo, self.folder, start.token, pace, keep, sign)
         with configured(spark):
             spark.dataSource.register(data_source(binding))
             frame = spark.readStream.format(name).load()
@@ -217,7 +229,9 @@ class Run:
                 shuffled = frame.repartitionById(pace.tasks, "task")
                 frame = shuffled.mapInArrow(Level(cargo, level), DDL)
             writer = frame.writeStream.format(name).queryName(name)
-            return writer.option("checkpointLocation", f"file://{self._scratch}").start()
+            query = writer.option("checkpointLocation", f"file://{self._scratch}").start()
+        point("start.query")
+        return query
 
     def _give_up(self, spark: Any) -> None:
         """End what a start has begun that did not get to its end."""
@@ -225,8 +239,16 @@ class Run:
             for query in spark.streams.active:
                 if query.name == self._query_name:
                     query.stop()
+        self._stall.close()
+        self._tables.close()
         self._batches.close()
+        self._clear()
+
+    def _clear(self) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
+        beat(self._scratch).unlink(missing_ok=True)
+        with suppress(OSError):
+            standstill.note(self.folder, None, 0)
 
     def _watch(self) -> None:
         """Follow the manifests until the job ends, is asked to stop, or fails."""
@@ -252,9 +274,10 @@ class Run:
             with suppress(Exception):  # it may be over, and Spark too
                 self._query.stop()
         finally:
+            self._stall.close()
             self._tables.close()
             self._batches.close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._clear()
 
     def _check_fence(self) -> None:
         """Another driver may have taken the folder: a commit would find out, but none may come."""
@@ -280,6 +303,13 @@ class Run:
     def _say(self, line: str) -> None:
         if self._reporter is not None:
             self._reporter.say(f"{self.name}: {line}")
+
+    def _stands(self, news: str, text: str | None) -> None:
+        with suppress(OSError):  # it is said all the same
+            standstill.note(self.folder, text, SystemClock().now())
+        if self._reporter is not None:
+            self._reporter.standstill(text is not None)
+        self._say(news)
 
     def _tell(self, progress: Progress) -> None:
         for line in self._growth.see(progress):

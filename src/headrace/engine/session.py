@@ -28,6 +28,7 @@ from headrace.engine.starting import resume, uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.errors import HeadraceError, RunError
 from headrace.settings import Settings
+from headrace.state.faults import point
 
 _FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -114,6 +115,7 @@ def _started(master: str, extra: dict[str, str], debug: bool) -> SparkSession:
             jvm.launch(settings)
         security.check_master(SparkContext._jvm, master, settings | secret)
         spark = _made(settings | secret)
+        point("start.session")
         if not in_process(master):
             _await_executors(spark, master)
     except BaseException as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -64,13 +64,14 @@ def uninterrupted(work: Callable[[], T], undo: Callable[[], None]) -> T:
 
     kind = InheritableThread if SparkContext._active_spark_context else threading.Thread
     thread = kind(target=done, name="headrace-start", daemon=True)
-    thread.start()
     try:
+        thread.start()
         while thread.is_alive():
             thread.join(0.2)
     except BaseException:
         undo()
-        thread.join(_PATIENCE)
+        with suppress(RuntimeError):  # it may not have begun
+            thread.join(_PATIENCE)
         resume()
         raise
     if errors:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.engine.starting import beginning
+from headrace.state.faults import point
 
 PREFIX = "headrace-"
 OWNER = "owner"
@@ -57,7 +58,8 @@ def temp_folder() -> TempFolder:
             clear_dead(base)
             _made = _make(base)
             atexit.register(remove_temp_folder)  # runs after what uses it: that registers later
-        return _made
+    point("start.folder")
+    return _made
 
 
 def remove_temp_folder() -> None:

@@ -26,6 +26,7 @@ from headrace import import_path
 from headrace.engine.signals import leave_to_driver
 from headrace.engine.starting import beginning
 from headrace.engine.temp_folder import temp_folder
+from headrace.state.faults import point
 
 VARIABLE = "HEADRACE_ZYGOTE"
 _NEEDED = (
@@ -64,6 +65,7 @@ def start() -> None:
         )  # fmt: skip
         os.environ[VARIABLE] = path
         atexit.register(end)
+    point("start.zygote")
 
 
 def end() -> None:
