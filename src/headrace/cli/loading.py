@@ -72,19 +72,27 @@ _NEEDED = (
 
 
 def _refuse_hiding(folder: Path) -> None:
-    """Refuse a folder with modules that would take the place of packages that a job needs."""
+    """Refuse a folder with modules that would take the place of what a job needs."""
     for name in _NEEDED:
-        found = next(
-            (p for p in (folder / f"{name}.py", folder / name / "__init__.py") if p.is_file()), None
-        )
-        if found is None:
-            continue
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin and not found.samefile(spec.origin):
-            raise RunError(
-                f"{found.relative_to(folder).as_posix()!r} beside the job would be imported in "
-                f"place of the package {name!r}", code="HR-CLI-006", hint="Rename it.",
-            )  # fmt: skip
+        for found in (folder / f"{name}.py", folder / name / "__init__.py"):
+            origin = _origin(name) if found.is_file() else None
+            if origin is not None and not found.samefile(origin):
+                raise _hides(found.relative_to(folder), f"the package {name!r}")
+    for found in folder.glob("*.py"):  # of other systems: who looks for them must find nothing
+        if found.stem in sys.stdlib_module_names and importlib.util.find_spec(found.stem) is None:
+            raise _hides(found.relative_to(folder), f"Python's module {found.stem!r}")
+
+
+def _origin(name: str) -> str | None:
+    spec = importlib.util.find_spec(name)
+    return spec.origin if spec is not None else None
+
+
+def _hides(file: Path, what: str) -> RunError:
+    return RunError(
+        f"{file.as_posix()!r} beside the job would be imported in place of {what}",
+        code="HR-CLI-006", hint="Rename it.",
+    )  # fmt: skip
 
 
 def _module_name(path: Path) -> str:

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine import zygote
 from headrace.engine.signals import leave_to_driver
-from headrace.engine.starting import beginning, give_up
+from headrace.engine.starting import beginning, give_up, is_given_up, resume
 from headrace.engine.temp_folder import remove_temp_folder, temp_folder
 from headrace.state.faults import point
 
@@ -100,12 +100,12 @@ _lock = threading.RLock()  # one ends it, and who comes second waits until it is
 
 def ending() -> bool:
     """Whether this process is ending Spark: what fails now fails for that reason."""
-    return _ending
+    return _ending or is_given_up()
 
 
 def launch(settings: Mapping[str, str]) -> None:
     """Start the JVM, and give it to PySpark as its own; what it says is held back."""
-    global _running, _ending
+    global _running  # noqa: PLW0603
     folder = temp_folder()
     info = folder.path / "gateway"
     info.unlink(missing_ok=True)
@@ -118,7 +118,7 @@ def launch(settings: Mapping[str, str]) -> None:
             _command(settings), stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
             pass_fds=[folder.lock], preexec_fn=leave_to_driver,  # noqa: PLW1509
         )  # fmt: skip
-        _ending, _running = False, _Jvm(process)
+        _running = _Jvm(process)
         atexit.register(end)
     point("start.jvm")
     _await(process, info)
@@ -138,8 +138,10 @@ def last_words() -> str:
 
 
 def end(within: float = _FAREWELL) -> None:
-    """End Spark and the zygote, and remove the temporary folder."""
+    """End Spark and the zygote, and remove the temporary folder: the program ends."""
+    global _ending  # noqa: PLW0603
     with _lock:
+        _ending = True
         _end(lambda jvm: None, within)
 
 
@@ -150,11 +152,17 @@ def kill() -> None:
         _end(lambda jvm: jvm.process.kill(), _FAREWELL)
 
 
+def clear_away() -> None:
+    """What is left of a JVM that is gone, so that another can be started."""
+    if _running is not None and _running.process.poll() is not None:
+        kill()
+        resume()
+
+
 def _end(first: Callable[[_Jvm], None], within: float) -> None:
-    global _running, _ending, _last_words  # noqa: PLW0603
+    global _running, _last_words  # noqa: PLW0603
     jvm, _running, _last_words = _running, None, ""
     if jvm is not None and jvm.owner == os.getpid():
-        _ending = True
         first(jvm)
         _forget()
         assert jvm.process.stdin is not None

@@ -247,8 +247,6 @@ class Run:
     def _clear(self) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
         beat(self._scratch).unlink(missing_ok=True)
-        with suppress(OSError):
-            standstill.note(self.folder, None, 0)
 
     def _watch(self) -> None:
         """Follow the manifests until the job ends, is asked to stop, or fails."""
@@ -274,7 +272,6 @@ class Run:
             with suppress(Exception):  # it may be over, and Spark too
                 self._query.stop()
         finally:
-            self._stall.close()
             self._tables.close()
             self._batches.close()
             self._clear()
@@ -344,6 +341,9 @@ class Run:
 
     def _finish(self, state: str) -> None:
         self._batches.give_core()  # before anybody hears that another run may begin
+        self._stall.close()
+        with suppress(OSError):
+            standstill.note(self.folder, None, 0)
         with self._changed:
             if self._state == "running":
                 self._state = state

@@ -31,7 +31,10 @@ _CONFIGURE = (
     "Start its master and workers with spark.authenticate true, spark.authenticate.secret, "
     "spark.network.crypto.enabled true and spark.network.crypto.authEngineVersion 2"
 )
-_UNREACHABLE = re.compile(r"Connection refused|UnknownHost|timed out|No route to host|Timeout")
+_UNREACHABLE = re.compile(
+    r"Connection refused|UnknownHost|Unresolved|No route to host|Network is unreachable"
+    r"|Connecting to \S+ (?:timed out|failed)"
+)
 
 
 def public(master: str, in_process: bool) -> dict[str, str]:

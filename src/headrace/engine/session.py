@@ -69,6 +69,7 @@ _LAUNCHER = str(Path(__file__).with_name("python.sh"))
 def session(master: str, extra: dict[str, str] | None = None, debug: bool = False) -> SparkSession:
     """The process's Spark session; a new one on `master` if there is none."""
     _share_output()
+    jvm.clear_away()
     found = SparkSession.getActiveSession()
     if found is None:
         found = uninterrupted(lambda: _started(master, extra or {}, debug), jvm.kill)

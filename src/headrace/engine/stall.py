@@ -102,7 +102,15 @@ def tasks_of(spark: Any, query: Any) -> Tasks:
     stages = [tracker.getStageInfo(int(s)) for s in job.stageIds] if job else []
     known = [stage for stage in stages if stage is not None]
     done = sum(s.numCompletedTasks for s in known)
-    running = sum(s.numActiveTasks for s in known)
-    waiting = sum(s.numTasks for s in known) - done - running
-    infos = len(context._jsc.sc().statusTracker().getExecutorInfos())
-    return Tasks(done, running, waiting, infos if context.master.startswith("local") else infos - 1)
+    left = sum(s.numTasks for s in known) - done
+    busy = _running(context._jsc.sc().taskScheduler())
+    running = min(sum(busy), left)  # the tracker is behind, and other runs have tasks too
+    return Tasks(done, running, left - running, len(busy))
+
+
+def _running(scheduler: Any) -> list[int]:
+    """How many tasks run on each executor that there is."""
+    counts, found = scheduler.runningTasksByExecutors().valuesIterator(), []
+    while counts.hasNext():
+        found.append(int(counts.next()))
+    return found

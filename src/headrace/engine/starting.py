@@ -39,6 +39,10 @@ def give_up() -> None:
         _given_up = True
 
 
+def is_given_up() -> bool:
+    return _given_up
+
+
 def resume() -> None:
     """Another start may be made."""
     global _given_up  # noqa: PLW0603
