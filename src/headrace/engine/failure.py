@@ -83,7 +83,7 @@ def _java_reason(text: str, told: str) -> str:
 
 
 # Of `Exception in thread "main" org.apache.spark.SparkException: [CODE] text`, the text.
-_JAVA = re.compile(r"^(?:.*?[\s:])?(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): (?:\[\w.]+\] )?(.+)")
+_JAVA = re.compile(r"^(?:.*?[\s:])?(?:[a-z]\w*\.)+\w*(?:Exception|Error): (?:\[[\w.]+\] )?(.+)")
 _TRACE = re.compile(r"at [\w.$/]+\(|\.\.\. \d+ more|An error occurred while calling|WARNING: ")
 
 
