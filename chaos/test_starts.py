@@ -43,7 +43,7 @@ def test_a_signal_ends_the_start_in_words_and_leaves_nothing(
     _done.append(moment)
 
 
-@pytest.mark.parametrize(("number", "delay"), enumerate(DELAYS))
+@pytest.mark.parametrize(("number", "delay"), [*enumerate(DELAYS)])
 def test_a_signal_at_any_time_ends_the_command_with_0_and_leaves_nothing(
     tmp_path: Path, number: int, delay: float
 ) -> None:

@@ -62,6 +62,14 @@ def recover(cause: BaseException) -> HeadraceError:
     return kind(message, code=code, hint=hint, site=Site(*site) if site else None)
 
 
+def java_text(error: BaseException) -> str:
+    """The text of an error, for which the JVM may be asked: it may be gone."""
+    try:
+        return str(error)
+    except Exception:
+        return "Java is gone"
+
+
 def no_start(master: str, text: str, told: str) -> RunError:
     """Why Spark did not start, in one line of what Java has said of it."""
     return RunError(

@@ -156,6 +156,7 @@ def clear_away() -> None:
     """What is left of a JVM that is gone, so that another can be started."""
     if _running is not None and _running.process.poll() is not None:
         kill()
+        forget()
         resume()
 
 
@@ -164,7 +165,7 @@ def _end(first: Callable[[_Jvm], None], within: float) -> None:
     jvm, _running, _last_words = _running, None, ""
     if jvm is not None and jvm.owner == os.getpid():
         first(jvm)
-        _forget()
+        _hush()
         assert jvm.process.stdin is not None
         with suppress(OSError):
             jvm.process.stdin.close()  # it ends when nobody can speak to it any more
@@ -178,15 +179,21 @@ def _end(first: Callable[[_Jvm], None], within: float) -> None:
     remove_temp_folder()
 
 
-def _forget() -> None:
-    """Let PySpark know that its JVM is gone, and complain of nothing that follows from it."""
+def forget() -> None:
+    """Let PySpark know that its JVM is gone. Whoever is in the middle of something with it must
+    have ended: PySpark starts a JVM of its own where it knows of none."""
+    if getattr(SparkContext._gateway, "headrace", False):  # one of the program's own stays
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+
+
+def _hush() -> None:
+    """PySpark complains of nothing that follows from the end of the JVM."""
     context: Any = SparkContext._active_spark_context
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None  # the end of the conversation is no error
     logging.getLogger().addFilter(_not_of_py4j)
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
@@ -221,6 +228,6 @@ def _connect(info: Path, process: subprocess.Popen[bytes]) -> None:
         gateway = module.launch_gateway()
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-    gateway.proc = process
+    gateway.proc, gateway.headrace = process, True
     logging.getLogger().removeFilter(_not_of_py4j)
     SparkContext._ensure_initialized(gateway=gateway)

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from headrace import import_path
 from headrace.engine import archive, jvm, security, zygote
-from headrace.engine.failure import no_start
+from headrace.engine.failure import java_text, no_start
 from headrace.engine.java import find_java
 from headrace.engine.starting import resume, uninterrupted
 from headrace.engine.temp_folder import temp_folder
@@ -136,14 +136,15 @@ def _made(settings: dict[str, str]) -> SparkSession:
 def _given_up(master: str, error: BaseException, debug: bool) -> BaseException:
     """What a start that failed is reported as; what is left of it goes, so that another can be
     made."""
-    text = str(error)  # which the JVM is asked for
+    text = java_text(error)
     context = SparkContext._active_spark_context
     if context is not None:
         with suppress(Exception):
             context.stop()
     jvm.kill()
-    resume()
     told = jvm.last_words()
+    jvm.forget()
+    resume()
     if isinstance(error, HeadraceError) or not isinstance(error, Exception):
         return error
     failed = no_start(master, text, told)
