@@ -25,7 +25,7 @@ check: ## style and types only (no Java, seconds)
 	@$(READY) $(BIN)/ruff format --check
 	@$(READY) $(BIN)/mypy
 
-chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter of an hour)
+chaos: ## the long fault suites: kills of driver, JVM, executors; signals while it starts (half an hour)
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
 
 MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py
