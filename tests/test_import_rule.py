@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
-    "errors", "clock", "sizes", "ddl", "schema", "chunk", "records", "rows", "apart", "reads",
-    "hashing", "settings", "import_path", "metrics", "expr", "expr/*",
+    "errors", "clock", "times", "sizes", "ddl", "schema", "chunk", "records", "values", "rows",
+    "apart", "reads", "hashing", "settings", "import_path", "metrics", "expr", "expr/*",
     "functions", "kernel", "kernel/*",
 )  # fmt: skip
 

@@ -59,6 +59,11 @@ class _Words:
             self._held.clear()
         return text
 
+    def hold(self) -> None:
+        """Pass on no more: it is being ended, and what breaks now breaks for that reason."""
+        with self._lock:
+            self._hold = True
+
     def release(self) -> None:
         """Pass on what was held, and all that follows."""
         with self._lock:
@@ -166,6 +171,7 @@ def _end(first: Callable[[_Jvm], None], within: float) -> None:
     if jvm is not None and jvm.owner == os.getpid():
         first(jvm)
         _hush()
+        jvm.words.hold()
         assert jvm.process.stdin is not None
         with suppress(OSError):
             jvm.process.stdin.close()  # it ends when nobody can speak to it any more

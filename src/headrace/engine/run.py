@@ -25,7 +25,7 @@ from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.made_tables import MadeTables
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import activate, configured, session
+from headrace.engine.session import activate, configured, session, starts_slowly
 from headrace.engine.signals import acting
 from headrace.engine.spark_batches import SparkBatches
 from headrace.engine.stall import StallWatch, beat, tasks_of
@@ -88,7 +88,7 @@ class Run:
         clear_wishes(start.log.folder)
         standstill.note(start.log.folder, None, 0)
         if reporter is not None:
-            reporter.starting()
+            reporter.starting(slowly=starts_slowly())
         spark = session(settings.master, debug=debug)
         self._scratch = tempfile.mkdtemp(prefix="query-", dir=temp_folder().path)
         self._tables = MadeTables(start, spark, self._say)

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from headrace import import_path
 from headrace.engine import archive, jvm, security, zygote
 from headrace.engine.failure import java_text, no_start
-from headrace.engine.java import find_java
+from headrace.engine.java import check_user, find_java
 from headrace.engine.starting import resume, uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.errors import HeadraceError, RunError
@@ -83,6 +83,11 @@ def activate(spark: SparkSession) -> None:
     java.SparkSession.setActiveSession(spark._jsparkSession)
 
 
+def starts_slowly() -> bool:
+    """Whether Spark is yet to be started here, without the class archive it could have."""
+    return SparkSession.getActiveSession() is None and archive.is_wanted()
+
+
 @contextmanager
 def configured(spark: SparkSession) -> Iterator[None]:
     """The settings of our queries while one is started; a query keeps those it started with."""
@@ -101,6 +106,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 def _started(master: str, extra: dict[str, str], debug: bool) -> SparkSession:
     find_java()
+    check_user()
     secret = security.private(master, Settings.load().secret_file)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.regex import literal_pattern
 
 
 def upper(column: Column) -> Expr:
@@ -33,19 +34,19 @@ def octet_length(column: Column) -> Expr:
 def trim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at both ends."""
     rest = () if characters is None else (characters,)
-    return call("trim", column_of(column), *rest)
+    return call("trim", *rest, column_of(column))
 
 
 def ltrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the start."""
     rest = () if characters is None else (characters,)
-    return call("ltrim", column_of(column), *rest)
+    return call("ltrim", *rest, column_of(column))
 
 
 def rtrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the end."""
     rest = () if characters is None else (characters,)
-    return call("rtrim", column_of(column), *rest)
+    return call("rtrim", *rest, column_of(column))
 
 
 def substring(column: Column, start: Any, length: Any = None) -> Expr:
@@ -64,7 +65,7 @@ def right(column: Column, count: Any) -> Expr:
     return call("right", column_of(column), count)
 
 
-def replace(column: Column, old: Any, new: Any) -> Expr:
+def replace(column: Column, old: Any, new: Any = "") -> Expr:
     """With every `old` replaced by `new`."""
     return call("replace", column_of(column), old, new)
 
@@ -130,8 +131,8 @@ def ascii(column: Column) -> Expr:
 
 
 def split(column: Column, separator: str) -> Expr:
-    """The parts between separators, as an array."""
-    return call("split", column_of(column), separator)
+    """The parts between separators, as an array; in SQL text it is a regular expression."""
+    return call("split", column_of(column), literal_pattern(separator))
 
 
 def split_part(column: Column, separator: str, part: int) -> Expr:
@@ -139,14 +140,14 @@ def split_part(column: Column, separator: str, part: int) -> Expr:
     return call("split_part", column_of(column), separator, part)
 
 
-def like(column: Column, pattern: str) -> Expr:
+def like(column: Column, pattern: str, escape: str | None = None) -> Expr:
     """Whether it matches a SQL pattern: % is any text, _ any character."""
-    return call("like", column_of(column), pattern)
+    return call("like", column_of(column), pattern, *(() if escape is None else (escape,)))
 
 
-def ilike(column: Column, pattern: str) -> Expr:
+def ilike(column: Column, pattern: str, escape: str | None = None) -> Expr:
     """As `like`, in any case."""
-    return call("ilike", column_of(column), pattern)
+    return call("ilike", column_of(column), pattern, *(() if escape is None else (escape,)))
 
 
 def rlike(column: Column, pattern: str) -> Expr:
@@ -182,3 +183,18 @@ def sha256(column: Column) -> Expr:
 def base64(column: Column) -> Expr:
     """A binary in base 64."""
     return call("base64", column_of(column))
+
+
+def locate(part: Any, column: Column, start: Any = 1) -> Expr:
+    """The position of `part` from 1, looked for from `start` on; 0 if it is not there."""
+    return call("locate", part, column_of(column), start)
+
+
+def initcap(column: Column) -> Expr:
+    """Each word with a capital first letter, the others small; blanks separate words."""
+    return call("initcap", column_of(column))
+
+
+def sha2(column: Column, bits: int) -> Expr:
+    """The SHA-2 digest of a text or a binary, in hexadecimal; `bits` is 256."""
+    return call("sha2", column_of(column), bits)

@@ -89,6 +89,8 @@ def add(low: Lowering, node: Node) -> Term:
     kinds = {t.type for t in terms}
     if sign == "+" and kinds == {pa.string()}:
         return low.term(exp.Anonymous(this="concat", expressions=_added(node)))
+    if pa.date32() in kinds and (made := _days(low, node, terms)):
+        return made
     if any(pt.is_temporal(k) for k in kinds):
         raise refused(node, "times are added to by intervals and functions",
                       "Use interval 5 minutes, date_add, date_diff or timestamp_diff.")  # fmt: skip
@@ -97,6 +99,20 @@ def add(low: Lowering, node: Node) -> Term:
         return Term(f"({a.sql} {sign} {b.sql})", a.type)
     to = pa.decimal128(min(38, a.type.precision + 1), a.type.scale)
     return _decimal(f"({a.sql} {sign} {b.sql})", to, low.dialect)
+
+
+def _days(low: Lowering, node: Node, terms: list[Term]) -> Term | None:
+    """A date minus a date is a number of days; a date and an integer are a date."""
+    from headrace.expr.calls import lower_call
+
+    a, b = terms
+    if isinstance(node, exp.Sub) and a.type == b.type:
+        return lower_call(low, "date_diff", [a, b], node)
+    if isinstance(node, exp.Add) and is_int(a.type):
+        a, b = b, a
+    if a.type != pa.date32() or not is_int(b.type) or b.type == pa.int64():
+        return None
+    return lower_call(low, "date_add" if isinstance(node, exp.Add) else "date_sub", [a, b], node)
 
 
 def _added(node: Node) -> list[Node]:
@@ -172,10 +188,25 @@ def _shift(low: Lowering, node: Node) -> Term:
     if isinstance(moment, exp.Interval) or (isinstance(node, exp.Sub) and by is node.this):
         raise refused(node, "an interval is added to a timestamp", "Write at + interval 1 day.")
     at = low.term(moment)
+    if at.type == pa.date32() and by.args["unit"].name.lower() in _DAYS:
+        return _shift_date(low, at, by, node)
     if at.type == pa.date32():
         at = cast(at, TIMESTAMP, low.dialect)
     if at.type != TIMESTAMP:
         raise refused(node, f"{spoken(at.type)} plus an interval", "The left side is a timestamp.")
+    low.risks += 1
+    return Term(f"({at.sql} + {_span(by, node)})", TIMESTAMP)
+
+
+_DAYS = ("day", "week", "month", "year")
+
+
+def _shift_date(low: Lowering, at: Term, by: Node, node: Node) -> Term:
+    """A date plus whole days or months is a date."""
+    low.risks += 1
+    return Term(f"CAST({at.sql} + {_span(by, node)} AS DATE)", pa.date32())
+
+
+def _span(by: Node, node: Node) -> str:
     amount = int(by.this.this) * (-1 if isinstance(node, exp.Sub) else 1)
-    span = f"INTERVAL '{amount}' {by.args['unit'].name}"
-    return Term(f"({at.sql} + {span})", TIMESTAMP)
+    return f"INTERVAL '{amount}' {by.args['unit'].name}"

@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import types as pt
 
+from headrace.expr import reading
 from headrace.expr.arith import refused
-from headrace.expr.tree import Node, time_text
-from headrace.expr.types import DUCKDB, SPARK, Term, cast, is_int, spoken, text_literal, type_name
+from headrace.expr.reading import time_text
+from headrace.expr.tree import Node
+from headrace.expr.types import (
+    DUCKDB,
+    SPARK,
+    UNREAD,
+    Term,
+    cast,
+    is_int,
+    spoken,
+    type_name,
+)
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
     from headrace.expr.lower import Lowering
 
-UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
-_DIGITS = r"[+-]?[0-9]+"
-_DECIMAL = r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)"
-_GRAMMAR = {
-    "int": _DIGITS,
-    "double": rf"{_DECIMAL}([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity",
-    "decimal": _DECIMAL,
-    "bool": "true|false|TRUE|FALSE|True|False",
-    "date": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    "timestamp": "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
-    "(Z|[+-][0-9]{2}:[0-9]{2})?)?",
-}
 _HINTS = {
     ("int", "timestamp"): "Use timestamp_millis or timestamp_seconds.",
     ("timestamp", "int"): "Use unix_millis or unix_seconds.",
@@ -48,8 +47,11 @@ def explicit_cast(
         return term
     if pt.is_null(term.type):
         return cast(term, to, low.dialect)
-    if isinstance(term.literal, str) and to in (pa.date32(), TIMESTAMP) and not safe:
-        return _time_literal(term.literal, to, where)
+    if isinstance(term.literal, str) and to in (pa.date32(), TIMESTAMP):
+        if reading.is_time_word(term.literal):
+            raise refused(where, f"{term.literal!r} depends on the clock", "Use a column of times.")
+        if not safe:
+            return _time_literal(term.literal, to, where)
     pair = (kind_of(term.type), kind_of(to))
     rule = _RULES.get(pair)
     if rule is None or not pair[0]:
@@ -107,14 +109,15 @@ def _exact(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
         cast(term, pa.float64(), dialect), to, dialect, word)  # fmt: skip
 
 
-def _read(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+def read_text(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
     """Text by the grammar of `to`, with blanks around it."""
     kind, x = kind_of(to), term.sql
-    pattern = text_literal(f"^ *({_GRAMMAR[kind]}) *$", dialect)
-    match = f"regexp_matches({x}, {pattern})" if dialect == DUCKDB else f"({x} RLIKE {pattern})"
-    value = f"{word}(trim({x}) AS {type_name(to, dialect)})"
+    match = reading.matches(kind, x, dialect)
+    value = (
+        f"{word}({x if dialect == SPARK else reading.spelt(kind, x)} AS {type_name(to, dialect)})"
+    )
     if to == TIMESTAMP and dialect == DUCKDB:  # only with a zone does it heed an offset
-        value = f"CAST({word}(trim({x}) AS TIMESTAMPTZ) AS TIMESTAMP)"
+        value = f"CAST({word}({reading.spelt(kind, x)} AS TIMESTAMPTZ) AS TIMESTAMP)"
     if word == "TRY_CAST":
         return f"(CASE WHEN {match} THEN {value} END)"
     fail = f"CAST(concat('{UNREAD}', {x}) AS {type_name(to, dialect)})"
@@ -143,7 +146,7 @@ _Rule = Callable[[Term, pa.DataType, str, str], str]
 _RULES: dict[tuple[str, str], _Rule] = {
     **{("int", k): _plain for k in ("int", "double", "decimal", "text", "bool")},
     **{("bool", k): _plain for k in ("int", "double", "text")},
-    **{("text", k): _read for k in _GRAMMAR},
+    **{("text", k): read_text for k in reading.KINDS},
     ("double", "int"): _cut, ("double", "double"): _plain, ("double", "decimal"): _via_text,
     ("decimal", "int"): _cut, ("decimal", "double"): _exact, ("decimal", "decimal"): _plain,
     ("decimal", "text"): _plain,

@@ -14,7 +14,7 @@ from pyarrow import types as pt
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import listed, offer
-from headrace.expr.types import DUCKDB, SPARK, Term, quote, text_literal, type_name
+from headrace.expr.types import DUCKDB, SPARK, Term, failing, quote, text_literal, type_name
 
 ARRAYS, STRUCTS, JSON = "arrays and maps", "structs", "json"
 
@@ -24,7 +24,6 @@ def _array(name: str, signature: str, duckdb: str, spark: str | None = None) -> 
 
 
 offer(ARRAYS, "array", "T T* -> [T]", listed("[{}]"), listed("array({})"))
-_array("size", "[T] -> int", "CAST(len({0}) AS INTEGER)", "array_size({0})")
 _array("get", "[T] int -> T", "(CASE WHEN {1} >= 0 THEN {0}[{1} + 1] END)", "get({0}, {1})")
 _array("array_contains", "[T] T -> bool",
        "(CASE WHEN list_contains({0}, {1}) THEN TRUE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
@@ -42,9 +41,26 @@ _array("array_append", "[T] T -> [T]",
        "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)",
        "array_append({0}, {1})")  # fmt: skip
 offer(ARRAYS, "array_concat", "[T] [T]* -> [T]", listed("({})", " || "), listed("concat({})"))
-_array("slice", "[T] int int -> [T]",
-       "(CASE WHEN {1} > 0 AND {2} >= 0 THEN list_slice({0}, {1}, {1} + {2} - 1) END)",
-       "(CASE WHEN {1} > 0 AND {2} >= 0 THEN slice({0}, {1}, {2}) END)")  # fmt: skip
+
+
+def _slice(args: Sequence[Term]) -> str:
+    """From a position that counts from 1, or from the end if it is negative."""
+    of, start, length = (a.sql for a in args)
+    if args[1].literal == 0 or (isinstance(args[2].literal, int) and args[2].literal < 0):
+        raise PlanError("slice starts at 1, or at -1 for the last, and its length is not negative",
+                        code="HR-EXPR-003", hint="Write slice(xs, 1, 2).")  # fmt: skip
+    fail = failing("'slice cannot take '", length, "' elements from position '", start)
+    length = f"(CASE WHEN {start} = 0 OR {length} < 0 THEN {fail} ELSE {length} END)"
+    first = f"(CASE WHEN {start} < 0 THEN len({of}) + {start} + 1 ELSE CAST({start} AS BIGINT) END)"
+    found = f"list_slice({of}, {first}, {first} + {length} - 1)"
+    return (
+        f"(CASE WHEN {of} IS NULL OR {start} IS NULL OR {length} IS NULL THEN NULL "
+        f"WHEN {length} = 0 OR {first} < 1 THEN {of}[2:1] "
+        f"ELSE {found} END)"
+    )
+
+
+offer(ARRAYS, "slice", "[T] int int -> [T]", _slice, "slice({0}, {1}, {2})")
 
 
 def _texts(args: Sequence[Term]) -> pa.DataType:

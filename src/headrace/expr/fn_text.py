@@ -6,6 +6,7 @@ mapping (upper of "ß" is "SS"), except that a sigma at a word's end is not spec
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Sequence
 
@@ -13,8 +14,8 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import listed, offer
-from headrace.expr.regex import both_patterns, replacement
-from headrace.expr.types import DUCKDB, SPARK, Term, text_literal
+from headrace.expr.regex import both_patterns, literal_pattern, replacement
+from headrace.expr.types import DUCKDB, SPARK, Term, failing, text_literal
 
 TEXT, PATTERNS, BYTES = "text", "patterns", "bytes and digests"
 
@@ -48,12 +49,22 @@ def _text(name: str, signature: str, duckdb: str, spark: str | None = None) -> N
 offer(TEXT, "upper", "text -> text", _upper, "upper({0})")
 _text("lower", "text -> text", *_LOWER)
 _text("length", "text -> int", "CAST(length({0}) AS INTEGER)", "length({0})")
-for _name, _spark in (("trim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
-    offer(TEXT, _name, "text text? -> text", listed(f"{_name}({{}})"),
-          lambda args, where=_spark, name=_name: (
-              f"{name}({args[0].sql})" if len(args) == 1
-              else f"trim({where} {args[1].sql} FROM {args[0].sql})"
-          ))  # fmt: skip
+
+
+def _trim(name: str) -> Callable[[Sequence[Term]], str]:
+    """`trim(characters, text)`, as in Spark; of a text alone only blanks."""
+
+    def sql(args: Sequence[Term]) -> str:
+        if len(args) == 1:
+            return f"{name}({args[0].sql}, ' ')"
+        characters, text = args
+        return f"{name}({text.sql}, {characters.sql})"
+
+    return sql
+
+
+for _name in ("trim", "ltrim", "rtrim"):
+    offer(TEXT, _name, "text text? -> text", _trim(_name), listed(f"{_name}({{}})"))
 
 
 def _not_negative(sql: str) -> str:
@@ -75,7 +86,7 @@ offer(TEXT, "substring", "text int int? -> text", _substring, listed("substring(
 for _name in ("left", "right"):
     _text(_name, "text int -> text", f"{_name}({{0}}, {_not_negative('{1}')})",
           f"{_name}({{0}}, {{1}})")  # fmt: skip
-_text("replace", "text text text -> text", "replace({0}, {1}, {2})")
+_text("replace", "text text text? -> text", "replace({0}, {1}, {2})")
 _text("translate", "text text text -> text", "translate({0}, {1}, {2})")
 offer(TEXT, "concat", "text text*-> text", listed("({})", " || "), listed("concat({})"))
 offer(TEXT, "concat_ws", "text text text* -> text", listed("concat_ws({})"))
@@ -98,8 +109,8 @@ def _pad(name: str) -> Callable[[Sequence[Term]], str]:
     return sql
 
 
-offer(TEXT, "lpad", "text int text -> text", _pad("lpad"), "lpad({0}, {1}, {2})")
-offer(TEXT, "rpad", "text int text -> text", _pad("rpad"), "rpad({0}, {1}, {2})")
+offer(TEXT, "lpad", "text int text? -> text", _pad("lpad"), "lpad({0}, {1}, {2})")
+offer(TEXT, "rpad", "text int text? -> text", _pad("rpad"), "rpad({0}, {1}, {2})")
 
 
 def _separator(args: Sequence[Term]) -> str:
@@ -110,31 +121,39 @@ def _separator(args: Sequence[Term]) -> str:
                     hint="Write split(x, ',').")  # fmt: skip
 
 
-def _split_spark(args: Sequence[Term]) -> str:
-    quoted = "".join(f"\\{c}" if not c.isalnum() else c for c in _separator(args))
-    return f"split({args[0].sql}, {text_literal(quoted, SPARK)}, -1)"
+def _split(args: Sequence[Term]) -> str:
+    """By a regular expression, as in Spark; the quick way if it matches just one text."""
+    pattern = _separator(args)
+    plain = re.sub(r"\\([^a-zA-Z0-9])", r"\1", pattern)
+    if literal_pattern(plain) == pattern:
+        return f"string_split({args[0].sql}, {text_literal(plain, DUCKDB)})"
+    return f"string_split_regex({args[0].sql}, {_consuming(args, DUCKDB)})"
 
 
-offer(TEXT, "split", "text word -> [text]",
-      lambda a: f"string_split({a[0].sql}, {text_literal(_separator(a), DUCKDB)})",
-      _split_spark)  # fmt: skip
-offer(TEXT, "split_part", "text word int -> text",
-      lambda a: f"split_part({a[0].sql}, {text_literal(_separator(a), DUCKDB)}, {a[2].sql})",
-      lambda a: f"(CASE WHEN {a[2].sql} = 0 THEN (CASE WHEN {a[0].sql} IS NOT NULL THEN '' END) "
-      f"ELSE split_part({a[0].sql}, {text_literal(_separator(a), SPARK)}, {a[2].sql}) END)",
+offer(TEXT, "split", "text word -> [text]", _split,
+      lambda a: f"split({a[0].sql}, {_consuming(a, SPARK)}, -1)" if _separator(a) else "",
+      )  # fmt: skip
+
+
+def _split_part(args: Sequence[Term]) -> str:
+    text, place = args[0].sql, args[2].sql
+    if args[2].literal == 0:
+        raise PlanError("split_part counts from 1, or from -1 for the last", code="HR-EXPR-003",
+                        hint="Write split_part(x, ',', 1).")  # fmt: skip
+    fail = failing("'split_part counts from 1, not from '", place)
+    place = f"(CASE WHEN {place} = 0 AND {text} IS NOT NULL THEN {fail} ELSE {place} END)"
+    return f"split_part({text}, {text_literal(_separator(args), DUCKDB)}, {place})"
+
+
+offer(TEXT, "split_part", "text word int -> text", _split_part,
+      lambda a: f"split_part({a[0].sql}, {text_literal(_separator(a), SPARK)}, {a[2].sql})",
       )  # fmt: skip
 
 
 def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str]:
     def sql(args: Sequence[Term]) -> str:
-        x, pattern = args[0], str(args[1].literal)
-        rest = pattern.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
-        if "\\" in rest:
-            raise PlanError(
-                f"in the LIKE pattern {pattern!r} a backslash stands before other than %, _ and \\",
-                code="HR-EXPR-003", hint="Double a backslash that is meant as such.",
-            )  # fmt: skip
-        text = x.sql
+        pattern = _by_backslash(str(args[1].literal), *(str(a.literal) for a in args[2:]))
+        text = args[0].sql
         if fold:
             pattern = pattern.replace(*_SIGMA).lower()
             text = _LOWER[dialect == SPARK].format(text)
@@ -144,8 +163,27 @@ def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str
     return sql
 
 
-offer(PATTERNS, "like", "text word -> bool", _like(DUCKDB), _like(SPARK))
-offer(PATTERNS, "ilike", "text word -> bool", _like(DUCKDB, fold=True), _like(SPARK, fold=True))
+def _by_backslash(pattern: str, escape: str = "\\") -> str:
+    """A LIKE pattern in which what is escaped by another character is so by a backslash."""
+    if len(escape) != 1:
+        raise PlanError(f"ESCAPE takes one character, not {escape!r}", code="HR-EXPR-003",
+                        hint="Write s like 'a/%b' escape '/'.")  # fmt: skip
+    made, signs = "", iter(pattern)
+    for sign in signs:
+        follows = next(signs, "") if sign == escape else None
+        if follows is not None and (not follows or follows not in f"%_{escape}"):
+            raise PlanError(
+                f"in the LIKE pattern {pattern!r}, {escape!r} stands before other signs than %, _ "
+                "and itself",
+                code="HR-EXPR-003", hint=f"Double a {escape!r} that is meant as such.",
+            )  # fmt: skip
+        made += sign if follows is None and sign != "\\" else "\\" + (follows or sign)
+    return made
+
+
+offer(PATTERNS, "like", "text word word? -> bool", _like(DUCKDB), _like(SPARK))
+offer(PATTERNS, "ilike", "text word word? -> bool", _like(DUCKDB, fold=True),
+      _like(SPARK, fold=True))  # fmt: skip
 
 
 def _pattern(args: Sequence[Term], dialect: str) -> str:
@@ -172,7 +210,7 @@ def _consuming(args: Sequence[Term], dialect: str) -> str:
 offer(PATTERNS, "regexp_replace", "text word word -> text",
       lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, DUCKDB)}, {_by(a, DUCKDB)}, 'g')",
       lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, SPARK)}, {_by(a, SPARK)})")  # fmt: skip
-offer(PATTERNS, "regexp_extract", "text word int -> text",
+offer(PATTERNS, "regexp_extract", "text word int? -> text",
       lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, DUCKDB)}, {_group(a)})",
       lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, SPARK)}, {_group(a)})")  # fmt: skip
 

@@ -8,14 +8,15 @@ and no types; `lower` does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from headrace.errors import PlanError
+from headrace.expr.dialect import Dialect, ShiftUnsigned
 from headrace.expr.tree import (
-    Dialect,
     Node,
     call,
     cast,
@@ -26,7 +27,17 @@ from headrace.expr.tree import (
     unreadable,
 )
 
-Rule = Callable[[Node, str], Node]
+Make = Callable[[Node, str], Node]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How a node is made canonical, and the arguments that are read in doing so."""
+
+    make: Make
+    reads: frozenset[str]
+
+
 _DEEPEST = 200  # operations within each other: each takes some of Python's stack
 
 
@@ -60,30 +71,45 @@ def _too_deep(text: str) -> PlanError:
 
 def _first_line(error: SqlglotError) -> str:
     line = str(error).splitlines()[0].rstrip(". ")
-    return line[:1].lower() + line[1:]
+    if line.startswith("Required keyword"):
+        line = f"an operand is missing{line[line.rfind('. Line') :]}"
+    return line if line[:2].isupper() else line[:1].lower() + line[1:]
 
 
 def canonical(node: Node, text: str = "") -> Node:
-    """The same meaning in the canonical nodes; HR-EXPR-004 for what is not an expression."""
+    """The same meaning in the canonical nodes; HR-EXPR-004 for what is not an expression.
+
+    Every argument of a node is one that its rule reads: an argument that no rule knows is
+    part of what the user wrote, so leaving it out would be another expression.
+    """
+    text = text or node.sql(dialect=Dialect)
     rule = _RULES.get(type(node))
-    if rule is not None:
-        return rule(node, text)
-    if type(node) not in _KEPT:
-        raise unreadable(text or node.sql(), f"{_spoken(node)} is not offered here")
+    if rule is None:
+        raise unreadable(text, f"{_spoken(node)} is not offered here")
+    unread = [key for key, value in node.args.items() if key not in rule.reads and _said(value)]
+    if unread:
+        raise unreadable(text, f"{unread[0].upper()} is not offered for {_spoken(node)}")
+    return rule.make(node, text)
+
+
+def _said(value: object) -> bool:
+    return not (value is None or value is False or value == [])
+
+
+def _copied(node: Node, text: str) -> Node:
+    """An operator over its operands."""
     made = type(node)()
-    for key, value in node.args.items():
-        if isinstance(value, Node):
-            made.set(key, canonical(value, text))
-        elif isinstance(value, list):
-            made.set(key, [canonical(v, text) for v in value])
-        elif isinstance(value, str | bool) and key in ("this", "is_string"):
-            made.set(key, value)
+    for key in _OPERANDS:
+        value = node.args.get(key)
+        if value is not None:
+            made.set(key, canonical(value, text) if isinstance(value, Node) else value)
     return made
 
 
 def _spoken(node: Node) -> str:
     names = {exp.Subquery: "a subquery", exp.Select: "a query", exp.Window: "a window (OVER)",
-             exp.Star: "*", exp.Lambda: "an arrow function"}  # fmt: skip
+             exp.Star: "*", exp.Lambda: "an arrow function", exp.TryCast: "try_cast",
+             exp.In: "IN"}  # fmt: skip
     return names.get(type(node), f"{type(node).__name__.lower()}")
 
 
@@ -145,7 +171,7 @@ def _alias(node: Node, text: str) -> Node:
 
 
 def _in(node: Node, text: str) -> Node:
-    if node.args.get("query") is not None or not node.expressions:
+    if not node.expressions:
         raise unreadable(text, "IN takes a list of values")
     return exp.In(this=canonical(node.this, text),
                   expressions=[canonical(e, text) for e in node.expressions])  # fmt: skip
@@ -174,31 +200,120 @@ def _unwrap(node: Node, text: str) -> Node:
     return canonical(node.this, text)
 
 
-def _unequal(node: Node, text: str) -> Node:
-    same = exp.NullSafeEQ(this=node.this, expression=node.expression)
-    return exp.Not(this=canonical(same, text))
+def _named(name: str, *keys: str) -> Make:
+    def make(node: Node, text: str) -> Node:
+        return call(name, *(canonical(node.args[k], text) for k in keys))
+
+    return make
 
 
-def _named(name: str, *keys: str) -> Rule:
-    def rule(node: Node, text: str) -> Node:
-        return call(name, *(canonical(node.args[k], text) for k in keys if node.args.get(k)))
+def _like(name: str) -> Make:
+    """One pattern, or ANY or ALL of several; NOT is about each of them."""
 
-    return rule
+    def make(node: Node, text: str) -> Node:
+        of = node.expression
+        several = isinstance(of, exp.Any | exp.All)
+        patterns = _listed(of.this, text) if several else [of]
+        parts: list[Node] = []
+        for pattern in patterns:
+            part = call(name, canonical(node.this, text), canonical(pattern, text))
+            parts.append(exp.Not(this=part) if node.args.get("negate") else part)
+        join = exp.And if isinstance(of, exp.All) else exp.Or
+        return reduce(lambda a, b: join(this=a, expression=b), parts)
+
+    return make
 
 
-_RULES: dict[type[Node], Rule] = {
-    exp.Column: _column, exp.Dot: _dot, exp.Bracket: _bracket, exp.Literal: _literal,
-    exp.Cast: _cast, exp.TryCast: _cast, exp.Anonymous: _call, exp.Interval: _interval,
-    exp.Array: _array, exp.Case: _case, exp.Alias: _alias, exp.In: _in, exp.Paren: _unwrap,
-    exp.NullSafeNEQ: _unequal,
-    exp.DPipe: _named("concat", "this", "expression"),
-    exp.RegexpLike: _named("rlike", "this", "expression"),
-    exp.Like: _named("like", "this", "expression"),
-    exp.ILike: _named("ilike", "this", "expression"),
-}  # fmt: skip
+def _listed(node: Node, text: str) -> list[Node]:
+    patterns = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
+    if isinstance(node, exp.Tuple | exp.Paren) and patterns:
+        return list(patterns)
+    raise unreadable(text, "LIKE ANY and LIKE ALL take a list of patterns")
 
-_KEPT: frozenset[type[Node]] = frozenset((
+
+def _escape(node: Node, text: str) -> Node:
+    like = node.this
+    if not isinstance(like, exp.Like | exp.ILike) or isinstance(like.expression, exp.Any | exp.All):
+        raise unreadable(text, "ESCAPE belongs to LIKE or ILIKE with one pattern")
+    made = canonical(like, text)
+    (made.this if isinstance(made, exp.Not) else made).append(
+        "expressions", canonical(node.expression, text)
+    )
+    return made
+
+
+def _extract(node: Node, text: str) -> Node:
+    return call("date_part", exp.Literal.string(node.this.name.lower()),
+                canonical(node.expression, text))  # fmt: skip
+
+
+def _trim(node: Node, text: str) -> Node:
+    position = str(node.args.get("position") or "BOTH")
+    name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[position]
+    if node.this is None:
+        raise unreadable(text, "trim takes a text")
+    keys = ("expression", "this")
+    return call(name, *(canonical(node.args[k], text) for k in keys if node.args.get(k)))
+
+
+def _position(node: Node, text: str) -> Node:
+    keys = ("substr", "this", "position")
+    return call("locate", *(canonical(node.args[k], text) for k in keys if node.args.get(k)))
+
+
+def _lambda(node: Node, text: str) -> Node:
+    """Its variables are identifiers, with the names that they have in the text."""
+    names = {e.name for e in node.expressions}
+    folded = {n.casefold() for n in names}
+    for found in node.this.find_all(exp.Column):
+        if found.name.casefold() in folded and found.name not in names:
+            raise unreadable(text, f"{found.name!r} and the variable differ only in their case")
+    return exp.Lambda(this=canonical(node.this, text),
+                      expressions=[_variable(e, text) for e in node.expressions])  # fmt: skip
+
+
+def _variable(node: Node, text: str) -> Node:
+    return exp.Identifier(this=node.name, quoted=True)
+
+
+_OPERANDS = ("this", "expression", "low", "high")
+_KEPT = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.And, exp.Or, exp.Not,
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Is, exp.Between,
-    exp.Null, exp.Boolean,
-))  # fmt: skip
+    exp.Null, exp.Boolean, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot,
+)  # fmt: skip
+
+
+def _rule(make: Make, reads: str) -> _Rule:
+    return _Rule(make, frozenset(reads.split()))
+
+
+_RULES: dict[type[Node], _Rule] = {
+    **dict.fromkeys(_KEPT, _rule(_copied, " ".join(_OPERANDS))),
+    exp.Column: _rule(_column, "this table db catalog"),
+    exp.Dot: _rule(_dot, "this expression"),
+    exp.Bracket: _rule(_bracket, "this expressions"),
+    exp.Literal: _rule(_literal, "this is_string"),
+    exp.Cast: _rule(_cast, "this to"),
+    exp.TryCast: _rule(_cast, "this to safe"),
+    exp.Anonymous: _rule(_call, "this expressions"),
+    exp.Interval: _rule(_interval, "this unit"),
+    exp.Array: _rule(_array, "expressions"),
+    exp.Case: _rule(_case, "this ifs default"),
+    exp.Alias: _rule(_alias, "this alias"),
+    exp.In: _rule(_in, "this expressions"),  # not a query, nor a column that is an array
+    exp.Paren: _rule(_unwrap, "this"),
+    exp.DPipe: _rule(_named("concat", "this", "expression"), "this expression"),
+    exp.RegexpLike: _rule(_named("rlike", "this", "expression"), "this expression"),
+    exp.Like: _rule(_like("like"), "this expression negate"),
+    exp.ILike: _rule(_like("ilike"), "this expression negate"),
+    exp.Escape: _rule(_escape, "this expression"),
+    exp.BitwiseLeftShift: _rule(_named("shiftleft", "this", "expression"), "this expression"),
+    exp.BitwiseRightShift: _rule(_named("shiftright", "this", "expression"), "this expression"),
+    ShiftUnsigned: _rule(_named("shiftrightunsigned", "this", "expression"), "this expression"),
+    exp.Extract: _rule(_extract, "this expression"),
+    exp.Trim: _rule(_trim, "this expression position"),
+    exp.StrPosition: _rule(_position, "this substr position"),
+    exp.Lambda: _rule(_lambda, "this expressions"),
+    exp.Identifier: _rule(_variable, "this quoted"),
+}

@@ -13,7 +13,8 @@ from functools import lru_cache
 from headrace.errors import PlanError
 from headrace.expr.types import DUCKDB, SPARK
 
-_SPACE = " \\t\\n\\f\\r"
+_SPACE = " \\t\\n\\x0B\\f\\r"
+_DOT = r"[^\n\r\x{85}\x{2028}\x{2029}]"  # what ends a line for Java
 _OUTSIDE = {"d": "[0-9]", "D": "[^0-9]", "w": "[a-zA-Z0-9_]", "W": "[^a-zA-Z0-9_]",
             "s": f"[{_SPACE}]", "S": f"[^{_SPACE}]"}  # fmt: skip
 _INSIDE = {"d": "0-9", "w": "a-zA-Z0-9_", "s": _SPACE}
@@ -61,7 +62,7 @@ def _translated(kind: str, text: str, pattern: str) -> str:
         return _class(text, pattern)
     if kind == "anchor":
         return "\\A" if text == "^" else "\\z"
-    return "[^\\n]" if kind == "dot" else text
+    return _DOT if kind == "dot" else text
 
 
 def _escape(char: str, pattern: str, classes: dict[str, str]) -> str:
@@ -79,6 +80,14 @@ def _class(text: str, pattern: str) -> str:
         raise _refused(pattern, f"the class {text!r} is not offered")
     made = re.sub(r"\\(.)", lambda m: _escape(m[1], pattern, _INSIDE), inner, flags=re.DOTALL)
     return f"[{'^' * negated}{made}]"
+
+
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
+
+
+def literal_pattern(text: str) -> str:
+    """A regular expression that matches just the text."""
+    return _SPECIAL.sub(lambda sign: "\\" + sign[0], text)
 
 
 def replacement(text: str) -> dict[str, str]:

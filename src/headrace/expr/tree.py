@@ -7,15 +7,13 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
-from typing import Any, ClassVar
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.parsers.spark import SparkParser
 
 from headrace.errors import PlanError
+from headrace.expr.dialect import Dialect
+from headrace.expr.reading import time_text
 
 Node = exp.Expr
 
@@ -24,25 +22,15 @@ _SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "
               "nvl": "coalesce", "day": "dayofmonth", "cardinality": "size", "signum": "sign",
               "startswith": "starts_with", "endswith": "ends_with", "char": "chr",
               "regexp_like": "rlike", "regexp": "rlike", "iff": "if", "dateadd": "date_add",
-              "datediff": "date_diff", "array_size": "size", "sha": "sha1"}  # fmt: skip
-
-
-class Dialect(Spark):
-    """Spark SQL in which a function call is only a name and its arguments."""
-
-    class Tokenizer(Spark.Tokenizer):
-        STRING_ESCAPES: ClassVar = ["'", '"', "\\"]
-
-    class Parser(SparkParser):
-        FUNCTIONS: ClassVar[dict[str, Callable[..., Node]]] = {}
-        ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
-        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
-        }
-        FUNCTION_PARSERS: ClassVar = {
-            k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST")
-        }
+              "datediff": "date_diff", "array_size": "size", "sha": "sha1", "position": "locate",
+              "datepart": "date_part", "to_unix_timestamp": "unix_timestamp", "reduce": "aggregate",
+              "curdate": "current_date", "isnan": "is_nan"}  # fmt: skip
+# What the argument after so many is if it is left out.
+_DEFAULTS: dict[tuple[str, int], Callable[[], Node]] = {
+    ("lpad", 2): lambda: exp.Literal.string(" "), ("rpad", 2): lambda: exp.Literal.string(" "),
+    ("replace", 2): lambda: exp.Literal.string(""),
+    ("regexp_extract", 2): lambda: number("1"), ("locate", 2): lambda: number("1"),
+}  # fmt: skip
 
 
 def unreadable(text: str, why: str) -> PlanError:
@@ -62,8 +50,9 @@ def field(of: Node, name: str) -> Node:
 
 
 def call(name: str, *args: Node) -> Node:
-    lower = name.lower()
-    return exp.Anonymous(this=_SPELLINGS.get(lower, lower), expressions=list(args))
+    name = _SPELLINGS.get(name.lower(), name.lower())
+    rest = _DEFAULTS.get((name, len(args)))
+    return exp.Anonymous(this=name, expressions=[*args, *([rest()] if rest else [])])
 
 
 def number(spelling: str) -> Node:
@@ -92,16 +81,6 @@ def _canonical_time(value: Node, to: str) -> Node:
         raise unreadable(f"{to} '{value.this}'", f"it is not an ISO {to.lower()}") from None
 
 
-def time_text(text: str, to: str) -> str:
-    """An ISO date or timestamp in its one spelling, a timestamp in UTC; else a ValueError."""
-    if to == "DATE":
-        return dt.date.fromisoformat(text.strip()).isoformat()
-    moment = dt.datetime.fromisoformat(text.strip())
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    return moment.isoformat(" ")
-
-
 def _is_number(node: Node) -> bool:
     return isinstance(node, exp.Literal) and not node.args["is_string"]
 
@@ -118,7 +97,7 @@ def interval(amount: object, unit: str, text: str = "") -> Node:
 
 _CLOSED = (exp.Column, exp.Literal, exp.Anonymous, exp.Null, exp.Boolean, exp.Identifier, exp.Dot,
            exp.Bracket, exp.Case, exp.Cast, exp.TryCast, exp.DataType, exp.Var,
-           exp.If, exp.Alias, exp.Interval)  # fmt: skip
+           exp.If, exp.Alias, exp.Interval, exp.Lambda)  # fmt: skip
 
 
 def _is_type(node: Node) -> bool:

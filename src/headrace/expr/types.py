@@ -17,6 +17,7 @@ from pyarrow import types as pt
 from headrace.schema import TIMESTAMP, ddl_type
 
 DUCKDB, SPARK = "duckdb", "spark"
+UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 
 _INTS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
@@ -128,6 +129,11 @@ def text_literal(value: str, dialect: str) -> str:
     if dialect == SPARK:
         value = value.replace("\\", "\\\\")
     return "'" + value.replace("'", "''" if dialect == DUCKDB else "\\'") + "'"
+
+
+def failing(*parts: str) -> str:
+    """A long in DuckDB whose computation fails with the message of these parts."""
+    return f"CAST(concat('{UNREAD * 2}', {', '.join(parts)}) AS BIGINT)"
 
 
 def spoken(t: pa.DataType) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.expr.cast import UNREAD
+from headrace.expr.types import UNREAD
 
 _TYPES = {
     "INT8": "tinyint", "INT16": "smallint", "INT32": "int", "INT64": "bigint",
@@ -24,7 +24,10 @@ _RULES = [
 
 def plain(error: Exception) -> str:
     """What went wrong, as one line for people."""
-    text = str(error).split("\n")[0].replace(UNREAD, "")
+    text = str(error).split("\n")[0]
+    if UNREAD * 2 in text:  # our own message
+        return text.split(UNREAD * 2)[1].rpartition("' to ")[0]
+    text = text.replace(UNREAD, "")
     text = re.sub(r"^[A-Z][A-Za-z ]*Error: ", "", text).rstrip("!. ")
     for pattern, replacement in _RULES:
         text = re.sub(pattern, replacement, text)
