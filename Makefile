@@ -28,7 +28,7 @@ check: ## style and types only (no Java, seconds)
 installed: ## the wheel in empty environments on Python 3.11, 3.12 and 3.13 (a quarter of an hour)
 	@$(SPARK) $(BIN)/python -m tools.installed $(ARGS)
 
-chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter of an hour)
+chaos: ## the long fault suites: kills of driver, JVM, executors; signals while it starts (half an hour)
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
 
 MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py

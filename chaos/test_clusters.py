@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.engine.cluster import cluster, environment, executors, master
+from tests.engine.cluster import cluster, environment, executors, master, secret_file
 from tests.engine.killing import ROOT, check_in_the_end, undisturbed
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ def start(address: str, place: Path) -> subprocess.Popen[str]:
 
 
 def test_a_master_that_does_not_answer_is_said_so(tmp_path: Path) -> None:
-    with start("spark://127.0.0.1:1", tmp_path) as driver:
+    with secret_file(), start("spark://127.0.0.1:1", tmp_path) as driver:
         _, told = driver.communicate(timeout=300)
     assert driver.returncode == 1
     assert "HR-RUN-003 cannot start Spark on 'spark://127.0.0.1:1': nobody answers there" in told

@@ -35,6 +35,8 @@ def test_the_defaults_are_for_a_laptop_and_this_folder():
         "slots": None,
         "parallelism": None,
         "keep_epochs": 20,
+        "secret_file": None,
+        "stall_after": 60_000,
     }
 
 
@@ -63,9 +65,9 @@ def test_the_call_wins_over_the_environment_over_the_file_over_the_default(
 def test_every_setting_can_come_from_every_side(monkeypatch):
     given = Settings(
         log="/l", jobs="/j", master="spark://m:7077", target_batch=250, max_batch=1,
-        slots=2, parallelism=3, keep_epochs=4,
+        slots=2, parallelism=3, keep_epochs=4, secret_file="/s", stall_after=90_000,
     )  # fmt: skip
-    values = dataclasses.asdict(given) | {"target_batch": "250ms"}
+    values = dataclasses.asdict(given) | {"target_batch": "250ms", "stall_after": "90s"}
     assert Settings.load(**values) == given
 
     quoted = {n: f'"{v}"' if isinstance(v, str) else v for n, v in values.items()}

@@ -72,7 +72,8 @@ from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
 
 if TYPE_CHECKING:
-    from headrace.engine.run import Run, run
+    from headrace.engine.begin import run
+    from headrace.engine.run import Run
     from headrace.runtime.live import StepState, peek
 
 __version__ = "0.1.0"
@@ -163,7 +164,7 @@ __all__ += functions.__all__
 
 def __getattr__(name: str) -> Any:
     if name in ("Run", "run"):
-        from headrace.engine import run as engine
+        from headrace.engine import begin as engine
 
         return getattr(engine, name)
     if name in ("StepState", "peek"):

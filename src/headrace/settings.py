@@ -9,6 +9,7 @@ reads the environment and that one file; it creates nothing.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -29,16 +30,31 @@ def _folder(value: object) -> str:
     return os.path.abspath(os.path.expanduser(os.fspath(value)))
 
 
+def _file(value: object) -> str:
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise ValueError("the path of a file")
+    return os.path.abspath(os.path.expanduser(os.fspath(value)))
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("a text that is not empty")
     return value.strip()
 
 
+_MASTER = re.compile(
+    r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://[^\s,:/]+:\d+(,[^\s,:/]+:\d+)*|spark://\[[0-9a-fA-F:.]+\]:\d+|yarn|k8s://\S+"
+)
+_MASTERS = (
+    '"local", "local[4]", "local[*]", "spark://host:7077", "yarn" or "k8s://https://host:443"'
+)
+
+
 def _master(value: object) -> str:
     text = _text(value)
-    if not text.startswith(("local", "spark://", "yarn", "k8s://")):  # Spark's own words
-        raise ValueError('"local[*]", "local[4]", "spark://host:7077", "yarn" or "k8s://..."')
+    if not _MASTER.fullmatch(text):  # Spark's own words
+        raise ValueError(_MASTERS)
     return text
 
 
@@ -82,6 +98,8 @@ class Settings:
     slots: int | None = _setting(_count, None)  # shares of the key space, fixed at a job's birth
     parallelism: int | None = _setting(_count, None)  # tasks per level; none: as many as cores
     keep_epochs: int = _setting(_count, 20)  # manifests kept to go back to
+    secret_file: str | None = _setting(_file, None)  # holds a standalone cluster's secret
+    stall_after: int = _setting(_count, 60_000, read=_duration)  # ms without progress
 
     def __post_init__(self) -> None:
         for setting in fields(self):

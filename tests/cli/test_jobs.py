@@ -205,7 +205,7 @@ ENDLESS = """
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_all_finishes_the_batch_in_hand_and_is_no_error(call, sent):
     assert call("plan", "job.py", job=ENDLESS).exit_code == 0
     environment = {k: v for k, v in os.environ.items() if k != "HEADRACE_ZYGOTE"}

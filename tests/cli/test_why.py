@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import headrace as hr
 from headrace.cli.app import app
 from headrace.cli.loading import load_job
+from headrace.runtime.standstill import note
 from headrace.testing import Driver
 from tests.terminal import forget
 
@@ -83,6 +84,15 @@ def test_the_file_knows_the_condition_and_the_folder_the_rest(call):
     assert "The condition is: k = 'hot'." in by_file.stdout
     assert "1. step 'hot' let none of 1 rows through" in by_folder.stdout
     assert "input 'rows': read 1 = used 0 + filtered 1 + late 0 + dead 0" in by_folder.stdout
+
+
+def test_that_a_run_stands_still_comes_first(call):
+    run([{"k": "cold", "at": 1}])
+    text = "stands still: batch 2 has been under way for 61.0s"
+    note(".headrace/jobs/asked", text, 0)
+    for words in (["job.py"], [".headrace/jobs/asked"]):
+        assert f"  1. the job {text} (at 1970-01-01 00:00:00 UTC)\n" in call(*words).stdout
+    assert json.loads(call("job.py", "--json").stdout)["reasons"][0]["kind"] == "standstill"
 
 
 def test_as_json_it_is_for_machines(call):

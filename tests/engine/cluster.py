@@ -23,6 +23,13 @@ from headrace.engine import archive
 from headrace.engine.java import find_java
 
 SPARK_CLASS = Path(pyspark.__file__).with_name("bin") / "spark-class"
+VARIABLE = "HEADRACE_SECRET_FILE"
+SECRET = "a secret that this machine's clusters have"
+SECURE = f"""spark.authenticate true
+spark.authenticate.secret {SECRET}
+spark.network.crypto.enabled true
+spark.network.crypto.authEngineVersion 2
+"""
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -30,7 +37,7 @@ def environment() -> dict[str, str]:
     """What a machine of the cluster knows: nothing of a driver, or of a Spark in this process."""
     find_java()
     ours = ("HEADRACE_", "PYSPARK_", "SPARK_")
-    known = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    known = {k: v for k, v in os.environ.items() if k == VARIABLE or not k.startswith(ours)}
     options = f"{QUICK} {archive.options()}"
     return {
         **known, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
@@ -40,18 +47,37 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def cluster(place: Path, cores: int = 2) -> Iterator[str]:
-    """The address of a cluster that ends with the block; its worker keeps its files in `place`."""
+    """The address of a cluster that ends with the block; its worker keeps its files in `place`.
+
+    While it lasts, HEADRACE_SECRET_FILE names a file with its secret.
+    """
     size = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(place)]
-    with master() as address, _daemon("worker.Worker", *size, address) as told:
+    with master() as address, _daemon("worker.Worker", SECURE, *size, address) as told:
         _said(told, r"Successfully registered with master (\S+)")
         yield address
 
 
 @contextmanager
-def master() -> Iterator[str]:
+def master(configuration: str = SECURE) -> Iterator[str]:
     """The address of a master without workers."""
-    with _daemon("master.Master") as told:
+    with _daemon("master.Master", configuration) as told, secret_file():
         yield _said(told, r"Starting Spark master at (spark://\S+)")
+
+
+@contextmanager
+def secret_file(secret: str = SECRET) -> Iterator[None]:
+    """What a driver reads the secret from."""
+    before = os.environ.get(VARIABLE)
+    with tempfile.NamedTemporaryFile("w") as file:  # 0600
+        file.write(f"{secret}\n")
+        file.flush()
+        os.environ[VARIABLE] = file.name
+        try:
+            yield
+        finally:
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before
 
 
 def executors(place: Path) -> list[int]:
@@ -66,10 +92,18 @@ def executors(place: Path) -> list[int]:
 
 
 @contextmanager
-def _daemon(name: str, *words: str) -> Iterator[IO[str]]:
+def _daemon(name: str, configuration: str, *words: str) -> Iterator[IO[str]]:
     loopback = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *loopback, *words]
-    with tempfile.NamedTemporaryFile("r") as told, open(told.name, "w") as writing:
+    with (
+        tempfile.NamedTemporaryFile("r") as told, open(told.name, "w") as writing,
+        tempfile.NamedTemporaryFile("w") as properties,
+    ):  # fmt: skip
+        properties.write(configuration)
+        properties.flush()
+        command = [
+            str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *loopback,
+            "--properties-file", properties.name, *words,
+        ]  # fmt: skip
         process = subprocess.Popen(
             command, stdout=writing, stderr=writing, env=environment(), start_new_session=True
         )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from tests.engine.cluster import cluster, environment
+from tests.engine.cluster import SECRET, cluster, environment
 from tests.engine.cluster_job import moving
 
 pytestmark = pytest.mark.spark
@@ -49,6 +49,9 @@ def run_on_a_cluster(place: Path) -> None:
         )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
     assert [*(place / "work").glob("app-*/*")], "nothing ran on the worker"
+    told = [*(place / "work").glob("app-*/*/std*")]
+    assert told and not any(SECRET in file.read_text() for file in told)
+    assert SECRET not in done.stderr
 
 
 def outputs(place: Path) -> Outputs:

@@ -1,7 +1,7 @@
 """The command line: parse, call, print. What it does, the other rooms do.
 
 An error is printed as its text and its hint, never as a traceback. Exit codes: 0 done or
-stopped as asked, 1 the program or its data is wrong, 2 the command line is wrong.
+stopped as asked, while it runs or starts; 1 the program or its data is wrong, 2 the command line.
 """
 
 from __future__ import annotations

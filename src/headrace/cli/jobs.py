@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from headrace.cli.loading import load_job
+from headrace.engine.signals import acting, say_stopped
 from headrace.settings import Settings
 
 File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
@@ -55,23 +59,36 @@ def run(
         bool, typer.Option("--debug", help="Show Spark's own text if it fails.")
     ] = False,
 ) -> None:
-    """Run the job in FILE on Spark until it ends, or until Ctrl-C or SIGTERM.
+    """Run the job in FILE on Spark until it ends, or until Ctrl-C, SIGTERM or SIGHUP.
 
-    Both finish the batch in hand; a second one does not. A job that was stopped, or killed, goes
+    They finish the batch in hand; a second one does not. A job that was stopped, or killed, goes
     on from its folder where its last batch ended.
 
     Example: [bold]headrace run examples/fire_alarm.py --until end[/bold]
     """
-    program = load_job(file, job)
-    program.check()
-    from headrace.engine.run import run as start  # pyspark is slow to import
+    with acting(lambda number: _leave(file.stem, number)):
+        program = load_job(file, job)
+        program.check()
+    with acting(lambda number: _leave(program.name, number)):
+        from headrace.engine.begin import run as start  # pyspark is slow to import
 
-    running = start(
-        program, until=until, master=master, folder=folder, target_batch=target_batch,
-        max_batch=max_batch, parallelism=parallelism, drop=drop or (), drop_all=drop_all,
-        debug=debug,
-    )  # fmt: skip
-    running.wait()
+        running = start(
+            program, until=until, master=master, folder=folder, target_batch=target_batch,
+            max_batch=max_batch, parallelism=parallelism, drop=drop or (), drop_all=drop_all,
+            debug=debug,
+        )  # fmt: skip
+        running.wait()
+
+
+def _leave(name: str, number: int) -> None:
+    """A signal while the job starts: end what has begun, and say so."""
+    kill = getattr(sys.modules.get("headrace.engine.jvm"), "kill", None)
+    if kill is not None:  # else nothing can have begun
+        kill()
+    say_stopped(name, number)
+    with suppress(Exception):
+        sys.stdout.flush()
+    os._exit(0)
 
 
 def explain(

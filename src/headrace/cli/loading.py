@@ -1,7 +1,8 @@
 """From a file of the user's to the job in it.
 
 The file is run as a module of its own name, so that its classes and functions have a place;
-nothing else is changed, except that it can import its neighbours, as a script can.
+nothing else is changed, except that it can import its neighbours, as a script can. They come
+behind Python's own modules, so that a job may be called `copy.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from headrace import import_path
 from headrace.api.job import Job
 from headrace.errors import HeadraceError, RunError, Site
 
@@ -45,8 +47,8 @@ def _load(file: Path) -> ModuleType:
             else f"there is no file {str(file)!r}",
             code="HR-CLI-001", hint="Give the path of a .py file that makes a job.",
         )  # fmt: skip
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
+    _refuse_hiding(path.parent)
+    import_path.extend([str(path.parent)])
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # it is a .py file
@@ -59,6 +61,38 @@ def _load(file: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise _failed(path, error) from error
     return module
+
+
+# What we import, and what that imports: a file of such a name would be taken for it.
+_NEEDED = (
+    "headrace", "pyspark", "py4j", "pyarrow", "duckdb", "sqlglot", "numpy", "pandas", "typer",
+    "click", "rich", "cloudpickle", "confluent_kafka", "starlette", "uvicorn", "dateutil", "pytz",
+    "six", "pygments", "markdown_it", "mdurl", "shellingham", "typing_extensions",
+)  # fmt: skip
+
+
+def _refuse_hiding(folder: Path) -> None:
+    """Refuse a folder with modules that would take the place of what a job needs."""
+    for name in _NEEDED:
+        for found in (folder / f"{name}.py", folder / name / "__init__.py"):
+            origin = _origin(name) if found.is_file() else None
+            if origin is not None and not found.samefile(origin):
+                raise _hides(found.relative_to(folder), f"the package {name!r}")
+    for found in folder.glob("*.py"):  # of other systems: who looks for them must find nothing
+        if found.stem in sys.stdlib_module_names and importlib.util.find_spec(found.stem) is None:
+            raise _hides(found.relative_to(folder), f"Python's module {found.stem!r}")
+
+
+def _origin(name: str) -> str | None:
+    spec = importlib.util.find_spec(name)
+    return spec.origin if spec is not None else None
+
+
+def _hides(file: Path, what: str) -> RunError:
+    return RunError(
+        f"{file.as_posix()!r} beside the job would be imported in place of {what}",
+        code="HR-CLI-006", hint="Rename it.",
+    )  # fmt: skip
 
 
 def _module_name(path: Path) -> str:
@@ -76,6 +110,17 @@ def _failed(path: Path, error: BaseException) -> RunError:
         line = error.lineno
     return RunError(
         f"{path.name} raised {type(error).__name__}: {error}", code="HR-CLI-004",
-        hint="The file is run to find the job in it: mend it, then try again.",
+        hint=_hidden(path.parent, error)
+        or "The file is run to find the job in it: mend it, then try again.",
         site=Site(str(path), line or 1),
     )  # fmt: skip
+
+
+def _hidden(folder: Path, error: BaseException) -> str | None:
+    """What to do if the job looked for its neighbour and found Python's own module."""
+    name = error.name if isinstance(error, ImportError) else None
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        name = error.obj.__name__
+    if name in sys.stdlib_module_names and (folder / f"{name}.py").is_file():
+        return f"Python's own module {name!r} comes before {name}.py beside the job: rename that."
+    return None

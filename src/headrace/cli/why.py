@@ -52,7 +52,8 @@ def why(
 
 
 def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
-    from headrace.runtime.start import folder_of  # slow to import, and help needs none of it
+    from headrace.runtime import standstill  # slow to import, and help needs none of it
+    from headrace.runtime.start import folder_of
     from headrace.runtime.why_told import told
 
     program = load_job(file, job).program()
@@ -60,10 +61,12 @@ def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
     if not (log.folder / "job.json").exists():
         return told(program.name, program, None, SystemClock().now())
     log.open(program.name, 1)  # refuses the folder of another job
-    return told(program.name, program, log.latest(), SystemClock().now(), _before(log))
+    stands = standstill.reason(program.name, log.folder)
+    return told(program.name, program, log.latest(), SystemClock().now(), _before(log), stands)
 
 
 def _of_folder(folder: Path) -> Why:
+    from headrace.runtime import standstill
     from headrace.runtime.why_told import told
 
     path = folder / "job.json"
@@ -75,7 +78,8 @@ def _of_folder(folder: Path) -> Why:
         )  # fmt: skip
     name = read_sealed(path, "job")["job"]
     log = EpochLog(folder)
-    return told(name, None, log.latest(), SystemClock().now(), _before(log))
+    stands = standstill.reason(name, folder)
+    return told(name, None, log.latest(), SystemClock().now(), _before(log), stands)
 
 
 def _before(log: EpochLog) -> str:

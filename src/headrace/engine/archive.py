@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 
 from headrace.engine.java import find_java, release_of
+from headrace.engine.jvm import end as end_spark
 from headrace.errors import RunError
 
 _RECORD = "HEADRACE_RECORD"
@@ -65,7 +64,7 @@ def record(work: Callable[[], object]) -> Path:
     os.environ[_RECORD] = f'"-XX:ArchiveClassesAtExit={fresh}" {_QUIET}'
     try:
         work()
-        _end_spark()
+        end_spark(within=_PATIENCE)
         if not fresh.exists():
             raise RunError(
                 "the JVM wrote no class archive", code="HR-RUN-005",
@@ -139,16 +138,3 @@ def _sweep(folder: Path) -> None:
     for file in folder.glob(f"spark-*-{_installation()}.jsa"):
         if not file.name.startswith(f"spark-{pyspark.__version__}-"):
             file.unlink(missing_ok=True)
-
-
-def _end_spark() -> None:
-    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
-    if context is None or gateway is None:
-        return
-    context.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    try:
-        gateway.proc.wait(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()

@@ -7,8 +7,10 @@ they meet only in the job's folder.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +34,8 @@ from headrace.runtime.source_task import run_source
 from headrace.state.faults import point
 from headrace.state.manifest import EpochLog
 
+_BEAT = 1.0  # seconds between signs that the planner answers
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -43,6 +47,7 @@ class Binding:
     token: int
     pace: Pace
     keep: int
+    beat: str  # the file that says that the planner answers
 
 
 def data_source(binding: Binding) -> type[DataSource]:
@@ -71,6 +76,7 @@ class Reader(DataSourceStreamReader):
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
         self._made: Planner | None = None
+        self._beaten = 0.0
 
     @property
     def _planner(self) -> Planner:
@@ -80,7 +86,7 @@ class Reader(DataSourceStreamReader):
         return self._made
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_binding": self._binding, "_made": None}
+        return {"_binding": self._binding, "_made": None, "_beaten": 0.0}
 
     def initialOffset(self) -> dict[str, Any]:
         with marked():
@@ -88,7 +94,11 @@ class Reader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         with marked():
-            return self._planner.advance(start)
+            offset = self._planner.advance(start)
+        if time.monotonic() - self._beaten >= _BEAT:
+            self._beaten = time.monotonic()
+            Path(self._binding.beat).touch()
+        return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with marked():

@@ -15,6 +15,7 @@ from typing import Any
 
 import cloudpickle
 
+from headrace import import_path
 from headrace.errors import is_users
 from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import AnyWindow, Apply, Chunks, Fold, Process, RowWindow, WindowFold
@@ -27,6 +28,7 @@ class Cargo:
 
     digest: str
     content: bytes
+    folders: tuple[str, ...] = ()  # where the modules are that it names
 
     @staticmethod
     def pack(bundle: Bundle) -> Cargo:
@@ -38,7 +40,7 @@ class Cargo:
         finally:
             for module in modules:
                 cloudpickle.unregister_pickle_by_value(module)
-        return Cargo(hashlib.sha256(content).hexdigest(), content)
+        return Cargo(hashlib.sha256(content).hexdigest(), content, tuple(import_path.users()))
 
     def open(self) -> Bundle:
         return _opened(self)
@@ -52,6 +54,7 @@ class Cargo:
 
 @lru_cache(maxsize=4)
 def _opened(cargo: Cargo) -> Bundle:
+    import_path.extend(cargo.folders)
     bundle: Bundle = cloudpickle.loads(cargo.content)
     return bundle
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 
 import headrace.engine.binding  # noqa: F401  pyarrow, duckdb, numpy and the runtime come along
+from headrace import import_path
 
 if __name__ == "__main__":
+    import_path.extend(import_path.from_environment())
     from pyspark import worker  # noqa: F401
     from pyspark.daemon import manager
 

@@ -62,6 +62,39 @@ def recover(cause: BaseException) -> HeadraceError:
     return kind(message, code=code, hint=hint, site=Site(*site) if site else None)
 
 
+def java_text(error: BaseException) -> str:
+    """The text of an error, for which the JVM may be asked: it may be gone."""
+    try:
+        return str(error)
+    except Exception:
+        return "Java is gone"
+
+
+def no_start(master: str, text: str, told: str) -> RunError:
+    """Why Spark did not start, in one line of what Java has said of it."""
+    return RunError(
+        f"cannot start Spark on {master!r}: {_java_reason(text, told)}", code="HR-RUN-003",
+        hint="Check the master's address, and that Java runs. Run again with --debug to see all "
+        "that Java says.",
+    )  # fmt: skip
+
+
+def _java_reason(text: str, told: str) -> str:
+    lines = [line.strip() for line in f"{told}\n{text}".splitlines() if line.strip()]
+    if any("stopped SparkContext" in line for line in lines):
+        return "nobody answers there"
+    reasons = [found[1].strip() for line in lines if (found := _JAVA.search(line))]
+    plain = [line for line in lines if not _TRACE.match(line)]
+    if len(reasons) > 1 and reasons[-1] != reasons[0]:  # of which the last is the first cause
+        return f"{reasons[0]} ({reasons[-1]})"
+    return (reasons or plain or ["no reason given"])[0]
+
+
+# Of `Exception in thread "main" org.apache.spark.SparkException: [CODE] text`, the text.
+_JAVA = re.compile(r"^(?:.*?[\s:])?(?:[a-z]\w*\.)+\w*(?:Exception|Error): (?:\[[\w.]+\] )?(.+)")
+_TRACE = re.compile(r"at [\w.$/]+\(|\.\.\. \d+ more|An error occurred while calling|WARNING: ")
+
+
 def _cut_off(cause: BaseException | None) -> bool:
     """Whether the conversation with the JVM has broken off: an error that no Java class threw."""
     if cause is None or isinstance(cause, Py4JNetworkError | ConnectionError):

@@ -29,8 +29,7 @@ class Reporter:
         self._last: Progress | None = None
         self._live: Live | None = None
         self._shown: float | None = None
-        self._starting = False
-        self._warned = False
+        self._starting = self._warned = self._stands = False
 
     def starting(self, slowly: bool = False) -> None:
         """Say so once, whoever needs Spark first; and what would make it quicker."""
@@ -63,6 +62,10 @@ class Reporter:
             self._shown = time.monotonic()
             self.say(f"{self._job}: {self._status()}")
 
+    def standstill(self, stands: bool) -> None:
+        """Whether it stands still: the status line shows it while it does."""
+        self._stands = stands
+
     def finished(self, run: Any) -> None:
         """Say how it ended, and where every record went."""
         self._close()
@@ -88,10 +91,11 @@ class Reporter:
 
     def _status(self, width: int | None = None) -> str:
         """The status as it is now: the rate falls and the delay grows while nothing comes."""
+        stands = "stands still  " if self._stands else ""
         if self._last is None:
-            return "first batch"
+            return f"{stands}first batch"
         now = self._clock.now()
-        return status_line(self._last, self._meter.rate(now), now, width)
+        return stands + status_line(self._last, self._meter.rate(now), now, width)
 
     def _close(self) -> None:
         if self._live is not None:

@@ -1,49 +1,51 @@
 """A run: one job on Spark, from start to stop.
 
-`run(job)` checks the program, takes the folder, starts the query and gives a `Run`. The run
-watches the manifests, which are the truth, and the query, which may fail. A graceful stop
+It watches the manifests, which are the truth, and the query, which may fail. A graceful stop
 lets the batch in hand finish: the planner sees the stop flag and offers nothing more.
 """
 
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.clock import SystemClock
+from headrace.engine import jvm
 from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.made_tables import MadeTables
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import configured, cores, in_process, session, starts_slowly
+from headrace.engine.session import activate, configured, session, starts_slowly
+from headrace.engine.signals import acting
 from headrace.engine.spark_batches import SparkBatches
-from headrace.errors import HeadraceError, RunError
-from headrace.plan.program import Drafted, build
+from headrace.engine.stall import StallWatch, beat, tasks_of
+from headrace.engine.starting import uninterrupted
+from headrace.engine.temp_folder import temp_folder
+from headrace.errors import HeadraceError
+from headrace.runtime import standstill
 from headrace.runtime.envelope import DDL
 from headrace.runtime.growth import Growth
 from headrace.runtime.live import StepState, state_of
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress, progress_of
 from headrace.runtime.published import Published
-from headrace.runtime.silent import refuse_silent
-from headrace.runtime.start import Start, prepare, refuse_ended
+from headrace.runtime.start import Start
 from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
 from headrace.runtime.why import STARTED
 from headrace.runtime.why_told import Why, told
 from headrace.settings import Settings
 from headrace.sinks import collected
+from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 
 _POLL = 0.05
@@ -58,53 +60,6 @@ class Status:
     epoch: int
     error: HeadraceError | None = None
     warnings: tuple[str, ...] = ()  # what is wrong, and does not stop it
-
-
-def run(
-    job: Drafted,
-    *,
-    until: str | None = None,
-    master: str | None = None,
-    folder: str | None = None,
-    target_batch: str | int | None = None,
-    max_batch: int | None = None,
-    parallelism: int | None = None,
-    drop: Collection[str] = (),
-    drop_all: bool = False,
-    debug: bool = False,
-    quiet: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Run:
-    """Start `job` on Spark.
-
-    until: "end" reads what is there now, closes every window and ends by itself.
-    target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
-    drop: names of steps whose state may be dropped because the program has them no more.
-    quiet: say nothing; else progress and, at the end, where every record went, are told on
-    standard error.
-    """
-    if until not in (None, "end"):
-        raise RunError(
-            f"until is {until!r}", code="HR-RUN-004", hint='Say until="end", or nothing.'
-        )
-    program = build(job)
-    settings = Settings.load(
-        master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
-    )
-    reporter = None if quiet else Reporter(program.name)
-    if reporter is not None and not in_process(settings.master):
-        reporter.starting()  # a cluster must be asked how many cores it has
-    tasks = settings.parallelism or cores(settings.master)
-    start = prepare(
-        program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
-    )
-    refuse_ended(start)
-    refuse_silent(program, start.bundle.sources)
-    pace = Pace(
-        tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
-        target_ms=settings.target_batch, max_batch=settings.max_batch,
-    )  # fmt: skip
-    return Run(start, settings, pace, debug, reporter, on_progress)
 
 
 class Run:
@@ -128,24 +83,30 @@ class Run:
         self._published = Published(start.log.folder)
         self._growth = Growth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
-        self._scratch = tempfile.mkdtemp(prefix="headrace-")
+        self._asked = False
+        self._query_name = f"headrace_{uuid.uuid4().hex[:12]}"
         clear_wishes(start.log.folder)
+        standstill.note(start.log.folder, None, 0)
         if reporter is not None:
             reporter.starting(slowly=starts_slowly())
-        spark = session(settings.master)
+        spark = session(settings.master, debug=debug)
+        self._scratch = tempfile.mkdtemp(prefix="query-", dir=temp_folder().path)
         self._tables = MadeTables(start, spark, self._say)
         self._batches = SparkBatches(start, spark, self._say)
-        try:
-            self._query = self._launch(spark)
-        except BaseException:
-            self._batches.close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            raise
-        self._tables.keep_up()
-        if reporter is not None:
-            reporter.started(self)
+        self._stall = StallWatch(
+            self._scratch, settings.stall_after, self._known, lambda: tasks_of(spark, self._query)
+        )
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
-        self._watcher.start()
+        try:
+            self._query = uninterrupted(lambda: self._launch(spark), lambda: None)
+            self._tables.keep_up()
+            if reporter is not None:
+                reporter.started(self)
+            self._stall.begin(self._stands)
+            self._watcher.start()
+        except BaseException:
+            self._give_up(spark)
+            raise
 
     # what it is doing
 
@@ -169,7 +130,8 @@ class Run:
 
     @property
     def status(self) -> Status:
-        warnings = (*self._tables.warnings, *self._growth.warnings)
+        stands = (self._stall.text,) if self._stall.text and self._state == "running" else ()
+        warnings = (*stands, *self._tables.warnings, *self._growth.warnings)
         if self._latest is not None:
             warnings += progress_of(self._latest, {}).all_dead
         return Status(self._state, self._known(), self._error, warnings)
@@ -184,7 +146,8 @@ class Run:
 
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""
-        return told(self.name, self._program, self._latest, SystemClock().now(), STARTED)
+        stands = standstill.reason(self.name, self.folder)
+        return told(self.name, self._program, self._latest, SystemClock().now(), STARTED, stands)
 
     def state(self, step: str) -> StepState:
         """What a step keeps, as of the last epoch: look at it while the job goes on."""
@@ -199,7 +162,7 @@ class Run:
     def wait(self, timeout: float | None = None) -> Status:
         """Block until the run is over; raises what it failed with. Ctrl-C stops gracefully."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with _graceful(self):
+        with acting(self._on_signal):
             while self._state == "running":
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
@@ -211,6 +174,13 @@ class Run:
         if self._error is not None:
             raise self._error
         return self.status
+
+    def _on_signal(self, number: int) -> None:
+        """Ask for a graceful stop; at the second signal cancel."""
+        if self._asked:
+            self.cancel()
+        self._asked = True
+        ask_to_stop(self.folder)
 
     def stop(self) -> Status:
         """Finish the batch in hand, then stop; nothing is left half done."""
@@ -245,12 +215,15 @@ class Run:
     # the query
 
     def _launch(self, spark: Any) -> Any:
+        point("start.launch")
+        activate(spark)
         start, pace = self._start, self._pace
         nodes = self._tables.first() | self._batches.first()
         program = replace(self._program, nodes={**self._program.nodes, **nodes})
         cargo = Cargo.pack(replace(start.bundle, program=program))
-        name, keep = f"headrace_{uuid.uuid4().hex[:12]}", self._settings.keep_epochs
-        binding = Binding(name, cargo, self.folder, start.token, pace, keep)
+        name, keep = self._query_name, self._settings.keep_epochs
+        sign = str(beat(self._scratch))
+        binding = Binding(name, cargo, self.folder, start.token, pace, keep, sign)
         with configured(spark):
             spark.dataSource.register(data_source(binding))
             frame = spark.readStream.format(name).load()
@@ -258,7 +231,24 @@ class Run:
                 shuffled = frame.repartitionById(pace.tasks, "task")
                 frame = shuffled.mapInArrow(Level(cargo, level), DDL)
             writer = frame.writeStream.format(name).queryName(name)
-            return writer.option("checkpointLocation", f"file://{self._scratch}").start()
+            query = writer.option("checkpointLocation", f"file://{self._scratch}").start()
+        point("start.query")
+        return query
+
+    def _give_up(self, spark: Any) -> None:
+        """End what a start has begun that did not get to its end."""
+        with suppress(Exception):  # Spark may be gone
+            for query in spark.streams.active:
+                if query.name == self._query_name:
+                    query.stop()
+        self._stall.close()
+        self._tables.close()
+        self._batches.close()
+        self._clear()
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        beat(self._scratch).unlink(missing_ok=True)
 
     def _watch(self) -> None:
         """Follow the manifests until the job ends, is asked to stop, or fails."""
@@ -286,7 +276,7 @@ class Run:
         finally:
             self._tables.close()
             self._batches.close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._clear()
 
     def _check_fence(self) -> None:
         """Another driver may have taken the folder: a commit would find out, but none may come."""
@@ -313,6 +303,13 @@ class Run:
         if self._reporter is not None:
             self._reporter.say(f"{self.name}: {line}")
 
+    def _stands(self, news: str, text: str | None) -> None:
+        with suppress(OSError):  # it is said all the same
+            standstill.note(self.folder, text, SystemClock().now())
+        if self._reporter is not None:
+            self._reporter.standstill(text is not None)
+        self._say(news)
+
     def _tell(self, progress: Progress) -> None:
         for line in self._growth.see(progress):
             self._say(line)
@@ -335,6 +332,9 @@ class Run:
         self._finish(state)
 
     def _fail(self, cause: Exception) -> None:
+        if jvm.ending():  # the program ends, and its run with it
+            self._state = "stopped"
+            return
         error = cause if isinstance(cause, HeadraceError) else recover(cause)
         if self._debug:
             error.add_note(str(cause))
@@ -343,6 +343,9 @@ class Run:
 
     def _finish(self, state: str) -> None:
         self._batches.give_core()  # before anybody hears that another run may begin
+        self._stall.close()
+        with suppress(OSError):
+            standstill.note(self.folder, None, 0)
         with self._changed:
             if self._state == "running":
                 self._state = state
@@ -353,26 +356,3 @@ class Run:
 
 def _phases(spark: Any) -> Mapping[str, float]:
     return dict(spark["durationMs"]) if spark else {}
-
-
-@contextmanager
-def _graceful(run: Run) -> Iterator[None]:
-    """SIGINT and SIGTERM ask for a graceful stop while we wait; a second one cancels."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = False
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            run.cancel()
-        asked = True
-        ask_to_stop(run.folder)
-
-    known = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in known.items():
-            signal.signal(number, handler)

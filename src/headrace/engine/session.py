@@ -9,22 +9,26 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import signal
 import stat
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from headrace.engine import archive, zygote
+from headrace import import_path
+from headrace.engine import archive, jvm, security, zygote
+from headrace.engine.failure import java_text, no_start
 from headrace.engine.java import check_user, find_java
-from headrace.errors import RunError
+from headrace.engine.starting import resume, uninterrupted
+from headrace.engine.temp_folder import temp_folder
+from headrace.errors import HeadraceError, RunError
+from headrace.settings import Settings
+from headrace.state.faults import point
 
 _FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -56,14 +60,27 @@ QUERY = {  # while a run's query starts: other users of the session keep theirs
 }
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _PATIENCE = 60  # seconds in which a cluster must give us somebody to work
-_SHARED = ("PYTHONPATH", "MALLOC_ARENA_MAX", "ARROW_DEFAULT_MEMORY_POOL")  # with executors
+# With executors.
+_SHARED = ("PYTHONPATH", import_path.VARIABLE, "MALLOC_ARENA_MAX", "ARROW_DEFAULT_MEMORY_POOL")
+_LAUNCHER_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _LAUNCHER = str(Path(__file__).with_name("python.sh"))
 
 
-def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
+def session(master: str, extra: dict[str, str] | None = None, debug: bool = False) -> SparkSession:
     """The process's Spark session; a new one on `master` if there is none."""
     _share_output()
-    return SparkSession.getActiveSession() or _started(master, extra or {})
+    jvm.clear_away()
+    found = SparkSession.getActiveSession()
+    if found is None:
+        found = uninterrupted(lambda: _started(master, extra or {}, debug), jvm.kill)
+        activate(found)
+    return found
+
+
+def activate(spark: SparkSession) -> None:
+    """Let this thread's JVM know the session, whichever thread has made it."""
+    java: Any = spark._jvm
+    java.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def starts_slowly() -> bool:
@@ -87,69 +104,59 @@ def configured(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(name, known)
 
 
-def _started(master: str, extra: dict[str, str]) -> SparkSession:
+def _started(master: str, extra: dict[str, str], debug: bool) -> SparkSession:
     find_java()
     check_user()
+    secret = security.private(master, Settings.load().secret_file)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back
-    _choose_python(master)
     os.environ["HEADRACE_PYTHON"] = sys.executable
     os.environ["HEADRACE_STDOUT"] = f"/proc/{os.getpid()}/fd/1"
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    _share_path()
-    builder: Any = SparkSession.builder.master(master).appName("headrace")
-    for name, value in {**_settings(master), **extra}.items():
-        builder = builder.config(name, value)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_JVM)
+    import_path.share()
     try:
-        with _patient_jvm():
-            spark: SparkSession = builder.getOrCreate()
+        _choose_python(master)
+        settings = {"spark.master": master, "spark.app.name": "headrace"}
+        settings |= _settings(master) | extra
+        if SparkContext._gateway is None:
+            jvm.launch(settings)
+        security.check_master(SparkContext._jvm, master, settings | secret)
+        spark = _made(settings | secret)
+        point("start.session")
         if not in_process(master):
             _await_executors(spark, master)
-        return spark
-    except Exception as error:
-        _clear_away()
-        raise error if isinstance(error, RunError) else _no_start(master, error) from error
+    except BaseException as error:
+        raise _given_up(master, error, debug) from None
+    jvm.release_words()
+    return spark
 
 
-_starting = threading.Event()
+def _made(settings: dict[str, str]) -> SparkSession:
+    builder: Any = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    return spark
 
 
-@contextmanager
-def _patient_jvm() -> Iterator[None]:
-    """A JVM that is started now does not hear SIGTERM: sent to the driver's whole group, by
-    `timeout` or a service manager, it is for the driver to stop gracefully. The JVM ends
-    when the driver does, for its standard input is then closed."""
-    _starting.set()
-    try:
-        yield
-    finally:
-        _starting.clear()
-
-
-def _after_fork() -> None:  # in the child, before it becomes the JVM
-    if _starting.is_set():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _no_start(master: str, error: Exception) -> RunError:
-    first, *more = str(error).splitlines() or ["no reason given"]
-    java = more[0].removeprefix(": ") if more else ""
-    why = "nobody answers there" if "stopped SparkContext" in java else java or first
-    return RunError(
-        f"cannot start Spark on {master!r}: {why}",
-        code="HR-RUN-003",
-        hint="Check the master's address, and that Java runs.",
-    )
-
-
-def _clear_away() -> None:
-    """What is left of a start that failed, so that another can be made."""
+def _given_up(master: str, error: BaseException, debug: bool) -> BaseException:
+    """What a start that failed is reported as; what is left of it goes, so that another can be
+    made."""
+    text = java_text(error)
     context = SparkContext._active_spark_context
     if context is not None:
-        context.stop()
+        with suppress(Exception):
+            context.stop()
+    jvm.kill()
+    told = jvm.last_words()
+    jvm.forget()
+    resume()
+    if isinstance(error, HeadraceError) or not isinstance(error, Exception):
+        return error
+    failed = no_start(master, text, told)
+    if debug:
+        failed.add_note(f"{text}\n{told}".strip())
+    return failed
 
 
 def _choose_python(master: str) -> None:
@@ -164,15 +171,24 @@ def _choose_python(master: str) -> None:
 
 
 def _settings(master: str) -> dict[str, str]:
-    java = f"{JVM} {archive.options()}"
+    java = f"{JVM} {archive.options()} -Djava.io.tmpdir={temp_folder().path}"
     found = {**CORE, "spark.driver.extraJavaOptions": java}
+    found |= security.public(master, in_process(master)) | _folders()
     if in_process(master):
         return found | LOOPBACK | {"spark.driver.memory": "1g"}
     shared = {name: os.environ[name] for name in _SHARED if name in os.environ}
+    shared["PYTHONSAFEPATH"] = "1"
     found |= {f"spark.executorEnv.{name}": value for name, value in shared.items()}
     if _LOOPBACK.match(master):  # executors find our files, and we are at no other address
-        found |= {**LOOPBACK, "spark.executor.extraJavaOptions": java}
+        found |= {**LOOPBACK, "spark.executor.extraJavaOptions": f"{JVM} {archive.options()}"}
     return found
+
+
+def _folders() -> dict[str, str]:
+    """Spark's own folders are in ours, unless its user has said where they are."""
+    if "SPARK_LOCAL_DIRS" in os.environ:
+        return {}
+    return {"spark.local.dir": str(temp_folder().path)}
 
 
 _LOOPBACK = re.compile(r"spark://(127\.|localhost:|\[::1\])")
@@ -203,10 +219,10 @@ def in_process(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def cores(master: str) -> int:
+def cores(master: str, debug: bool = False) -> int:
     """How many tasks run at once: Spark is asked where it runs already, or elsewhere."""
     if SparkSession.getActiveSession() or not in_process(master):
-        return int(session(master).sparkContext.defaultParallelism)
+        return int(session(master, debug=debug).sparkContext.defaultParallelism)
     asked = re.match(r"local\[(\d+)", master)
     if asked or master == "local":
         return int(asked[1]) if asked else 1
@@ -218,13 +234,6 @@ def at_once(spark: SparkSession) -> int:
     context: Any = spark.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
     return int(context.maxNumConcurrentTasks(profile))
-
-
-def _share_path() -> None:
-    """Let workers import what this process can: the user's script folder included."""
-    extra = [p for p in sys.path if p and "site-packages" not in p and os.path.isdir(p)]
-    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*known, *extra])).strip(os.pathsep)
 
 
 def _share_output() -> None:

@@ -15,14 +15,18 @@ import importlib
 import json
 import os
 import runpy
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import traceback
 from pathlib import Path
+
+from headrace import import_path
+from headrace.engine.signals import leave_to_driver
+from headrace.engine.starting import beginning
+from headrace.engine.temp_folder import temp_folder
+from headrace.state.faults import point
 
 VARIABLE = "HEADRACE_ZYGOTE"
 _NEEDED = (
@@ -41,32 +45,45 @@ _NEEDED = (
 _MESSAGE = 1 << 20
 
 
+_server: subprocess.Popen[bytes] | None = None
+_owner = 0
+
+
 def start() -> None:
     """Start this process's zygote, unless it has one; it ends when we do."""
+    global _server, _owner
     if os.path.exists(os.environ.get(VARIABLE, "")) or not hasattr(os, "fork"):
         return
-    folder = tempfile.mkdtemp(prefix="headrace-zygote-")  # only we may enter
-    path = os.path.join(folder, "socket")
+    folder = temp_folder()
+    path = str(folder.path / "zygote")
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    server = subprocess.Popen(
-        [sys.executable, "-m", "headrace.engine.zygote", path],
-        stdin=subprocess.PIPE, env=environment, start_new_session=False,
-    )  # fmt: skip
-    os.environ[VARIABLE] = path
-    atexit.register(_end, server, folder)
+    with beginning():
+        _owner, _server = os.getpid(), subprocess.Popen(
+            [sys.executable, "-P", "-m", "headrace.engine.zygote", path],
+            stdin=subprocess.PIPE, env=environment, pass_fds=[folder.lock],
+            preexec_fn=leave_to_driver,  # noqa: PLW1509
+        )  # fmt: skip
+        os.environ[VARIABLE] = path
+        atexit.register(end)
+    point("start.zygote")
 
 
-def _end(server: subprocess.Popen[bytes], folder: str) -> None:
-    if server.stdin is not None:
-        server.stdin.close()
-    server.wait(timeout=10)
-    shutil.rmtree(folder, ignore_errors=True)
+def end() -> None:
+    """End the zygote of this process, if it has one."""
+    global _server
+    server, _server = _server, None
+    if server is None or _owner != os.getpid():
+        return
+    os.environ.pop(VARIABLE, None)
+    server.kill()  # it holds nothing; what it has forked ends with Spark's JVM
+    assert server.stdin is not None
+    server.stdin.close()
+    server.wait()
 
 
 def serve(path: str) -> None:
     """Fork a process for every request, until the driver closes our standard input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver to interpret
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # and so is what ends the driver's group
+    leave_to_driver()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.bind(f"{path}.new")
@@ -104,6 +121,7 @@ def _become(connection: socket.socket) -> None:
         os.close(descriptor)
     os.setpgid(0, 0)  # out of the driver's group, and so out of reach of what is sent there
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.sendall(f"{os.getpid()}\n".encode())
     connection.set_inheritable(False)
@@ -142,6 +160,7 @@ def _environment(wanted: dict[str, object]) -> None:
     known = set(sys.path)
     extra = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [p for p in extra if p and p not in known and Path(p).suffix != ".zip"]
+    import_path.extend(import_path.from_environment())
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ class Why:
     manifest: Manifest | None
     clock: int
     before: str = NEW  # how far it has come, if there is no manifest yet
+    standstill: Reason | None = None  # what its run has reported
 
     def __str__(self) -> str:
         return self.text
@@ -37,7 +38,8 @@ class Why:
     @cached_property
     def reasons(self) -> list[Reason]:
         body = self.manifest.body if self.manifest else None
-        return why(self.program, body, self.clock, self.before)
+        found = why(self.program, body, self.clock, self.before)
+        return [self.standstill, *found] if self.standstill else found
 
     @cached_property
     def text(self) -> str:
@@ -59,12 +61,17 @@ class Why:
 
 
 def told(
-    job: str, program: Program | None, manifest: Manifest | None, clock: int, before: str = NEW
+    job: str,
+    program: Program | None,
+    manifest: Manifest | None,
+    clock: int,
+    before: str = NEW,
+    standstill: Reason | None = None,
 ) -> Why:
     """Why there is no output, of a job whose last manifest this is."""
     if manifest is not None and manifest.epoch == 0:  # of Spark's first turn: nothing was read
-        return Why(job, program, None, clock, STARTED)
-    return Why(job, program, manifest, clock, before)
+        return Why(job, program, None, clock, STARTED, standstill)
+    return Why(job, program, manifest, clock, before, standstill)
 
 
 def _head(answer: Why) -> Iterator[str]:

@@ -1,0 +1,89 @@
+"""The start of a run: the program checked, the folder taken, the query started.
+
+Until the run is there, a signal ends the start and all that it has begun, at any moment.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from headrace.engine import jvm
+from headrace.engine.reporter import Reporter
+from headrace.engine.run import Run
+from headrace.engine.session import cores, in_process
+from headrace.engine.signals import acting, die_of, say_stopped
+from headrace.errors import RunError
+from headrace.plan.program import Drafted, build
+from headrace.runtime.planner import Pace
+from headrace.runtime.progress import Progress
+from headrace.runtime.silent import refuse_silent
+from headrace.runtime.start import prepare, refuse_ended
+from headrace.settings import Settings
+
+
+def run(
+    job: Drafted,
+    *,
+    until: str | None = None,
+    master: str | None = None,
+    folder: str | None = None,
+    target_batch: str | int | None = None,
+    max_batch: int | None = None,
+    parallelism: int | None = None,
+    drop: Collection[str] = (),
+    drop_all: bool = False,
+    debug: bool = False,
+    quiet: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Run:
+    """Start `job` on Spark.
+
+    until: "end" reads what is there now, closes every window and ends by itself.
+    target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
+    drop: names of steps whose state may be dropped because the program has them no more.
+    quiet: say nothing; else progress and, at the end, where every record went, are told on
+    standard error.
+    """
+    if until not in (None, "end"):
+        raise RunError(
+            f"until is {until!r}", code="HR-RUN-004", hint='Say until="end", or nothing.'
+        )
+    program = build(job)
+    with _stoppable(program.name):
+        settings = Settings.load(
+            master=master, target_batch=target_batch, max_batch=max_batch, parallelism=parallelism
+        )
+        reporter = None if quiet else Reporter(program.name)
+        if reporter is not None and not in_process(settings.master):
+            reporter.starting()  # a cluster must be asked how many cores it has
+        tasks = settings.parallelism or cores(settings.master, debug)
+        start = prepare(
+            program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
+        )
+        refuse_ended(start)
+        refuse_silent(program, start.bundle.sources)
+        pace = Pace(
+            tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
+            target_ms=settings.target_batch, max_batch=settings.max_batch,
+        )  # fmt: skip
+        return Run(start, settings, pace, debug, reporter, on_progress)
+
+
+@contextmanager
+def _stoppable(name: str) -> Iterator[None]:
+    """SIGTERM and SIGHUP would end this process and nothing else: they end all, and then it.
+    Ctrl-C remains Python's exception, and a handler of the program's own remains its own."""
+
+    def end(number: int) -> None:
+        jvm.kill()
+        say_stopped(name, number)
+        die_of(number)
+
+    with acting(end, only=[signal.SIG_DFL]):
+        try:
+            yield
+        except KeyboardInterrupt:
+            say_stopped(name, signal.SIGINT)
+            raise

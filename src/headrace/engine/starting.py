@@ -1,0 +1,83 @@
+"""A start that can be given up at any moment.
+
+What begins a process or a folder does so under one lock, and not at all once the start is given
+up: so whoever ends Spark knows all there is to end. What speaks with Spark does so in a thread of
+its own: a signal interrupts the main thread, never half a conversation with the JVM.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PATIENCE = 60.0  # seconds for a start that was given up to notice
+_lock = threading.RLock()
+_given_up = False
+
+
+class GivenUp(Exception):
+    """The start was given up before this could begin."""
+
+
+@contextmanager
+def beginning() -> Iterator[None]:
+    """Within the block something begins that must be known to whoever ends it."""
+    with _lock:
+        if _given_up:
+            raise GivenUp
+        yield
+
+
+def give_up() -> None:
+    """Nothing begins from now on; what has begun is known when this returns."""
+    global _given_up  # noqa: PLW0603
+    with _lock:
+        _given_up = True
+
+
+def is_given_up() -> bool:
+    return _given_up
+
+
+def resume() -> None:
+    """Another start may be made."""
+    global _given_up  # noqa: PLW0603
+    with _lock:
+        _given_up = False
+
+
+def uninterrupted(work: Callable[[], T], undo: Callable[[], None]) -> T:
+    """What `work` returns. If the main thread is interrupted meanwhile, `undo` makes an end of
+    it, and the interruption goes on when it has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    from pyspark import InheritableThread, SparkContext  # slow, and the zygote is in a hurry
+
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def done() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    kind = InheritableThread if SparkContext._active_spark_context else threading.Thread
+    thread = kind(target=done, name="headrace-start", daemon=True)
+    try:
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.2)
+    except BaseException:
+        undo()
+        with suppress(RuntimeError):  # it may not have begun
+            thread.join(_PATIENCE)
+        resume()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,115 @@
+"""The one temporary folder of a process that runs Spark: private, locked, cleared when dead.
+
+Everything short-lived is in it: Spark's own folders, sockets, the checkpoint of a query. The
+file `owner` in it is locked by this process, its JVM and its zygote, and by nobody else, so
+the lock is free exactly when all of them are gone. A start removes the folders of the dead:
+named as ours, of the same user, closed to others, with an `owner` that nobody locks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.engine.starting import beginning
+from headrace.state.faults import point
+
+PREFIX = "headrace-"
+OWNER = "owner"
+# The path of a socket may have 104 bytes (macOS): this folder's name, and Spark's socket in it.
+_LONGEST_BASE = 104 - len(f"/{PREFIX}12345678/.{'0' * 36}.sock") - 1
+_POLL = 0.02  # seconds
+_PATIENCE = 10.0  # seconds for what was killed to be gone
+
+
+@dataclass
+class TempFolder:
+    path: Path
+    lock: int  # the descriptor that holds the lock; children that use the folder inherit it
+    process: int
+
+    def remove(self) -> None:
+        """When those who use it are gone, or have had time to be."""
+        if self.process != os.getpid():  # a fork of the owner, which still needs it
+            return
+        os.close(self.lock)
+        deadline = time.monotonic() + _PATIENCE
+        while not _free(self.path) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+_made: TempFolder | None = None
+
+
+def temp_folder() -> TempFolder:
+    """This process's folder; the first call makes it, and clears those of the dead."""
+    global _made  # noqa: PLW0603
+    with beginning():
+        if _made is None or _made.process != os.getpid():
+            base = _base()
+            clear_dead(base)
+            _made = _make(base)
+            atexit.register(remove_temp_folder)  # runs after what uses it: that registers later
+    point("start.folder")
+    return _made
+
+
+def remove_temp_folder() -> None:
+    """Remove this process's folder, if it has one; a later call of `temp_folder` makes another."""
+    global _made
+    if _made is not None and _made.process == os.getpid():
+        made, _made = _made, None
+        made.remove()
+
+
+def clear_dead(base: Path) -> None:
+    """Remove the folders in `base` that are provably ours and whose owners are gone."""
+    for path in base.glob(f"{PREFIX}*"):
+        if _is_ours(path) and _free(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _base() -> Path:
+    base = Path(tempfile.gettempdir())
+    return base if len(os.fsencode(base)) <= _LONGEST_BASE else Path("/tmp")
+
+
+def _make(base: Path) -> TempFolder:
+    path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))  # 0700
+    fresh = path / f"{OWNER}.new"
+    lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    fresh.rename(path / OWNER)  # locked before anybody can find it
+    return TempFolder(path, lock, os.getpid())
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        folder, owner = path.lstat(), (path / OWNER).lstat()
+    except OSError:
+        return False
+    private = stat.S_ISDIR(folder.st_mode) and stat.S_IMODE(folder.st_mode) == 0o700
+    return private and stat.S_ISREG(owner.st_mode) and folder.st_uid == owner.st_uid == os.getuid()
+
+
+def _free(path: Path) -> bool:
+    """Whether nobody holds the folder's lock."""
+    try:
+        lock = os.open(path / OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True
