@@ -1,7 +1,7 @@
 """Sums of doubles without rounding: the same bits, however rows are split and ordered.
 
 A double is a few *digits* to the base 2**32: x = sum of d[j] * 2**(32 j), each d[j] an integer of
-at most 2**32 either way, found by rounding x to multiples of 2**(32 j) from the top down. The digits
+at most 2**32 either way, found by rounding x to multiples of 2**(32 j), largest first. The digits
 of many values add up as integers, exactly and in any order; only the result is rounded, once. So it
 is what `math.fsum` gives. inf and NaN have no digits; their sum lies beside, as IEEE adds them up.
 
