@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -262,5 +263,18 @@ def test_a_comparison_can_be_read():
 
 
 def test_a_fingerprint_never_changes():
-    """It is in the manifests of jobs that run: a changed value here loses their state."""
-    assert fingerprint(program(base).nodes["temperature.window"])[:16] == "5c36459069a742e2"
+    """It is in the manifests of jobs that run: a changed value here loses their state.
+
+    It changed when sums of doubles became exact (decision 0015): their state has another type.
+    """
+    assert fingerprint(program(base).nodes["temperature.window"])[:16] == "e1e0e3bc6dcac0e8"
+
+
+def test_state_of_sums_that_were_rounded_is_refused():
+    """Before decision 0015 a sum of doubles was kept as a double; it is never read as digits."""
+    now = program(base)
+    old = describe(now)["temperature.window"]
+    text = json.dumps(old["shape"]).replace("array<bigint>", "double")
+    stored = {"temperature.window": {**old, "shape": json.loads(text), "fingerprint": "old"}}
+    (refused,) = compare(now, stored, {}).of("refused", "operator")
+    assert "aggregates" in refused.because or "mean" in refused.because

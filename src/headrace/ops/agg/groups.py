@@ -33,6 +33,7 @@ class Grouping:
         self._values: dict[str, Column] = {}
         self._asks: dict[str, tuple[str | list[str], str]] = {}
         self._answers: dict[str, pa.ChunkedArray] = {}
+        self.shared: dict[str, Any] = {}  # what several aggregates of one column have worked out
 
     def ask(self, label: str, values: Column, function: str) -> str:
         """A ticket for `function` of `values` per group; `label` says which values they are."""

@@ -3,7 +3,7 @@
     partial(rows, group, aggs) ─► merge(partials, group, aggs) ─► result(partials, aggs)
 
 A partial has one row per group: the group's columns and, for each aggregate, columns named
-"<name>__<part>". Partials merge in any order and any grouping to the same result (floats:
+"<name>__<part>". Partials merge in any order and any grouping to the same result (variances
 up to rounding). What each kind does is in the modules named agg_*; this one deals out.
 """
 
@@ -154,7 +154,7 @@ def count(column: str | Expr | None = None) -> Aggregate:
 
 
 def sum(column: str | Expr) -> Aggregate:
-    """The sum; of integers int64 (beyond it an error), of decimals a decimal with 38 digits."""
+    """The exact sum: integers as int64, decimals with 38 digits, or an error; doubles rounded."""
     return _of("sum", column)
 
 

@@ -1,9 +1,9 @@
 """Count, sum, mean, min, max, variance, stddev: synopses made of numbers.
 
 Nulls are ignored; a group without any value has a null result (a count has 0). Sums of
-integers and decimals are exact. Sums of floats add up in row order within a chunk and
-then chunk by chunk, never by subtraction, so an inf or NaN touches only the groups that
-hold it. Variance keeps (n, mean, M2), each chunk by two passes, merged as Chan et al. do.
+integers, decimals and doubles are exact, of doubles the result is rounded once; nothing is ever
+subtracted, so an inf or NaN touches only the groups that hold it. Variance keeps (n, mean, M2),
+each chunk by two passes, merged as Chan et al. do.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.ops.agg import exact
 from headrace.ops.agg.base import Rows, Synopsis, Unfit
 from headrace.ops.agg.groups import (
     Column,
@@ -34,6 +35,7 @@ from headrace.ops.agg.sums import (
     fits,
     from_limbs,
     halves,
+    held_type,
     joined,
     limbs,
     sum_type,
@@ -83,7 +85,7 @@ class Sum(Synopsis):
         return sum_type(kind)
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
-        return {"sum": sum_type(kind)}
+        return {"sum": held_type(kind)}
 
     def partial(self, rows: Rows, grouping: Grouping) -> Finish:
         total = ask_sum(grouping, rows.label, rows.column)
@@ -92,6 +94,8 @@ class Sum(Synopsis):
     def single(self, rows: Rows) -> list[Column]:
         if pa.types.is_integer(rows.column.type):
             return [whole_numbers(rows.column)]
+        if pa.types.is_floating(rows.column.type):
+            return [exact.singles(rows.column)]
         return [rows.column.cast(sum_type(rows.column.type))]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
@@ -105,10 +109,12 @@ class Sum(Synopsis):
             return [from_limbs(parts, columns[0].type, present)]
         if pa.types.is_integer(columns[0].type):
             return [_whole(columns[0], present, span)]
-        return [array(span.reduce(ADD, [_zeroed(columns[0])])[0], pa.float64(), present)]
+        return [exact.combined(columns[0], present, span)]
 
     def result(self, columns: Sequence[Column]) -> Column:
-        return columns[0]
+        if not pa.types.is_list(columns[0].type):
+            return columns[0]
+        return array(exact.rounded(columns[0]), pa.float64(), valid(columns[0]))
 
 
 def _whole(column: Column, present: Any, span: Span) -> pa.Array:
@@ -119,10 +125,6 @@ def _whole(column: Column, present: Any, span: Span) -> pa.Array:
     return joined(array(high, pa.int64(), present), array(low, pa.int64(), present))
 
 
-def _zeroed(column: Column) -> Numbers:
-    return floats(column.fill_null(0.0) if column.null_count else column)
-
-
 def _present(column: Column, span: Span) -> Numbers | None:
     """Which stretches hold a value; None for all."""
     if not column.null_count:
@@ -131,26 +133,29 @@ def _present(column: Column, span: Span) -> Numbers | None:
 
 
 class Mean(Synopsis):
-    """Kept as (sum, n); within a chunk integers add up exactly, unless they are huge."""
+    """Kept as (sum, n): the sum without rounding, of integers and decimals as doubles if huge."""
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         numeric(kind)
         return pa.float64()
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
-        return {"sum": pa.float64(), "n": pa.int64()}
+        return {"sum": exact.DIGITS, "n": pa.int64()}
 
     def partial(self, rows: Rows, grouping: Grouping) -> Finish:
         values, label = rows.column, rows.label
-        if not (pa.types.is_floating(values.type) or _short(values)):
+        n = grouping.ask(rows.label, rows.column, "count")
+        if _short(values):
+            ints = ask_sum(grouping, label, values)
+            return lambda: [exact.encoded(exact.whole(integers(ints()))), grouping.answer(n)]
+        if not pa.types.is_floating(values.type):
             values, label = values.cast(pa.float64(), safe=False), f"{label}:float"
         total = ask_sum(grouping, label, values)
-        n = grouping.ask(rows.label, rows.column, "count")
-        return lambda: [total().cast(pa.float64(), safe=False), grouping.answer(n)]
+        return lambda: [total(), grouping.answer(n)]
 
     def single(self, rows: Rows) -> list[Column]:
         values = rows.column.cast(pa.float64(), safe=False)
-        return [values, array(valid(values).astype(np.int64), pa.int64())]
+        return [exact.singles(values), array(valid(values).astype(np.int64), pa.int64())]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
         total = ask_sum(grouping, f"{label}:sum", columns[0])
@@ -158,13 +163,12 @@ class Mean(Synopsis):
         return lambda: [total(), grouping.answer(n)]
 
     def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
-        total = span.reduce(ADD, [_zeroed(columns[0])])[0]
         n = span.reduce(ADD, [integers(columns[1])])[0]
-        return [array(total, pa.float64()), array(n, pa.int64())]
+        return [exact.combined(columns[0], None, span), array(n, pa.int64())]
 
     def result(self, columns: Sequence[Column]) -> Column:
         n = integers(columns[1])
-        return array(floats(columns[0]) / n, pa.float64(), n > 0)
+        return array(exact.rounded(columns[0]) / n, pa.float64(), n > 0)
 
 
 def _short(values: Column) -> bool:

@@ -1,4 +1,4 @@
-"""Sums that do not lie: integers are exact or an error, decimals too.
+"""Sums that do not lie: integers are exact or an error, decimals too; doubles are in `exact.py`.
 
 Arrow's own integer sum wraps around. A cheap bound on the result shows that nearly always
 it cannot; where it might, the halves of each number are summed apart and put together
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.ops.agg.exact import DIGITS, ask_floats, ask_partials
 from headrace.ops.agg.groups import Column, Grouping, Index, array, flat, integers, valid
 
 _LIMIT = 2**63
@@ -32,8 +33,9 @@ def ask_sum(grouping: Grouping, label: str, values: Column) -> Summed:
         return _ask_integers(grouping, label, values)
     if pa.types.is_decimal(values.type):
         return _ask_decimals(grouping, label, values)
-    ticket = grouping.ask(label, values, "sum")
-    return lambda: grouping.answer(ticket).cast(pa.float64())
+    if pa.types.is_list(values.type):
+        return ask_partials(grouping, label, values)
+    return ask_floats(grouping, label, values.cast(pa.float64()))
 
 
 def _ask_integers(grouping: Grouping, label: str, values: Column) -> Summed:
@@ -111,6 +113,11 @@ def sum_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(kind):
         return pa.decimal128(_DIGITS, kind.scale)
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
+
+
+def held_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a sum while it is added up."""
+    return DIGITS if pa.types.is_floating(kind) else sum_type(kind)
 
 
 def cannot_overflow(values: Index, terms: int) -> bool:
