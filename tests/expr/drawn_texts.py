@@ -182,7 +182,10 @@ class Draw:
         if turn < 0.7:
             sign = self.random.choice(_INFIX)
             family = self.random.choice(list(self.known))
-            return Drawn.of(f"{{0}} {sign} {{1}}", self._operand(family), self._operand(family))
+            right = self._operand(family)
+            if sign in ("/", "%", "div") and self.random.random() < 0.8:
+                right = Drawn.of("nullif({0}, 0)", right)  # dividing by zero differs by design
+            return Drawn.of(f"{{0}} {sign} {{1}}", self._operand(family), right)
         template = self.random.choice(_TEMPLATES).replace("{cast}", self.random.choice(_CASTS))
         one, two = (self.random.choice(list(self.known)) for _ in range(2))
         if template.startswith(("case when", "if(")):
@@ -226,7 +229,7 @@ class Draw:
         families = {"T": [together], "any": list(self.known), 
                     "number": ["int", "double", "decimal"],
                     "double": ["double", "int"], "long": ["int"], "int": ["int"], "map": ["map"],
-                    "timestamp": ["timestamp", "date"]}.get(kind, [kind])  # fmt: skip
+                    "timestamp": ["timestamp"] * 9 + ["date"]}.get(kind, [kind])  # fmt: skip
         known = [f for f in families if self.known.get(f)] or list(self.known)
         drawn = self._pick(self.random.choice(known))
         return Drawn.same("n") if kind == "int" and self.random.random() < 0.5 else drawn

@@ -54,6 +54,13 @@ def test_operators_bind_as_they_do_in_spark(text, tree):
         ("a := 1", "unexpected token"),
         ("a ** 2", "unexpected token"),
         ("a ?? 2", "unexpected token"),
+        ("cast(s as time)", "there is no type 'time'"),
+        ("s::datetime", "there is no type 'datetime'"),
+        ("cast(s as int8)", "there is no type 'int8'"),
+        ("cast(s as string collate utf8_lcase)", "there is no type 'string collate utf8_lcase'"),
+        ("cast(s as timestamp without time zone)", "there is no type"),
+        ("try_cast(s as array<time>)", "there is no type 'time'"),
+        ("1e", "it is not a number"),
     ],
 )  # fmt: skip
 def test_what_spark_would_not_read_is_refused(text, why):

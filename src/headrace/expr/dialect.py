@@ -94,6 +94,14 @@ class Reader(SparkParser):
             return this
         return self.expression(exp.Anonymous(this="positive", expressions=[this]))
 
+    def _parse_types(self, *args: Any, **kwargs: Any) -> Node | None:
+        """A type, which remembers how it was written: sqlglot turns many into others."""
+        first = self._curr
+        made = super()._parse_types(*args, **kwargs)
+        if isinstance(made, exp.DataType) and first and self._prev:
+            made.meta["written"] = self.sql[first.start : self._prev.end + 1]
+        return made
+
     # booleanExpression: NOT, then a value with at most one predicate
 
     def _parse_equality(self, parse_is: bool = True) -> Node | None:
