@@ -217,6 +217,8 @@ class Draw:
 
     def _argument(self, function: Function, place: int, together: str) -> Drawn:
         kind = function.kind(place)
+        if function.name == "named_struct" and place % 2 == 0:
+            return Drawn.same(f"'f{place}'")
         if kind == "word":
             words = _WORDS.get(function.name, _WORDS[""])
             if function.name == "regexp_replace" and place == 2:
