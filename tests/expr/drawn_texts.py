@@ -112,8 +112,29 @@ _WORDS = {
     "from_utc_timestamp": ["'Europe/Rome'", "'America/New_York'", "'Asia/Kolkata'", "'UTC'"],
     "date_format": ["'yyyy-MM-dd'", "'dd/MM/yyyy HH:mm:ss'", "'HH:mm:ss.SSS'", "'DDD'"],
     "unhex": ["'c3a9'", "''", "'00ff'"],
+    "to_utc_timestamp": ["'Europe/Rome'", "'America/New_York'", "'Asia/Kolkata'", "'UTC'"],
+    "trunc": ["'month'", "'week'", "'YEAR'", "'quarter'", "'MM'"],
+    "date_part": ["'year'", "'MONTH'", "'week'", "'dow'", "'hour'", "'second'", "'doy'"],
+    "to_timestamp": ["'yyyy-MM-dd'", "'yyyy-MM-dd HH:mm:ss'"],
+    "to_date": ["'yyyy-MM-dd'", "'dd/MM/yyyy'"],
+    "unix_timestamp": ["'yyyy-MM-dd'", "'yyyy-MM-dd HH:mm:ss'"],
+    "from_unixtime": ["'yyyy-MM-dd HH:mm:ss'", "'dd/MM/yyyy'"],
     "": ["'a'", "'day'", "'UTC'", "'yyyy-MM-dd'", "'$.a'", "'month'"],
 }
+# Calls that no signature tells how to draw: {0} is an array of longs, {1} a long.
+_CALLS = {
+    "transform": ["transform({0}, v -> v + {1})", "transform(ss, v -> upper(v))",
+                  "transform({0}, (v, at_place) -> v * at_place)"],
+    "filter": ["filter({0}, v -> v > {1})", "filter(ss, v -> v like '%a%')",
+               "filter({0}, v -> v is not null)"],
+    "exists": ["exists({0}, v -> v = {1})", "exists({0}, v -> v > 2)"],
+    "forall": ["forall({0}, v -> v <> {1})", "forall({0}, v -> v > 0)"],
+    "aggregate": ["aggregate({0}, 0L, (acc, v) -> acc + coalesce(v, 1L))",
+                  "aggregate({0}, cast({1} as bigint), (acc, v) -> greatest(acc, v))",
+                  "aggregate({0}, 1L, (acc, v) -> acc + 1L, acc -> acc * 2)"],
+    "zip_with": ["zip_with({0}, ys, (v, w) -> v - w)", "zip_with({0}, xs, (v, w) -> coalesce(v, w))"],
+    "sha2": ["sha2(s, 256)", "sha2(t, 512)", "sha2(u, 224)", "sha2(s, 0)"],
+}  # fmt: skip
 _LITERALS = [
     "0", "1", "-1", "7", "3L", "9223372036854775807", "2147483648", "1.5D", "-0.0D", "1e3", "2.5D",
     "0.5BD", "'a'", "''", "'né'", "'it''s'", "'42'", "true", "false", "date '2024-02-29'",
@@ -206,6 +227,9 @@ class Draw:
         return Drawn.of("({0})", drawn)
 
     def _call(self, function: Function) -> Drawn:
+        if function.name in _CALLS:
+            call = self.random.choice(_CALLS[function.name])
+            return Drawn.of(call, self._pick("[int]"), self._pick("int"))
         rest = 0 if function.most is None else function.most - function.least
         count = function.least + self.random.randint(0, max(rest, 0 if function.most else 2))
         together = self.random.choice([f for f in self.known if not f.startswith("[")])

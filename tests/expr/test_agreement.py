@@ -14,6 +14,7 @@ from headrace.expr import parsed
 from headrace.expr.catalog import names
 from headrace.kernel import SelectStep, compile_chain, infer, to_spark_sql
 from tests.expr.hard_cases import FAILING, FRAMES
+from tests.expr.user_texts import FAMILIES
 
 NEWER = "ƛɤꟓꟕ"  # got an upper case in Unicode 16 or 17, which Spark knows and DuckDB does not
 
@@ -116,7 +117,7 @@ def test_case_and_length_agree_on_every_character_python_knows(session):
 def test_every_function_of_the_catalogue_is_compared():
     called = {
         node.this
-        for _, expressions in FRAMES.values()
+        for _, expressions in (*FRAMES.values(), *FAMILIES.values())
         for e in expressions
         for node in parsed(e).node.find_all(exp.Anonymous)
     }

@@ -46,6 +46,17 @@ CALLS = [
     (f.array_concat("xs", "ys"), "array_concat(xs, ys)"),
     (f.element_at("m", "k"), "element_at(m, 'k')"),
     (f.struct(a=col("n"), b="x"), "named_struct('a', n, 'b', 'x')"),
+    (f.like("s", "a/%", "/"), "s like 'a/%' escape '/'"),
+    (f.locate("a", "s"), "position('a' in s)"),
+    (col("n").bitwise_and(3).bitwise_or(col("n").bitwise_not()), "n & 3 | ~n"),
+    (col("n").bitwise_xor(3) << 2, "(n ^ 3) << 2"), (col("n") >> 1, "n >> 1"),
+    (f.ceil("x", 1), "ceil(x, 1)"), (f.log("x"), "log(x)"), (f.log(lit(2), "x"), "log(2, x)"),
+    (f.to_date("s", "yyyy"), "to_date(s, 'yyyy')"), (f.date_part("year", "at"),
+                                                     "extract(year from at)"),
+    (f.transform("xs", lambda x: x + 1), "transform(xs, x -> x + 1)"),
+    (col("xs").filter(lambda x, i: i > 0), "filter(xs, (x, i) -> i > 0)"),
+    (f.aggregate("xs", 0, lambda acc, x: acc, lambda acc: acc * 2),
+     "reduce(xs, 0, (acc, x) -> acc, acc -> acc * 2)"),
     (f.json_text("j", "$.a"), "json_text(j, '$.a')"), (f.sha256("s"), "sha256(s)"),
 ]  # fmt: skip
 
@@ -54,6 +65,20 @@ CALLS = [
 def test_a_function_is_the_tree_of_its_sql(built, text):
     assert same(built, parsed(text))
     as_expr(built, SCHEMA)
+
+
+def test_a_lambda_in_python_never_takes_a_name_from_what_it_reads():
+    inner = f.transform("xs", lambda x: x + col("x"))
+    assert same(inner, parsed("transform(xs, x_ -> x_ + x)"))
+    add = lambda outer: f.transform("ys", lambda v: v + outer)  # noqa: E731
+    nested = f.transform("xs", lambda v: f.size(add(v)))
+    assert same(nested, parsed("transform(xs, v -> size(transform(ys, v_ -> v_ + v)))"))
+    assert same(parsed(nested.sql()), nested)
+
+
+def test_a_lambda_in_a_traced_lambda_becomes_part_of_the_expression():
+    made = as_expr(lambda e: e.xs.exists(lambda x: x > e.n), SCHEMA)
+    assert same(made, parsed("exists(xs, x -> x > n)"))
 
 
 def arguments(name: str) -> list[object]:
@@ -69,6 +94,13 @@ def arguments(name: str) -> list[object]:
         "regexp_replace": ["s", "a", "b"], "date_format": ["at", "yyyy"],
         "from_utc_timestamp": ["at", "UTC"], "when": ["n > 1", 1], "nvl2": ["s", 1, 2],
         "array_contains": ["xs", 1], "array_append": ["xs", 1], "make_date": ["n", "n", "n"],
+        "date_part": ["year", "at"], "locate": ["a", "s"], "sha2": ["s", 256], "size": ["xs"],
+        "to_utc_timestamp": ["at", "UTC"], "trunc": ["day", "month"],
+        **{n: ["s"] for n in ("to_date", "to_timestamp", "unix_timestamp")},
+        **{n: ["n", 3] for n in ("shiftleft", "shiftright", "shiftrightunsigned")},
+        **{n: ["xs", lambda x: x > 1] for n in ("exists", "filter", "forall", "transform")},
+        "aggregate": ["xs", lit(0).cast("bigint"), lambda total, x: total + x],
+        "zip_with": ["xs", "ys", lambda x, y: x + y],
         **{n: ["j", "$.a"] for n in ("json_text", "json_long", "json_double", "json_bool")},
         **{n: ["at"] for n in ("year", "quarter", "month", "dayofmonth", "dayofyear", "dayofweek",
                                "weekday", "weekofyear")},

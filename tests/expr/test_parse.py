@@ -29,6 +29,7 @@ from headrace.expr.parse import _RULES, canonical
         ("a between b and c = d", "a BETWEEN b AND (c = d)"),
         ("- a * b", "(-a) * b"),
         ("+a", "positive(a)"),
+        ("1.5D + 2L", "1.5 + CAST(2 AS BIGINT)"),
     ],
 )  # fmt: skip
 def test_operators_bind_as_they_do_in_spark(text, tree):

@@ -31,11 +31,13 @@ class Reporter:
         self._shown: float | None = None
         self._starting = False
 
-    def starting(self) -> None:
-        """Say so once, whoever needs Spark first."""
+    def starting(self, slowly: bool = False) -> None:
+        """Say so once, whoever needs Spark first; and what would make it quicker."""
         if not self._starting:
             self._starting = True
             self.say(f"{self._job}: starting Spark")
+            if slowly:
+                self.say("  `headrace warm`, once after installing, halves the time this takes")
 
     def started(self, run: Any) -> None:
         """Say what becomes of the state and what the outputs offer, then go live."""

@@ -16,7 +16,7 @@ def array(*values: Any) -> Expr:
 
 
 def size(column: Column) -> Expr:
-    """The number of elements of an array."""
+    """The number of elements of an array, or of entries of a map."""
     return call("size", column_of(column))
 
 
@@ -128,3 +128,18 @@ def json_object_keys(column: Column) -> Expr:
 def struct(**fields: Any) -> Expr:
     """A struct of named values."""
     return lit(dict(fields))
+
+
+def array_distinct(column: Column) -> Expr:
+    """Its elements, each once, where it stands first."""
+    return call("array_distinct", column_of(column))
+
+
+def array_union(column: Column, other: Column) -> Expr:
+    """The elements of both, each once."""
+    return call("array_union", column_of(column), column_of(other))
+
+
+def array_remove(column: Column, value: Any) -> Expr:
+    """Without the elements that equal `value`."""
+    return call("array_remove", column_of(column), value)

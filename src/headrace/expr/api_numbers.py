@@ -22,14 +22,14 @@ def sign(column: Column) -> Expr:
     return call("sign", column_of(column))
 
 
-def ceil(column: Column) -> Expr:
-    """The next whole number upwards, as a long."""
-    return call("ceil", column_of(column))
+def ceil(column: Column, digits: int | None = None) -> Expr:
+    """The next whole number upwards, as a long; to so many digits, as a decimal."""
+    return call("ceil", column_of(column), *(() if digits is None else (digits,)))
 
 
-def floor(column: Column) -> Expr:
-    """The next whole number downwards, as a long."""
-    return call("floor", column_of(column))
+def floor(column: Column, digits: int | None = None) -> Expr:
+    """The next whole number downwards, as a long; to so many digits, as a decimal."""
+    return call("floor", column_of(column), *(() if digits is None else (digits,)))
 
 
 def round(column: Column, digits: int = 0) -> Expr:
@@ -202,3 +202,28 @@ class When(Expr):
         made = self.node.copy()
         made.set("default", lit(value).node)
         return Expr(made)
+
+
+def log(base: Column, column: Column | None = None) -> Expr:
+    """The logarithm of the second to the first as base; of one alone, the natural one."""
+    return call("log", column_of(base), *(() if column is None else (column_of(column),)))
+
+
+def pmod(column: Column, divisor: Any) -> Expr:
+    """The remainder, with the divisor added if it is negative."""
+    return call("pmod", column_of(column), divisor)
+
+
+def shiftleft(column: Column, bits: Any) -> Expr:
+    """Its bits moved to the left; what leaves an int or a long is lost."""
+    return call("shiftleft", column_of(column), bits)
+
+
+def shiftright(column: Column, bits: Any) -> Expr:
+    """Its bits moved to the right, with the sign before them."""
+    return call("shiftright", column_of(column), bits)
+
+
+def shiftrightunsigned(column: Column, bits: Any) -> Expr:
+    """Its bits moved to the right, with zeros before them."""
+    return call("shiftrightunsigned", column_of(column), bits)

@@ -65,7 +65,7 @@ def right(column: Column, count: Any) -> Expr:
     return call("right", column_of(column), count)
 
 
-def replace(column: Column, old: Any, new: Any) -> Expr:
+def replace(column: Column, old: Any, new: Any = "") -> Expr:
     """With every `old` replaced by `new`."""
     return call("replace", column_of(column), old, new)
 
@@ -140,14 +140,14 @@ def split_part(column: Column, separator: str, part: int) -> Expr:
     return call("split_part", column_of(column), separator, part)
 
 
-def like(column: Column, pattern: str) -> Expr:
+def like(column: Column, pattern: str, escape: str | None = None) -> Expr:
     """Whether it matches a SQL pattern: % is any text, _ any character."""
-    return call("like", column_of(column), pattern)
+    return call("like", column_of(column), pattern, *(() if escape is None else (escape,)))
 
 
-def ilike(column: Column, pattern: str) -> Expr:
+def ilike(column: Column, pattern: str, escape: str | None = None) -> Expr:
     """As `like`, in any case."""
-    return call("ilike", column_of(column), pattern)
+    return call("ilike", column_of(column), pattern, *(() if escape is None else (escape,)))
 
 
 def rlike(column: Column, pattern: str) -> Expr:
@@ -183,3 +183,18 @@ def sha256(column: Column) -> Expr:
 def base64(column: Column) -> Expr:
     """A binary in base 64."""
     return call("base64", column_of(column))
+
+
+def locate(part: Any, column: Column, start: Any = 1) -> Expr:
+    """The position of `part` from 1, looked for from `start` on; 0 if it is not there."""
+    return call("locate", part, column_of(column), start)
+
+
+def initcap(column: Column) -> Expr:
+    """Each word with a capital first letter, the others small; blanks separate words."""
+    return call("initcap", column_of(column))
+
+
+def sha2(column: Column, bits: int) -> Expr:
+    """The SHA-2 digest of a text or a binary, in hexadecimal; `bits` is 256."""
+    return call("sha2", column_of(column), bits)

@@ -95,9 +95,43 @@ def make_date(year: Column, month: Column, day: Column) -> Expr:
     return call("make_date", column_of(year), column_of(month), column_of(day))
 
 
-def to_date(column: Column) -> Expr:
-    """The date of a timestamp, in UTC."""
-    return call("to_date", column_of(column))
+def to_date(column: Column, format: str | None = None) -> Expr:
+    """The date of a timestamp, in UTC, or of a text, in ISO or by a pattern."""
+    return call("to_date", column_of(column), *_given(format))
+
+
+def to_timestamp(column: Column, format: str | None = None) -> Expr:
+    """The timestamp of a text, in ISO or by a pattern such as "dd/MM/yyyy HH:mm"."""
+    return call("to_timestamp", column_of(column), *_given(format))
+
+
+def unix_timestamp(column: Column, format: str | None = None) -> Expr:
+    """Seconds since 1970 of a text by a pattern ("yyyy-MM-dd HH:mm:ss"), or of a time."""
+    return call("unix_timestamp", column_of(column), *_given(format))
+
+
+def from_unixtime(column: Column, format: str | None = None) -> Expr:
+    """Seconds since 1970 as text by a pattern ("yyyy-MM-dd HH:mm:ss")."""
+    return call("from_unixtime", column_of(column), *_given(format))
+
+
+def trunc(column: Column, unit: str) -> Expr:
+    """The date on which its week, month, quarter or year begins."""
+    return call("trunc", column_of(column), unit)
+
+
+def date_part(part: str, column: Column) -> Expr:
+    """A part of a time by its name; "second" is a decimal with the fraction."""
+    return call("date_part", part, column_of(column))
+
+
+def to_utc_timestamp(column: Column, zone: str) -> Expr:
+    """The instant at which the wall clock of a zone shows that timestamp."""
+    return call("to_utc_timestamp", column_of(column), zone)
+
+
+def _given(format: str | None) -> tuple[str, ...]:
+    return () if format is None else (format,)
 
 
 def unix_date(column: Column) -> Expr:

@@ -89,6 +89,8 @@ def add(low: Lowering, node: Node) -> Term:
     kinds = {t.type for t in terms}
     if sign == "+" and kinds == {pa.string()}:
         return low.term(exp.Anonymous(this="concat", expressions=_added(node)))
+    if pa.date32() in kinds and (made := _days(low, node, terms)):
+        return made
     if any(pt.is_temporal(k) for k in kinds):
         raise refused(node, "times are added to by intervals and functions",
                       "Use interval 5 minutes, date_add, date_diff or timestamp_diff.")  # fmt: skip
@@ -97,6 +99,20 @@ def add(low: Lowering, node: Node) -> Term:
         return Term(f"({a.sql} {sign} {b.sql})", a.type)
     to = pa.decimal128(min(38, a.type.precision + 1), a.type.scale)
     return _decimal(f"({a.sql} {sign} {b.sql})", to, low.dialect)
+
+
+def _days(low: Lowering, node: Node, terms: list[Term]) -> Term | None:
+    """A date minus a date is a number of days; a date and an integer are a date."""
+    from headrace.expr.calls import lower_call
+
+    a, b = terms
+    if isinstance(node, exp.Sub) and a.type == b.type:
+        return lower_call(low, "date_diff", [a, b], node)
+    if isinstance(node, exp.Add) and is_int(a.type):
+        a, b = b, a
+    if a.type != pa.date32() or not is_int(b.type) or b.type == pa.int64():
+        return None
+    return lower_call(low, "date_add" if isinstance(node, exp.Add) else "date_sub", [a, b], node)
 
 
 def _added(node: Node) -> list[Node]:

@@ -36,10 +36,12 @@ def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node
     """The call as SQL with its type; HR-EXPR-002 for an unknown name, -003 for wrong arguments."""
     fn = find(name)
     _count(fn, len(args), node)
+    if fn.lambdas is not None:
+        return fn.lambdas(low, args, node)
     terms = [a if isinstance(a, Term) else _argument(low, a) for a in args]
     terms = [_accept(low, fn, i, t, node) for i, t in enumerate(terms)]
     terms, together = _agree(low, fn, terms, node)
-    low.risks += name in _FALLIBLE
+    low.risks += name in _FALLIBLE or fn.may_fail
     try:
         return Term(fn.sql(low.dialect, terms), _result(fn, terms, together))
     except PlanError as error:  # a function's own complaint does not know where it stands

@@ -109,7 +109,7 @@ def _exact(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
         cast(term, pa.float64(), dialect), to, dialect, word)  # fmt: skip
 
 
-def _read(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+def read_text(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
     """Text by the grammar of `to`, with blanks around it."""
     kind, x = kind_of(to), term.sql
     match = reading.matches(kind, x, dialect)
@@ -146,7 +146,7 @@ _Rule = Callable[[Term, pa.DataType, str, str], str]
 _RULES: dict[tuple[str, str], _Rule] = {
     **{("int", k): _plain for k in ("int", "double", "decimal", "text", "bool")},
     **{("bool", k): _plain for k in ("int", "double", "text")},
-    **{("text", k): _read for k in reading.KINDS},
+    **{("text", k): read_text for k in reading.KINDS},
     ("double", "int"): _cut, ("double", "double"): _plain, ("double", "decimal"): _via_text,
     ("decimal", "int"): _cut, ("decimal", "double"): _exact, ("decimal", "decimal"): _plain,
     ("decimal", "text"): _plain,

@@ -33,6 +33,8 @@ class Function:
     duckdb: Template
     spark: Template
     group: str
+    may_fail: bool = False  # on a row
+    lambdas: Callable[..., Term] | None = None  # how a function that takes some is lowered
 
     @property
     def least(self) -> int:
@@ -55,13 +57,13 @@ CATALOGUE: dict[str, Function] = {}
 
 def offer(
     group: str, name: str, signature: str, duckdb: Template, spark: Template | None = None,
-    gives: Gives | None = None,
+    gives: Gives | None = None, *, may_fail: bool = False,
 ) -> None:  # fmt: skip
     """Put a function into the catalogue; without `spark` both engines share the template."""
     takes, _, result = signature.partition("->")
     CATALOGUE[name] = Function(
         name=name, takes=tuple(takes.split()), gives=gives or result.strip(), duckdb=duckdb,
-        spark=duckdb if spark is None else spark, group=group,
+        spark=duckdb if spark is None else spark, group=group, may_fail=may_fail,
     )  # fmt: skip
 
 
@@ -91,4 +93,15 @@ def listed(template: str, separator: str = ", ") -> Callable[[Sequence[Term]], s
 
 
 def _load() -> None:
-    from headrace.expr import fn_math, fn_nested, fn_text, fn_time  # noqa: F401
+    from headrace.expr import (  # noqa: F401
+        fn_bits,
+        fn_lambda,
+        fn_math,
+        fn_nested,
+        fn_round,
+        fn_sets,
+        fn_text,
+        fn_time,
+        fn_time_text,
+        fn_words,
+    )  # fmt: skip

@@ -35,6 +35,15 @@ _LEVELS: tuple[dict[TokenType, type[Node]], ...] = (
      TokenType.DIV: exp.IntDiv},
 )  # fmt: skip
 _SHIFTS = 4
+
+
+class ShiftUnsigned(exp.Expression, exp.Binary):
+    """`>>>`, which sqlglot does not know."""
+
+
+_SHIFT_SIGNS: dict[str, type[Node]] = {
+    "<<": exp.BitwiseLeftShift, ">>>": ShiftUnsigned, ">>": exp.BitwiseRightShift
+}  # fmt: skip
 _PREDICATES = (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.IN)
 _AFTER_PREDICATE = {*_COMPARISONS, *_PREDICATES, TokenType.BETWEEN, TokenType.IS, TokenType.NOT}
 
@@ -72,7 +81,9 @@ class Reader(SparkParser):
         k: v for k, v in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
     }
     FUNCTION_PARSERS: ClassVar = {
-        k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST")
+        k: v
+        for k, v in SparkParser.FUNCTION_PARSERS.items()
+        if k in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")
     }
     ASSIGNMENT: ClassVar[dict[TokenType, type[Node]]] = {}
     UNARY_PARSERS: ClassVar = {
@@ -99,7 +110,8 @@ class Reader(SparkParser):
         first = self._curr
         made = super()._parse_types(*args, **kwargs)
         if isinstance(made, exp.DataType) and first and self._prev:
-            made.meta["written"] = self.sql[first.start : self._prev.end + 1]
+            written = self.sql[first.start : self._prev.end + 1]
+            made.meta["written"] = written if written[:1].isalpha() else ""  # 1.5D is a literal
         return made
 
     # booleanExpression: NOT, then a value with at most one predicate
@@ -131,6 +143,9 @@ class Reader(SparkParser):
             if negated:
                 self._retreat(self._index - 1)
             return this
+        if negated and isinstance(made, exp.Like | exp.ILike):
+            made.set("negate", True)  # NOT LIKE ANY is not the contrary of LIKE ANY
+            return made
         return self.expression(exp.Not(this=made)) if negated else made
 
     def _between(self, this: Node | None) -> Node:
@@ -180,14 +195,10 @@ class Reader(SparkParser):
         return _LEVELS[level][self._prev.token_type] if self._match_set(_LEVELS[level]) else None
 
     def _shift(self) -> type[Node] | None:
-        for token, kind in (
-            (TokenType.LT, exp.BitwiseLeftShift),
-            (TokenType.GT, exp.BitwiseRightShift),
-        ):
-            first, second = self._curr, self._next
-            if (first and second and first.token_type == second.token_type == token
-                    and first.end + 1 == second.start):  # fmt: skip
-                self._advance(2)
+        signs = self.sql[self._curr.start : self._curr.start + 3] if self._curr else ""
+        for sign, kind in _SHIFT_SIGNS.items():
+            if signs.startswith(sign) and self._curr.token_type in (TokenType.LT, TokenType.GT):
+                self._advance(len(sign))
                 return kind
         return None
 

@@ -117,6 +117,8 @@ class Expr(Operators, Methods, NotAValue):
         schema = TRACING.get()
         if schema is None or name.startswith("__"):
             raise AttributeError(_no_attribute(name))
+        if isinstance(self.node, exp.Identifier):
+            return self.field(name)  # of a lambda's variable, whose type is not known here
         from headrace.expr.lower import fields_of
 
         if name in fields_of(self, schema):

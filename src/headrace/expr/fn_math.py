@@ -14,7 +14,6 @@ from pyarrow import types as pt
 from headrace.errors import PlanError
 from headrace.expr.arith import nonzero, truncated
 from headrace.expr.catalog import listed, offer
-from headrace.expr.rounding import nearest
 from headrace.expr.types import DUCKDB, SPARK, Term, is_int, type_name
 
 NUMBERS, CONDITIONS = "numbers", "conditions and nulls"
@@ -35,6 +34,15 @@ _number("atan2", "double double -> double",
         f"atan2({_unsigned.format('{0}', '{0}')}, {_unsigned.format('{1}', '{1}')})",
         "atan2({0}, {1})")  # fmt: skip
 _number("positive", "number -> 1", "({0})", "(+ {0})")
+
+
+def _log(args: Sequence[Term]) -> str:
+    """The natural logarithm of one number; of two, that of the second to the first as base."""
+    logs = [f"(CASE WHEN {a.sql} > 0 THEN ln({a.sql}) END)" for a in args]
+    return logs[0] if len(logs) == 1 else f"({logs[1]} / {logs[0]})"
+
+
+offer(NUMBERS, "log", "double double? -> double", _log, listed("log({})"))
 _number("abs", "number -> 1", "abs({0})")
 _number("sign", "double -> double",
         f"(CASE WHEN isnan({{0}}) THEN {_NAN} ELSE CAST(sign({{0}}) AS DOUBLE) END)",
@@ -48,69 +56,6 @@ _number("nanvl", "double double -> double", "(CASE WHEN isnan({0}) THEN {1} ELSE
 _number("hex", "long -> text", "hex({0})")
 _number("bin", "long -> text", "bin({0})")
 _number("bit_count", "long -> int", "CAST(bit_count({0}) AS INTEGER)", "bit_count({0})")
-
-
-def _integral(word: str, dialect: str) -> Callable[[Sequence[Term]], str]:
-    """`ceil` and `floor` give a long; NaN and what does not fit are errors."""
-
-    def sql(args: Sequence[Term]) -> str:
-        (x,) = args
-        if is_int(x.type):
-            return x.sql
-        if dialect == DUCKDB:
-            return f"CAST({word}({x.sql}) AS BIGINT)"
-        if pt.is_decimal(x.type):
-            return f"CAST({word}({x.sql}) AS BIGINT)"
-        odd = f"isnan({x.sql}) OR {x.sql} >= 9.223372036854775807E18D"
-        return f"(CASE WHEN {odd} THEN CAST({_NAN} AS BIGINT) ELSE {word}({x.sql}) END)"
-
-    return sql
-
-
-def _long_unless_int(args: Sequence[Term]) -> pa.DataType:
-    return args[0].type if is_int(args[0].type) else pa.int64()
-
-
-for _name in ("ceil", "floor"):
-    offer(NUMBERS, _name, "number ->", _integral(_name, DUCKDB), _integral(_name, SPARK),
-          gives=_long_unless_int)  # fmt: skip
-
-
-def _digits(args: Sequence[Term]) -> int:
-    if len(args) == 1:
-        return 0
-    digits = args[1].literal
-    if isinstance(digits, int) and -15 <= digits <= 15:  # digits of a double
-        return digits
-    raise PlanError("round takes a literal number of digits, -15 to 15", code="HR-EXPR-003",
-                    hint="Write round(x, 2).")  # fmt: skip
-
-
-def _rounded(args: Sequence[Term]) -> pa.DataType:
-    kind, digits = args[0].type, _digits(args)
-    if digits < 0 and kind != pa.float64():
-        raise PlanError("round to tens and hundreds is for doubles", code="HR-EXPR-003",
-                        hint="Cast to double first.")  # fmt: skip
-    if pt.is_decimal(kind) and digits < kind.scale:
-        return pa.decimal128(min(38, kind.precision - kind.scale + digits + 1), digits)
-    return kind
-
-
-def _round(dialect: str) -> Callable[[Sequence[Term]], str]:
-    """Half away from zero, of a double by its decimal spelling; what has no fraction stays."""
-
-    def sql(args: Sequence[Term]) -> str:
-        x, digits = args[0], _digits(args)
-        if is_int(x.type):
-            return x.sql
-        if pt.is_decimal(x.type):
-            return f"CAST({x.sql} AS {type_name(_rounded(args), dialect)})"
-        return nearest(x.sql, digits) if dialect == DUCKDB else f"round({x.sql}, {digits})"
-
-    return sql
-
-
-offer(NUMBERS, "round", "number int? ->", _round(DUCKDB), _round(SPARK), gives=_rounded)
 
 
 def _remainder(dialect: str) -> Callable[[Sequence[Term]], str]:
@@ -128,6 +73,18 @@ def _floor_mod(dialect: str) -> Callable[[Sequence[Term]], str]:
         a, b = args
         rest = truncated(a, b, dialect)
         return f"(CASE WHEN {_signs_differ(rest, b)} THEN {rest} + {b.sql} ELSE {rest} END)"
+
+    return sql
+
+
+def _pmod(dialect: str) -> Callable[[Sequence[Term]], str]:
+    """Spark's: a remainder that is negative has the divisor added, once."""
+
+    def sql(args: Sequence[Term]) -> str:
+        a, b = args
+        rest = truncated(a, b, dialect)
+        up = truncated(Term(f"({rest} + {b.sql})", a.type), b, dialect)
+        return f"(CASE WHEN {rest} < 0 THEN {up} ELSE {rest} END)"
 
     return sql
 
@@ -157,6 +114,7 @@ def _no_decimals(args: Sequence[Term]) -> pa.DataType:
 
 offer(NUMBERS, "mod", "T T ->", _remainder(DUCKDB), _remainder(SPARK), gives=_no_decimals)
 offer(NUMBERS, "floor_mod", "T T ->", _floor_mod(DUCKDB), _floor_mod(SPARK), gives=_no_decimals)
+offer(NUMBERS, "pmod", "T T ->", _pmod(DUCKDB), _pmod(SPARK), gives=_no_decimals)
 offer(NUMBERS, "floor_div", "T T ->", _floor_div(DUCKDB), _floor_div(SPARK), gives=_no_decimals)
 offer(NUMBERS, "greatest", "T T T* -> T", listed("greatest({})"))
 offer(NUMBERS, "least", "T T T* -> T", listed("least({})"))

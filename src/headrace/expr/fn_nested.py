@@ -24,7 +24,6 @@ def _array(name: str, signature: str, duckdb: str, spark: str | None = None) -> 
 
 
 offer(ARRAYS, "array", "T T* -> [T]", listed("[{}]"), listed("array({})"))
-_array("size", "[T] -> int", "CAST(len({0}) AS INTEGER)", "array_size({0})")
 _array("get", "[T] int -> T", "(CASE WHEN {1} >= 0 THEN {0}[{1} + 1] END)", "get({0}, {1})")
 _array("array_contains", "[T] T -> bool",
        "(CASE WHEN list_contains({0}, {1}) THEN TRUE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "

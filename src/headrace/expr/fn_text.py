@@ -86,7 +86,7 @@ offer(TEXT, "substring", "text int int? -> text", _substring, listed("substring(
 for _name in ("left", "right"):
     _text(_name, "text int -> text", f"{_name}({{0}}, {_not_negative('{1}')})",
           f"{_name}({{0}}, {{1}})")  # fmt: skip
-_text("replace", "text text text -> text", "replace({0}, {1}, {2})")
+_text("replace", "text text text? -> text", "replace({0}, {1}, {2})")
 _text("translate", "text text text -> text", "translate({0}, {1}, {2})")
 offer(TEXT, "concat", "text text*-> text", listed("({})", " || "), listed("concat({})"))
 offer(TEXT, "concat_ws", "text text text* -> text", listed("concat_ws({})"))
@@ -109,8 +109,8 @@ def _pad(name: str) -> Callable[[Sequence[Term]], str]:
     return sql
 
 
-offer(TEXT, "lpad", "text int text -> text", _pad("lpad"), "lpad({0}, {1}, {2})")
-offer(TEXT, "rpad", "text int text -> text", _pad("rpad"), "rpad({0}, {1}, {2})")
+offer(TEXT, "lpad", "text int text? -> text", _pad("lpad"), "lpad({0}, {1}, {2})")
+offer(TEXT, "rpad", "text int text? -> text", _pad("rpad"), "rpad({0}, {1}, {2})")
 
 
 def _separator(args: Sequence[Term]) -> str:
@@ -152,14 +152,8 @@ offer(TEXT, "split_part", "text word int -> text", _split_part,
 
 def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str]:
     def sql(args: Sequence[Term]) -> str:
-        x, pattern = args[0], str(args[1].literal)
-        rest = pattern.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
-        if "\\" in rest:
-            raise PlanError(
-                f"in the LIKE pattern {pattern!r} a backslash stands before other than %, _ and \\",
-                code="HR-EXPR-003", hint="Double a backslash that is meant as such.",
-            )  # fmt: skip
-        text = x.sql
+        pattern = _by_backslash(str(args[1].literal), *(str(a.literal) for a in args[2:]))
+        text = args[0].sql
         if fold:
             pattern = pattern.replace(*_SIGMA).lower()
             text = _LOWER[dialect == SPARK].format(text)
@@ -169,8 +163,27 @@ def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str
     return sql
 
 
-offer(PATTERNS, "like", "text word -> bool", _like(DUCKDB), _like(SPARK))
-offer(PATTERNS, "ilike", "text word -> bool", _like(DUCKDB, fold=True), _like(SPARK, fold=True))
+def _by_backslash(pattern: str, escape: str = "\\") -> str:
+    """A LIKE pattern in which what is escaped by another character is so by a backslash."""
+    if len(escape) != 1:
+        raise PlanError(f"ESCAPE takes one character, not {escape!r}", code="HR-EXPR-003",
+                        hint="Write s like 'a/%b' escape '/'.")  # fmt: skip
+    made, signs = "", iter(pattern)
+    for sign in signs:
+        follows = next(signs, "") if sign == escape else None
+        if follows is not None and (not follows or follows not in f"%_{escape}"):
+            raise PlanError(
+                f"in the LIKE pattern {pattern!r}, {escape!r} stands before other signs than %, _ "
+                "and itself",
+                code="HR-EXPR-003", hint=f"Double a {escape!r} that is meant as such.",
+            )  # fmt: skip
+        made += sign if follows is None and sign != "\\" else "\\" + (follows or sign)
+    return made
+
+
+offer(PATTERNS, "like", "text word word? -> bool", _like(DUCKDB), _like(SPARK))
+offer(PATTERNS, "ilike", "text word word? -> bool", _like(DUCKDB, fold=True),
+      _like(SPARK, fold=True))  # fmt: skip
 
 
 def _pattern(args: Sequence[Term], dialect: str) -> str:
@@ -197,7 +210,7 @@ def _consuming(args: Sequence[Term], dialect: str) -> str:
 offer(PATTERNS, "regexp_replace", "text word word -> text",
       lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, DUCKDB)}, {_by(a, DUCKDB)}, 'g')",
       lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, SPARK)}, {_by(a, SPARK)})")  # fmt: skip
-offer(PATTERNS, "regexp_extract", "text word int -> text",
+offer(PATTERNS, "regexp_extract", "text word int? -> text",
       lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, DUCKDB)}, {_group(a)})",
       lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, SPARK)}, {_group(a)})")  # fmt: skip
 

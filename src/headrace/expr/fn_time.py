@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from headrace.errors import PlanError
+from headrace.expr import time_formats
 from headrace.expr.catalog import offer
 from headrace.expr.types import DUCKDB, SPARK, Term, text_literal
 from headrace.schema import TIMESTAMP
@@ -45,7 +46,6 @@ offer(TIME, "add_months", "date int -> date",
       "CAST({0} + to_months({1}) AS DATE)", "add_months({0}, {1})")  # fmt: skip
 offer(TIME, "last_day", "date -> date", "last_day({0})")
 offer(TIME, "make_date", "int int int -> date", "make_date({0}, {1}, {2})")
-offer(TIME, "to_date", "timestamp -> date", "CAST({0} AS DATE)")
 offer(TIME, "unix_date", "date -> int", "CAST({0} - DATE '1970-01-01' AS INTEGER)",
       "unix_date({0})")  # fmt: skip
 offer(TIME, "date_from_unix_date", "int -> date", "(DATE '1970-01-01' + {0})",
@@ -102,7 +102,7 @@ offer(TIME, "timestamp_diff", "word timestamp timestamp -> long", _elapsed("epoc
       _elapsed("unix_micros", "div"))  # fmt: skip
 
 
-def _zone(term: Term, dialect: str) -> str:
+def zone(term: Term, dialect: str) -> str:
     name = str(term.literal)
     if name == "UTC" or ("/" in name and name in zoneinfo.available_timezones()):
         return text_literal(name, dialect)
@@ -111,34 +111,14 @@ def _zone(term: Term, dialect: str) -> str:
 
 
 offer(TIME, "from_utc_timestamp", "timestamp word -> timestamp",
-      lambda a: f"timezone({_zone(a[1], DUCKDB)}, timezone('UTC', {a[0].sql}))",
-      lambda a: f"from_utc_timestamp({a[0].sql}, {_zone(a[1], SPARK)})")  # fmt: skip
-
-_FORMATS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
-            "SSSSSS": "%f", "SSS": "%g", "DDD": "%j"}  # fmt: skip
-
-
-def _format(term: Term) -> str:
-    """Spark's letters as strftime's, for the letters that mean the same in both."""
-    text, made = str(term.literal), ""
-    while text:
-        letters = next((f for f in _FORMATS if text.startswith(f)), "")
-        run = len(text) - len(text.lstrip(text[0]))
-        if letters and len(letters) == run:
-            made, text = made + _FORMATS[letters], text[run:]
-        elif not text[0].isalpha() and text[0] not in "%'[]{}#":
-            made, text = made + text[0], text[1:]
-        else:
-            raise PlanError(f"the format {term.literal!r} holds {text[:run]!r}", code="HR-EXPR-003",
-                            hint=f"Use {', '.join(_FORMATS)} and signs between them.")  # fmt: skip
-    return made
+      lambda a: f"timezone({zone(a[1], DUCKDB)}, timezone('UTC', {a[0].sql}))",
+      lambda a: f"from_utc_timestamp({a[0].sql}, {zone(a[1], SPARK)})")  # fmt: skip
 
 
 def _spark_format(args: Sequence[Term]) -> str:
-    _format(args[1])
+    time_formats.written(args[1])
     return f"date_format({args[0].sql}, {text_literal(str(args[1].literal), SPARK)})"
 
 
 offer(TIME, "date_format", "timestamp word -> text",
-      lambda a: f"strftime({a[0].sql}, '{_format(a[1])}')",
-      _spark_format)  # fmt: skip
+      lambda a: f"strftime({a[0].sql}, {time_formats.written(a[1])})", _spark_format)  # fmt: skip

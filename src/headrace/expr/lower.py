@@ -21,6 +21,8 @@ from headrace.expr.arith import refused
 from headrace.expr.calls import lower_call
 from headrace.expr.cast import explicit_cast
 from headrace.expr.expression import Expr
+from headrace.expr.fn_bits import SIGNS as BITWISE
+from headrace.expr.fn_bits import combine, complement
 from headrace.expr.tree import Node
 from headrace.expr.types import (
     DUCKDB,
@@ -46,6 +48,8 @@ class Lowering:
         self.schema = schema
         self.dialect = dialect
         self.column = column or (lambda name: quote(name, dialect))
+        self.scope: dict[str, Term] = {}  # the variables of the lambdas around
+        self.depth = 0  # how many lambdas are around
         self.risks = 0  # how much has been lowered so far that may fail on a row
 
     def top(self, expr: Expr) -> Term:
@@ -101,6 +105,11 @@ class Lowering:
         except TypeError:
             raise refused(node, f"no expression can hold {raw.type}", "Cast the input.") from None
 
+    def _variable(self, node: Node) -> Term:
+        if node.name in self.scope:
+            return self.scope[node.name]
+        raise refused(node, f"there is no variable {node.name!r} here", "Write x -> x + 1.")
+
     def _literal(self, node: Node) -> Term:
         if node.args["is_string"]:
             return Term(text_literal(node.this, self.dialect), pa.string(), node.this)
@@ -139,6 +148,9 @@ class Lowering:
         name = "element_at" if pt.is_map(args[0].type) else "get"
         return lower_call(self, name, args, node)
 
+    def _lambda(self, node: Node) -> Term:
+        raise refused(node, "a lambda is no value of its own", "Write transform(xs, x -> x + 1).")
+
     def _call(self, node: Node) -> Term:
         return lower_call(self, node.this, node.expressions, node)
 
@@ -163,6 +175,8 @@ _METHODS: dict[type[Node], Callable[[Lowering, Node], Term]] = {
     exp.Dot: Lowering._dot, exp.Bracket: Lowering._bracket, exp.Anonymous: Lowering._call,
     **dict.fromkeys(logic.SIGNS, logic.comparison),
     exp.Add: arith.add, exp.Sub: arith.add, exp.Mul: arith.multiply, exp.Div: arith.divide,
+    **dict.fromkeys(BITWISE, combine), exp.BitwiseNot: complement,
+    exp.Identifier: Lowering._variable, exp.Lambda: Lowering._lambda,
     exp.Mod: arith.remainder, exp.IntDiv: arith.quotient, exp.Neg: arith.negate,
 }  # fmt: skip
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Methods:
     def right(self, count: Any) -> Expr:
         return self._call("right", count)
 
-    def replace(self, old: Any, new: Any) -> Expr:
+    def replace(self, old: Any, new: Any = "") -> Expr:
         return self._call("replace", old, new)
 
     def contains(self, part: Any) -> Expr:
@@ -63,12 +64,15 @@ class Methods:
     def rpad(self, width: Any, by: Any = " ") -> Expr:
         return self._call("rpad", width, by)
 
-    def like(self, pattern: str) -> Expr:
+    def like(self, pattern: str, escape: str | None = None) -> Expr:
         """Whether it matches a SQL pattern: % is any text, _ any character."""
-        return self._call("like", pattern)
+        return self._call("like", pattern, *([] if escape is None else [escape]))
 
-    def ilike(self, pattern: str) -> Expr:
-        return self._call("ilike", pattern)
+    def ilike(self, pattern: str, escape: str | None = None) -> Expr:
+        return self._call("ilike", pattern, *([] if escape is None else [escape]))
+
+    def initcap(self) -> Expr:
+        return self._call("initcap")
 
     def rlike(self, pattern: str) -> Expr:
         """Whether a regular expression matches somewhere in it."""
@@ -89,11 +93,11 @@ class Methods:
         """Half away from zero, as SQL does."""
         return self._call("round", digits)
 
-    def floor(self) -> Expr:
-        return self._call("floor")
+    def floor(self, digits: int | None = None) -> Expr:
+        return self._call("floor", *([] if digits is None else [digits]))
 
-    def ceil(self) -> Expr:
-        return self._call("ceil")
+    def ceil(self, digits: int | None = None) -> Expr:
+        return self._call("ceil", *([] if digits is None else [digits]))
 
     def sqrt(self) -> Expr:
         return self._call("sqrt")
@@ -131,8 +135,26 @@ class Methods:
     # arrays
 
     def size(self) -> Expr:
-        """Number of elements of an array."""
+        """Number of elements of an array, or of entries of a map."""
         return self._call("size")
 
     def array_contains(self, value: Any) -> Expr:
         return self._call("array_contains", value)
+
+    def transform(self, fn: Callable[..., Any]) -> Expr:
+        """An array of what a lambda makes of each element."""
+        from headrace.expr.api_lambdas import transform
+
+        return transform(self, fn)
+
+    def filter(self, fn: Callable[..., Any]) -> Expr:
+        """The elements of an array for which a lambda holds."""
+        from headrace.expr.api_lambdas import filter
+
+        return filter(self, fn)
+
+    def exists(self, fn: Callable[..., Any]) -> Expr:
+        """Whether a lambda holds for an element of an array."""
+        from headrace.expr.api_lambdas import exists
+
+        return exists(self, fn)

@@ -120,3 +120,23 @@ class Operators:
 
     def __invert__(self) -> Expr:
         return self._prefix(exp.Not)
+
+    # bits: & | ~ are logic on columns, so these have names
+
+    def bitwise_and(self, other: Any) -> Expr:
+        return self._infix(exp.BitwiseAnd, self, other)
+
+    def bitwise_or(self, other: Any) -> Expr:
+        return self._infix(exp.BitwiseOr, self, other)
+
+    def bitwise_xor(self, other: Any) -> Expr:
+        return self._infix(exp.BitwiseXor, self, other)
+
+    def bitwise_not(self) -> Expr:
+        return self._prefix(exp.BitwiseNot)
+
+    def __lshift__(self, bits: Any) -> Expr:
+        return self._function("shiftleft", self, bits)
+
+    def __rshift__(self, bits: Any) -> Expr:
+        return self._function("shiftright", self, bits)

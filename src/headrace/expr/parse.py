@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from headrace.errors import PlanError
-from headrace.expr.dialect import Dialect
+from headrace.expr.dialect import Dialect, ShiftUnsigned
 from headrace.expr.tree import (
     Node,
     call,
@@ -230,11 +230,80 @@ def _named(name: str, *keys: str) -> Make:
     return make
 
 
+def _like(name: str) -> Make:
+    """One pattern, or ANY or ALL of several; NOT is about each of them."""
+
+    def make(node: Node, text: str) -> Node:
+        of = node.expression
+        several = isinstance(of, exp.Any | exp.All)
+        patterns = _listed(of.this, text) if several else [of]
+        parts: list[Node] = []
+        for pattern in patterns:
+            part = call(name, canonical(node.this, text), canonical(pattern, text))
+            parts.append(exp.Not(this=part) if node.args.get("negate") else part)
+        join = exp.And if isinstance(of, exp.All) else exp.Or
+        return reduce(lambda a, b: join(this=a, expression=b), parts)
+
+    return make
+
+
+def _listed(node: Node, text: str) -> list[Node]:
+    patterns = node.expressions if isinstance(node, exp.Tuple) else [node.unnest()]
+    if isinstance(node, exp.Tuple | exp.Paren) and patterns:
+        return list(patterns)
+    raise unreadable(text, "LIKE ANY and LIKE ALL take a list of patterns")
+
+
+def _escape(node: Node, text: str) -> Node:
+    like = node.this
+    if not isinstance(like, exp.Like | exp.ILike) or isinstance(like.expression, exp.Any | exp.All):
+        raise unreadable(text, "ESCAPE belongs to LIKE or ILIKE with one pattern")
+    made = canonical(like, text)
+    (made.this if isinstance(made, exp.Not) else made).append(
+        "expressions", canonical(node.expression, text)
+    )
+    return made
+
+
+def _extract(node: Node, text: str) -> Node:
+    return call("date_part", exp.Literal.string(node.this.name.lower()),
+                canonical(node.expression, text))  # fmt: skip
+
+
+def _trim(node: Node, text: str) -> Node:
+    position = str(node.args.get("position") or "BOTH")
+    name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[position]
+    if node.this is None:
+        raise unreadable(text, "trim takes a text")
+    keys = ("expression", "this")
+    return call(name, *(canonical(node.args[k], text) for k in keys if node.args.get(k)))
+
+
+def _position(node: Node, text: str) -> Node:
+    keys = ("substr", "this", "position")
+    return call("locate", *(canonical(node.args[k], text) for k in keys if node.args.get(k)))
+
+
+def _lambda(node: Node, text: str) -> Node:
+    """Its variables are identifiers, with the names that they have in the text."""
+    names = {e.name for e in node.expressions}
+    folded = {n.casefold() for n in names}
+    for found in node.this.find_all(exp.Column):
+        if found.name.casefold() in folded and found.name not in names:
+            raise unreadable(text, f"{found.name!r} and the variable differ only in their case")
+    return exp.Lambda(this=canonical(node.this, text),
+                      expressions=[_variable(e, text) for e in node.expressions])  # fmt: skip
+
+
+def _variable(node: Node, text: str) -> Node:
+    return exp.Identifier(this=node.name, quoted=True)
+
+
 _OPERANDS = ("this", "expression", "low", "high")
 _KEPT = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.And, exp.Or, exp.Not,
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Is, exp.Between,
-    exp.Null, exp.Boolean,
+    exp.Null, exp.Boolean, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot,
 )  # fmt: skip
 
 
@@ -259,6 +328,15 @@ _RULES: dict[type[Node], _Rule] = {
     exp.Paren: _rule(_unwrap, "this"),
     exp.DPipe: _rule(_named("concat", "this", "expression"), "this expression"),
     exp.RegexpLike: _rule(_named("rlike", "this", "expression"), "this expression"),
-    exp.Like: _rule(_named("like", "this", "expression"), "this expression"),
-    exp.ILike: _rule(_named("ilike", "this", "expression"), "this expression"),
+    exp.Like: _rule(_like("like"), "this expression negate"),
+    exp.ILike: _rule(_like("ilike"), "this expression negate"),
+    exp.Escape: _rule(_escape, "this expression"),
+    exp.BitwiseLeftShift: _rule(_named("shiftleft", "this", "expression"), "this expression"),
+    exp.BitwiseRightShift: _rule(_named("shiftright", "this", "expression"), "this expression"),
+    ShiftUnsigned: _rule(_named("shiftrightunsigned", "this", "expression"), "this expression"),
+    exp.Extract: _rule(_extract, "this expression"),
+    exp.Trim: _rule(_trim, "this expression position"),
+    exp.StrPosition: _rule(_position, "this substr position"),
+    exp.Lambda: _rule(_lambda, "this expressions"),
+    exp.Identifier: _rule(_variable, "this quoted"),
 }

@@ -8,6 +8,7 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -22,8 +23,15 @@ _SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "
               "nvl": "coalesce", "day": "dayofmonth", "cardinality": "size", "signum": "sign",
               "startswith": "starts_with", "endswith": "ends_with", "char": "chr",
               "regexp_like": "rlike", "regexp": "rlike", "iff": "if", "dateadd": "date_add",
-              "datediff": "date_diff", "array_size": "size", "sha": "sha1",
-              "isnan": "is_nan"}  # fmt: skip
+              "datediff": "date_diff", "array_size": "size", "sha": "sha1", "position": "locate",
+              "datepart": "date_part", "to_unix_timestamp": "unix_timestamp", "reduce": "aggregate",
+              "curdate": "current_date", "isnan": "is_nan"}  # fmt: skip
+# What the argument after so many is if it is left out.
+_DEFAULTS: dict[tuple[str, int], Callable[[], Node]] = {
+    ("lpad", 2): lambda: exp.Literal.string(" "), ("rpad", 2): lambda: exp.Literal.string(" "),
+    ("replace", 2): lambda: exp.Literal.string(""),
+    ("regexp_extract", 2): lambda: number("1"), ("locate", 2): lambda: number("1"),
+}  # fmt: skip
 
 
 def unreadable(text: str, why: str) -> PlanError:
@@ -43,8 +51,9 @@ def field(of: Node, name: str) -> Node:
 
 
 def call(name: str, *args: Node) -> Node:
-    lower = name.lower()
-    return exp.Anonymous(this=_SPELLINGS.get(lower, lower), expressions=list(args))
+    name = _SPELLINGS.get(name.lower(), name.lower())
+    rest = _DEFAULTS.get((name, len(args)))
+    return exp.Anonymous(this=name, expressions=[*args, *([rest()] if rest else [])])
 
 
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
@@ -94,7 +103,7 @@ def interval(amount: object, unit: str, text: str = "") -> Node:
 
 _CLOSED = (exp.Column, exp.Literal, exp.Anonymous, exp.Null, exp.Boolean, exp.Identifier, exp.Dot,
            exp.Bracket, exp.Case, exp.Cast, exp.TryCast, exp.DataType, exp.Var,
-           exp.If, exp.Alias, exp.Interval)  # fmt: skip
+           exp.If, exp.Alias, exp.Interval, exp.Lambda)  # fmt: skip
 
 
 def _is_type(node: Node) -> bool:

@@ -29,10 +29,10 @@ from headrace.runtime.flow import Flow
 from headrace.runtime.outputs import DEAD, Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.tally import Tally, needs_tracking
-from headrace.runtime.times import beyond, milliseconds
 from headrace.runtime.tracking import Failures, tracker
 from headrace.sources import Source
 from headrace.state.faults import point
+from headrace.times import beyond, milliseconds
 
 
 def run_source(bundle: Bundle, task: SourceTask) -> Iterator[Envelope]:

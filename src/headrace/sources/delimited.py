@@ -85,7 +85,7 @@ def _split(
     wrong: dict[int, str] = {}
 
     def refuse(row: pacsv.InvalidRow) -> str:
-        wrong[base + row.number - 1] = (
+        wrong[base + row.number - 2] = (  # counted from 1, and the first is skipped
             f"{row.actual_columns} fields, expected {row.expected_columns}"
         )
         return "skip"
@@ -111,10 +111,13 @@ def _read(
     values: pa.Array, names: list[str], delimiter: str, refuse: Callable[[Any], str]
 ) -> pa.Table:
     lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-    text = pc.binary_join(lines, b"\n")[0].as_py() + b"\n"
+    text = b"\n" + pc.binary_join(lines, b"\n")[0].as_py() + b"\n"
     return pacsv.read_csv(
         pa.BufferReader(text),
-        pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
+        pacsv.ReadOptions(
+            column_names=names, use_threads=False, block_size=len(text) + 1,
+            skip_rows=1,  # an empty one, so that a byte order mark is part of a field
+        ),
         pacsv.ParseOptions(
             delimiter=delimiter, ignore_empty_lines=False, invalid_row_handler=refuse
         ),

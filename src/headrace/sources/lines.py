@@ -15,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.kernel import is_document
 from headrace.sources import delimited, formats
 from headrace.sources.contract import RAW, Chunk, Decoded
 from headrace.sources.layout import changed, checksum, size_of
 from headrace.sources.listing import Extent, Mark
 
 BLOCK = 1 << 20
+LEAST = 1 << 18  # bytes: fewer are not worth a task of their own
 HEAD = 1 << 10  # bytes of a file that its fingerprint covers
 PROBE = 1 << 16
 BOM = b"\xef\xbb\xbf"
@@ -34,7 +36,7 @@ class Lines:
     header: bool = True
     delimiter: str = ","
     raw: bool = True
-    least: int = 1 << 18
+    least: int = LEAST
 
     def begin(self, path: str, size: int, whole: bool) -> int | None:
         head = _pread(path, 0, PROBE)
@@ -167,9 +169,5 @@ def _last_line_end(path: str, start: int, size: int) -> int:
 
 
 def _is_object(line: bytes) -> bool:
-    if not line.rstrip().endswith(b"}"):
-        return False
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
+    """Whether the line is a whole document, as it will be decoded."""
+    return line.lstrip()[:1] == b"{" and line.rstrip()[-1:] == b"}" and is_document(line)

@@ -1,0 +1,64 @@
+"""Words of text: where one stands, and capital letters; digests by their length.
+
+Invariant: a position counts characters from 1, 0 is "not there"; words are what ASCII blanks
+separate, as in Spark's initcap.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.expr.catalog import offer
+from headrace.expr.types import Term, failing
+
+TEXT, BYTES = "text", "bytes and digests"
+
+_FOUND = "instr(substring({1}, CAST({2} AS BIGINT)), {0})"
+offer(TEXT, "locate", "text text int? -> int",
+      "CAST(CASE WHEN {2} IS NULL THEN 0 WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+      "WHEN {2} < 1 THEN 0 WHEN {0} = '' THEN 1 "
+      f"WHEN {_FOUND} = 0 THEN 0 ELSE {_FOUND} + {{2}} - 1 END AS INTEGER)",
+      "locate({0}, {1}, {2})")  # fmt: skip
+
+# Characters that a capital word begins with otherwise than by DuckDB's upper.
+_TITLED = [c for c in map(chr, range(0x80, sys.maxunicode))
+           if c.title() != c.upper() or len(c.title()) > 1]  # fmt: skip
+_CASED = r"\p{Lu}\p{Ll}\p{Lt}"
+_SIGMA, _FINAL = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
+_DOTTED = "'\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'"
+
+
+def _initcap(args: Sequence[Term]) -> str:
+    """The first character of each word as a title, the others in lower case; a sigma that ends
+    a word is final, and one beside other signs than letters is refused."""
+    x, keys, values = args[0].sql, "".join(_TITLED), "|".join(c.title() for c in _TITLED)
+    ended = f"regexp_replace({x}, '([{_CASED}]){_SIGMA}( |$)', '\\1{_FINAL}\\2', 'g')"
+    place = f"instr('{keys}', w[1])"
+    first = (
+        f"CASE WHEN w <> '' AND {place} > 0 THEN split_part('{values}', '|', {place}) "
+        "ELSE upper(w[1]) END"
+    )
+    word = f"lambda w: ({first}) || lower(replace(w[2:], {_DOTTED}))"
+    made = f"array_to_string(list_transform(string_split({ended}, ' '), {word}), ' ')"
+    odd = f"{_SIGMA}[^ {_CASED}]|[^ {_CASED}]{_SIGMA}"
+    fail = failing("'initcap cannot tell whether a sigma ends a word in '", x)
+    return f"(CASE WHEN regexp_matches({x}, '{odd}') THEN CAST({fail} AS VARCHAR) ELSE {made} END)"
+
+
+offer(TEXT, "initcap", "text -> text", _initcap, "initcap({0})", may_fail=True)
+
+
+def _digest(args: Sequence[Term]) -> pa.DataType:
+    if args[1].literal not in (0, 256):
+        raise PlanError("sha2 is of 256 bits here", code="HR-EXPR-003",
+                        hint="Write sha2(x, 256); for others use a Python function.")  # fmt: skip
+    if args[0].type in (pa.string(), pa.binary()):
+        return pa.string()
+    raise PlanError("sha2 takes text or binary", code="HR-EXPR-003", hint="Use cast.")
+
+
+offer(BYTES, "sha2", "any int ->", "sha256({0})", "sha2({0}, {1})", gives=_digest)
