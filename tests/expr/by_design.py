@@ -43,11 +43,16 @@ def _decimal(found: Difference) -> bool:
     return abs(Decimal(repr(ours)) - theirs) <= max(unit, abs(theirs) * Decimal("1e-15"))
 
 
+def _failed(found: Difference, *words: str) -> bool:
+    return isinstance(found.ours, Failure) and any(word in found.ours.why for word in words)
+
+
 def _beyond(found: Difference) -> bool:
-    """A double beyond every long: Spark's nearest long, or 0 for NaN."""
-    limits = (0, 2**63 - 1, -(2**63))
-    failed = isinstance(found.ours, Failure) and "does not fit" in found.ours.why
-    return failed and (found.theirs in limits or isinstance(found.theirs, int | Decimal))
+    return _failed(found, "nan does not fit", "inf does not fit", "e+18 does not fit")
+
+
+def _calendar(found: Difference) -> bool:
+    return _failed(found, "out of range")
 
 
 def _sigma(found: Difference) -> bool:
@@ -81,6 +86,8 @@ DESIGN = (
     Design("a double beyond every bigint", _beyond,
            ("ceil(cast('NaN' as double))", "floor(x * 1e300)",
             "cast(9223372036854775807D as bigint)")),
+    Design("a date or timestamp beyond the calendar", _calendar,
+           ("timestamp_micros(9223372036854775807)", "date_sub(d, -2147483648)")),
     Design("a sigma at the end of a word", _sigma, ("lower('ΟΔΟΣ')", "'ΟΔΟΣ' ilike 'οδοσ'")),
     Design("`$` in a pattern", _line_end, ("'a\\n' rlike 'a$'",)),
     Design("JSON with something after it", _json, ("json_object_keys('{\"a\": 1} x')",)),

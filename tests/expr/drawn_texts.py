@@ -145,6 +145,21 @@ _PLACES = {
     ("aggregate", 3): ["acc -> acc is null", "acc -> acc"],
     ("zip_with", 2): ["(x, q) -> x", "(x, q) -> q is null or x is null", "(x, q) -> q"],
 }  # fmt: skip
+# Calls that no signature tells how to draw: {0} is an array of longs, {1} a long.
+_CALLS = {
+    "transform": ["transform({0}, v -> v + {1})", "transform(ss, v -> upper(v))",
+                  "transform({0}, (v, at_place) -> v * at_place)"],
+    "filter": ["filter({0}, v -> v > {1})", "filter(ss, v -> v like '%a%')",
+               "filter({0}, v -> v is not null)"],
+    "exists": ["exists({0}, v -> v = {1})", "exists({0}, v -> v > 2)"],
+    "forall": ["forall({0}, v -> v <> {1})", "forall({0}, v -> v > 0)"],
+    "aggregate": ["aggregate({0}, 0L, (acc, v) -> acc + coalesce(v, 1L))",
+                  "aggregate({0}, cast({1} as bigint), (acc, v) -> greatest(acc, v))",
+                  "aggregate({0}, 1L, (acc, v) -> acc + 1L, acc -> acc * 2)"],
+    "zip_with": ["zip_with({0}, ys, (v, w) -> v - w)",
+                 "zip_with({0}, xs, (v, w) -> coalesce(v, w))"],
+    "sha2": ["sha2(s, 256)", "sha2(t, 512)", "sha2(u, 224)", "sha2(s, 0)"],
+}  # fmt: skip
 _LITERALS = [
     "0", "1", "-1", "7", "3L", "9223372036854775807", "2147483648", "1.5D", "-0.0D", "1e3", "2.5D",
     "0.5BD", "'a'", "''", "'né'", "'it''s'", "'42'", "true", "false", "date '2024-02-29'",
@@ -153,7 +168,8 @@ _LITERALS = [
 ]  # fmt: skip
 _CASTS = ["int", "bigint", "double", "string", "boolean", "date", "timestamp", "decimal(10,2)",
           "smallint", "tinyint", "decimal(20,5)", "binary"]  # fmt: skip
-_INFIX = ["&", "|", "^", "<<", ">>", ">>>", "+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "||",
+_INFIX = ["&", "|", "^", "<<", ">>", ">>>", "+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=",
+          ">", ">=", "<=>", "and", "or", "||",
           "is distinct from", "!=", "=="]  # fmt: skip
 _TEMPLATES = [
     "{0} between {1} and {2}", "{0} not between {1} and {2}", "{0} in ({1}, {2})",
@@ -218,7 +234,10 @@ class Draw:
         if turn < 0.7:
             sign = self.random.choice(_INFIX)
             family = self.random.choice(list(self.known))
-            return Drawn.of(f"{{0}} {sign} {{1}}", self._operand(family), self._operand(family))
+            right = self._operand(family)
+            if sign in ("/", "%", "div") and self.random.random() < 0.8:
+                right = Drawn.of("nullif({0}, 0)", right)  # dividing by zero differs by design
+            return Drawn.of(f"{{0}} {sign} {{1}}", self._operand(family), right)
         template = self.random.choice(_TEMPLATES).replace("{cast}", self.random.choice(_CASTS))
         one, two = (self.random.choice(list(self.known)) for _ in range(2))
         if template.startswith(("case when", "if(")):
@@ -239,6 +258,9 @@ class Draw:
         return Drawn.of("({0})", drawn)
 
     def _call(self, function: Function) -> Drawn:
+        if function.name in _CALLS and self.random.random() < 0.5:
+            call = self.random.choice(_CALLS[function.name])
+            return Drawn.of(call, self._pick("[int]"), self._pick("int"))
         rest = 0 if function.most is None else function.most - function.least
         count = function.least + self.random.randint(0, max(rest, 0 if function.most else 2))
         together = self.random.choice([f for f in self.known if not f.startswith("[")])
@@ -250,6 +272,8 @@ class Draw:
 
     def _argument(self, function: Function, place: int, together: str) -> Drawn:
         kind = function.kind(place)
+        if function.name == "named_struct" and place % 2 == 0:
+            return Drawn.same(f"'f{place}'")
         words = _PLACES.get((function.name, place))
         if words is None and kind == "word":
             words = _WORDS.get(function.name, _WORDS[""])
@@ -262,7 +286,7 @@ class Draw:
         families = {"T": [together], "any": list(self.known), 
                     "number": ["int", "double", "decimal"],
                     "double": ["double", "int"], "long": ["int"], "int": ["int"], "map": ["map"],
-                    "timestamp": ["timestamp", "date"]}.get(kind, [kind])  # fmt: skip
+                    "timestamp": ["timestamp"] * 9 + ["date"]}.get(kind, [kind])  # fmt: skip
         known = [f for f in families if self.known.get(f)] or list(self.known)
         drawn = self._pick(self.random.choice(known))
         return Drawn.same("n") if kind == "int" and self.random.random() < 0.5 else drawn

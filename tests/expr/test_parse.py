@@ -29,6 +29,7 @@ from headrace.expr.parse import _RULES, canonical
         ("a between b and c = d", "a BETWEEN b AND (c = d)"),
         ("- a * b", "(-a) * b"),
         ("+a", "positive(a)"),
+        ("1.5D + 2L", "1.5 + CAST(2 AS BIGINT)"),
     ],
 )  # fmt: skip
 def test_operators_bind_as_they_do_in_spark(text, tree):
@@ -54,6 +55,13 @@ def test_operators_bind_as_they_do_in_spark(text, tree):
         ("a := 1", "unexpected token"),
         ("a ** 2", "unexpected token"),
         ("a ?? 2", "unexpected token"),
+        ("cast(s as time)", "there is no type 'time'"),
+        ("s::datetime", "there is no type 'datetime'"),
+        ("cast(s as int8)", "there is no type 'int8'"),
+        ("cast(s as string collate utf8_lcase)", "there is no type 'string collate utf8_lcase'"),
+        ("cast(s as timestamp without time zone)", "there is no type"),
+        ("try_cast(s as array<time>)", "there is no type 'time'"),
+        ("1e", "it is not a number"),
     ],
 )  # fmt: skip
 def test_what_spark_would_not_read_is_refused(text, why):

@@ -98,12 +98,16 @@ def _fit(low: Lowering, kind: str, term: Term, node: Node) -> Term | None:
     fits = (
         term.type == to
         or (kind == "int" and term.type in (pa.int8(), pa.int16()))
-        or (kind == "int" and is_int(term.type) and isinstance(term.literal, int))
+        or (kind == "int" and is_int(term.type) and _is_short(term.literal))
         or (kind == "long" and is_int(term.type))
         or (kind == "double" and is_number(term.type))
         or (kind == "timestamp" and term.type == pa.date32())
     )
     return cast(term, to, low.dialect) if fits else None
+
+
+def _is_short(literal: object) -> bool:
+    return isinstance(literal, int) and -(2**31) <= literal < 2**31
 
 
 def _agree(

@@ -105,6 +105,15 @@ class Reader(SparkParser):
             return this
         return self.expression(exp.Anonymous(this="positive", expressions=[this]))
 
+    def _parse_types(self, *args: Any, **kwargs: Any) -> Node | None:
+        """A type, which remembers how it was written: sqlglot turns many into others."""
+        first = self._curr
+        made = super()._parse_types(*args, **kwargs)
+        if isinstance(made, exp.DataType) and first and self._prev:
+            written = self.sql[first.start : self._prev.end + 1]
+            made.meta["written"] = written if written[:1].isalpha() else ""  # 1.5D is a literal
+        return made
+
     # booleanExpression: NOT, then a value with at most one predicate
 
     def _parse_equality(self, parse_is: bool = True) -> Node | None:

@@ -7,6 +7,7 @@ and no types; `lower` does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -86,10 +87,14 @@ def canonical(node: Node, text: str = "") -> Node:
     rule = _RULES.get(type(node))
     if rule is None:
         raise unreadable(text, f"{_spoken(node)} is not offered here")
-    unread = [key for key, value in node.args.items() if key not in rule.reads and _said(value)]
+    _check_read(node, rule.reads, text)
+    return rule.make(node, text)
+
+
+def _check_read(node: Node, reads: frozenset[str], text: str) -> None:
+    unread = [key for key, value in node.args.items() if key not in reads and _said(value)]
     if unread:
         raise unreadable(text, f"{unread[0].upper()} is not offered for {_spoken(node)}")
-    return rule.make(node, text)
 
 
 def _said(value: object) -> bool:
@@ -147,7 +152,24 @@ def _literal(node: Node, text: str) -> Node:
     return number(node.this)
 
 
+_TYPE = re.compile(
+    r"boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date|timestamp"
+    r"|string|binary|(decimal|dec|numeric)\s*(\([\s\d,]*\))?|(char|character|varchar)\s*\([\s\d]*\)"
+    r"|(array|map|struct)\s*<.*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _check_type(kind: Node, text: str) -> None:
+    """Each type is one of Spark's, as it was written: sqlglot reads TIME as a timestamp."""
+    for inner in kind.find_all(exp.DataType):
+        written = inner.meta.get("written", "").strip()
+        if written and not _TYPE.fullmatch(written):
+            raise unreadable(text, f"there is no type {written!r}")
+
+
 def _cast(node: Node, text: str) -> Node:
+    _check_type(node.args["to"], text)
     to = node.args["to"].sql(dialect="spark")
     tried = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     return cast(canonical(node.this, text), to, safe=tried)
@@ -192,6 +214,7 @@ def _case(node: Node, text: str) -> Node:
 
 
 def _branch(node: Node, subject: Node | None, text: str) -> Node:
+    _check_read(node, frozenset(("this", "true")), text)
     test = canonical(node.this, text)
     if subject is not None:
         test = exp.EQ(this=canonical(subject, text), expression=test)

@@ -7,6 +7,7 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -55,8 +56,13 @@ def call(name: str, *args: Node) -> Node:
     return exp.Anonymous(this=name, expressions=[*args, *([rest()] if rest else [])])
 
 
+_NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+
+
 def number(spelling: str) -> Node:
     """A literal: an integer, or a double if it has a point or an exponent."""
+    if not _NUMBER.fullmatch(spelling):
+        raise unreadable(spelling, "it is not a number")
     if any(c in spelling.lower() for c in ".e"):
         return exp.Literal(this=repr(float(spelling)), is_string=False)
     return exp.Literal(this=str(int(spelling)), is_string=False)
