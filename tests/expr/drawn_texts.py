@@ -153,7 +153,8 @@ _LITERALS = [
 ]  # fmt: skip
 _CASTS = ["int", "bigint", "double", "string", "boolean", "date", "timestamp", "decimal(10,2)",
           "smallint", "tinyint", "decimal(20,5)", "binary"]  # fmt: skip
-_INFIX = ["&", "|", "^", "<<", ">>", ">>>", "+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "||",
+_INFIX = ["&", "|", "^", "<<", ">>", ">>>",
+          "+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "||",
           "is distinct from", "!=", "=="]  # fmt: skip
 _TEMPLATES = [
     "{0} between {1} and {2}", "{0} not between {1} and {2}", "{0} in ({1}, {2})",

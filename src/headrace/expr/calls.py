@@ -98,7 +98,7 @@ def _fit(low: Lowering, kind: str, term: Term, node: Node) -> Term | None:
     fits = (
         term.type == to
         or (kind == "int" and term.type in (pa.int8(), pa.int16()))
-        or (kind == "int" and is_int(term.type) and isinstance(term.literal, int))
+        or (kind == "int" and isinstance(term.literal, int) and -(2**31) <= term.literal < 2**31)
         or (kind == "long" and is_int(term.type))
         or (kind == "double" and is_number(term.type))
         or (kind == "timestamp" and term.type == pa.date32())
