@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check chaos models corpus soak bench docs clean
+.PHONY: help demo test check installed chaos models corpus soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -10,7 +10,7 @@ BIN := .venv/bin
 ARGS ?=
 
 help: ## list the verbs
-	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-8s%s\n", $$1, $$2 }' Makefile
+	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-10s%s\n", $$1, $$2 }' Makefile
 
 demo: ## the fire alarm on Spark, live in the terminal (about a minute)
 	@$(SPARK) $(BIN)/python -m examples.demo $(ARGS)
@@ -25,14 +25,21 @@ check: ## style and types only (no Java, seconds)
 	@$(READY) $(BIN)/ruff format --check
 	@$(READY) $(BIN)/mypy
 
+installed: ## the wheel in empty environments on Python 3.11, 3.12 and 3.13 (a quarter of an hour)
+	@$(SPARK) $(BIN)/python -m tools.installed $(ARGS)
+
 chaos: ## the long fault suites: kills of driver, JVM and executors (a quarter of an hour)
 	@$(SPARK) $(BIN)/python -m pytest chaos $(ARGS)
 
 MODELS := windows/test_against_model.py ops/test_row_windows.py ops/test_coarse_panes.py
 MODELS += patterns process/test_against_model.py joins streams testing/test_drawn_scripts.py
-models: ## 500 drawn streams of every feature against its model (about an hour, no Spark)
-	@$(READY) env HEADRACE_EXAMPLES=500 $(BIN)/python -m pytest -m "not spark" \
+models: ## 500 drawn streams of every feature against its model (hours, no Spark); LARGE=1: 2 M rows on Spark against DuckDB
+ifdef LARGE
+	@$(SPARK) $(BIN)/python -m models $(ARGS)
+else
+	@$(READY) env HEADRACE_EXAMPLES=500 HEADRACE_CUTS=1,2,3 $(BIN)/python -m pytest -m "not spark" \
 		$(addprefix tests/,$(MODELS)) $(ARGS)
+endif
 
 corpus: ## ten thousand drawn expressions, as text, against Spark (about half an hour)
 	@$(SPARK) env HEADRACE_EXAMPLES=10000 $(BIN)/python -m pytest \

@@ -23,6 +23,7 @@ from tests.engine.killing import (
     undisturbed,
 )
 from tests.runtime.crashing import ROWS
+from tools.evidence import record
 
 pytestmark = pytest.mark.spark
 BATCH = 30  # rows: 4 epochs
@@ -39,12 +40,18 @@ def recoveries(request: pytest.FixtureRequest) -> Iterator[list[float]]:
     """Seconds from each start after a kill to the job's end; totals are told when all are done."""
     before, found = request.session.testsfailed, list[float]()
     yield found
+    violations = request.session.testsfailed - before
+    if len(found) + violations >= len(STEPS) * len(VICTIMS):  # all of them, not a choice
+        record(
+            "kills", "kill -9 of driver, JVM or all at each durable step", "make chaos",
+            faults=len(found), records=len(found) * len(ROWS), violations=violations,
+        )  # fmt: skip
     capture = request.config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
         print(
             f"\n{len(found)} faults, {len(found) * len(ROWS):,} records, "
-            f"{request.session.testsfailed - before} violations, worst recovery "
+            f"{violations} violations, worst recovery "
             f"{max(found, default=0):.1f} s (Spark's start and the job's end included)"
         )
 

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import pytest
+try:
+    import pytest
+except ImportError as cause:
+    from headrace.errors import RunError
+
+    raise RunError(
+        "fixtures are pytest's, and there is no pytest", code="HR-TEST-012",
+        hint="Install it: pip install 'headrace[testing]'.",
+    ) from cause  # fmt: skip
 
 if TYPE_CHECKING:
     from headrace.testing import Harness

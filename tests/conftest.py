@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cuts import forget_what_was_computed, make_tiny
+
 # The machine's pace is nobody's property: no deadline, and slow generation is no failure.
 settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
+
+# These run twice, the second time with every constant at which work is cut made tiny: 1, 2 or
+# 3, by the module's name; HEADRACE_CUTS=1,2,3 runs all of these sizes.
+MODELS = ("joins", "log/test_model.py", "ops", "patterns", "process", "runtime/test_crashes.py",
+          "sinks", "sources", "state", "streams", "testing/test_drawn_scripts.py", "transcripts",
+          "windows")  # fmt: skip
+SIZES = [int(size) for size in os.environ.get("HEADRACE_CUTS", "").split(",") if size]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    place = Path(metafunc.module.__file__).relative_to(Path(__file__).parent).as_posix()
+    as_they_are = map(metafunc.definition.get_closest_marker, ("spark", "constants"))
+    if place.startswith(MODELS) and not any(as_they_are):
+        sizes = SIZES or [1 + crc32(place.encode()) % 3]
+        metafunc.parametrize("cuts", [0, *sizes], ids=_cut_name, indirect=True, scope="module")
+
+
+def _cut_name(size: int) -> str:
+    return f"cut-{size}" if size else "whole"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cuts(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How small every cut is in this test; 0 where they are as they are."""
+    size: int = getattr(request, "param", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        if size:
+            make_tiny(patch, size)
+        yield size
+    if size:
+        forget_what_was_computed()
 
 
 @pytest.fixture(scope="session")

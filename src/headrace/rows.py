@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.schema import ddl_type
+from headrace.values import array_of, as_type
 
 # Arrow's times as NumPy's, and the moment from which they count.
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -225,7 +226,7 @@ def _handed_on(
 
 def _array(values: tuple[Any, ...], field: pa.Field) -> pa.Array:
     try:
-        array = _converted(values, field.type)
+        array = array_of(values, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"column {field.name!r} ({ddl_type(field.type)}): {error}") from error
     if array.null_count and not field.nullable:
@@ -233,49 +234,10 @@ def _array(values: tuple[Any, ...], field: pa.Field) -> pa.Array:
     return array
 
 
-def _converted(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_integer(kind) and any(map(_is_float, set(map(type, values)))):
-        return pa.array(values, pa.float64()).cast(kind)  # Arrow would cut the fraction off
-    try:
-        return array_of(values, kind)
-    except pa.ArrowTypeError:
-        if not pa.types.is_nested(kind):
-            raise
-        return pa.array([plainly(v) for v in values], kind)
-
-
-def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values that a user gave, as an array of this type.
-
-    Whole numbers for times are milliseconds, as everywhere; Arrow would take the column's unit.
-    """
-    return as_type(pa.array(values, pa.int64() if _numbered(values, kind) else kind), kind)
-
-
-def _numbered(values: Sequence[Any], kind: pa.DataType) -> bool:
-    """Whether these are to be times and some are whole numbers."""
-    if not pa.types.is_timestamp(kind):
-        return False
-    if isinstance(values, np.ndarray):
-        return values.dtype.kind in "iu"
-    return any(issubclass(t, int | np.integer) for t in set(map(type, values)))
-
-
-def as_type(column: Any, kind: pa.DataType) -> Any:
-    """An array that a user gave, as the type that it is to have."""
-    if pa.types.is_integer(column.type) and pa.types.is_timestamp(kind):
-        column = column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
-    return column if column.type == kind else column.cast(kind)
-
-
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """A table that a user gave, as the schema that it is to have."""
     columns = {f.name: as_type(table.column(f.name), f.type) for f in schema}
     return pa.table(columns).cast(schema)
-
-
-def _is_float(kind: type) -> bool:
-    return issubclass(kind, float | np.floating)
 
 
 def plainly(value: Any) -> Any:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine import session
+from headrace.engine import java, session
+from headrace.errors import RunError
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,45 @@ def test_two_who_print_to_one_file_do_not_write_over_each_other(tmp_path: Path) 
             os.dup2(kept, 1)
             os.close(kept)
     assert target.read_text() == "first\nsecond\nthird\n"
+
+
+@pytest.fixture
+def javas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine whose only Javas are those in this folder."""
+    monkeypatch.setattr(java, "PLACES", (f"{tmp_path}/jvm/*",))
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path / "jvm"
+
+
+def _put(home: Path, version: str) -> str:
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").touch(0o755)
+    (home / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    return str(home / "bin" / "java")
+
+
+def test_of_several_javas_the_oldest_that_will_do_is_taken(javas: Path) -> None:
+    for version in ("25.0.3", "1.8.0_392", "11.0.2"):
+        _put(javas / version, version)
+    wanted = _put(javas / "seventeen", "17.0.15")
+    assert java.find_java() == wanted
+    assert os.environ["JAVA_HOME"] == str(javas / "seventeen")
+
+
+def test_without_a_java_it_is_said_how_to_get_one(javas: Path) -> None:
+    with pytest.raises(RunError, match="HR-RUN-002 Spark needs Java 17 or newer, found none"):
+        java.find_java()
+    old = _put(javas / "old", "11.0.2")
+    with pytest.raises(RunError, match=f"found {old} is version 11") as caught:
+        java.find_java()
+    assert "apt install openjdk-17-jre-headless" in str(caught.value)
+
+
+def test_a_user_without_a_name_is_refused_before_spark_fails_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    java.check_user()
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    with pytest.raises(RunError, match="HR-RUN-016 the user with the id 4000000000"):
+        java.check_user()

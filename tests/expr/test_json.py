@@ -125,7 +125,7 @@ def test_a_value_that_does_not_fit_makes_the_document_bad(value, ddl):
         ("not json", "malformed JSON"),
         (b'{"area": "\xff"}', "the document is not UTF-8 text"),
         (None, "the document is null"),
-        ("[1, 2]", "the document is [1, 2], not an object"),
+        ("[1, 2]", "the document is [1,2], not an object"),
         ("null", "the document is null, not an object"),
         ('"text"', 'the document is "text", not an object'),
         ('{"celsius": "hot"}', "field 'celsius': \"hot\" is not double"),

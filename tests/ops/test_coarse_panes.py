@@ -119,6 +119,7 @@ def test_blocks_of_panes_give_the_windows_that_rows_are_in(story):
         coarse_panes._ENOUGH = before
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize(
     ("size", "slide", "panes"),
     [

@@ -170,14 +170,28 @@ def groups(draw: Any, part: Any) -> Any:
 
 
 @st.composite
-def negated(draw: Any) -> Any:
-    """A sequence with rows that must not lie between."""
+def stopped(draw: Any, part: Any) -> Any:
+    """A loop with `until` of a group of two, the first of which may be such a loop itself."""
+    name = part[1]
+    first = ("row", f"{name}2", draw(conds))
+    if draw(st.booleans()):
+        first = draw(loops(ANY_COUNT, True, conds)(first))
+    group = ("seq", [("then", first), (draw(st.sampled_from(LINKS)), part)])
+    low, high = draw(st.sampled_from([(1, 2), (2, 2), (1, None)]))
+    return ("loop", group, low, high, False, draw(st.sampled_from(LINKS)), draw(conds))
+
+
+@st.composite
+def negated(draw: Any, ends: bool = False) -> Any:
+    """A sequence with rows that must not lie between; `ends`: nor come at the end."""
     _, items = draw(sequences(("then", "then_any"), optionals(False)))
     made = [items[0]]
     for i, item in enumerate(items[1:], 1):
-        if any(solid(part) for _, part in items[i:]) and draw(st.booleans()):
+        if (ends or any(solid(part) for _, part in items[i:])) and draw(st.booleans()):
             made.append(("then", ("not", draw(conds))))
         made.append(item)
+    if ends and draw(st.booleans()):
+        made.append(("then", ("not", draw(conds))))
     return ("seq", made)
 
 
@@ -230,10 +244,13 @@ FEATURES: dict[str, Any] = {
     "loops": plain(sequences(LINKS, loops(OPEN))),
     "greedy": plain(sequences(LINKS, loops(ANY_COUNT, True))),
     "until": plain(sequences(LINKS, loops(ANY_COUNT, True, conds))),
+    "until, of groups": plain(sequences(LINKS, stopped)),
     "optional": plain(sequences(LINKS, optionals(True))),
     "alternation": plain(sequences(LINKS, alternatives)),
     "groups": plain(sequences(LINKS, groups)),
     "without": plain(negated()),
+    "without, at the end": plain(negated(ends=True), span=SPANS),
+    "without, then_not": plain(negated(ends=True), span=SPANS, ending=LENGTHS),
     "functions": plain(sequences(LINKS, loops(ANY_COUNT), rising_conds)),
     "then_not": plain(
         anything(), ending=st.tuples(conds, st.sampled_from([None, UNIT, 4 * UNIT])), span=SPANS

@@ -25,7 +25,7 @@ CUT = "..."  # the word goes on, further than there are rows
 class Go:
     """How a greedy loop that was left could have gone on."""
 
-    tests: tuple[Any, ...]
+    tests: tuple[tuple[Any, tuple[Any, ...]], ...]  # what the row is, and what it must not be
     link: str | None
     untils: tuple[Any, ...]
     negs: tuple[Any, ...]
@@ -39,17 +39,31 @@ class Step:
     test: Any = None
     link: str | None = None
     negs: tuple[Any, ...] = ()
-    untils: tuple[Any, ...] = ()
+    untils: tuple[Any, ...] = ()  # no such row since the step before, this one included
+    bars: tuple[Any, ...] = ()  # what this row must not be
     unless: tuple[Go, ...] = ()
 
     def entered(self, link: str, untils: tuple[Any, ...] = ()) -> Step:
         """By a link that somebody outside says, unless somebody inside has."""
         gone = tuple(
-            replace(g, link=link, untils=untils) if g.link is None else g for g in self.unless
+            replace(g, link=link, untils=g.untils + untils) if g.link is None else g
+            for g in self.unless
         )
         if self.link is not None:
             return replace(self, unless=gone)
-        return replace(self, link=link, untils=untils, unless=gone)
+        return replace(self, link=link, untils=self.untils + untils, unless=gone)
+
+    def within_loop(self, until: Any) -> Step:
+        """The step before is in the loop already: a row like `until` ends the way from there."""
+        gone = tuple(replace(g, untils=(*g.untils, until)) for g in self.unless)
+        return replace(self, untils=(*self.untils, until), unless=gone)
+
+    def into_loop(self, until: Any) -> Step:
+        """The row that enters a loop is not like `until`; what comes before it is no matter."""
+        gone = tuple(
+            replace(g, tests=tuple((t, (*bars, until)) for t, bars in g.tests)) for g in self.unless
+        )
+        return replace(self, bars=(*self.bars, until), unless=gone)
 
 
 Word = tuple[Step, ...]  # the last step is the end
@@ -84,14 +98,18 @@ def words(part: Any, most: int) -> list[Word]:
         case ("loop", inner, low, high, greedy, by, until):
             untils = () if until is None else (until,)
             body = words(inner, most)
-            firsts = tuple(dict.fromkeys(w[0].test for w in body))
+            if until is not None:
+                body = [(w[0], *(s.within_loop(until) for s in w[1:])) for w in body]
+            first = [(w[0].into_loop(until), *w[1:]) for w in body] if untils else body
+            enters, goes_on = (tuple(dict.fromkeys((w[0].test, w[0].bars) for w in kind))
+                               for kind in (first, body))  # fmt: skip
             found, rounds = [], [(Step(),)]
             for done in range((high if high is not None else most + low) + 1):
                 if done >= low:
-                    go = Go(firsts, by if done else None, untils if done else (), ())
+                    go = Go(goes_on, by, untils, ()) if done else Go(enters, None, (), ())
                     ends = (go,) if greedy and done != high else ()
                     found += [(*w[:-1], replace(w[-1], unless=w[-1].unless + ends)) for w in rounds]
-                rounds = after(rounds, body, by, untils, most)
+                rounds = after(rounds, body if done else first, by, untils if done else (), most)
             return list(dict.fromkeys(found))
     raise ValueError(part)
 
@@ -158,10 +176,13 @@ class Judge:
 
     def step(self, step: Step, before: tuple[int, ...], q: int) -> bool:
         so_far = [self.rows[i] for i in before]
-        if not step.test(self.rows[q], so_far):
+        if not step.test(self.rows[q], so_far) or self.barred(step.bars, q, so_far):
             return False
         if not before:
-            return not any(t(self.rows[q], so_far) for g in step.unless for t in g.tests)
+            return not any(
+                t(self.rows[q], so_far) and not self.barred(bars, q, so_far)
+                for g in step.unless for t, bars in g.tests
+            )  # fmt: skip
         p = before[-1]
         gap = range(p + 1, q)
         return (
@@ -175,10 +196,18 @@ class Judge:
     def some(self, test: Any, rows: range, so_far: list[Any]) -> bool:
         return any(test(self.rows[i], so_far) for i in rows)
 
+    def barred(self, bars: tuple[Any, ...], q: int, so_far: list[Any]) -> bool:
+        return any(test(self.rows[q], so_far) for test in bars)
+
     def goes(self, go: Go, p: int, stop: int, so_far: list[Any]) -> bool:
         """Whether a loop could have gone on with a row after p, before stop."""
         return any(
-            any(t(self.rows[x], so_far) for t in go.tests)
+            any(
+                t(self.rows[x], so_far)
+                and not self.barred(bars, x, so_far)
+                and not (go.link == "then" and self.some(t, range(p + 1, x), so_far))
+                for t, bars in go.tests
+            )
             and not (go.link == "next" and x > p + 1)
             and not any(self.some(t, range(p + 1, x + 1), so_far) for t in go.untils)
             and not any(self.some(t, range(p + 1, x), so_far) for t in go.negs)
@@ -196,12 +225,16 @@ class Judge:
         if self.ending is not None:
             test, length = self.ending
             until = over if length is None else last[0] + length
-            ruled_out = self.some(test, range(p + 1, self.before(until)), so_far)
+            rest = range(p + 1, self.before(until))
+            ruled_out = any(self.some(t, rest, so_far) for t in (test, *end.negs))
             on = any(self.goes(g, p, self.before(min(until, over)), so_far) for g in end.unless)
             return None if ruled_out or on else (until, -1)
         stop = self.before(over)
         if any(self.goes(g, p, stop, so_far) for g in end.unless):
             return None
+        if end.negs:  # it may end where no such row may come: sure when the time is over
+            ruled_out = any(self.some(t, range(p + 1, stop), so_far) for t in end.negs)
+            return None if ruled_out else (over, -1)
         for y in range(p, stop):
             if all(self.shut(g, p, y, so_far) for g in end.unless):
                 return (self.rows[y][0], y)
@@ -210,8 +243,10 @@ class Judge:
     def shut(self, go: Go, p: int, y: int, so_far: list[Any]) -> bool:
         """Whether row y, and those before it, leave a loop no way to go on."""
         seen = range(p + 1, y + 1)
-        return (go.link == "next" and y > p) or any(
-            self.some(t, seen, so_far) for t in (*go.untils, *go.negs)
+        return (
+            (go.link == "next" and y > p)
+            or any(self.some(t, seen, so_far) for t in (*go.untils, *go.negs))
+            or (go.link == "then" and all(self.some(t, seen, so_far) for t, _ in go.tests))
         )
 
     def timeouts(self, part: Any) -> set[tuple[tuple[str, ...], tuple[int, ...]]]:

@@ -199,12 +199,17 @@ def test_rows_that_are_all_dead_at_the_input_or_at_a_step(tmp_path: Path) -> Non
     bench = Bench(tmp_path, build)
     _send(log, 0, 1, 2)
     assert bench.kinds()[0] == ("dead", "fails")
-    assert bench.why()[0].text == "step 'fails' failed on all 2 rows"
+    assert bench.why()[0].text == (
+        "step 'fails' failed on all 2 rows: KeyError: 'a' (topic rows partition 0 offset 0)"
+    )
     log = _log(tmp_path / "other")
     other = Bench(tmp_path / "other", counts, max_skew="1s")
     _send(log, 0, 1_000, 2_000)
     assert other.kinds()[0] == ("dead", "rows")
-    assert other.why()[0].text == "all 2 rows of input 'rows' are dead letters"
+    assert other.why()[0].text == (
+        "all 2 rows of input 'rows' are dead letters: the time column 'at' is too far ahead of the "
+        "clock (max_skew) (topic rows partition 0 offset 0)"
+    )
 
 
 def test_windows_of_the_clocks_time_wait_for_the_clock(tmp_path: Path) -> None:

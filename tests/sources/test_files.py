@@ -20,6 +20,7 @@ from headrace.clock import ManualClock
 from headrace.schema import schema_of
 from headrace.sources import files as module
 from headrace.sources import open_source
+from headrace.sources.contract import MISFIT
 
 SCHEMA = schema_of("a bigint, b string")
 NUMBERS = schema_of("a bigint")
@@ -238,7 +239,7 @@ def test_bad_csv_rows_are_reported_one_by_one(folder):
     assert bad.tolist() == [False, True, True, False]
     assert errors == ["column 'a': 'no' is not bigint", "1 fields, expected 2"]
     assert offsets.tolist() == [0, 4, 9, 11]
-    assert source.where("files", 9) == "a.csv byte 13"
+    assert source.where("files", 9) == "a.csv line 4, byte 13"
 
 
 def test_a_missing_csv_column_is_refused(folder):
@@ -308,13 +309,15 @@ def test_a_parquet_file_that_does_not_fit_is_refused_by_name(folder, schema, cod
         assert "f.parquet" in error.message and column in error.message
 
 
-def test_a_value_that_does_not_fit_is_refused_by_name(folder):
-    pq.write_table(pa.table({"a": [2**40]}), folder / "f.parquet")
+def test_a_value_that_does_not_fit_makes_its_row_bad(folder):
+    pq.write_table(pa.table({"a": [1, 2**40, 3]}), folder / "f.parquet")
     source = whole(folder, schema_of("a int"))
 
-    error = refusal(read_all, source)
+    ((chunk, _),) = chunks(source, "files", 0, source.latest("files"))
 
-    assert error.code == "HR-INPUT-006" and "f.parquet" in error.message
+    reason = "column 'a': 1099511627776 is not int"
+    assert chunk["a"].to_pylist() == [1, None, 3]
+    assert chunk[MISFIT].to_pylist() == [None, reason, None]
 
 
 def test_cuts_keep_to_row_groups_when_they_are_near(folder):
@@ -583,3 +586,21 @@ def test_a_chunk_of_text_is_typed_by_its_source(folder):
     assert (table["value"].to_pylist(), bad.tolist()) == (["ok"], [False, True])
     assert errors == ["not UTF-8 text"]
     assert typed(source, chunk.slice(0, 1)).num_rows == 1
+
+
+@pytest.mark.parametrize("header", [b"k,v\ra,1\rb,2\r", b"x" * 200_000 + b",k,v\n"])
+def test_a_header_that_cannot_be_read_is_refused_by_name(folder, header):
+    (folder / "a.csv").write_bytes(header)
+
+    error = refusal(whole(folder, schema_of("k string, v bigint")).check)
+
+    assert error.code == "HR-INPUT-005" and "a.csv" in error.message
+
+
+def test_an_empty_csv_file_has_no_rows(folder):
+    (folder / "a.csv").write_bytes(b"")
+    (folder / "b.csv").write_text("a,b\n1,x\n")
+    source = whole(folder, SCHEMA)
+    source.check()
+
+    assert [r["a"] for r in read_all(source)] == [1]

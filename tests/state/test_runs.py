@@ -162,6 +162,7 @@ def test_a_task_loads_the_rows_of_its_slots_only(keys, bounds, timed, floor, tmp
     assert pa.concat_tables(found) == expected
 
 
+@pytest.mark.constants
 def test_the_cache_lets_go_of_files_that_were_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "_LOOK", 4)
     kept, *others = [write(tmp_path, run_of([str(i)]), name=str(i))[0] for i in range(40)]

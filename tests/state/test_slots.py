@@ -113,6 +113,7 @@ class Simulation:
             assert all(by_slot(self.part)[s][0][-1].rows == rows for s in range(merge.lo, merge.hi))
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize(
     ("slots", "held", "fresh"),
     [(16, 0, 10_000), (8, 100_000, 10_000), (16, 5_000_000, 500), (32, 5_000_000, 10_000),
@@ -126,6 +127,7 @@ def test_runs_per_slot_stay_few_and_rows_are_rewritten_seldom(slots, held, fresh
     assert job.merged / 250 <= 12 * max(fresh, 1_000)
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize("slots", [1, 8, 32])
 def test_runs_per_slot_stay_few_whatever_the_sizes(slots):
     sizes = np.random.default_rng(slots)

@@ -67,6 +67,7 @@ def test_many_calls_are_in_flight_at_once_and_order_is_kept(server):
     assert server.most == 10
 
 
+@pytest.mark.constants
 def test_without_order_what_is_done_first_comes_first(server):
     with Harness(fetching(server, concurrency=3, ordered=False)) as test:
         out = sent(test, ["/slow/300/a", "/slow/100/b", "/slow/5/c"])
@@ -122,6 +123,7 @@ def test_a_call_that_takes_too_long_is_given_up(server):
     assert letter["error"] == "TimeoutError: no answer within 150ms"
 
 
+@pytest.mark.constants
 def test_so_many_rows_a_call():
     sizes = []
 
@@ -148,6 +150,7 @@ def test_a_call_for_many_that_answers_too_few_fails_for_all_of_them():
     assert len(letters) == 4
 
 
+@pytest.mark.constants
 def test_a_call_for_many_that_answers_with_no_list_says_so():
     with Harness(
         calling(lambda s: s.map_async(lambda rows: None, output=int, batch_size=4))
@@ -157,6 +160,7 @@ def test_a_call_for_many_that_answers_with_no_list_says_so():
     assert error == "TypeError: 4 rows were asked for a list of answers, and NoneType came"
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize("given", ["ab", b"ab", {"x": 1, "y": 2}, {1, 2}])
 def test_a_call_for_many_must_answer_with_a_list(given):
     """One text, record or set can be gone through too, but is no answer for each row."""

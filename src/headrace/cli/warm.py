@@ -12,10 +12,12 @@ import headrace as hr
 def warm() -> None:
     """Make a class archive for Spark's JVM: once per installation; halves every later start.
 
-    Takes about half a minute and 170 MB beside the installed package.
+    Takes about half a minute, and 170 MB with the installed package or, where that cannot be
+    written, in your cache. Once more after an upgrade of Java or PySpark.
     """
     from headrace.engine.archive import record
 
+    typer.echo("making a class archive for Spark (about half a minute)", err=True)
     typer.echo(f"made {record(_tiny_job)}")
 
 
@@ -26,4 +28,4 @@ def _tiny_job() -> None:
     counts = rows.key_by("k").window(hr.tumbling("1s")).agg(n=hr.count())
     counts.write("collect:", name="counts")
     with TemporaryDirectory() as folder:
-        hr.run(job, folder=folder, until="end", master="local[2]").wait()
+        hr.run(job, folder=folder, until="end", master="local[2]", quiet=True).wait()

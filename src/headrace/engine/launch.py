@@ -35,4 +35,5 @@ def main() -> None:
     os.execv("/bin/sh", ["sh", "-c", _WAIT, "sh", str(process)])
 
 
-main()
+if __name__ == "__main__":
+    main()

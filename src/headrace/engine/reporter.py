@@ -30,12 +30,15 @@ class Reporter:
         self._live: Live | None = None
         self._shown: float | None = None
         self._starting = False
+        self._warned = False
 
-    def starting(self) -> None:
-        """Say so once, whoever needs Spark first."""
+    def starting(self, slowly: bool = False) -> None:
+        """Say so once, whoever needs Spark first; and what would make it quicker."""
         if not self._starting:
             self._starting = True
             self.say(f"{self._job}: starting Spark")
+            if slowly:
+                self.say("  `headrace warm`, once after installing, halves the time this takes")
 
     def started(self, run: Any) -> None:
         """Say what becomes of the state and what the outputs offer, then go live."""
@@ -55,6 +58,7 @@ class Reporter:
         """An epoch has been committed."""
         self._meter.add(progress)
         self._last = progress
+        self._warn(progress)
         if self._live is None and (self._shown is None or time.monotonic() - self._shown >= _EVERY):
             self._shown = time.monotonic()
             self.say(f"{self._job}: {self._status()}")
@@ -66,6 +70,15 @@ class Reporter:
         if run.progress is not None:
             for line in account(run.progress):
                 self.say(f"  {line}")
+            for warning in run.progress.all_dead:
+                self.say(f"{self._job}: WARNING: {warning}")
+
+    def _warn(self, progress: Progress) -> None:
+        """Once, as soon as it is so: nobody waits for the end to hear that all was in vain."""
+        if progress.all_dead and not self._warned:
+            for warning in progress.all_dead:
+                self.say(f"{self._job}: WARNING: {warning}")
+        self._warned = bool(progress.all_dead)
 
     def say(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -27,7 +27,7 @@ from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.made_tables import MadeTables
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import configured, cores, in_process, session
+from headrace.engine.session import configured, cores, in_process, session, starts_slowly
 from headrace.engine.spark_batches import SparkBatches
 from headrace.errors import HeadraceError, RunError
 from headrace.plan.program import Drafted, build
@@ -131,7 +131,7 @@ class Run:
         self._scratch = tempfile.mkdtemp(prefix="headrace-")
         clear_wishes(start.log.folder)
         if reporter is not None:
-            reporter.starting()
+            reporter.starting(slowly=starts_slowly())
         spark = session(settings.master)
         self._tables = MadeTables(start, spark, self._say)
         self._batches = SparkBatches(start, spark, self._say)
@@ -170,6 +170,8 @@ class Run:
     @property
     def status(self) -> Status:
         warnings = (*self._tables.warnings, *self._growth.warnings)
+        if self._latest is not None:
+            warnings += progress_of(self._latest, {}).all_dead
         return Status(self._state, self._known(), self._error, warnings)
 
     @property

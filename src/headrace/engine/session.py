@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.engine import archive, zygote
-from headrace.engine.java import find_java
+from headrace.engine.java import check_user, find_java
 from headrace.errors import RunError
 
 _FILES = (
@@ -66,6 +66,11 @@ def session(master: str, extra: dict[str, str] | None = None) -> SparkSession:
     return SparkSession.getActiveSession() or _started(master, extra or {})
 
 
+def starts_slowly() -> bool:
+    """Whether Spark is yet to be started here, without the class archive it could have."""
+    return SparkSession.getActiveSession() is None and archive.is_wanted()
+
+
 @contextmanager
 def configured(spark: SparkSession) -> Iterator[None]:
     """The settings of our queries while one is started; a query keeps those it started with."""
@@ -84,6 +89,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 def _started(master: str, extra: dict[str, str]) -> SparkSession:
     find_java()
+    check_user()
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back
     _choose_python(master)

@@ -7,10 +7,10 @@ from this page, so there is no circle; `door` alone imports duckdb.
 from headrace.expr.lower import to_duckdb_sql, to_spark_sql
 from headrace.kernel.compiled import Kernel, compile_chain
 from headrace.kernel.constant import never_true, value_of
-from headrace.kernel.json_rows import decode_json
+from headrace.kernel.json_rows import decode_json, is_document
 from headrace.kernel.sql import SelectStep, infer
 
 __all__ = [
-    "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "never_true",
+    "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "is_document", "never_true",
     "to_duckdb_sql", "to_spark_sql", "value_of",
 ]  # fmt: skip

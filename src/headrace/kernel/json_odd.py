@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from headrace.expr.types import DUCKDB, computed, spoken, text_literal, type_name
 from headrace.kernel import door
+from headrace.kernel.json_text import DEEPEST, TOO_DEEP, Fields, depth, load, written
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
+_DIGITS = r"\d+(_\d+)*"  # DuckDB takes underscores between digits
+_NUMBER = re.compile(rf"[+-]?({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][+-]?\d{{1,9}})?$")
+EXACT = 2.0**53  # from here on a double no longer holds every integer
 _LONGEST = 20  # digits; no integer column holds more
 YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # 1 to 9999, in microseconds
+DAYS = (-719_162, 2_932_896)  # the same, in days
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -33,20 +37,25 @@ class Unfit(ValueError):
     """A value that is not what its field says."""
 
 
-def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, value in pairs:
-        made.setdefault(key, value)
-    return made
-
-
 def parse(text: str) -> dict[str, Any]:
     """The document as Python sees it; empty if it is not an object."""
     try:
-        made = json.loads(text, object_pairs_hook=_first_wins)
+        made = load(text, exact=True)
     except ValueError:
         return {}
     return made if isinstance(made, dict) else {}
+
+
+def too_deep(raw: pa.Array) -> Mask:
+    """Which documents have more levels than are read: by their bytes alone, so that what is
+    next to a document in the chunk has no say. Only long ones are looked into."""
+    deep = np.zeros(len(raw), bool)
+    lengths = pc.binary_length(raw).fill_null(0).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(lengths > DEEPEST):
+        document = bytes(raw[int(row)].as_buffer())
+        if document.count(b"[") + document.count(b"{") > DEEPEST:
+            deep[row] = depth(document) > DEEPEST
+    return deep
 
 
 def settle(
@@ -61,9 +70,9 @@ def settle(
         odd = [n is not None and bool(n[row]) for n in nulls]
         try:
             patches[row] = _read(raw[row].as_py(), texts[row].as_py(), odd, schema)
-        except Unfit as why:
+        except (ValueError, ArithmeticError, RecursionError, door.Error) as why:
             bad[row] = True
-            reasons.append(str(why))
+            reasons.append(str(why) if isinstance(why, Unfit) else f"unreadable: {why}")
             patches[row] = dict.fromkeys(range(len(schema)))
     return [_patched(c, i, patches) for i, c in enumerate(columns)], bad, reasons
 
@@ -112,7 +121,7 @@ def _read(
     raw: bytes | str | None, text: str | None, odd: Sequence[bool], schema: pa.Schema
 ) -> dict[int, Any]:
     """The values of one document's odd fields by position; Unfit says why it has none."""
-    document = _document(raw, text)
+    document = _document(raw, text, exact=_has_decimal(schema))
     values = {}
     for i, field in enumerate(schema):
         value = document.get(field.name)
@@ -127,25 +136,41 @@ def _read(
     return values
 
 
-def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
+def _has_decimal(kinds: pa.Schema | pa.DataType) -> bool:
+    """Whether DuckDB is asked for a decimal: then it reads every number as it is written."""
+    fields = [f.type for f in kinds] if isinstance(kinds, pa.Schema) or pt.is_struct(kinds) else []
+    inner = [kinds.value_type] if not fields and pt.is_list(kinds) else fields
+    return any(pt.is_decimal(k) or _has_decimal(k) for k in inner)
+
+
+def _document(raw: bytes | str | None, text: str | None, *, exact: bool) -> dict[str, Any]:
     if raw is None:
         raise Unfit("the document is null")
     try:
-        whole = raw.decode() if isinstance(raw, bytes) else raw
-        made = json.loads(whole, object_pairs_hook=_first_wins)
+        made = load(raw.decode() if isinstance(raw, bytes) else raw, exact=exact)
     except UnicodeDecodeError:
         raise Unfit("the document is not UTF-8 text") from None
     except ValueError as error:
-        raise Unfit(f"malformed JSON: {str(error)[:1].lower()}{str(error)[1:]}") from None
+        why = str(error)
+        told = why if why == TOO_DEEP else f"malformed JSON: {why[:1].lower()}{why[1:]}"
+        raise Unfit(told) from None
     if text is None:
-        raise Unfit("malformed JSON")
+        raise Unfit(_refused(raw.encode() if isinstance(raw, str) else raw))
     if not isinstance(made, dict):
         raise Unfit(f"the document is {_shown(made)}, not an object")
     return made
 
 
+def _refused(raw: bytes) -> str:
+    """Why a document that Python can read was not handed to DuckDB, or not taken by it."""
+    if depth(raw) > DEEPEST:
+        return TOO_DEEP
+    surrogate = " with half of a surrogate pair" if re.search(rb"\\u[dD][89a-fA-F]", raw) else ""
+    return "malformed JSON" + (f": a text{surrogate}" if surrogate else "")
+
+
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = written(value)
     return text if len(text) <= 40 else text[:37] + "..."  # fits a line
 
 
@@ -156,14 +181,15 @@ def _value(value: Any, to: pa.DataType) -> Any:
     if pt.is_list(to):
         return [_value(v, to.value_type) for v in _of(value, list, to)]
     if pt.is_map(to):
-        return [(k, _value(v, to.item_type)) for k, v in _of(value, dict, to).items()]
+        first = {k: value[k] for k, _ in _of(value, Fields, to).pairs}
+        return [(k, _value(v, to.item_type)) for k, v in first.items()]
     if pt.is_struct(to):
         fields = _of(value, dict, to)
         return {f.name: _value(fields.get(f.name), f.type) for f in to}
     if pt.is_boolean(to):
         return _of(value, bool, to)
     if pt.is_string(to):
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return _text(value)
     return _scalar(value, to)
 
 
@@ -178,6 +204,8 @@ def _scalar(value: Any, to: pa.DataType) -> Any:
         made: Any = _integer(value, to)
     elif pt.is_timestamp(to):
         made = _timestamp(value)
+    elif pt.is_date(to):
+        made = _date(value)
     else:
         made = _cast(value, to)
     if made is None:
@@ -185,11 +213,17 @@ def _scalar(value: Any, to: pa.DataType) -> Any:
     return made
 
 
+def _text(value: Any) -> str:
+    """What a text column holds of a value: a text itself, anything else as JSON."""
+    return str(value) if isinstance(value, str) else written(value)
+
+
 def _integer(value: Any, to: pa.DataType) -> int | None:
-    text = str(int(value) if isinstance(value, bool) else value).strip()
+    text = str(int(value)) if isinstance(value, bool) else _text(value).strip()
     if not _NUMBER.match(text):
         return None
-    number = decimal.Decimal(text)
+    near = float(text)
+    number = decimal.Decimal(text if abs(near) >= EXACT else near)  # as the fast path reads it
     limits = np.iinfo(to.to_pandas_dtype())
     whole = number == number.to_integral_value() if number.adjusted() < _LONGEST else False
     return int(number) if whole and limits.min <= number <= limits.max else None
@@ -206,10 +240,22 @@ def _timestamp(value: Any) -> dt.datetime | None:
     return _EPOCH + dt.timedelta(microseconds=micros)
 
 
+def _date(value: Any) -> dt.date | None:
+    day = f"TRY_CAST({text_literal(_text(value), DUCKDB)} AS DATE)"
+    days: Any = door.value(f"CASE WHEN isfinite({day}) THEN {day} - DATE '1970-01-01' END")
+    if days is None or not DAYS[0] <= days <= DAYS[1]:
+        return None
+    return _EPOCH.date() + dt.timedelta(days=days)
+
+
 def _cast(value: Any, to: pa.DataType) -> Any:
     """By DuckDB's own cast of the text, as on the fast path."""
-    text = value if isinstance(value, str) else json.dumps(value)
     if pt.is_binary(to) or pt.is_large_binary(to):
-        return text.encode()
+        return _text(value).encode()
+    text = str(int(value)) if isinstance(value, bool) and _is_number(to) else _text(value)
     name = type_name(computed(to), DUCKDB)
     return door.value(f"TRY_CAST({text_literal(text, DUCKDB)} AS {name})")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pt.is_floating(kind) or pt.is_decimal(kind))

@@ -24,10 +24,10 @@ from pyarrow import types as pt
 from headrace.expr.types import DUCKDB, computed, text_literal, type_name
 from headrace.kernel import door
 from headrace.kernel import json_odd as odd_rows
+from headrace.kernel.json_text import Number
 from headrace.schema import TIMESTAMP
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
-_EXACT = 2.0**53  # from here on a double no longer holds every integer
 
 
 def decode_json(
@@ -51,6 +51,8 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 def _decode(raw: pa.Array, schema: pa.Schema) -> tuple[pa.Table, Mask, list[str]]:
     texts = _texts(raw)
+    deep = odd_rows.too_deep(raw)
+    texts = pc.if_else(pa.array(~deep), texts, None) if deep.any() else texts
     kinds = _targets(texts, schema)
     try:
         parsed = _transform(texts, schema, kinds)
@@ -81,7 +83,7 @@ def _targets(texts: pa.Array, schema: pa.Schema) -> list[object]:
     first = odd_rows.parse(next((t.as_py() for t in texts[:16] if t.is_valid), ""))
     return [
         "DOUBLE"
-        if pt.is_timestamp(f.type) and isinstance(first.get(f.name), int | float)
+        if pt.is_timestamp(f.type) and isinstance(first.get(f.name), Number)
         else _target(computed(f.type))
         for f in schema
     ]
@@ -115,6 +117,11 @@ def _valid(texts: pa.Array) -> pa.Array:
     return made.column("ok").combine_chunks()
 
 
+def is_document(raw: bytes) -> bool:
+    """Whether these bytes are JSON, and all of it."""
+    return bool(_valid(_texts(pa.array([raw], pa.binary())))[0].as_py())
+
+
 def _convert(column: pa.Array, to: pa.DataType) -> pa.Array:
     """DuckDB's column as `to`, null where it does not fit."""
     if pt.is_integer(to):
@@ -124,6 +131,8 @@ def _convert(column: pa.Array, to: pa.DataType) -> pa.Array:
         return pc.if_else(known, pc.equal(column, "true"), None)
     if pt.is_timestamp(to):
         return _timestamps(column).cast(to)
+    if pt.is_date32(to):
+        return _inside(column.cast(pa.int32()), *odd_rows.DAYS).cast(to)
     if pt.is_nested(to):
         return _nested(column, to)
     return column if column.type == to else column.cast(to)
@@ -132,21 +141,22 @@ def _convert(column: pa.Array, to: pa.DataType) -> pa.Array:
 def _nested(column: pa.Array, to: pa.DataType) -> pa.Array:
     """All or nothing: with one inner value in doubt, every row is read again."""
     try:
-        if not _inner_nulls(column):
+        if not _in_doubt(column, to):
             return column.cast(to)
     except pa.ArrowException:
         pass
     return pa.nulls(len(column), to)
 
 
-def _inner_nulls(column: pa.Array) -> bool:
-    if pt.is_list(column.type):
+def _in_doubt(column: pa.Array, to: pa.DataType) -> bool:
+    """Whether a value inside is null or is not exactly what its type says."""
+    if pt.is_list(to):
         inner = column.flatten()
-        return bool(inner.null_count) or _inner_nulls(inner)
-    if pt.is_struct(column.type):
-        fields = column.drop_null().flatten()
-        return any(f.null_count or _inner_nulls(f) for f in fields)
-    return False
+        return bool(inner.null_count) or _in_doubt(inner, to.value_type)
+    if pt.is_struct(to):
+        fields = zip(column.drop_null().flatten(), to, strict=True)
+        return any(c.null_count or _in_doubt(c, f.type) for c, f in fields)
+    return pt.is_map(to) or bool(_convert(column, to).null_count)
 
 
 def _whole(column: pa.Array) -> tuple[np.ndarray, Mask]:
@@ -154,7 +164,7 @@ def _whole(column: pa.Array) -> tuple[np.ndarray, Mask]:
     values = column.to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         whole = values.astype(np.int64)
-        exact = (whole == values) & (np.abs(values) < _EXACT)
+        exact = (whole == values) & (np.abs(values) < odd_rows.EXACT)
     return whole, exact
 
 
@@ -169,17 +179,16 @@ def _integers(column: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
+    first, last = odd_rows.YEARS
     if pt.is_floating(column.type):
-        micros = pc.multiply(_inside(_integers(column, pa.int64()), 1_000), 1_000)
-    else:
-        micros = _inside(column.cast(TIMESTAMP).cast(pa.int64()), 1)
-    return micros.cast(TIMESTAMP)
+        millis = _inside(_integers(column, pa.int64()), first // 1_000, last // 1_000)
+        return pc.multiply(millis, 1_000).cast(TIMESTAMP)
+    return _inside(column.cast(TIMESTAMP).cast(pa.int64()), first, last).cast(TIMESTAMP)
 
 
-def _inside(times: pa.Array, unit: int) -> pa.Array:
+def _inside(times: pa.Array, low: int, high: int) -> pa.Array:
     """Null for what no calendar shows: DuckDB reads 'infinity' as a time."""
     bounds = pc.min_max(times)
-    low, high = odd_rows.YEARS[0] // unit, odd_rows.YEARS[1] // unit
     if bounds["min"].is_valid and low <= bounds["min"].as_py() and bounds["max"].as_py() <= high:
         return times
     inside = pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,10 @@ import pyarrow as pa
 from headrace.errors import LogError
 from headrace.log.contract import BYTES, Records
 from headrace.log.topic import Topic
-from headrace.rows import array_of, as_type, values_of
+from headrace.rows import values_of
+from headrace.values import array_of, as_type
+
+_MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)  # Arrow's, and Python's
 
 
 def table_for(topic: Topic, records: Records, keys: Sequence[Any] | None = None) -> pa.Table:
@@ -52,7 +56,7 @@ def _fit(topic: Topic, field: pa.Field, column: pa.ChunkedArray | None) -> pa.Ch
         )  # fmt: skip
     try:
         fitted = as_type(column, field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except _MISFITS as error:
         raise _misfit(
             topic, f"has {field.type} in column {field.name!r}, the records have {column.type}",
             f"Cast the column before the append ({_first_line(error)}).",
@@ -86,29 +90,28 @@ def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[st
 
 def _column(topic: Topic, field: pa.Field, values: list[Any]) -> pa.ChunkedArray:
     try:
-        array = array_of(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as e:
-        array = _parsed(field, values)
-        if array is None:
-            bad = _first_bad(field, values)
-            raise _misfit(
-                topic, f"has {field.type} in column {field.name!r}, a record has {bad!r}",
-                f"Give a value of that type, or none at all ({_first_line(e)}).",
-            ) from e  # fmt: skip
+        array = array_of(_parsed(field, values), field.type)
+    except _MISFITS as e:
+        bad = _first_bad(field, values)
+        raise _misfit(
+            topic, f"has {field.type} in column {field.name!r}, a record has {bad!r}",
+            f"Give a value of that type, or none at all ({_first_line(e)}).",
+        ) from e  # fmt: skip
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def _parsed(field: pa.Field, values: list[Any]) -> pa.Array | None:
-    """Times and decimals as JSON has them, which is text; None if that is not it."""
-    if not (pa.types.is_temporal(field.type) or pa.types.is_decimal(field.type)):
-        return None
-    try:
-        text = pa.array(values, pa.string())
-        if pa.types.is_timestamp(field.type) and field.type.tz:
-            return pa.array([v and _instant(v) for v in values], field.type)
-        return text.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError):
-        return None
+def _parsed(field: pa.Field, values: list[Any]) -> list[Any]:
+    """Times and decimals may be as JSON has them, which is text."""
+    parse = _parser(field.type)
+    return values if parse is None else [parse(v) if isinstance(v, str) else v for v in values]
+
+
+def _parser(kind: pa.DataType) -> Callable[[str], Any] | None:
+    if pa.types.is_timestamp(kind):
+        return _instant
+    if pa.types.is_date(kind):
+        return dt.date.fromisoformat
+    return Decimal if pa.types.is_decimal(kind) else None
 
 
 def _instant(text: str) -> dt.datetime:
@@ -119,8 +122,8 @@ def _instant(text: str) -> dt.datetime:
 def _first_bad(field: pa.Field, values: list[Any]) -> Any:
     for value in values:
         try:
-            array_of([value], field.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            array_of(_parsed(field, [value]), field.type)
+        except _MISFITS:
             return value
     return None
 

@@ -28,8 +28,8 @@ OUT, LATE = "out", "late"
 DEAD_SCHEMA = pa.schema(
     [
         ("input", pa.string()), ("split", pa.string()), ("offset", pa.int64()),
-        ("step", pa.string()), ("error", pa.string()), ("traceback", pa.string()),
-        ("record", pa.binary()), ("epoch", pa.int64()),
+        ("place", pa.string()), ("step", pa.string()), ("error", pa.string()),
+        ("traceback", pa.string()), ("record", pa.binary()), ("epoch", pa.int64()),
     ]
 )  # fmt: skip
 

@@ -109,6 +109,7 @@ class Committer:
             "epoch_counts": {name: dict(counts) for name, counts in total.inputs.items()},
             "counts": _summed(before.get("counts", {}), total.inputs, FATES),
             "steps": _summed(before.get("steps", {}), total.steps, ("in", "out", "late", "dead")),
+            "examples": {**before.get("examples", {}), **total.examples},
             "windows": _added(before.get("windows", {}), _windows(total)),
             "rows": _plus(before.get("rows", {}), total.rows),
             "metrics": _added(before.get("metrics", {}), total.metrics),

@@ -19,16 +19,20 @@ import pyarrow as pa
 from headrace.chunk import OFFSET, SOURCE, visible
 from headrace.errors import HeadraceError, Site, StepError, is_users
 from headrace.plan.nodes import DEAD_SCHEMA
-from headrace.runtime.epoch import Epoch
+from headrace.runtime.epoch import Epoch, Split
+from headrace.sources import Source
 
+_QUOTED = 300  # characters of an error in an example
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
 class DeadLetters:
     """The dead letters of one task."""
 
-    def __init__(self, epoch: Epoch, on_error: str) -> None:
-        self._epoch, self._on_error = epoch, on_error
+    def __init__(
+        self, epoch: Epoch, on_error: str, sources: Mapping[str, Source] | None = None
+    ) -> None:
+        self._epoch, self._on_error, self._sources = epoch, on_error, sources or {}
         self._splits = {s.id: s for s in epoch.splits}
         self._letters: list[tuple[Any, ...]] = []
 
@@ -54,12 +58,32 @@ class DeadLetters:
         self, step: str, source: int | None, offset: int | None, record: bytes, error: Any
     ) -> None:
         split = self._splits.get(source if source is not None else -1)
-        place = (split.input, split.name, offset) if split else (None, None, None)
+        place: tuple[Any, ...] = (None, None, None, None)
+        if split is not None:
+            place = (split.input, split.name, offset, self._where(split, offset))
         if self._on_error == "fail":
             raise _step_error(step, place, record, error)
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         trace = "" if isinstance(error, str) else user_trace(error)
         self._letters.append((*place, step, text, trace, record, self._epoch.number))
+
+    def _where(self, split: Split, offset: int | None) -> str | None:
+        """The record's place in words; None if the input has no such place."""
+        source = self._sources.get(split.input)
+        if source is None or offset is None:
+            return None
+        try:
+            return source.where(split.name, offset)
+        except (HeadraceError, OSError):
+            return None  # what the input knew of it is gone
+
+    def examples(self) -> dict[str, dict[str, str]]:
+        """The first letter of each step, for whoever asks why there is no output."""
+        found: dict[str, dict[str, str]] = {}
+        for input, split, offset, place, step, error, *_ in self._letters:
+            where = place or (f"input {input!r} split {split} offset {offset}" if input else "")
+            found.setdefault(step, {"error": error[:_QUOTED], "place": where})
+        return found
 
     def table(self) -> pa.Table:
         columns = zip(*self._letters, strict=True) if self._letters else ([] for _ in DEAD_SCHEMA)
@@ -119,6 +143,8 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 def _step_error(step: str, place: tuple[Any, ...], record: bytes, error: Any) -> StepError:
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     where = f"input {place[0]!r}, split {place[1]!r}, offset {place[2]}" if place[0] else "no input"
+    if place[3] and not place[3].endswith(f" offset {place[2]}"):
+        where += f", {place[3]}"
     shown = record[:500].decode(errors="replace")
     return StepError(
         f"step {step!r} failed on a record: {text}; {where}; record {shown}",

@@ -42,9 +42,10 @@ from headrace.runtime.epoch import Epoch
 from headrace.runtime.narrow import coded
 from headrace.runtime.operators import operator_for, runs_user_code
 from headrace.runtime.outputs import Outputs
-from headrace.runtime.pythons import run_batches, run_rows
+from headrace.runtime.pythons import ROW_KINDS, run_batches, run_rows
 
 _FLUSH_ROWS = 1_000_000  # rows held back for an operator before they are folded and sent
+_TRIES = 1_000  # calls of a function of tables on parts of a chunk, to find the rows it fails on
 Fate = Callable[[str, pa.Table], None]
 
 
@@ -76,44 +77,53 @@ class Flow:
             self.fate("used", rows)
             self._outputs.add(node.name, visible(rows))
         else:
-            given = self._transform(node, rows)
-            self.steps[node.name]["out"] += given.num_rows
-            self.push(node.name, OUT, given)
+            for given in self._transform(node, rows):
+                self.steps[node.name]["out"] += given.num_rows
+                self.push(node.name, OUT, given)
 
-    def _transform(self, node: Node, rows: pa.Table) -> pa.Table:
+    def _transform(self, node: Node, rows: pa.Table) -> Iterator[pa.Table]:
         match node:
             case Union():
-                return rows.select([*node.schema.names, *hidden_columns(rows)])
+                yield rows.select([*node.schema.names, *hidden_columns(rows)])
             case Select() | SelectChain():
                 with epoch_clock(self._epoch.clock):
                     given, bad = kernel_for(node).run(rows)
                 for index, message in bad:
                     self._fail(node.name, rows.slice(index, 1), message)
-                return given
-            case PythonChain() | Python(kind="map" | "flat_map" | "filter" | "tap"):
+                yield given
+            case Python() if node.kind not in ROW_KINDS:
+                yield from self._batches(node, rows)
+            case PythonChain() | Python():
                 steps = node.steps if isinstance(node, PythonChain) else (node,)
                 given, failed = run_rows(steps, rows)
                 for f in failed:
                     self._fail(f.step, rows.slice(f.index, 1), f.error)
-                return given
-            case Python():
-                return self._batches(node, rows)
+                yield given
             case Chunks():
                 given, lost = node.what.run(rows, node.schema)
                 for index, error in lost:
                     self._fail(node.name, rows.slice(index, 1), error)
-                return given
-        raise TypeError(f"no way to run {type(node).__name__}")
+                yield given
+            case _:
+                raise TypeError(f"no way to run {type(node).__name__}")
 
-    def _batches(self, node: Python, rows: pa.Table) -> pa.Table:
-        try:
-            given = run_batches(node, rows)
-        except Exception as error:
-            self._fail(node.name, rows, error)
-            return node.schema.empty_table()
-        if OFFSET not in given.column_names:
-            self.fate("used", rows)  # its rows are new ones: here the record was used
-        return given
+    def _batches(self, node: Python, rows: pa.Table) -> Iterator[pa.Table]:
+        """What a function of tables gives; the rows on which it fails are found by halving."""
+        parts, tries = [rows], _TRIES
+        while parts:
+            part, tries = parts.pop(), tries - 1
+            try:
+                given = run_batches(node, part)
+            except Exception as error:
+                if part.num_rows == 1 or tries < 0:
+                    self._fail(node.name, part, error)
+                else:
+                    middle = part.num_rows // 2
+                    parts += [part.slice(middle), part.slice(0, middle)]
+                continue
+            if OFFSET not in given.column_names:
+                self.fate("used", part)  # its rows are new ones: here the record was used
+            yield given
 
     def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
         self._bury(step, rows, [error] * rows.num_rows)

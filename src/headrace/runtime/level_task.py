@@ -10,12 +10,13 @@ from __future__ import annotations
 import time as wall
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.chunk import SOURCE
 from headrace.clock import MIN_TIME
 from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import Step
@@ -31,7 +32,13 @@ from headrace.runtime.outputs import Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.source_task import finish_dead
 from headrace.runtime.tables import TaskState
-from headrace.runtime.tally import filtered_below
+from headrace.runtime.tally import (
+    Passed,
+    corrections,
+    filtered_below,
+    may_be_dropped,
+    needs_tracking,
+)
 from headrace.state.faults import point
 
 
@@ -73,7 +80,8 @@ class _Level:
         self._program, self._level, self._task, self._epoch = program, level, task, epoch
         unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
         self._outputs = Outputs(bundle.sinks, epoch.number, unique)
-        self._flow = Flow(program, epoch, self._outputs, DeadLetters(epoch, program.on_error))
+        dead = DeadLetters(epoch, program.on_error, bundle.sources)
+        self._flow = Flow(program, epoch, self._outputs, dead)
         slots = slot_range(task, epoch.tasks, epoch.slots)
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
         self._homes = tuple(first_hash(slot, epoch.slots) for slot in range(*slots))
@@ -84,6 +92,7 @@ class _Level:
         for node in self._program.stateful_at(self._level):
             self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
         self._report.dead = self._flow.dead.places()
+        self._report.examples = self._flow.dead.examples()
         finish_dead(self._program, self._flow, self._outputs)
         yield from self._flow.finish()
         self._outputs.finish()
@@ -123,10 +132,7 @@ class _Level:
         if step.windows:
             self._flow.steps[node.name].update(step.windows)
         for rows in step.filtered:
-            for name, fates in filtered_below(self._program, node.name, rows, self._epoch).items():
-                known = Counter(self._report.inputs.get(name, {}))
-                known.update(fates)
-                self._report.inputs[name] = dict(known)
+            self._correct(filtered_below(self._program, node.name, rows, self._epoch))
         for name, table in step.tables.items():
             self._report.state[f"{node.name}/{name}"] = self._state.store(node.name, table)
         if step.counts:
@@ -140,4 +146,22 @@ class _Level:
                 self._flow.push(node.name, port, rows)
         for rows in step.out:
             self._flow.steps[node.name]["out"] += rows.num_rows
+            self._pass_on(node, rows)
+
+    def _pass_on(self, node: Stateful, rows: pa.Table) -> None:
+        """Send rows on; of those that are records of an input, count what becomes of them."""
+        if SOURCE not in rows.column_names or not may_be_dropped(self._program, node.name):
             self._flow.push(node.name, OUT, rows)
+            return
+        passed = Passed(rows, needs_tracking(self._program, node.name))
+        counted, self._flow.fate = self._flow.fate, passed.mark
+        self._flow.push(node.name, OUT, rows)
+        self._flow.fate = counted
+        for fate, splits in passed.fates().items():
+            self._correct(corrections(self._program, node.name, splits, fate, self._epoch))
+
+    def _correct(self, found: Mapping[str, Counter[str]]) -> None:
+        for name, fates in found.items():
+            known = Counter(self._report.inputs.get(name, {}))
+            known.update(fates)
+            self._report.inputs[name] = dict(known)

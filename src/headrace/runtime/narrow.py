@@ -24,6 +24,7 @@ from headrace.chunk import HASH
 from headrace.hashing import hash_keys
 
 _NOTE, _PLAIN, _CODED = b"headrace.narrowed", b"headrace.plain", b"headrace.coded"
+_SHORT = 1 << 16  # texts that 16 bits can number
 _FEW = 4_096  # rows: fewer are sent as they are; and so many are looked at to judge texts
 _REPEATS = 4  # how often a text must occur to be worth a number
 _LONG = 1_000  # bytes a text, beyond which looking at some is work
@@ -118,7 +119,7 @@ def _fitting(codes: pa.DictionaryArray) -> pa.DictionaryArray:
     used = np.flatnonzero(np.bincount(number, minlength=len(codes.dictionary)))
     place = np.zeros(len(codes.dictionary), np.uint32)
     place[used] = np.arange(len(used))
-    indices = place[number].astype(np.uint16 if len(used) <= 2**16 else np.int32)
+    indices = place[number].astype(np.uint16 if len(used) <= _SHORT else np.int32)
     return pa.DictionaryArray.from_arrays(indices, codes.dictionary.take(pa.array(used)))
 
 

@@ -28,6 +28,7 @@ class Progress:
     timing: Mapping[str, float]  # milliseconds by phase of this epoch
     ended: bool
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # the user's, by step
+    examples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # a dead letter by step
 
     @property
     def took(self) -> int:
@@ -43,9 +44,30 @@ class Progress:
         return sum(counts["dead"] for counts in self.counts.values())
 
     @property
+    def all_dead(self) -> tuple[str, ...]:
+        """A warning for each input of which every record so far is a dead letter."""
+        lost = [n for n, c in self.counts.items() if c["read"] and c["dead"] == c["read"]]
+        return tuple(
+            f"all {self.counts[name]['read']:,} records of input {name!r} are dead letters"
+            + self._reason(name)
+            for name in lost
+        )
+
+    def _reason(self, input: str) -> str:
+        """Why, by a letter of the input itself or else of a step."""
+        found = self.examples.get(input) or next(iter(self.examples.values()), None)
+        return "" if found is None else f": {quoted(found)}"
+
+    @property
     def total(self) -> Mapping[str, int]:
         """Fates of all records of all inputs since the job's first start."""
         return {f: sum(c.get(f, 0) for c in self.counts.values()) for f in FATES}
+
+
+def quoted(example: Mapping[str, str]) -> str:
+    """A dead letter in a few words: what was wrong, and with which record."""
+    error = example["error"].splitlines()[0] if example["error"] else ""
+    return error + (f" ({example['place']})" if example["place"] else "")
 
 
 def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
@@ -65,6 +87,7 @@ def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
         timing={**body["timing"], **phases},
         ended=body["ended"],
         metrics=body.get("metrics", {}),
+        examples=body.get("examples", {}),
     )
 
 

@@ -1,14 +1,14 @@
 """The user's row functions over a chunk: rows made once, all fused steps in one pass.
 
 The loop per row is the user's wish, not ours, so it is a bare one: a whole chunk per step
-and no check per row. Only when something raises is the chunk gone through again row by row;
-then a row on which a function raises, or whose result does not fit the declared columns, is
-set aside with its error, and the others go on.
+and no check per row. A row on which a function raises is set aside with its error, and the
+loop goes on behind it, so no function is called twice for a row. Of results that do not fit
+the declared columns the odd ones are found by halving, without a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import Any
@@ -51,71 +51,136 @@ def _run_slice(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list
     seen = visible(chunk)
     if steps[0].kind in ("map", "flat_map"):
         seen = seen.select(columns_read(steps[0].function.fn, seen.column_names))
-    rows = rows_of(seen)
-    failed: list[Failed] = []
-    try:
-        where, given = _through(steps, range(len(rows)), rows)
-        values = table_of(given, steps[-1].schema, (rows, seen))
-    except Exception:
-        where, given = _one_by_one(steps, rows_of(visible(chunk)), failed)
-        values = table_of(given, steps[-1].schema)
+    failed = Failures()
+    rows, where = _rows(steps[0], seen, failed)
+    where, made = _through(steps, where, rows, failed)
+    origin = (rows, seen) if not failed else _origin(where, rows, seen)
+    where, values = _fitting(steps[-1], where, made, origin, failed)
     hidden = chunk.select(hidden_columns(chunk))
     if where != range(chunk.num_rows):
         hidden = hidden.take(pa.array(where, pa.int64()))
     for name in hidden.column_names:
         values = values.append_column(name, hidden.column(name))
-    return values, failed
+    return values, [failed[i] for i in sorted(failed)]
 
 
-def _through(steps: Sequence[Python], where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+class Failures(dict[int, Failed]):
+    """The first failure of each row of the chunk, by its index."""
+
+    def add(self, index: int, step: Python, error: BaseException) -> None:
+        self.setdefault(index, Failed(index, step.name, error))
+
+    def without(self, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+        """The rows that came from no failed one: a record is dead as a whole, or not at all."""
+        if not self:
+            return where, rows
+        good = [index not in self for index in where]
+        return list(compress(where, good)), list(compress(rows, good))
+
+
+def _rows(step: Python, seen: pa.Table, failed: Failures) -> tuple[list[Any], Where]:
+    """Rows for the user's functions; a row may hold a time that Python does not have."""
+    try:
+        return rows_of(seen), range(seen.num_rows)
+    except ValueError:
+        rows: list[Any] = []
+        for index in range(seen.num_rows):
+            try:
+                rows += rows_of(seen.slice(index, 1))
+            except ValueError as error:
+                rows.append(None)
+                failed.add(index, step, error)
+        where, good = failed.without(range(seen.num_rows), rows)
+        return good, where
+
+
+def _origin(where: Where, rows: list[Any], seen: pa.Table) -> tuple[list[Any], pa.Table] | None:
+    """The rows that are left, and their columns."""
+    if len(rows) < seen.num_rows:
+        return None
+    return [rows[i] for i in where], seen.take(pa.array(where, pa.int64()))
+
+
+def _through(
+    steps: Sequence[Python], where: Where, rows: list[Any], failed: Failures
+) -> tuple[Where, list[Any]]:
     """All steps over all rows; what a step gives is a row again for the step after."""
     for step, after in zip(steps, [*steps[1:], None], strict=True):
-        where, rows = _KINDS[step.kind](step, where, rows)
+        where, rows = ROW_KINDS[step.kind](step, where, rows, failed)
         if after is not None and step.kind in ("map", "flat_map"):
-            names = tuple(step.schema.names)
-            make = row_class(names)._make
-            rows = [make(values_of(row, names)) for row in rows]
+            where, rows = _each(_row_maker(step), step, where, rows, failed)
     return where, rows
 
 
-def _one_by_one(
-    steps: Sequence[Python], rows: list[Any], failed: list[Failed]
+def _row_maker(step: Python) -> Callable[[Any], Any]:
+    names = tuple(step.schema.names)
+    make = row_class(names)._make
+    return lambda row: make(values_of(row, names))
+
+
+def _each(
+    fn: Callable[[Any], Any], step: Python, where: Where, rows: list[Any], failed: Failures
 ) -> tuple[Where, list[Any]]:
-    """The same, a row at a time, to find out which rows fail, and in which step."""
-    where: list[int] = []
-    given: list[Any] = []
-    for index, row in enumerate(rows):
-        found: list[Any] = [row]
-        for step, after in zip(steps, [*steps[1:], None], strict=True):
-            try:
-                _, found = _through([step], [index] * len(found), found)
-                table_of(found, step.schema)
-                if after is not None:
-                    names = tuple(step.schema.names)
-                    found = [row_class(names)._make(values_of(r, names)) for r in found]
-            except Exception as error:
-                failed.append(Failed(index, step.name, error))
-                found = []
-                break
-        where.extend([index] * len(found))
-        given.extend(found)
-    return where, given
+    """What the function gives for each row, and of which rows; those on which it raises fail."""
+    made: list[Any] = []
+    rest = iter(rows)
+    lost: list[int] = []  # places among `rows`
+    while len(made) + len(lost) < len(rows):
+        try:
+            made.extend(map(fn, rest))  # what was made before it raises stays
+            if len(made) + len(lost) < len(rows):
+                raise RuntimeError("the function raised StopIteration")
+        except Exception as error:
+            lost.append(len(made) + len(lost))
+            failed.add(where[lost[-1]], step, error)
+    if not lost:
+        return where, made
+    gone = set(lost)
+    return failed.without([index for i, index in enumerate(where) if i not in gone], made)
 
 
-def _map(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
-    fn = step.function.fn
-    return where, [fn(row) for row in rows]
+def _fitting(
+    step: Python,
+    where: Where,
+    made: list[Any],
+    origin: tuple[list[Any], pa.Table] | None,
+    failed: Failures,
+) -> tuple[Where, pa.Table]:
+    """What was made as columns, without the rows that do not fit them."""
+    try:
+        return where, table_of(made, step.schema, origin)
+    except Exception:
+        good = _fit(step, list(where), made, failed)
+        where, made = failed.without(where, made)
+        return where, good if len(made) == good.num_rows else table_of(made, step.schema)
 
 
-def _flat_map(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+def _fit(step: Python, where: list[int], made: list[Any], failed: Failures) -> pa.Table:
+    """The rows that fit, by halving."""
+    try:
+        return table_of(made, step.schema)
+    except Exception as error:
+        if len(made) == 1:
+            failed.add(where[0], step, error)
+            return step.schema.empty_table()
+    half = len(made) // 2
+    parts = (slice(None, half), slice(half, None))
+    return pa.concat_tables([_fit(step, where[p], made[p], failed) for p in parts])
+
+
+def _map(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple[Where, list[Any]]:
+    return _each(step.function.fn, step, where, rows, failed)
+
+
+def _flat_map(
+    step: Python, where: Where, rows: list[Any], failed: Failures
+) -> tuple[Where, list[Any]]:
     fn, kept = step.function.fn, apart(step.schema)
+    where, lists = _each(lambda row: _listed(fn(row), kept), step, where, rows, failed)
     indexes: list[int] = []
-    found: list[Any] = []
-    for index, row in zip(where, rows, strict=True):
-        given = _listed(fn(row), kept)
-        found.extend(given)
-        indexes.extend([index] * len(given))
-    return indexes, found
+    for index, found in zip(where, lists, strict=True):
+        indexes.extend([index] * len(found))
+    return indexes, list(chain.from_iterable(lists))
 
 
 def _listed(given: Iterable[Any] | None, kept: Apart) -> list[Any]:
@@ -133,20 +198,22 @@ def _listed(given: Iterable[Any] | None, kept: Apart) -> list[Any]:
     return []
 
 
-def _filter(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+def _filter(
+    step: Python, where: Where, rows: list[Any], failed: Failures
+) -> tuple[Where, list[Any]]:
     fn = step.function.fn
-    keep = [bool(fn(row)) for row in rows]
+    judged, keep = _each(lambda row: bool(fn(row)), step, where, rows, failed)
+    if judged is not where:
+        where, rows = failed.without(where, rows)
     return list(compress(where, keep)), list(compress(rows, keep))
 
 
-def _tap(step: Python, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
-    fn = step.function.fn
-    for row in rows:
-        fn(row)
-    return where, rows
+def _tap(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple[Where, list[Any]]:
+    seen, _ = _each(step.function.fn, step, where, rows, failed)
+    return (where, rows) if seen is where else failed.without(where, rows)
 
 
-_KINDS = {"map": _map, "flat_map": _flat_map, "filter": _filter, "tap": _tap}
+ROW_KINDS = {"map": _map, "flat_map": _flat_map, "filter": _filter, "tap": _tap}
 
 
 def run_batches(step: Python, chunk: pa.Table) -> pa.Table:

@@ -27,6 +27,7 @@ class Report:
     state: dict[str, dict[str, Any]] = field(default_factory=dict)  # table update by "op/table"
     ops: dict[str, dict[str, Any]] = field(default_factory=dict)  # next, watermark, held
     dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
+    examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
     metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
 
@@ -50,6 +51,7 @@ class Total:
     memory: dict[str, Any] = field(default_factory=dict)
     state: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     ops: dict[str, dict[str, Any]] = field(default_factory=dict)
+    examples: dict[str, dict[str, str]] = field(default_factory=dict)
     timing: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
@@ -73,6 +75,7 @@ def add_up(reports: Iterable[Report]) -> Total:
         for name, facts in report.ops.items():
             total.ops[name] = _joined(total.ops.get(name), facts)
         fallen.update((i, s, o) for i, s, o in report.dead)
+        total.examples |= report.examples
         total.timing.update(report.timing)
         for name, counts in report.metrics.items():
             total.metrics[name].update(counts)

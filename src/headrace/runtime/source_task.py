@@ -29,10 +29,11 @@ from headrace.runtime.flow import Flow
 from headrace.runtime.outputs import DEAD, Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.tally import Tally, needs_tracking
-from headrace.runtime.times import beyond, milliseconds
 from headrace.runtime.tracking import Failures, tracker
 from headrace.sources import Source
+from headrace.sources.contract import MISFIT
 from headrace.state.faults import point
+from headrace.times import beyond, milliseconds
 
 
 def run_source(bundle: Bundle, task: SourceTask) -> Iterator[Envelope]:
@@ -62,7 +63,7 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     program, epoch = bundle.program, task.epoch
     unique = f"{epoch.number}-0-{task.index}-{uuid.uuid4().hex[:8]}"
     outputs = Outputs(bundle.sinks, epoch.number, unique)
-    dead = DeadLetters(epoch, program.on_error)
+    dead = DeadLetters(epoch, program.on_error, bundle.sources)
     flow = Flow(program, epoch, outputs, dead)
     splits = {s.id: s for s in epoch.splits}
     for piece in task.pieces:
@@ -77,6 +78,7 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     yield from flow.finish()
     outputs.finish()
     report.staged, report.rows = dict(outputs.staged), dict(outputs.rows)
+    report.examples = dead.examples()
     report.steps = {n: dict(c) for n, c in flow.steps.items()}
     report.timing = {"source": (wall.perf_counter() - began) * 1_000}
     for level in range(1, program.depth + 1):
@@ -142,6 +144,8 @@ class _Reader:
         self._flow.raw = None
         if self._source.raw:
             chunk, offsets = self._decoded(chunk, offsets)
+        elif MISFIT in chunk.column_names:
+            chunk, offsets = self._fitting(chunk, offsets)
         rows = chunk.select(self._node.schema.names)
         times = self._times(chunk, len(offsets))
         source = np.full(len(offsets), self._split.id, dtype=np.int32)
@@ -157,6 +161,16 @@ class _Reader:
         self._flow.raw = dict(zip(offsets[bad].tolist(), map(_bytes, raw), strict=True))
         self._kill(pa.table({OFFSET: offsets[bad]}), reasons)
         return rows, offsets[~bad]
+
+    def _fitting(self, chunk: pa.Table, offsets: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+        """A typed chunk without its bad rows."""
+        good = chunk.column(MISFIT).is_null()
+        reasons = chunk.column(MISFIT).drop_null().to_pylist()
+        chunk = chunk.drop_columns([MISFIT])
+        fits = good.to_numpy()
+        gone = chunk.filter(pc.invert(good)).append_column(OFFSET, pa.array(offsets[~fits]))
+        self._kill(gone, reasons)
+        return chunk.filter(good), offsets[fits]
 
     def _times(self, chunk: pa.Table, rows: int) -> pa.ChunkedArray | None:
         if self._node.time is None:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from datetime import UTC, datetime
 
-from headrace.runtime.progress import Progress
+from headrace.runtime.progress import Progress, quoted
 
 _WINDOW = 10_000  # ms over which the rate is taken
 _FATES = ("used", "filtered", "late", "dead")
@@ -62,6 +62,7 @@ def account(p: Progress) -> list[str]:
     for name, counts in p.counts.items():
         fates = " + ".join(f"{fate} {counts[fate]:,}" for fate in _FATES)
         lines.append(f"input  {name}: read {counts['read']:,} = {fates}")
+    lines += [f"dead   {step}: {quoted(found)}" for step, found in p.examples.items()]
     lines += [f"output {name}: wrote {rows:,}" for name, rows in p.outputs.items()]
     for step, figures in p.metrics.items():
         said = ", ".join(f"{name} {n:,}" for name, n in figures.items())

@@ -3,6 +3,10 @@
 A record that meets several fates on several branches counts by the worst: dead before
 late, late before used; one that reached nothing was filtered. Where a record can reach
 only one place, counting rows is enough; elsewhere its offset is followed.
+
+A record is used where something is made of it: at an output, or at an operator. Operators that
+only pass rows on (`passes`: lookups, deduplication and the like) make nothing of them, so what
+becomes of such a row behind them corrects what the source has counted.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import pyarrow as pa
 from headrace.chunk import OFFSET, SOURCE
 from headrace.plan.nodes import (
     OUT,
+    Apply,
     Chunks,
     Node,
     Python,
@@ -73,24 +78,90 @@ class Tally:
         self._rows.clear()
 
 
-def filtered_below(
-    program: Program, step: str, rows: pa.Table, epoch: Epoch
+class Passed:
+    """What became of the rows that a step passed on, as far as one task takes them.
+
+    Like `Tally`, it counts rows where each can reach one place only, and else follows them.
+    """
+
+    def __init__(self, rows: pa.Table, tracked: bool) -> None:
+        self._tracked = tracked
+        self._rows = _places(rows)
+        self._met: dict[str, list[np.ndarray]] = {fate: [] for fate in ("used", "late", "dead")}
+
+    def mark(self, fate: str, rows: pa.Table) -> None:
+        if SOURCE in rows.column_names:
+            self._met[fate].append(_places(rows))
+
+    def fates(self) -> dict[str, Counter[int]]:
+        """By split, how many records are late or filtered: of each record once."""
+        met = {fate: np.concatenate([_NOWHERE, *rows]) for fate, rows in self._met.items()}
+        if not self._tracked:
+            by = {fate: _by_split(rows) for fate, rows in met.items()}
+            rest = _by_split(self._rows)
+            rest.subtract(by["used"] + by["late"] + by["dead"])
+            return {"late": by["late"], "filtered": rest}
+        left, late = np.unique(self._rows), Counter[int]()
+        for fate in ("dead", "late", "used"):
+            there = np.isin(left, met[fate])
+            late = _by_split(left[there]) if fate == "late" else late
+            left = left[~there]
+        return {"late": late, "filtered": _by_split(left)}
+
+
+def _by_split(places: np.ndarray) -> Counter[int]:
+    ids, counts = np.unique(places["split"], return_counts=True)
+    return Counter(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+
+
+_NOWHERE = np.zeros(0, dtype=[("split", np.int32), ("offset", np.int64)])
+
+
+def _places(rows: pa.Table) -> np.ndarray:
+    """Where each row comes from."""
+    found = np.zeros(rows.num_rows, _NOWHERE.dtype)
+    found["split"] = rows.column(SOURCE).to_numpy()
+    found["offset"] = rows.column(OFFSET).to_numpy()
+    return found
+
+
+def passes_on(node: object) -> bool:
+    """Whether the step gives the rows it got, at most once each, and makes nothing else of them."""
+    return isinstance(node, Apply) and bool(getattr(node.what, "passes", False))
+
+
+def may_be_dropped(program: Program, step: str) -> bool:
+    """Whether rows that `step` passes on can be left out, or be late, before they are used."""
+    if not passes_on(program.nodes[step]):
+        return False
+    consumers = [program.nodes[consumer] for consumer, _ in program.consumers_of(step, OUT)]
+    return not consumers or not all(isinstance(node, Write) for node in consumers)
+
+
+def corrections(
+    program: Program, step: str, splits: Counter[int], fate: str, epoch: Epoch
 ) -> dict[str, Counter[str]]:
-    """Corrections by input for records that counted as used until `step` left them out.
+    """By input, for records that counted as used until `step` got them, or passed them on.
 
     Only where a record leads to one row, and that row nowhere else: otherwise it was used.
     """
+    inputs = {s.id: s.input for s in epoch.splits}
+    found: dict[str, Counter[str]] = {}
+    for split, count in splits.items():
+        name = inputs.get(split) if count else None
+        if name is not None and _leads_only_to(program, name, step):
+            found.setdefault(name, Counter()).update({"used": -count, fate: count})
+    return found
+
+
+def filtered_below(
+    program: Program, step: str, rows: pa.Table, epoch: Epoch
+) -> dict[str, Counter[str]]:
+    """Corrections by input for records that counted as used until `step` left them out."""
     aside = any(program.consumers_of(step, port) for port in program.nodes[step].sides)
     if SOURCE not in rows.column_names or aside:
         return {}
-    inputs = {s.id: s.input for s in epoch.splits}
-    ids, counts = np.unique(rows.column(SOURCE).to_numpy(), return_counts=True)
-    found: dict[str, Counter[str]] = {}
-    for split, count in zip(ids.tolist(), counts.tolist(), strict=True):
-        name = inputs.get(split)
-        if name is not None and _leads_only_to(program, name, step):
-            found.setdefault(name, Counter()).update({"used": -count, "filtered": count})
-    return found
+    return corrections(program, step, _by_split(_places(rows)), "filtered", epoch)
 
 
 def _leads_only_to(program: Program, name: str, step: str) -> bool:
@@ -103,8 +174,10 @@ def _leads_only_to(program: Program, name: str, step: str) -> bool:
         node = program.nodes[name]
         if _makes_several(node):
             return False
-        if isinstance(node, Stateful | Write):
+        if isinstance(node, Write) or name == step:
             return name == step
+        if isinstance(node, Stateful) and not passes_on(node):
+            return False
 
 
 def _makes_several(node: Node) -> bool:

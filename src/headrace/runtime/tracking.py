@@ -24,7 +24,7 @@ from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.watermarks import Bounded, Custom, Punctuated
 from headrace.plan.nodes import Read
 from headrace.rows import rows_of
-from headrace.runtime.times import beyond, milliseconds
+from headrace.times import beyond, milliseconds
 
 Failures = dict[int, BaseException | str]  # by the row's place in the chunk
 _ROW = "__row"  # hidden, so that the kernel passes it on

@@ -79,14 +79,16 @@ def dead_rows(case: Case) -> Reasons:
     for name in case.inputs:
         fates = case.fates(name)
         if fates["read"] and case.counts(name).dead == fates["read"]:
+            text = f"all {fates['read']:,} rows of input {name!r} are dead letters"
             yield Reason(
-                "dead", name, f"all {fates['read']:,} rows of input {name!r} are dead letters",
+                "dead", name, text + case.example(name),
                 "See the job's dead letters: each says what is wrong with it.", dict(fates),
             )  # fmt: skip
     for step in case.steps():
         if step.come and step.dead == step.come:
+            text = f"step {step.failed!r} failed on all {step.come:,} rows"
             yield Reason(
-                "dead", step.failed, f"step {step.failed!r} failed on all {step.come:,} rows",
+                "dead", step.failed, text + case.example(step.failed),
                 "See the job's dead letters: each has the error and its traceback.",
                 {"in": step.come, "dead": step.dead},
             )  # fmt: skip

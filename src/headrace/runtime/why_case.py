@@ -28,6 +28,7 @@ from headrace.plan.nodes import (
 from headrace.plan.program import Program
 from headrace.runtime.epoch import LIVE, Split, reached_by
 from headrace.runtime.lineage import upstream
+from headrace.runtime.progress import quoted
 from headrace.runtime.standing import by_clock, state_of
 
 
@@ -86,6 +87,11 @@ class Case:
         """What became of the rows of an input."""
         none = dict.fromkeys(("read", "used", "filtered", "late", "dead"), 0)
         return {**none, **self.body["counts"].get(name, {})}
+
+    def example(self, step: str) -> str:
+        """One of the dead letters of a step, as the end of a sentence; nothing if none is known."""
+        found = self.body.get("examples", {}).get(step)
+        return f": {quoted(found)}" if found else ""
 
     def steps(self) -> Iterator[Counts]:
         """Every step to which rows have come."""

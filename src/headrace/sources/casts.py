@@ -7,6 +7,7 @@ alone, so a clean chunk costs one cast and a bad value a few.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.schema import ddl_type
+from headrace.times import beyond, milliseconds
 
 NOT_TEXT = "not UTF-8 text"
+_DIGITS = 38  # of the longest decimal
+_TOO_MANY = rf"^[+-]?[0.]*(\d\.?){{{_DIGITS + 1}}}"
 _ZONE = r"[T ]\d\d:?\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
@@ -65,8 +69,45 @@ def gather(columns: Sequence[pa.Array], schema: pa.Schema, bad: npt.NDArray[np.b
 def _parse(text: pa.Array, kind: pa.DataType) -> pa.Array:
     text = pc.utf8_trim_whitespace(text)
     if pa.types.is_timestamp(kind):
-        return _times(text, kind)
+        return _shown(_times(text, kind))
+    if pa.types.is_date(kind):
+        return _shown(text.cast(kind))
+    if pa.types.is_decimal(kind):
+        return _decimals(text, kind)
     return text.cast(kind)
+
+
+def _decimals(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Arrow counts in 128 bits: of too many digits it makes another number, without a word."""
+    powers = pc.match_substring_regex(text, "[eE]")
+    if pc.any(powers).as_py():
+        written = [_without_power(t) for t in text.filter(powers).to_pylist()]
+        text = pc.replace_with_mask(text, powers.fill_null(False), pa.array(written, pa.string()))
+    whole = kind.precision - kind.scale
+    longest = pc.max(pc.utf8_length(text)).as_py() or 0
+    if longest > whole:
+        too_large = pc.match_substring_regex(text, rf"^[+-]?0*[1-9]\d{{{whole}}}")
+        if pc.any(pc.or_(too_large, pc.match_substring_regex(text, _TOO_MANY))).as_py():
+            raise ValueError(f"a number of more than {whole} or {_DIGITS} digits")
+    return text.cast(kind)
+
+
+def _without_power(text: str) -> str:
+    """1e3 as 1000."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is no number") from None
+    if not number.is_finite() or abs(number.adjusted()) > _DIGITS:
+        raise ValueError(f"{text!r} has too many digits")
+    return f"{number:f}"
+
+
+def _shown(times: pa.Array) -> pa.Array:
+    """The times, all of which a calendar shows."""
+    if beyond(milliseconds(pa.chunked_array([times]))) is not None:
+        raise ValueError("a time that is not within the years 1 to 9999")
+    return times
 
 
 def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,15 +1,21 @@
 """Typed columns of an input against the schema that the program declares.
 
 Columns are found by name; numbers, texts and times may change their width, never their kind,
-and never lose a value on the way: that is an InputError which names place and column.
+and never lose a value on the way: a column of another kind is an InputError which names place
+and column, a value that does not fit makes its row bad.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.errors import InputError
-from headrace.schema import TIMESTAMP
+from headrace.schema import TIMESTAMP, ddl_type
+from headrace.sources.casts import isolate
+from headrace.sources.contract import MISFIT
+from headrace.times import beyond, milliseconds
 
 
 def fit(what: str, found: pa.Schema, wanted: pa.Schema) -> None:
@@ -19,18 +25,27 @@ def fit(what: str, found: pa.Schema, wanted: pa.Schema) -> None:
             raise missing_column(what, field.name, found.names)
         kind = found.field(field.name).type
         if not _castable(kind, field.type):
-            raise wrong_type(what, field, kind, "")
+            raise wrong_type(what, field, kind)
 
 
-def conform(what: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The schema's columns in its order and types; nothing lost in a cast, or InputError."""
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The schema's columns in its order and types.
+
+    Rows with a value that does not fit are bad: a column `__misfit` says why, if there are any.
+    """
+    reasons: dict[int, str] = {}
     columns = []
     for field in schema:
         column = table.column(field.name)
         if column.type != field.type:
-            column = _cast(what, column, field)
+            column = _cast(column, field, reasons)
+        _judge(column, field, reasons)
         columns.append(column)
-    return pa.Table.from_arrays(columns, schema=schema)
+    made = pa.Table.from_arrays(columns, schema=schema)
+    if not reasons:
+        return made
+    why = pa.array([reasons.get(i) for i in range(made.num_rows)], pa.string())
+    return made.append_column(MISFIT, why)
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
@@ -46,12 +61,45 @@ def plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _cast(what: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> pa.ChunkedArray:
+    """The column in the field's type; null where a value does not fit it."""
     times = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
+    safe = not times  # time finer than a microsecond is cut
     try:
-        return column.cast(field.type, safe=not times)  # time finer than a microsecond is cut
-    except (pa.ArrowException, ValueError) as cause:
-        raise wrong_type(what, field, column.type, f": {cause}") from cause
+        return column.cast(field.type, safe=safe)
+    except (pa.ArrowException, ValueError):
+        values = column.combine_chunks()
+    cast, bad = isolate(values, field.type, lambda part: part.cast(field.type, safe=safe))
+    for i in bad:
+        what = f"{_shown(values[i])} is not {ddl_type(field.type)}"
+        reasons.setdefault(i, f"column {field.name!r}: {what}")
+    return pa.chunked_array([cast])
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return str(value.as_py())[:80]
+    except (OverflowError, ValueError):
+        return "a time that is not within the years 1 to 9999"
+
+
+def _judge(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> None:
+    """Find the rows without a value that must have one, and times that no calendar shows."""
+    if column.null_count and not field.nullable:
+        for i in np.flatnonzero(column.is_null().to_numpy()):
+            reasons.setdefault(int(i), f"column {field.name!r} has no value")
+    if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+        ends = pc.min_max(column)
+        if beyond(milliseconds(_two(ends["min"], ends["max"]))) is None:
+            return
+        far = beyond(milliseconds(column))
+        for i in [] if far is None else np.flatnonzero(far.to_numpy()):
+            why = f"the time of column {field.name!r} is not within the years 1 to 9999"
+            reasons.setdefault(int(i), why)
+
+
+def _two(first: pa.Scalar, last: pa.Scalar) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array([s], first.type) for s in (first, last)])
 
 
 def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -89,9 +137,9 @@ def missing_column(what: str, name: str, found: list[str]) -> InputError:
     )  # fmt: skip
 
 
-def wrong_type(what: str, field: pa.Field, kind: pa.DataType, why: str) -> InputError:
+def wrong_type(what: str, field: pa.Field, kind: pa.DataType) -> InputError:
     return InputError(
-        f"column {field.name!r} of {what} is {kind}, which is not {field.type}{why}",
+        f"column {field.name!r} of {what} is {kind}, which is not {field.type}",
         code="HR-INPUT-006",
         hint="Declare the type that the file has and cast in the program.",
     )

@@ -25,6 +25,7 @@ Chunk = tuple[pa.Table, Positions]  # rows, and the offset of each: strictly inc
 Decoded = tuple[pa.Table, npt.NDArray[np.bool_], list[str]]
 
 RAW = "__raw"  # the one column of a chunk that is still to be decoded
+MISFIT = "__misfit"  # a column of a typed chunk with bad rows: why they are; null in good ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,16 @@ from headrace.sources.casts import NOT_TEXT, cast_text, gather, isolate, reason
 from headrace.sources.contract import Decoded
 
 
-def fields(line: str, delimiter: str) -> list[str]:
-    """The fields of one record."""
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+def header(path: str, line: str, delimiter: str) -> list[str]:
+    """The names of the columns in a file's first line."""
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+    except csv.Error as cause:
+        raise InputError(
+            f"the header of {path!r} cannot be read: {cause}", code="HR-INPUT-005",
+            hint="Is it a CSV file whose lines end with a line feed? Its first line names the "
+            "columns; say header=False if it is data.",
+        ) from cause  # fmt: skip
 
 
 def check_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
@@ -85,7 +92,7 @@ def _split(
     wrong: dict[int, str] = {}
 
     def refuse(row: pacsv.InvalidRow) -> str:
-        wrong[base + row.number - 1] = (
+        wrong[base + row.number - 2] = (  # counted from 1, and the first is skipped
             f"{row.actual_columns} fields, expected {row.expected_columns}"
         )
         return "skip"
@@ -111,10 +118,13 @@ def _read(
     values: pa.Array, names: list[str], delimiter: str, refuse: Callable[[Any], str]
 ) -> pa.Table:
     lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-    text = pc.binary_join(lines, b"\n")[0].as_py() + b"\n"
+    text = b"\n" + pc.binary_join(lines, b"\n")[0].as_py() + b"\n"
     return pacsv.read_csv(
         pa.BufferReader(text),
-        pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
+        pacsv.ReadOptions(
+            column_names=names, use_threads=False, block_size=len(text) + 1,
+            skip_rows=1,  # an empty one, so that a byte order mark is part of a field
+        ),
         pacsv.ParseOptions(
             delimiter=delimiter, ignore_empty_lines=False, invalid_row_handler=refuse
         ),

@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, PlanError, StepError
-from headrace.rows import array_of, fitted, table_of
+from headrace.rows import fitted, table_of
 from headrace.schema import SchemaLike, schema_of
 from headrace.sources.contract import Chunk, Positions, Range, Source
 from headrace.sources.place import place, put
+from headrace.values import array_of
 
 CHUNK_ROWS = 65_536
 

@@ -15,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.kernel import is_document
 from headrace.sources import delimited, formats
 from headrace.sources.contract import RAW, Chunk, Decoded
 from headrace.sources.layout import changed, checksum, size_of
 from headrace.sources.listing import Extent, Mark
 
 BLOCK = 1 << 20
+LEAST = 1 << 18  # bytes: fewer are not worth a task of their own
 HEAD = 1 << 10  # bytes of a file that its fingerprint covers
 PROBE = 1 << 16
+COUNTED = 1 << 28  # bytes of a file whose lines are counted, to say where a bad one is
 BOM = b"\xef\xbb\xbf"
 COLUMNS = b"columns"  # metadata of a raw chunk: the order of a CSV file's columns
 
@@ -34,7 +37,7 @@ class Lines:
     header: bool = True
     delimiter: str = ","
     raw: bool = True
-    least: int = 1 << 18
+    least: int = LEAST
 
     def begin(self, path: str, size: int, whole: bool) -> int | None:
         head = _pread(path, 0, PROBE)
@@ -44,11 +47,13 @@ class Lines:
         line = _first_line(path, start, size)
         if not line.endswith(b"\n") and not whole:
             return None
-        delimited.check_header(path, self.columns_of(line), self.schema)
+        if not line:
+            return start  # an empty file has no rows, and needs no header
+        delimited.check_header(path, self.columns_of(path, line), self.schema)
         return start + len(line)
 
-    def columns_of(self, header: bytes) -> list[str]:
-        return delimited.fields(header.decode("utf-8", "replace"), self.delimiter)
+    def columns_of(self, path: str, header: bytes) -> list[str]:
+        return delimited.header(path, header.decode("utf-8", "replace"), self.delimiter)
 
     def reach(self, path: str, start: int, size: int, whole: bool) -> int:
         end = size if whole else _last_line_end(path, start, size)
@@ -112,7 +117,7 @@ class Lines:
         if self.format != "csv" or not self.header:
             return schema
         start = len(BOM) if _pread(path, 0, len(BOM)) == BOM else 0
-        columns = self.columns_of(_first_line(path, start, size_of(path)))
+        columns = self.columns_of(path, _first_line(path, start, size_of(path)))
         return schema.with_metadata({COLUMNS: json.dumps(columns)})
 
 
@@ -136,6 +141,29 @@ def split_lines(
     )
     keep = np.arange(len(ends)) if keep_blank else np.flatnonzero(stops > starts)
     return both.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
+
+
+class LineNumbers:
+    """Which line of a file a byte is in; every block of the file is counted once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._before = [0]  # line ends before each block
+        self._last = (0, 0)  # the byte that was asked for last, and the line ends before it
+
+    def at(self, position: int) -> int | None:
+        """Counted from 1; None if it is so far back that counting would take long."""
+        if position > COUNTED:
+            return None
+        block = position // BLOCK
+        for i in range(len(self._before) - 1, block):
+            ends = _pread(self._path, i * BLOCK, BLOCK).count(b"\n")
+            self._before.append(self._before[i] + ends)
+        known = (block * BLOCK, self._before[block])
+        start, ends = max(known, self._last) if self._last[0] <= position else known
+        ends += _pread(self._path, start, position - start).count(b"\n")
+        self._last = (position, ends)
+        return ends + 1
 
 
 def _pread(path: str, position: int, length: int) -> bytes:
@@ -167,9 +195,5 @@ def _last_line_end(path: str, start: int, size: int) -> int:
 
 
 def _is_object(line: bytes) -> bool:
-    if not line.rstrip().endswith(b"}"):
-        return False
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
+    """Whether the line is a whole document, as it will be decoded."""
+    return line.lstrip()[:1] == b"{" and line.rstrip()[-1:] == b"}" and is_document(line)

@@ -91,7 +91,7 @@ class LogSource(Source):
     def _shaped(self, table: pa.Table) -> pa.Table:
         if self.raw:
             return pa.Table.from_arrays([table.column("value")], schema=_RAW)
-        return conform(f"topic {self._topic!r}", table, self.schema)
+        return conform(table, self.schema)
 
     def _still_there(self, split: str, start: int, end: int) -> None:
         refuse_shorter(split, start, end)

@@ -21,6 +21,7 @@ from headrace.sources.listing import Extent, Mark
 from headrace.sources.scan import Pattern
 
 CHUNK_ROWS = 524_288
+LEAST = 1 << 14  # rows: fewer are not worth a task of their own
 TAIL = 1 << 13
 MAGIC = b"PAR1"
 
@@ -29,7 +30,7 @@ MAGIC = b"PAR1"
 class Parquet:
     schema: pa.Schema
     raw: bool = False
-    least: int = 1 << 14
+    least: int = LEAST
     encoded: tuple[str, ...] = ()  # columns to be left dictionary encoded, as they are stored
 
     def begin(self, path: str, size: int, whole: bool) -> int | None:
@@ -77,7 +78,7 @@ class Parquet:
                 lo, hi = max(row, extent.start), min(row + batch.num_rows, extent.end)
                 if lo < hi:
                     table = pa.Table.from_batches([batch.slice(lo - row, hi - lo)])
-                    yield conform(path, table, schema), np.arange(lo + shift, hi + shift)
+                    yield conform(table, schema), np.arange(lo + shift, hi + shift)
                 row += batch.num_rows
 
     def _batches(

@@ -77,6 +77,9 @@ class SocketSource(TapeSource):
             )  # fmt: skip
         return self.spool.stretches(start, end)
 
+    def where(self, split: str, offset: int) -> str:
+        return f"{_named(self.address)} byte {offset}"
+
     def path(self, stretch: Stretch) -> str:
         return str(self.spool.folder / stretch.extent.path)
 

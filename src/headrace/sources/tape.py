@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.sources.contract import Chunk, Decoded, Range, Source, even_cuts, refuse_shorter
 from headrace.sources.layout import Layout, unreadable
+from headrace.sources.lines import LineNumbers
 from headrace.sources.listing import Stretch
 from headrace.sources.parquet import Parquet
 
@@ -67,8 +68,19 @@ class TapeSource(Source):
     def where(self, split: str, offset: int) -> str:
         for stretch in self.stretches(offset, offset + 1):
             extent = stretch.extent
-            return f"{extent.path} {'byte' if self.raw else 'row'} {extent.start}"
+            if not self.raw:
+                return f"{extent.path} row {extent.start + 1}"
+            line = self._line(self.path(stretch), extent.start)
+            return f"{extent.path} {f'line {line}, ' if line else ''}byte {extent.start}"
         return super().where(split, offset)
+
+    def _line(self, path: str, position: int) -> int | None:
+        numbers = self.__dict__.setdefault("_numbers", {})
+        try:
+            found: int | None = numbers.setdefault(path, LineNumbers(path)).at(position)
+        except OSError:
+            return None  # the file is gone; it was read before
+        return found
 
     def _chunks(self, parts: tuple[Stretch, ...]) -> Iterator[Chunk]:
         for part in parts:

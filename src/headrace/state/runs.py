@@ -126,9 +126,9 @@ class RunCache:
     place on the disk after its deletion, so those that were deleted are let go.
     """
 
-    def __init__(self, folder: str | Path, most: int = _CACHE_BYTES) -> None:
+    def __init__(self, folder: str | Path, most: int | None = None) -> None:
         self._folder = Path(folder) / RUNS
-        self._most = most
+        self._most = _CACHE_BYTES if most is None else most
         self._held: OrderedDict[tuple[str, int, int], tuple[Run, int]] = OrderedDict()
         self._opened = 0
         self._bytes = 0

@@ -12,10 +12,19 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import strategies as st
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, RunError
 from headrace.schema import ddl_type
+
+try:
+    from hypothesis import strategies as st
+except ImportError as cause:
+    raise RunError(
+        "strategies are Hypothesis's, and there is no Hypothesis", code="HR-TEST-012",
+        hint="Install it: pip install 'headrace[testing]'.",
+    ) from cause  # fmt: skip
+
+__all__ = ["st", "time_value", "values"]
 
 Strategy = st.SearchStrategy[Any]
 _TEXTS = ["", "a", "b", "B", "ß", "naïve", "日本", "🌊"]

@@ -18,20 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import Duration, millis
-from headrace.errors import PlanError, RunError
+from headrace.errors import PlanError
 from headrace.schema import SchemaLike, schema_of
+from headrace.testing.drawing import st, time_value, values
 from headrace.testing.steps import Advance, Crash, End, Idle, Restart, Send, Step, Watermark, play
 from headrace.testing.times import Time, moment
-
-try:
-    from hypothesis import strategies as st
-
-    from headrace.testing.drawing import time_value, values
-except ImportError as cause:
-    raise RunError(
-        "strategies are Hypothesis's, and there is no Hypothesis", code="HR-TEST-012",
-        hint="Install it: pip install 'headrace[testing]'.",
-    ) from cause  # fmt: skip
 
 __all__ = ["play", "rows", "scripts", "streams"]
 

@@ -17,6 +17,8 @@ import numpy as np
 from headrace.ops.agg.groups import Index
 from headrace.ops.agg.span import ADD, Numbers, Op, Span
 
+_SHORT = 1 << 15  # rows of a window that 16 bits can count
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -47,7 +49,7 @@ class Grid(Span):
     @cached_property
     def present(self) -> Index:
         """window * keys + key, for the windows of each key that hold a row."""
-        ones = np.ones(len(self._at), np.int16 if self.widest < 2**15 else np.int64)
+        ones = np.ones(len(self._at), np.int16 if self.widest < _SHORT else np.int64)
         return np.flatnonzero(self._windows(ADD, [ones])[0])
 
     def reduce(self, op: Op, columns: Sequence[Numbers]) -> list[Numbers]:

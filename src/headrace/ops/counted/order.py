@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.agg.groups import Column, Index, array, flat, integers, valid
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.agg.order import rises, sorted_by
+from headrace.ops.agg.order import by_number, rises, sorted_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,8 @@ def _sorted(order: Index | None, keys: list[Index]) -> Index | None:
     keys = keys if order is None else [k[order] for k in keys]
     if rises(keys):
         return order
-    turn = _radix(keys[0]) if len(keys) == 1 else sorted_by(keys)
+    turn = by_number(keys[0]) if len(keys) == 1 else sorted_by(keys)
     return turn if order is None else order[turn]
-
-
-def _radix(key: Index) -> Index:
-    """The order by one key; what fits in 16 bits is sorted in one sweep."""
-    low = key.min()
-    if key.max() - low >= 2**16:
-        return sorted_by([key])
-    return np.argsort((key - low).astype(np.uint16), kind="stable")
 
 
 def _plain(column: Column) -> Column:

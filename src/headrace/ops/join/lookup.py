@@ -41,6 +41,7 @@ class Lookup:
     rows: tuple[str, ...] = ()
 
     kind = "lookup"
+    passes = True
     endless = False
     needs_time = False
 

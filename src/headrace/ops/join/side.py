@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.errors import StepError
 from headrace.ops.agg.groups import Index, Mask
+from headrace.ops.agg.order import by_number
 from headrace.ops.contract import Fault, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.window.aligned import Times
@@ -91,7 +92,7 @@ class Side:
             values = key if order is None else key[order]
             if (values[1:] >= values[:-1]).all():
                 continue
-            turn = np.argsort(_small(values), kind="stable")
+            turn = by_number(values)
             order = turn if order is None else order[turn]
         return np.arange(len(at)) if order is None else order
 
@@ -112,12 +113,6 @@ def null_keys(rows: pa.Table, keys: Sequence[str]) -> Mask | None:
             nulls: Mask = numbers(column.is_null())
             found = nulls if found is None else found | nulls
     return found
-
-
-def _small(values: Times) -> np.ndarray:
-    """The same order in few bits where that is possible: such numbers are sorted in one pass."""
-    low, high = int(values.min()), int(values.max())
-    return (values - low).astype(np.uint16) if high - low < 2**16 else values
 
 
 def _times(rows: pa.Table) -> Times:

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.ops.agg.grid import Grid, Shape
 from headrace.ops.agg.groups import Index
+from headrace.ops.agg.order import by_number
 from headrace.ops.agg.span import Ranges, Span, stretches
 from headrace.ops.window.aligned import Times, Window
 
@@ -55,7 +56,7 @@ class Layout:
         heads = np.searchsorted(self.key[rows], np.arange(self.keys))
         first, last = (np.repeat(w, self.count)[rows] for w in (self.first, self.last))
         low, high, number = _windows(first, last, heads)
-        turn = _by_number(number)
+        turn = by_number(number)
         low, high = low[turn], high[turn]
         return Ranges(low, high, rows), number[turn], self.key[rows[low]]
 
@@ -75,10 +76,3 @@ def _windows(first: Times, last: Times, heads: Index) -> tuple[Index, Index, Tim
     begun, ended = (np.maximum(n, 0) for n in (last - fresh + 1, until - first + 1))
     rows = np.arange(len(first))
     return np.repeat(rows, begun), np.repeat(rows + 1, ended), stretches(fresh, begun)
-
-
-def _by_number(number: Times) -> Index:
-    """The order by window, stable; few windows fit in 16 bits, which sort in one sweep."""
-    offset = number - number.min()
-    small = offset.max() < 2**16
-    return np.argsort(offset.astype(np.uint16) if small else offset, kind="stable")

@@ -1,9 +1,9 @@
 """A pattern as an automaton: which row may follow which, and what may lie between.
 
 Loops with counts are unrolled, so a partial match is told by its last place alone. An edge says
-all about one step: what the row must be, what ends the waiting for it (`link`, `negs`, `stops`),
-and which other edges of the same place forbid it as long as they can be gone (`blockers`: a
-greedy loop goes on). An automaton is a value; it knows no rows.
+all about one step: what the row must be and not be (`bars`), what ends the waiting for it (`link`,
+`negs`, `stops`), and which other edges of the same place forbid it as long as they can be gone
+(`blockers`: a greedy loop goes on). An automaton is a value; it knows no rows.
 """
 
 from __future__ import annotations
@@ -47,8 +47,13 @@ class Edge:
     link: str
     take: Test | None
     negs: tuple[Test, ...]
-    stops: tuple[Test, ...]
+    stops: tuple[Test, ...]  # `until` of the loops that the edge stays in: such a row ends it
+    bars: tuple[Test, ...]  # `until` of the loops that the edge enters: such a row is not taken
     blockers: tuple[int, ...]  # edges of the same place
+
+    @property
+    def accepts(self) -> bool:
+        return self.target == ACCEPT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +116,6 @@ class _Exit:
     link: str = THEN
     owner: int | None = None  # who said the link; a part inside does not say it again
     negs: tuple[Test, ...] = ()
-    stops: tuple[Test, ...] = ()
     goes_on: frozenset[int] = frozenset()  # the greedy choices that this way takes
     unless: frozenset[int] = frozenset()  # the greedy choices that this way leaves
 
@@ -121,6 +125,21 @@ class _Made:
     way: _Exit
     target: int
     take: Test | None
+    stops: tuple[Test, ...] = ()
+    bars: tuple[Test, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop with `until` that is being built."""
+
+    number: int
+    first: int  # its first place
+    until: Test
+
+    def holds(self, place: int) -> bool:
+        """Whether a way from there begins inside the loop."""
+        return place >= self.first or place <= _back(self.number)
 
 
 def compiled(pattern: Pattern, tests: Tests) -> Automaton:
@@ -144,6 +163,7 @@ def compiled(pattern: Pattern, tests: Tests) -> Automaton:
 class _Builder:
     def __init__(self, tests: Tests) -> None:
         self._tests, self._count = tests, 0
+        self._loops: list[_Loop] = []  # those with `until` around what is being built
         self.names: list[str] = []
         self.made: list[_Made] = []
 
@@ -162,7 +182,10 @@ class _Builder:
     def _row(self, row: Row, ways: list[_Exit]) -> list[_Exit]:
         target, take = len(self.names), self._tests.of(row.where)
         self.names.append(row.name)
-        self.made += [_Made(way, target, take) for way in ways]
+        for way in ways:
+            stops = tuple(loop.until for loop in self._loops if loop.holds(way.place))
+            bars = tuple(loop.until for loop in self._loops if not loop.holds(way.place))
+            self.made.append(_Made(way, target, take, stops, bars))
         return [_Exit(target)]
 
     def _group(self, group: Group, ways: list[_Exit]) -> list[_Exit]:
@@ -176,23 +199,30 @@ class _Builder:
         return [_free(way, me) for way in ways]
 
     def _repeat(self, loop: Repeat, ways: list[_Exit]) -> list[_Exit]:
-        me, out = self._fresh(), list[_Exit]()
+        me = self._fresh()
+        if loop.until is not None:
+            self._loops.append(_Loop(me, len(self.names), self._tests.of(loop.until)))
+        ways = self._rounds(loop, ways, me)
+        if loop.until is not None:
+            self._loops.pop()
+        return [_free(way, me) for way in ways]
+
+    def _rounds(self, loop: Repeat, ways: list[_Exit], me: int) -> list[_Exit]:
+        out = list[_Exit]()
         rounds = max(loop.low, 1) if loop.high is None else loop.high
-        stops = () if loop.until is None else (self._tests.of(loop.until),)
         for done in range(rounds):
             if done:
-                ways = [replace(_linked(w, loop.by, me), stops=stops) for w in ways]
+                ways = [_linked(w, loop.by, me) for w in ways]
             if done >= loop.low:
-                leave = [replace(w, stops=()) for w in ways] if done else ways
-                leave, ways = self._choice(leave, ways, loop.greedy)
+                leave, ways = self._choice(ways, ways, loop.greedy)
                 out += leave
-            back = [_Exit(-10 - me, loop.by, me, stops=stops)]
+            back = [_Exit(_back(me), loop.by, me)]
             endless = loop.high is None and done == rounds - 1
             ways = self.part(loop.part, [*ways, *back] if endless else ways)
         if loop.high is None:
-            self._close(-10 - me, ways, choice := self._fresh())
+            self._close(_back(me), ways, choice := self._fresh())
             ways = [replace(w, unless=w.unless | {choice}) for w in ways] if loop.greedy else ways
-        return [_free(way, me) for way in (*out, *ways)]
+        return [*out, *ways]
 
     def _choice(
         self, leave: list[_Exit], stay: list[_Exit], greedy: bool
@@ -214,7 +244,7 @@ class _Builder:
                     m.way, place=way.place, negs=(*way.negs, *m.way.negs),
                     goes_on=m.way.goes_on | {choice}, unless=m.way.unless | way.unless,
                 )  # fmt: skip
-                self.made.append(_Made(through, m.target, m.take))
+                self.made.append(replace(m, way=through))
 
     def _fresh(self) -> int:
         self._count += 1
@@ -228,12 +258,12 @@ class _Builder:
                 "Use fewer optional parts one after the other.",
             )  # fmt: skip
         if number == START:  # nothing lies before the first row
-            mine = [replace(m, way=replace(m.way, link=THEN, negs=(), stops=())) for m in mine]
+            mine = [replace(m, way=replace(m.way, link=THEN, negs=())) for m in mine]
         edges = tuple(_edge(m, mine) for m in mine)
-        at_once = any(e.target == ACCEPT and not e.blockers and not ending for e in edges)
-        later = 0 if at_once else _bits(edges, lambda e: e.target == ACCEPT)
-        steps = _bits(edges, lambda e: e.target != ACCEPT)
-        tests = [t for e in edges for t in (e.take, *e.negs, *e.stops) if t is not None]
+        at_once = not ending and any(e.accepts and not e.blockers and not e.negs for e in edges)
+        later = 0 if at_once else _bits(edges, lambda e: e.accepts)
+        steps = _bits(edges, lambda e: not e.accepts)
+        tests = [t for e in edges for t in (e.take, *e.negs, *e.stops, *e.bars) if t is not None]
         return Place(
             name=self.names[number] if number >= 0 else "", edges=edges, steps=steps,
             strict=_bits(edges, lambda e: e.link == NEXT),
@@ -245,7 +275,12 @@ class _Builder:
 def _edge(made: _Made, every: list[_Made]) -> Edge:
     way = made.way
     blockers = tuple(i for i, other in enumerate(every) if other.way.goes_on & way.unless)
-    return Edge(made.target, way.link, made.take, way.negs, way.stops, blockers)
+    return Edge(made.target, way.link, made.take, way.negs, made.stops, made.bars, blockers)
+
+
+def _back(loop: int) -> int:
+    """Stands for the end of a loop's last round while that is being built."""
+    return -10 - loop
 
 
 def _linked(way: _Exit, link: str, owner: int) -> _Exit:

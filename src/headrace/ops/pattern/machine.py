@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
-from headrace.ops.pattern.automaton import ACCEPT, Automaton, Place, Test
+from headrace.ops.pattern.automaton import Automaton, Place, Test
 from headrace.ops.pattern.match import Match
 from headrace.ops.pattern.parts import NEXT, THEN, Skip
 
@@ -100,8 +100,8 @@ class Machine:
 
     def _worked_out(self, place: Place, alive: int, holds: Callable[[Test], bool]) -> Outcome:
         """The places that the row leads to, the edges that are left, and whether it is sure."""
-        hits, stopped = _hits(place, alive, holds)
-        goes, left, targets = hits & ~stopped, 0, list[int]()
+        hits, stopped, barred = _hits(place, alive, holds)
+        goes, left, targets = hits & ~stopped & ~barred, 0, list[int]()
         for i, edge in enumerate(place.edges):
             bit = 1 << i
             if not alive & bit or (edge.blockers and any(goes >> j & 1 for j in edge.blockers)):
@@ -256,23 +256,26 @@ class Machine:
         self._place(track, [run for run in track.runs if run[1][0] >= target])
 
 
-def _hits(place: Place, alive: int, holds: Callable[[Test], bool]) -> tuple[int, int]:
-    """The edges whose row this is, and those that it stops."""
-    hits = stopped = 0
+def _hits(place: Place, alive: int, holds: Callable[[Test], bool]) -> tuple[int, int, int]:
+    """The edges whose row this is, those that it stops, and those that may not take it."""
+    hits = stopped = barred = 0
     for i, edge in enumerate(place.edges):
         if edge.take is None or not alive >> i & 1:
             continue
-        if holds(edge.take):
+        hit = holds(edge.take)
+        if hit:
             hits |= 1 << i
         if edge.stops and any(map(holds, edge.stops)):
             stopped |= 1 << i
-    return hits, stopped
+        if hit and edge.bars and any(map(holds, edge.bars)):
+            barred |= 1 << i
+    return hits, stopped, barred
 
 
 def _free(place: Place, left: int) -> bool:
-    """Whether some way to accept is not forbidden by a loop that may go on."""
+    """Whether some way to accept waits neither for a loop that may go on nor for the time."""
     return any(
-        left >> i & 1 and not any(left >> j & 1 for j in edge.blockers)
+        left >> i & 1 and not edge.negs and not any(left >> j & 1 for j in edge.blockers)
         for i, edge in enumerate(place.edges)
-        if edge.target == ACCEPT
+        if edge.accepts
     )

@@ -32,7 +32,7 @@ _HIDDEN = (TIME, SOURCE, OFFSET, HASH)
 
 
 class MatchOperator:
-    version = 1
+    version = 2  # 1: a loop could begin with a row that its `until` excludes
 
     def __init__(
         self,

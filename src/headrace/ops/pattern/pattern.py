@@ -105,12 +105,14 @@ class Pattern:
         return self._change(Repeat(last, 0, 1, greedy=greedy))  # type: ignore[arg-type]
 
     def until(self, *where: Any) -> Pattern:
-        """The loop just written takes no further row once a row satisfies this."""
+        """The loop just written takes no row that satisfies this, and none after such a row."""
         last = self._last()
-        no.check_until(last)
+        loop = _loop(last)
+        no.check_until(loop)
         no.check_where("until", where)
-        assert isinstance(last, Repeat)
-        return self._change(replace(last, until=where))
+        assert isinstance(loop, Repeat) and isinstance(last, Repeat)
+        stopped = replace(loop, until=where)
+        return self._change(stopped if loop is last else replace(last, part=stopped))
 
     # the whole
 
@@ -220,6 +222,12 @@ def either(*patterns: Pattern) -> Pattern:
         taken += all_names(group)
         groups.append(group if isinstance(group, Group) else Group((Item(THEN, group),)))
     return _begun(Item(THEN, Either(tuple(groups))))
+
+
+def _loop(part: Part | Without) -> Part | Without:
+    """The loop that `until` is about: also one that may be left out."""
+    optional = isinstance(part, Repeat) and (part.low, part.high) == (0, 1)
+    return part.part if optional else part  # type: ignore[union-attr]
 
 
 def _begun(item: Item) -> Pattern:

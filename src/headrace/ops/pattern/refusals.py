@@ -173,11 +173,12 @@ def _problems(
 ) -> Iterator[PlanError]:
     names = [name for name, _ in rows_in(group)]
     if may_be_empty(group):
+        every = ", ".join(map(repr, names))
         yield refused(
-            9, "the pattern could match nothing at all: every part is optional",
+            9, f"the pattern could match nothing at all: every part is optional ({every})",
             "Let at least one part not be optional.",
         )  # fmt: skip
-    yield from _negations(group)
+    yield from _negations(group, timed=span is not None or ending is not None)
     if ending is not None and ending.length is None and span is None:
         yield refused(
             7, f"then_not {ending.name!r} has no end: it would wait for ever",
@@ -205,22 +206,24 @@ def _problems(
         yield _too_large()
 
 
-def _negations(group: Group) -> Iterator[PlanError]:
+def _negations(group: Group, timed: bool) -> Iterator[PlanError]:
+    """`timed`: the pattern says how long it may last, so what it ends without has an end."""
     items = group.items
     for i, item in enumerate(items):
         inner = item.part.part if isinstance(item.part, Repeat) else item.part
         if isinstance(inner, Group | Either):
             for one in inner.parts if isinstance(inner, Either) else (inner,):
-                yield from _negations(one)
+                yield from _negations(one, timed)
         if not isinstance(inner, Without):
             continue
-        if all(may_be_empty(after.part) for after in items[i + 1 :]):
+        after = next((one for one in items[i + 1 :] if not isinstance(one.part, Without)), None)
+        if not timed and all(may_be_empty(one.part) for one in items[i + 1 :]):
             yield refused(
                 6, f"the pattern may end without {inner.name!r}, but does not say until when",
-                f'Say then_not("{inner.name}", ..., within="5m"), or go on with a part that is '
-                "not optional.",
+                f'Say within("10m") for the whole pattern, then_not("{inner.name}", ..., '
+                'within="5m"), or go on with a part that is not optional.',
             )  # fmt: skip
-        elif items[i + 1].link == NEXT and not isinstance(items[i + 1].part, Without):
+        elif after is not None and after.link == NEXT:
             yield refused(
                 8, f"no row can be between two that follow directly, so not {inner.name!r} either",
                 "Say then(...) after without(...), or leave it out.",

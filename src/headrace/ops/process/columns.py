@@ -20,6 +20,7 @@ from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.process.values import VALUES, KeyValues, stamp_of
 from headrace.rows import table_of
 from headrace.schema import ddl_type
+from headrace.values import array_of, as_type
 
 Columns = dict[str, pa.Array]
 
@@ -94,8 +95,8 @@ def _fitted(name: str, kind: pa.DataType, given: Any, count: int) -> pa.Array:
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     try:
-        array = given.cast(kind) if isinstance(given, pa.Array) else pa.array(given, kind)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+        array = as_type(given, kind) if isinstance(given, pa.Array) else array_of(given, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"self.{name} does not hold {ddl_type(kind)}: {error}") from error
     if len(array) != count:
         raise ValueError(f"self.{name} has {len(array)} values for {count} keys")

@@ -93,8 +93,11 @@ class Arranged:
 
     def table(self, rows: pa.Table) -> pa.Table:
         """The rows of the only input that has any, in the order of their calls."""
-        same = (np.diff(self.indexes) == 1).all()
-        return visible(rows) if same else visible(rows).take(pa.array(self.indexes))
+        shown, count = visible(rows), len(self.indexes)
+        first = int(self.indexes[0]) if count else 0
+        if np.array_equal(self.indexes, np.arange(first, first + count)):
+            return shown.slice(first, count)
+        return shown.take(pa.array(self.indexes))
 
     def arrived(self, inputs: Sequence[pa.Table | None], number: int) -> pa.Table:
         """A row as it arrived."""

@@ -28,6 +28,7 @@ class ChangesOnly(Basic):
     types: tuple[tuple[str, str], ...]  # of the columns, as text: they shape the state
 
     kind = "changes_only"
+    passes = True
 
     @property
     def endless(self) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, flat, integers
+from headrace.ops.agg.order import by_number
 from headrace.ops.contract import Operator, Step
 from headrace.ops.stream.alike import heads, in_turn, mixed, numbered, repeated
 from headrace.ops.stream.apart import apart
@@ -39,6 +40,7 @@ class Deduplicate(Basic):
     within: int | None
 
     kind = "deduplicate"
+    passes = True
 
     @property
     def endless(self) -> bool:
@@ -174,11 +176,7 @@ class _Within(_Deduplicating):
         """The order that the state has, so that it is gone through once."""
         order = np.argsort(flat(rows.column(HASH)).to_numpy())
         bucket = times[order] // self._within
-        bucket -= bucket.min()
-        if bucket.max() > 0:
-            small = bucket.astype(np.uint16) if bucket.max() < 1 << 16 else bucket
-            order = order[np.argsort(small, kind="stable")]
-        return order
+        return order[by_number(bucket)] if (bucket != bucket[0]).any() else order
 
     def _asked(self, rows: pa.Table, times: Index, order: Index) -> pa.Table:
         """Under which bucket and key each row is looked for."""

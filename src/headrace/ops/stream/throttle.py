@@ -34,6 +34,7 @@ class Throttle(Basic):
     per: int
 
     kind = "throttle"
+    passes = True
 
     @property
     def needs_time(self) -> bool:

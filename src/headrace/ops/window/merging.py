@@ -47,9 +47,14 @@ def joined(key: Times, start: Times, end: Times) -> Joined:
 def _running_max(key: Times, values: Times) -> Times:
     """The largest value of the key so far; keys rise."""
     low, high = int(values.min()), int(values.max())
-    if (high - low + 1) * (int(key[-1]) + 1) >= _LIMIT:  # ranks instead, which are smaller
-        distinct, rank = np.unique(values, return_inverse=True)
-        return distinct[_running_max(key, rank)]
-    lift = key * (high - low + 1) - low  # keeps the keys apart
+    if (high - low + 1) * (int(key[-1]) + 1) < _LIMIT:
+        return _lifted_max(key, values, low, high - low + 1)
+    distinct, rank = np.unique(values, return_inverse=True)  # ranks are smaller
+    return distinct[_lifted_max(key, rank, 0, len(distinct))]
+
+
+def _lifted_max(key: Times, values: Times, low: int, width: int) -> Times:
+    """Each key's values are lifted above those of the keys before."""
+    lift = key * width - low
     largest: Times = np.maximum.accumulate(values + lift) - lift
     return largest

@@ -1,0 +1,255 @@
+"""Values of a user's functions as a column: one rule, whatever else is in the column.
+
+Each value is judged by its own type and the column's, so a column of several types holds what
+each value would be alone. A value is never bent: 1.5 is no integer, a time of day no date.
+
+A whole number in a timestamp column is milliseconds since 1970; a datetime is itself, in UTC
+if it has no zone; a date is its midnight in UTC; NumPy's and pandas' times are what they say,
+to the microsecond. A date column takes dates, and datetimes at midnight. True is no number.
+pandas' NA and NaT, and NumPy's NaT, are null.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as pt
+
+from headrace.schema import ddl_type
+from headrace.times import beyond, milliseconds
+
+Values = Sequence[Any]
+Maker = Callable[[Values, pa.DataType], pa.Array]
+
+_FAR = "a time is not within the years 1 to 9999"
+
+
+def array_of(values: Values, kind: pa.DataType) -> pa.Array:
+    """The values as an array of this type; ValueError or an Arrow error if one does not fit."""
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return as_type(pa.array(values), kind)
+    values = values if isinstance(values, list | tuple) else list(values)
+    types = set(map(type, values))
+    types.discard(type(None))
+    if len(types) <= 1:
+        return _maker(types.pop(), kind)(values, kind) if types else pa.nulls(len(values), kind)
+    if types <= _TOGETHER.get(_family(kind), frozenset()):
+        return pa.array(values, kind)
+    return _by_type(values, kind)
+
+
+def as_type(column: Any, kind: pa.DataType) -> Any:
+    """An Arrow column that a user gave, as the type that it is to have: by the same rule."""
+    given = column.type
+    if given == kind:
+        return column
+    number = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
+    no_time = pt.is_boolean(given) or pt.is_floating(given) or pt.is_decimal(given)
+    if (number and pt.is_boolean(given)) or (pt.is_timestamp(kind) and no_time):
+        raise ValueError(f"{given} is no {ddl_type(kind)}")
+    if pt.is_timestamp(kind) and pt.is_integer(given):
+        column = column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
+    if pt.is_decimal(kind) and pt.is_string(given):  # Arrow loses digits of long ones
+        return _value_by_value(column, kind, _decimal)
+    if pt.is_nested(kind) and _holds_time(kind):
+        return _value_by_value(column, kind, lambda value: value)
+    return column.cast(kind, safe=not (pt.is_timestamp(kind) and pt.is_timestamp(given)))
+
+
+def _value_by_value(column: Any, kind: pa.DataType, change: Callable[[Any], Any]) -> Any:
+    array = array_of([change(value) for value in column.to_pylist()], kind)
+    return pa.chunked_array([array]) if isinstance(column, pa.ChunkedArray) else array
+
+
+def _decimal(text: str | None) -> decimal.Decimal | None:
+    try:
+        return None if text is None else decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError(f"{_shown(text)} is no number") from None
+
+
+def _holds_time(kind: pa.DataType) -> bool:
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return pt.is_timestamp(kind) or any(map(_holds_time, inner))
+
+
+def _by_type(values: Values, kind: pa.DataType) -> pa.Array:
+    """Those of each type for themselves, then all in their order."""
+    places: dict[type, list[int]] = {}
+    for place, value in enumerate(values):
+        places.setdefault(type(value), []).append(place)
+    arrays = [array_of([values[i] for i in mine], kind) for mine in places.values()]
+    order = np.empty(len(values), np.int64)
+    order[np.concatenate([np.array(mine) for mine in places.values()])] = np.arange(len(values))
+    return pa.concat_arrays(arrays).take(pa.array(order))
+
+
+@lru_cache(maxsize=1024)
+def _maker(type_: Any, kind: pa.DataType) -> Maker:
+    """How values of this Python type become a column of that type."""
+    if type_.__module__.startswith("pandas") and type_.__name__ in ("NAType", "NaTType"):
+        return lambda values, kind: pa.nulls(len(values), kind)
+    for types, make in _MAKERS[_family(kind)]:
+        if issubclass(type_, types):
+            return make
+    return _refuse
+
+
+def _family(kind: pa.DataType) -> str:
+    for name, is_one in _FAMILIES:
+        if is_one(kind):
+            return name
+    return "other"
+
+
+def _refuse(values: Values, kind: pa.DataType) -> pa.Array:
+    first = next(v for v in values if v is not None)
+    raise ValueError(f"{_shown(first)} is no {ddl_type(kind)}")
+
+
+def _shown(value: Any) -> str:
+    text = f"{type(value).__name__} {value!r}"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _direct(values: Values, kind: pa.DataType) -> pa.Array:
+    return pa.array(values, kind)
+
+
+def _each(change: Callable[[Any], Any]) -> Maker:
+    """By way of a value that Arrow takes as it is meant."""
+    return lambda values, kind: pa.array([None if v is None else change(v) for v in values], kind)
+
+
+def _whole_floats(values: Values, kind: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.float64()).cast(kind)  # Arrow would cut the fraction off
+
+
+def _whole(value: decimal.Decimal) -> int:
+    if not value.is_finite() or value != value.to_integral_value():
+        raise ValueError(f"{_shown(value)} is no whole number")
+    return int(value)
+
+
+def _from_millis(values: Values, kind: pa.DataType) -> pa.Array:
+    millis = pa.array([None if v is None else int(v) for v in values], pa.int64())
+    return _within(millis.cast(pa.timestamp("ms", kind.tz)), kind)
+
+
+def _from_numpy(values: Values, kind: pa.DataType) -> pa.Array:
+    times = [v for v in values if v is not None and not np.isnat(v)]
+    if any(not -2_000 < v.astype("M8[Y]").astype(int) < 10_000 for v in times):  # since 1970
+        raise ValueError(_FAR)  # it may not fit microseconds
+    fine = np.array([v if v is None else v.astype("M8[us]") for v in values], "M8[us]")
+    return _within(pa.array(fine).cast(pa.timestamp("us", kind.tz)), kind)
+
+
+def _within(times: pa.Array, kind: pa.DataType) -> pa.Array:
+    if beyond(milliseconds(pa.chunked_array([times]))) is not None:
+        raise ValueError(_FAR)
+    return times.cast(kind)
+
+
+def _midnight(day: dt.date) -> dt.datetime:
+    return dt.datetime.combine(day, dt.time(), dt.UTC)
+
+
+def _day(time: dt.datetime) -> dt.date:
+    if time.time() != dt.time():
+        raise ValueError(f"{time} has a time of day, and is no date")
+    return time.date()
+
+
+def _numpy_day(time: np.datetime64) -> dt.date | None:
+    if np.isnat(time):
+        return None
+    if time != time.astype("M8[D]"):
+        raise ValueError(f"{time} has a time of day, and is no date")
+    day = time.astype("M8[D]").tolist()
+    if not isinstance(day, dt.date):  # NumPy gives a number for what is too far
+        raise ValueError(_FAR)
+    return day
+
+
+def _lists(values: Values, kind: pa.DataType) -> pa.Array:
+    offsets, none = _bounds(values)
+    inner = array_of(list(chain.from_iterable(v for v in values if v is not None)), kind.value_type)
+    return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=none)
+
+
+def _maps(values: Values, kind: pa.DataType) -> pa.Array:
+    pairs = [v.items() if isinstance(v, Mapping) else v for v in values if v is not None]
+    keys, items = zip(*chain.from_iterable(pairs), strict=True) if any(pairs) else ((), ())
+    offsets, none = _bounds(values)
+    made = array_of(keys, kind.key_type), array_of(items, kind.item_type)
+    return pa.MapArray.from_arrays(offsets, *made, type=kind, mask=none)
+
+
+def _bounds(values: Values) -> tuple[pa.Array, pa.Array]:
+    lengths = [0 if v is None else len(v) for v in values]
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return offsets, pa.array([v is None for v in values])
+
+
+def _structs(read: Callable[[Any, str], Any]) -> Maker:
+    def make(values: Values, kind: pa.DataType) -> pa.Array:
+        none = pa.array([v is None for v in values])
+        columns = [
+            array_of([None if v is None else read(v, f.name) for v in values], f.type) for f in kind
+        ]
+        if not columns:
+            return pa.array([None if v is None else {} for v in values], kind)
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=none)
+
+    return make
+
+
+def _of_record(value: Any, name: str) -> Any:
+    return getattr(value, name, None)
+
+
+def _struct_maker(values: Values, kind: pa.DataType) -> pa.Array:
+    first = next(v for v in values if v is not None)
+    if not dataclasses.is_dataclass(first) and not hasattr(first, "_fields"):
+        return pa.array(values, kind)  # pairs of names and values, or an error
+    return _structs(_of_record)(values, kind)
+
+
+_FAMILIES: Sequence[tuple[str, Callable[[pa.DataType], bool]]] = (
+    ("integer", pt.is_integer), ("floating", pt.is_floating), ("decimal", pt.is_decimal),
+    ("timestamp", pt.is_timestamp), ("date", pt.is_date), ("boolean", pt.is_boolean),
+    ("string", pt.is_string), ("map", pt.is_map), ("list", pt.is_list), ("struct", pt.is_struct),
+)  # fmt: skip
+_MAKERS: Mapping[str, Sequence[tuple[type | tuple[type, ...], Maker]]] = {
+    "integer": (
+        (bool, _refuse), ((int, np.integer), _direct), ((float, np.floating), _whole_floats),
+        (decimal.Decimal, _each(_whole)),
+    ),
+    "floating": ((bool, _refuse), ((int, float, np.floating, np.integer), _direct),),
+    "decimal": ((bool, _refuse), ((decimal.Decimal, int), _direct), (np.integer, _each(int))),
+    "timestamp": (
+        (bool, _refuse), ((int, np.integer), _from_millis), (dt.datetime, _direct),
+        (dt.date, _each(_midnight)), (np.datetime64, _from_numpy),
+    ),
+    "date": (
+        (dt.datetime, _each(_day)), (dt.date, _direct), (np.datetime64, _each(_numpy_day)),
+    ),
+    "boolean": ((bool, _direct), (np.bool_, _each(bool))),
+    "string": ((np.str_, _each(str)), (object, _direct)),
+    "map": (((str, bytes), _refuse), ((Mapping, Collection), _maps)),
+    "list": (((str, bytes, Mapping), _refuse), (Collection, _lists)),
+    "struct": ((Mapping, _structs(lambda value, name: value.get(name))), (object, _struct_maker)),
+    "other": ((object, _direct),),
+}  # fmt: skip
+_TOGETHER = {  # types of which Arrow makes the same in one column as in several
+    "floating": frozenset({int, float}),
+    "decimal": frozenset({int, decimal.Decimal}),
+}

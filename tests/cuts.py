@@ -1,0 +1,227 @@
+"""Every constant at which work is cut, and how to make them all tiny.
+
+A cut is a number beyond which rows, bytes or files are dealt with in several pieces, or in
+another way. No result may depend on one, so the model suites run with all of them as small as
+they go as well: a block of one row, a merge after two files, a text numbered from the first.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[1] / "src"
+
+# module (without "headrace."): {name: the least that it may be}
+CUTS: dict[str, dict[str, int]] = {
+    "cli.topic_lines": {"_READ": 1},
+    "engine.binding": {"_BATCH_BYTES": 1},
+    "hashing": {"_BLOCK": 1, "_WORDS_BY_COLUMN": 1},
+    "kernel.arrow": {"_MOST": 1},
+    "kernel.compiled": {"_EXPLAINED": 1},
+    "kernel.door": {"_PLANS": 1},
+    "log.block": {"BLOCK_BYTES": 1, "BLOCK_ROWS": 1},
+    "log.index": {"SPACING": 1},
+    "log.reader": {"_SMALL": 1},
+    "log.topic": {"SEGMENT_BYTES": 1, "_LEAST_SEGMENT": 1},
+    "log.writer": {"_SYNCS_AT_ONCE": 1},
+    "ops.agg.cells": {"_BLANK": 1, "_FEW": 1},
+    "ops.agg.grid": {"_SHORT": 1},
+    "ops.agg.order": {"_LIMIT": 1, "_SHORT": 1},
+    "ops.agg.sums": {"_LIMIT": 1},
+    "ops.agg.span": {"_BAND": 1},
+    "ops.counted.store": {"FEW": 1},
+    "ops.counted.work": {"_BAND": 1},
+    "ops.join.interval": {"LEAST": 1},
+    "ops.join.pairs": {"_ROOM": 1},
+    "ops.panes.blocks": {"_ENOUGH": 2},
+    "ops.panes.firing": {"_BAND": 1},
+    "ops.panes.layout": {"_FEW_KEYS": 1, "_SPARSE": 1},
+    "ops.pattern.conditions": {"WORD": 1},
+    "ops.process.operator": {"BLOCK": 1},
+    "ops.window.merging": {"_LIMIT": 1},
+    "ops.window.rows": {"_AT_ONCE": 1},
+    "runtime.commit": {"_TIDY_EVERY": 1},
+    "runtime.envelope": {"_PIECE": 1},
+    "runtime.flow": {"_FLUSH_ROWS": 1},
+    "runtime.narrow": {"_FEW": 1, "_LONG": 1, "_REPEATS": 1, "_SHORT": 1},
+    "runtime.outputs": {"_STAGE_BYTES": 1},
+    "runtime.planner": {"_ROWS_PER_TASK": 1},
+    "runtime.pythons": {"_AT_ONCE": 1},
+    "sinks.encode": {"STEP_ROWS": 1},
+    "sinks.merging": {"EVERY": 1, "FEW": 2, "MANY": 2},
+    "sources.files": {"MANY": 1},
+    "sources.generate": {"CHUNK_ROWS": 1},
+    "sources.lines": {"BLOCK": 1, "HEAD": 1, "LEAST": 1, "PROBE": 1},
+    "sources.listing": {"MANY_LINES": 1},
+    "sources.log": {"LEAST": 1},
+    "sources.memory": {"CHUNK_ROWS": 1, "INLINE_BYTES": 1},
+    "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1, "TAIL": 8},
+    "sources.sockets": {"PIECE": 1},
+    "sources.spool": {"SEGMENT": 1},
+    "sources.tape": {"GATHER_ROWS": 1},
+    "state.merging": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
+    "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1, "_WRITE": 1},
+    "state.search": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
+    "state.table": {"_PENDING": 1},
+}
+
+# Numbers that cut nothing: what they are instead.
+OTHERS: dict[str, dict[str, str]] = {
+    "api.asynchronous": {"Calling.map_async(concurrency)": "the user's; drawn in its tests"},
+    "api.iterating": {"Looping.iterate(most)": "a limit that is refused",
+                      "_MOST_LEVELS": "a limit that is refused"},
+    "api.job": {"MOST_SLOTS": "a limit that is refused"},
+    "cli.state": {"get(limit)": "rows printed", "sql(limit)": "rows printed"},
+    "clock": dict.fromkeys(["FURTHEST", "LAST_TIME", "LONGEST", "MAX_TIME"], "the bounds of time"),
+    "engine.java": {"OLDEST": "a version"},
+    "engine.session": {"_PATIENCE": "seconds"},
+    "engine.zygote": {"_MESSAGE": "the most that a message may have"},
+    "expr.parse": {"_DEEPEST": "a limit that is refused"},
+    "kernel.constant": {"_EXACT": "what a double holds exactly"},
+    "kernel.json_odd": {"_LONGEST": "what an integer column holds"},
+    "log.block": {"ALIGN": "the format"},
+    "log.head": {"_PAGE": "the format", "_TRIES": "patience"},
+    "log.settings": {"MAX_PARTITIONS": "a limit that is refused"},
+    "ops.agg.sums": {"_DIGITS": "what a decimal holds", "_HALF": "half of 64 bits"},
+    "ops.calls.work": {"Manner.backoff": "ms", "Manner.cache_size": "the user's",
+                       "Manner.concurrency": "the user's"},
+    "ops.pattern.automaton": {"_EDGES": "a limit that is refused"},
+    "ops.pattern.refusals": {"MOST": "a limit that is refused"},
+    "ops.pattern.texts": {"_DEEPEST": "a limit that is refused"},
+    "ops.process.chunked": {"ChunkOperator.version": "a version"},
+    "ops.process.operator": {"ProcessOperator.version": "a version"},
+    "ops.stream.sample": {"_ALL": "what 64 bits hold"},
+    "ops.window.assigners": {"LONGEST_GAP": "a limit that is refused"},
+    "ops.window.calendar": {"_DAY": "ms"},
+    "runtime.admission": dict.fromkeys(["_FIRST", "_LEAST"], "rows of a batch, which tests draw"),
+    "runtime.commit": {"Committer.__init__(keep)": "epochs to go back to"},
+    "runtime.growth": {"FLOOR": "when to warn", "_SOON": "when to warn"},
+    "runtime.local": {"LocalRunner.drain(most)": "a limit that is refused"},
+    "runtime.planner": {"Pace.target_ms": "the user's"},
+    "runtime.snapshot": {"_PATIENCE": "patience"},
+    "runtime.standing": {"IDLE_AFTER": "ms"},
+    "runtime.status": {"_FAR": "ms", "_WINDOW": "ms"},
+    "runtime.times": {"_MOST": "what 64 bits hold"},
+    "sinks.console": {"SHOWN": "rows printed"},
+    "sinks.files": {"TARGET_MB": "the user's; drawn in its tests"},
+    "sinks.output": {"TRIES": "patience"},
+    "sinks.staging": {"Staging.limit": "no limit"},
+    "sources.files": {"SETTLE": "ms"},
+    "state.manifest": {"EpochLog.prune(most)": "drawn in its tests"},
+    "state.runs": {"_ALIGN": "the format"},
+    "state.sorted_run": {"ALL_HASHES": "what 64 bits hold"},
+    "testing.drawing": {"_YEARS": "what is drawn"},
+    "testing.drive": {"Driver.__init__(tasks)": "the user's", "Driver.drain(most)": "a limit"},
+    "testing.harness": {"Harness.__init__(tasks)": "the user's"},
+    "testing.stages": {"MANY": "no limit"},
+    "testing.strategies": {"_SECOND": "ms", "scripts(splits)": "what is drawn",
+                           "streams(max_size)": "what is drawn"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number that a module of the product names."""
+
+    module: str
+    name: str
+    value: int
+
+
+def numbers() -> Iterator[Number]:
+    """Every module's names for whole numbers above 1."""
+    for file in sorted((SRC / "headrace").rglob("*.py")):
+        module = ".".join(file.relative_to(SRC / "headrace").with_suffix("").parts)
+        for name, value in _named(ast.parse(file.read_text()).body, ""):
+            found = _value(value)
+            if found is not None and found > 1:
+                yield Number(module, name, found)
+
+
+def _named(body: list[ast.stmt], within: str) -> Iterator[tuple[str, ast.expr]]:
+    """What a module or class assigns, and the defaults of its functions."""
+    for node in body:
+        yield from ((within + name, value) for name, value in _assigned(node))
+        if isinstance(node, ast.ClassDef):
+            yield from _named(node.body, f"{within}{node.name}.")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for argument, default in _defaults(node.args):
+                yield f"{within}{node.name}({argument})", default
+
+
+def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    paired = zip(plain[len(plain) - len(arguments.defaults) :], arguments.defaults, strict=True)
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    for argument, default in (*paired, *named):
+        if default is not None:
+            yield argument.arg, default
+
+
+def _assigned(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield from _paired(node.target, node.value)
+    if isinstance(node, ast.Assign):
+        yield from _paired(node.targets[0], node.value)
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for one, part in zip(target.elts, value.elts, strict=True):
+            yield from _paired(one, part)
+
+
+def _value(node: ast.expr) -> int | None:
+    """The whole number that an expression of literals gives."""
+    parts = {type(n) for n in ast.walk(node)}
+    if not all(issubclass(p, ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop)
+               for p in parts):  # fmt: skip
+        return None
+    found = eval(compile(ast.Expression(node), "<constant>", "eval"))
+    return found if type(found) is int else None
+
+
+def make_tiny(patch: pytest.MonkeyPatch, size: int) -> None:
+    """Set every cut to `size`, or to the least that it may be, wherever its name was imported."""
+    for module, names in CUTS.items():
+        for name, least in names.items():
+            for place in (module, *_importers(module, name)):
+                patch.setattr(importlib.import_module(f"headrace.{place}"), name, max(size, least))
+    forget_what_was_computed()
+
+
+def forget_what_was_computed() -> None:
+    """Empty every cache of the product: what is in them was cut otherwise."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "headrace":
+            for value in list(vars(module).values()):
+                if callable(clear := getattr(value, "cache_clear", None)):
+                    clear()
+
+
+def _importers(module: str, name: str) -> list[str]:
+    return [importer for importer, source, imported in _imports()
+            if source == f"headrace.{module}" and imported == name]  # fmt: skip
+
+
+_FOUND: list[tuple[str, str, str]] = []
+
+
+def _imports() -> list[tuple[str, str, str]]:
+    """(module, the module it imports from, the name), of the whole product; read once."""
+    if not _FOUND:
+        for file in (SRC / "headrace").rglob("*.py"):
+            module = ".".join(file.relative_to(SRC / "headrace").with_suffix("").parts)
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    _FOUND.extend((module, node.module, alias.name) for alias in node.names)
+    return _FOUND

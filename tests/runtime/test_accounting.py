@@ -1,0 +1,157 @@
+"""Where every record went: read = used + filtered + late + dead, behind every kind of step.
+
+Ten records with v from 0 to 9 go through a step and then through one that drops seven of them. A
+step that only passes rows on makes nothing of them: what is dropped behind it is filtered. One that
+makes something of them (a sum, a window, state) has used all ten, whatever becomes of its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.testing import Harness
+
+SCHEMA = "k string, v bigint, at bigint"
+ROWS = [(f"k{v}", v, 1_000 + v) for v in range(10)]
+TABLE = pa.table({"k": [f"k{v}" for v in range(10)], "name": [f"n{v}" for v in range(10)]})
+Made = Callable[[Any], Any]
+
+
+class Sum(hr.KeyedProcess):
+    """Gives each row on."""
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        yield {"k": row.k, "v": row.v, "at": row.at}
+
+
+async def asked(row: Any) -> Any:
+    return {"k": row.k, "v": row.v, "at": row.at}
+
+
+def twice_or_never(row: Any) -> Any:
+    return [(row.k, row.v, row.at)] * 2 if row.v < 3 else []
+
+
+def small(row: Any) -> bool:
+    return bool(row.v < 3)
+
+
+def lookup(rows: Any) -> Any:
+    return rows.lookup(TABLE, on="k").select("k", "v", "at")
+
+
+PASSING: dict[str, Made] = {
+    "nothing": lambda rows: rows,
+    "select": lambda rows: rows.select("k", "v", "at"),
+    "map": lambda rows: rows.map(lambda r: (r.k, r.v, int(r.at)), schema=SCHEMA),
+    "map_async": lambda rows: rows.map_async(asked, output=SCHEMA),
+    "lookup": lookup,
+    "deduplicate": lambda rows: rows.deduplicate("k", within="1m"),
+    "changes_only": lambda rows: rows.key_by("k").changes_only("v", unbounded=True),
+    "throttle": lambda rows: rows.key_by("k").throttle(5, per="1m"),
+    "lookup, then deduplicate": lambda rows: lookup(rows).deduplicate("k", within="1m"),
+    "deduplicate, then lookup": lambda rows: lookup(rows.deduplicate("k", within="1m")),
+    "lookup, then where": lambda rows: lookup(rows).where("v < 8"),
+}
+KEEPING: dict[str, Made] = {
+    "process": lambda rows: rows.key_by("k").process(Sum(), output=SCHEMA),
+    "window": lambda rows: rows.key_by("k").window(hr.tumbling("1s"))
+    .agg(v=hr.sum("v"), at=hr.max("at")).select("k", "v", "at"),
+    "running sum": lambda rows: rows.key_by("k").agg(
+        v=hr.sum("v"), at=hr.max("at"), unbounded=True),
+}  # fmt: skip
+DROPPING: dict[str, Made] = {
+    "where": lambda rows: rows.where("v < 3"),
+    "filter by a function": lambda rows: rows.filter(small),
+    "flat_map": lambda rows: rows.flat_map(twice_or_never, schema=SCHEMA),
+    "one branch of a split": lambda rows: rows.split(low="v < 3").low,
+    "two conditions in a row": lambda rows: rows.where("v < 6")
+    .select("k", "v", "at").where("v < 3"),
+    "deduplicate": lambda rows: rows.with_columns(g="least(v, 2)").deduplicate("g", within="1m"),
+    "where, then a window": lambda rows: rows.where("v < 3").key_by("k")
+    .window(hr.tumbling("1s")).agg(n=hr.count()),
+}  # fmt: skip
+
+
+def counted(make: Made, *batches: list[Any]) -> dict[str, int]:
+    job = hr.Job("accounted")
+    rows = job.read("log:x", schema=SCHEMA, time="at", delay="1m", name="x")
+    make(rows).write("collect:", name="out")
+    with Harness(job) as test:
+        for rows in batches:
+            test.send("x", rows)
+        test.end()
+        counts = test.progress.counts["x"]
+    assert counts["read"] == sum(counts[f] for f in ("used", "filtered", "late", "dead"))
+    return {fate: n for fate, n in counts.items() if n and fate != "read"}
+
+
+@pytest.mark.parametrize("drop", DROPPING)
+@pytest.mark.parametrize("step", PASSING)
+def test_what_is_dropped_behind_a_step_that_passes_rows_on_is_filtered(
+    step: str, drop: str
+) -> None:
+    fates = counted(lambda rows: DROPPING[drop](PASSING[step](rows)), ROWS[:4], ROWS[4:])
+    assert fates == {"used": 3, "filtered": 7}
+
+
+@pytest.mark.parametrize("drop", DROPPING)
+@pytest.mark.parametrize("step", KEEPING)
+def test_what_a_step_has_made_something_of_is_used(step: str, drop: str) -> None:
+    fates = counted(lambda rows: DROPPING[drop](KEEPING[step](rows)), ROWS[:4], ROWS[4:])
+    assert fates == {"used": 10}
+
+
+def test_a_row_that_is_late_behind_a_lookup_is_late() -> None:
+    def make(rows: Any) -> Any:
+        return lookup(rows).key_by("k").window(hr.tumbling("1s")).agg(n=hr.count())
+
+    late = [("k1", 1, 1), ("k2", 2, 200_000)]
+    assert counted(make, [("k0", 0, 100_000)], late) == {"used": 2, "late": 1}
+
+
+def test_a_row_that_fails_behind_a_lookup_is_dead_and_none_is_filtered() -> None:
+    def inverse(row: Any) -> Any:
+        return (1 / row.v,)
+
+    fates = counted(lambda rows: lookup(rows).map(inverse, schema="inverse double"), ROWS)
+    assert fates == {"used": 9, "dead": 1}
+
+
+def test_a_row_that_one_branch_behind_a_lookup_drops_and_another_does_not_is_used() -> None:
+    def make(rows: Any) -> Any:
+        found = lookup(rows)
+        return found.where("v < 3").union(found.where("v > 1 and v < 5"))
+
+    assert counted(make, ROWS) == {"used": 5, "filtered": 5}
+
+
+def test_the_inputs_of_a_union_are_counted_apart() -> None:
+    job = hr.Job("accounted")
+    x, y = (job.read(f"log:{n}", schema=SCHEMA, time="at", delay="1m", name=n) for n in "xy")
+    lookup(x.where("v < 9").union(y)).where("v < 3").write("collect:", name="out")
+    with Harness(job) as test:
+        test.send("x", ROWS)
+        test.send("y", ROWS[2:5])
+        test.end()
+        counts = test.progress.counts
+    assert (counts["x"]["used"], counts["x"]["filtered"]) == (3, 7)
+    assert (counts["y"]["used"], counts["y"]["filtered"]) == (1, 2)
+
+
+def test_where_a_record_goes_two_ways_and_one_passes_a_lookup_it_is_used() -> None:
+    """What becomes of one record is not brought together across tasks: the page says so."""
+    job = hr.Job("accounted")
+    rows = job.read("log:x", schema=SCHEMA, time="at", delay="1m", name="x")
+    lookup(rows).where("v < 3").write("collect:", name="out")
+    rows.where("v < 5").write("collect:", name="other")
+    with Harness(job) as test:
+        test.send("x", ROWS)
+        test.end()
+        counts = test.progress.counts["x"]
+    assert (counts["read"], counts["used"], counts["filtered"]) == (10, 10, 0)
