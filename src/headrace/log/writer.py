@@ -80,13 +80,15 @@ class TopicWriter:
     def _opened(self, used: Sequence[int], now: int) -> Iterator[list[PartitionWriter]]:
         """The partitions' writers, locked and ready at the head."""
         writers = [self._all[p] for p in used]
+        begun: list[PartitionWriter] = []  # the others stand where an earlier append left them
         with self._locked(writers) as entries:
             try:
                 for writer in writers:
+                    begun.append(writer)
                     writer.begin(entries[writer.number], now)
                 yield writers
             except (OSError, LogError) as error:
-                for writer in writers:
+                for writer in begun:
                     writer.undo()
                 if isinstance(error, LogError):
                     raise
