@@ -18,9 +18,12 @@ def is_whole(value: object) -> bool:
 
 
 def folder_of(root: Any) -> Path:
-    if not isinstance(root, str | os.PathLike) or "\0" in str(root):
-        raise _unusable(f"the log's folder {root!r}", "Give the path of a folder.")
-    path = os.fspath(root)
+    try:
+        path = os.fsencode(root)
+        if b"\0" in path:
+            raise ValueError("a null in a path")
+    except (TypeError, ValueError) as error:
+        raise _unusable(f"the log's folder {root!r}", "Give the path of a folder.") from error
     return Path(os.fsdecode(path)).absolute()
 
 

@@ -46,6 +46,7 @@ from headrace.log.topic import Topic
 from headrace.log.writer import Append, TopicWriter
 from headrace.settings import Settings
 
+_TRIES = 20  # to create a topic while another process deletes one of that name
 _AHEAD = 1_000  # ms: a clock further ahead of the machine's is not believed
 
 
@@ -109,7 +110,7 @@ class EmbeddedLog:
             None if retention is None else millis(retention), retention_bytes, segment_bytes,
             _now(self._clock),
         )  # fmt: skip
-        while True:
+        for _ in range(_TRIES):
             try:
                 if topics.create(wanted):
                     return self.describe(topic)
@@ -125,6 +126,10 @@ class EmbeddedLog:
                     hint="Choose another name, or delete the topic first.",
                 )  # fmt: skip
             return self.describe(topic)
+        raise LogError(
+            f"cannot create topic '{topic}': '{wanted.path}' is there, and is no topic",
+            code="HR-LOG-003", hint="Move it away, or choose another name.",
+        )  # fmt: skip
 
     def delete(self, topic: str) -> None:
         """Remove the topic and all its records."""
@@ -265,9 +270,9 @@ class EmbeddedLog:
         """The topic as it is open here, or opened now."""
         if self._pid != os.getpid():  # forked: the parent's threads and locks are not ours
             self._open, self._pid = {}, os.getpid()
-        opened = self._open.get(topic)
+        opened = self._open.get(check_name(topic))
         if opened is None:
-            found = topics.load(self.root / check_name(topic))
+            found = topics.load(self.root / topic)
             if found is None:
                 raise self._unknown(topic)
             opened = self._open.setdefault(topic, _Open(found, self._clock, self._patience))

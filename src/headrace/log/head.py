@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.clock import SystemClock
 from headrace.log import disk
 from headrace.log.contract import unreadable
 
@@ -43,7 +44,7 @@ class Head(NamedTuple):
     opened: int  # when it was begun, milliseconds
     position: int  # the bytes used in it
     time: int  # of the last append
-    clock: int  # what the clock said then: not the same where a clock was set back
+    clock: int  # the same for retention: see `age`
     ends: tuple[int, ...]
     sizes: tuple[int, ...]  # bytes of each partition since the topic was made
     earliest: tuple[int, ...]
@@ -53,6 +54,14 @@ class Head(NamedTuple):
     def place(self) -> int:
         """The same as a number that grows through all segments."""
         return self.segment + self.position
+
+
+def age(time: int) -> int:
+    """From when on an append of this time counts as old: not later than the machine's clock says.
+
+    The time of an append never goes back; where a clock was set back, it is in the future.
+    """
+    return min(time, SystemClock().now())
 
 
 @cache

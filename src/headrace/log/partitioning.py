@@ -111,7 +111,10 @@ def by_function(partitioner: Partitioner, table: pa.Table, partitions: int) -> n
     """What the user's function says, checked."""
     if not callable(partitioner):
         raise _wrong(f"is {partitioner!r}, which cannot be called")
-    answer: Any = partitioner(table, partitions)
+    try:
+        answer: Any = partitioner(table, partitions)
+    except Exception as error:
+        raise _wrong(f"raised {type(error).__name__}: {error}") from error
     try:
         if isinstance(answer, pa.Array | pa.ChunkedArray):
             answer = answer.to_numpy(zero_copy_only=False)

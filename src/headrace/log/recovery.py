@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from headrace.errors import LogError
 from headrace.log import disk, index
-from headrace.log.head import Head
+from headrace.log.head import Head, boot_id
 from headrace.log.lock import locked
 from headrace.log.segment import (
     Snapshot,
@@ -26,17 +26,33 @@ from headrace.log.topic import Topic, load
 
 
 def recover(topic: Topic, patience: float, *, distrust: bool = False) -> None:
-    """Cut the torn tail and write a head that can be trusted on this boot."""
-    with locked(topic.sync_lock, patience), locked(topic.write_lock, patience):
+    """Write a head that can be trusted on this boot; with `distrust`, whatever it says now."""
+    with locked(topic.sync_lock, patience):
         head, trusted = topic.head.read()
         if trusted and not distrust:
             return  # somebody else was faster
         now = load(topic.path)
         if now is None or now.id != topic.id:
             raise FileNotFoundError(f"{topic.path} was replaced")
-        found = scan(topic, head)
-        index.rewrite(topic.path, found, topic.tag)
-        topic.head.restart(found._replace(generation=found.generation + 1, since=found.place))
+        if head is not None and head.boot == boot_id() and not distrust and _heal(topic, head):
+            return
+        with locked(topic.write_lock, patience):
+            found = scan(topic, head)
+            index.rewrite(topic.path, found, topic.tag)
+            generation = found.generation + 1
+            topic.head.restart(found._replace(generation=generation, since=found.place))
+
+
+def _heal(topic: Topic, head: Head) -> bool:
+    """Go on from the slot that is sound, on the same boot, while others may be writing."""
+    with opened(topic.path, head.segment) as fd:
+        path = segment_path(topic.path, head.segment)
+        end = follow(fd, path, topic.tag, head)
+        if segment_path(topic.path, end.place).exists():  # the other slot was further
+            return False
+        disk.sync(fd)
+    topic.head.restart(end)
+    return True
 
 
 def scan(topic: Topic, head: Head | None) -> Head:

@@ -60,6 +60,12 @@ def forgets(topic: Topic) -> bool:
     return topic.retention_ms is not None or topic.retention_bytes is not None
 
 
+def is_due(topic: Topic, head: Head, now: int) -> bool:
+    """Whether retention has anything to remove."""
+    bases = [b for b in segments(topic.path) if head.first <= b <= head.segment]
+    return is_expired(topic, head, now) or _keep_from(topic, head, bases, now) != head.first
+
+
 def expire(topic: Topic, head: Head, now: int) -> int:
     """Remove what retention no longer wants; the number of segments."""
     if not forgets(topic):
@@ -94,4 +100,4 @@ def _keep_from(topic: Topic, head: Head, bases: list[int], now: int) -> int:
         old = topic.retention_ms is not None and age < now - topic.retention_ms
         if not big and not old:
             return base
-    return bases[-1]
+    return bases[-1] if bases else head.first

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.log.block import ALIGN, MAGIC, Header, parse, unpack_notes
-from headrace.log.head import Head
+from headrace.log.head import Head, age
 from headrace.log.seen import Seen
 from headrace.log.segment import damaged, missing, read_snapshot, segment_path
 
@@ -53,8 +53,9 @@ def follow(fd: int, path: Path, topic: int, head: Head, *, bodies: bool = False)
             break
         ends[p], sizes[p] = header.end, sizes[p] + header.size
         at = at._replace(
-            position=at.position + header.size, time=header.time, generation=header.generation
-        )
+            position=at.position + header.size, generation=header.generation,
+            time=header.time, clock=age(header.time),
+        )  # fmt: skip
         if header.last:
             reached = at._replace(ends=tuple(ends), sizes=tuple(sizes))
     return reached

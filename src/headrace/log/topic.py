@@ -13,6 +13,7 @@ and made again is never mistaken for its namesake.
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import secrets
 import shutil
@@ -101,9 +102,9 @@ def create(topic: Topic) -> bool:
     try:
         _fill(draft, topic)
         disk.rename(draft, topic.path)
-    except OSError:
+    except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
-        if (topic.path / "topic.json").exists():
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
         raise
     disk.sync_folder(root)

@@ -31,7 +31,7 @@ from headrace.errors import LogError
 from headrace.log import disk, index, roll
 from headrace.log.block import Note, Part, Stamp, encode
 from headrace.log.contract import Ack
-from headrace.log.head import Head
+from headrace.log.head import Head, age
 from headrace.log.lock import locked
 from headrace.log.recovery import recover
 from headrace.log.seen import Seen
@@ -86,13 +86,17 @@ class TopicWriter:
         with self._failing():
             written = self._trusting(lambda: self._write(appends, now))
         with self._uncertain():
-            self._trusting(lambda: self._publish(written, now))
+            self._trusting(lambda: self._publish(written))
         return written.acks
 
     def sweep(self, now: int) -> int:
         """Apply retention; the number of segments removed."""
         if not roll.forgets(self.topic):
             return 0
+        with suppress(OSError):  # a look without locks: mostly there is nothing to do
+            head, trusted = self._head_file.read()
+            if head is not None and trusted and not roll.is_due(self.topic, head, now):
+                return 0
         with self._failing():
             return self._trusting(lambda: self._expire(now))
 
@@ -152,7 +156,7 @@ class TopicWriter:
 
     # Steps 4 to 6
 
-    def _publish(self, written: _Written, now: int) -> None:
+    def _publish(self, written: _Written) -> None:
         def published() -> bool:
             head, trusted = self._head_file.read()
             return head is not None and trusted and self._survived(head, written)
@@ -165,7 +169,7 @@ class TopicWriter:
                     end = follow(fd, path, self.topic.tag, head)
                     if end.place < written.place:
                         raise _given_up(self.topic)
-                    self._sync(head, end, fd, now)
+                    self._sync(head, end, fd)
 
     def _survived(self, head: Head, written: _Written) -> bool:
         """Whether the group is published; an error if it was given up."""
@@ -177,7 +181,7 @@ class TopicWriter:
             raise _given_up(self.topic)
         return True
 
-    def _sync(self, head: Head, end: Head, fd: int, now: int, *, both: bool = False) -> Head:
+    def _sync(self, head: Head, end: Head, fd: int, *, both: bool = False) -> Head:
         """The commit of all between the two; the head that is published."""
         try:
             disk.sync(fd)
@@ -185,7 +189,7 @@ class TopicWriter:
             self._give_up(head, fd, both)
             raise _given_up(self.topic) from error
         point("log.synced")
-        head = self._head_file.publish(end._replace(clock=now), head.version)
+        head = self._head_file.publish(end._replace(clock=age(end.time)), head.version)
         point("log.published")
         if time.monotonic() - self._head_synced > _HEAD_SYNC:
             with suppress(OSError):  # it only saves time after a restart
@@ -205,7 +209,7 @@ class TopicWriter:
     # What needs both locks
 
     @contextmanager
-    def _settled(self, now: int) -> Iterator[tuple[Head, int]]:
+    def _settled(self) -> Iterator[tuple[Head, int]]:
         """The head, with all that was written published, and its segment's file."""
         patience = self._patience
         with locked(self._sync_lock, patience), locked(self._write_lock, patience):
@@ -213,17 +217,17 @@ class TopicWriter:
             with opened(self.topic.path, head.segment) as fd:
                 end = self._end(head, fd)
                 if end.place > head.place:
-                    head = self._sync(head, end, fd, now, both=True)
+                    head = self._sync(head, end, fd, both=True)
                 yield head, fd
 
     def _roll(self, now: int) -> None:
-        with self._settled(now) as (head, fd):
+        with self._settled() as (head, fd):
             if roll.is_full(self.topic, head, now):
                 rolled = roll.roll(self.topic, head, self._memory, fd, now)
                 roll.expire(self.topic, rolled, now)
 
     def _expire(self, now: int) -> int:
-        with self._settled(now) as (head, fd):
+        with self._settled() as (head, fd):
             old = roll.is_expired(self.topic, head, now)
             rolled = roll.roll(self.topic, head, self._memory, fd, now) if old else head
             return roll.expire(self.topic, rolled, now)
