@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check chaos models soak bench docs clean
+.PHONY: help demo test check chaos models logstress soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -10,7 +10,7 @@ BIN := .venv/bin
 ARGS ?=
 
 help: ## list the verbs
-	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-8s%s\n", $$1, $$2 }' Makefile
+	@awk -F ': .*## ' '/^[a-z]+:.* ## / { printf "make %-10s%s\n", $$1, $$2 }' Makefile
 
 demo: ## the fire alarm on Spark, live in the terminal (about a minute)
 	@$(SPARK) $(BIN)/python -m examples.demo $(ARGS)
@@ -33,6 +33,9 @@ MODELS += patterns process/test_against_model.py joins streams testing/test_draw
 models: ## 500 drawn streams of every feature against its model (about an hour, no Spark)
 	@$(READY) env HEADRACE_EXAMPLES=500 $(BIN)/python -m pytest -m "not spark" \
 		$(addprefix tests/,$(MODELS)) $(ARGS)
+
+logstress: ## the log under kills, errors, a full disk, damage, power cuts (about ten minutes)
+	@$(READY) $(BIN)/python -m stress $(ARGS)
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)
