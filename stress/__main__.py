@@ -21,7 +21,7 @@ from stress.journal import Tally
 from stress.kills import kills
 from stress.power import power
 
-DISK = "24m"
+DISK = "64m"
 
 
 @contextmanager
@@ -45,9 +45,11 @@ def main() -> int:
     asked = options.parse_args()
     total, rounds = Tally(), max(1, round(asked.minutes * 2))
     for number in range(rounds):
-        with small_disk() as (folder, disk):
-            seconds = asked.minutes * 60 / rounds
-            found = kills(folder, seconds, asked.appenders, asked.seed + number, disk=disk)
+        with small_disk() as (folder, disk), tempfile.TemporaryDirectory() as notes:
+            found = kills(
+                folder, Path(notes), asked.minutes * 60 / rounds, asked.appenders,
+                asked.seed + number, disk=disk,
+            )  # fmt: skip
         _say(f"kills, errors{', full disk' if disk else ''} {number + 1}/{rounds}", found)
         total += found
     for check, amount in ((damage, 6), (power, 500)):

@@ -87,11 +87,12 @@ def reader(root: Path, found: Path) -> None:
             raise
 
 
-def kills(folder: Path, seconds: float, appenders: int, seed: int, *, disk: bool = False) -> Tally:
+def kills(
+    folder: Path, notes: Path, seconds: float, appenders: int, seed: int, *, disk: bool = False
+) -> Tally:
     """Run it for some time and compare; `disk` says that the folder is a disk of its own."""
     pa.array([0])  # imports what it needs here, and not in every fork
-    root, notes, chance = folder / "log", folder / "notes", random.Random(seed)
-    notes.mkdir()
+    root, chance = folder / "log", random.Random(seed)
     EmbeddedLog(root).create("t", PARTITIONS, segment_bytes=SEGMENT)
     names = (f"a{n}" for n in itertools.count())
     tally = Tally()
@@ -130,16 +131,16 @@ def kills(folder: Path, seconds: float, appenders: int, seed: int, *, disk: bool
     if ballast is not None:
         ballast.unlink()
     tally.violations += [p.read_text() for p in notes.glob("reader*")]
-    tally += check(folder)
+    tally += check(root, notes)
     return tally
 
 
-def check(folder: Path) -> Tally:
+def check(root: Path, notes: Path) -> Tally:
     """Compare after everybody has gone, and once more after another append."""
-    log, notes = EmbeddedLog(folder / "log"), read_notes(folder / "notes")
-    tally = compare(notes, contents(log))
-    append(log, Journal(folder / "notes", "last"), 0, random.Random(0))
-    tally.violations += compare(read_notes(folder / "notes"), contents(log)).violations
+    log = EmbeddedLog(root)
+    tally = compare(read_notes(notes), contents(log))
+    append(log, Journal(notes, "last"), 0, random.Random(0))
+    tally.violations += compare(read_notes(notes), contents(log)).violations
     return tally
 
 

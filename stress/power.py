@@ -104,4 +104,5 @@ def _one(place: Path, chance: random.Random) -> Tally:
                 tally += compare(read_notes(place / "notes"), contents(log))
             except LogError as error:
                 tally.violations.append(f"after a power cut: {error}")
+                break
     return tally

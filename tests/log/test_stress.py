@@ -19,8 +19,8 @@ from headrace.state import faults
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
-def test_kills_and_errors_lose_double_and_halve_nothing(folder):
-    found = kills(folder, 3, 8, seed=11)
+def test_kills_and_errors_lose_double_and_halve_nothing(folder, tmp_path):
+    found = kills(folder, tmp_path, 3, 8, seed=11)
     assert found.violations == []
     assert found.records
 
@@ -46,7 +46,7 @@ def test_power_cuts_are_noticed_where_nothing_is_synced(folder, monkeypatch):
 
     writer_disk = writer.disk
     monkeypatch.setattr(writer, "disk", Forgetful())
-    assert power(folder, 10, seed=5).violations
+    assert power(folder, 5, seed=5).violations
 
 
 STEPS = ["log.write", "log.sync", "log.sync_folder", "log.cut", "log.remove", "log.rename"]
