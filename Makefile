@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check installed chaos models corpus soak bench docs clean
+.PHONY: help demo test check installed chaos models corpus logstress soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -44,6 +44,9 @@ endif
 corpus: ## ten thousand drawn expressions, as text, against Spark (about half an hour)
 	@$(SPARK) env HEADRACE_EXAMPLES=10000 $(BIN)/python -m pytest \
 		tests/expr/test_corpus.py $(ARGS)
+
+logstress: ## the log under kills, errors, a full disk, damage, power cuts (about ten minutes)
+	@$(READY) $(BIN)/python -m stress $(ARGS)
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)

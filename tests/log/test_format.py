@@ -1,16 +1,24 @@
-"""The format on disk: what version 1 wrote is read, and appended to, by every later one."""
+"""The format on disk: what version 2 wrote is read, and appended to, by every later one.
+
+Version 1, a folder per partition, was never released and is refused.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 
+import pytest
+
+from headrace.errors import LogError
 from headrace.log import EmbeddedLog
+from headrace.log.topic import _crc
 
 SETTINGS = """{
-  "format": 1,
-  "id": 12648430,
-  "partitions": 1,
+  "format": 2,
+  "id": "00c0ffee00c0ffee00c0ffee00c0ffee",
+  "partitions": 2,
   "columns": "area string, celsius double",
   "schema": "/////6gAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAIAAABMAAAABAAAAMz///8AAAEDEAAAACAAAAAEAAAAAAAAAAcAAABjZWxzaXVzAAAABgAIAAYABgAAAAAAAgAQABQACAAGAAcADAAAABAAEAAAAAAAAQUQAAAAHAAAAAQAAAAAAAAABAAAAGFyZWEAAAAABAAEAAQAAAA=",
   "key": "area",
@@ -18,29 +26,44 @@ SETTINGS = """{
   "retention_bytes": null,
   "segment_bytes": 134217728,
   "created": 1700000000000,
-  "crc": 1985713164
+  "crc": 1319686081
 }
 """  # noqa: E501
 SEGMENT = """
-eNrzCHIyZGBgZOgVcWtiYmBgaGBkQAUZT893A8XYodx3/w/ApdT9j90qYKAM/AeCE0BaBMrnYRBjYGNgZeAAsnhA
-AswsDBJAygKugwvI52FgAargAvJygFgAiJmQzGTFYx8PlBaA0pxQWgFKw7yvgaaOAWoHE5p5TGj6QIAFydyMxJyc
-xJKSzGQs6hgaTB0oDD4GD3D8MTC0SF2cwIhkARNa/P2HAuT4W6Ao/oXY8JcgEP6MRIY/BxrNhiWckfkcaGGNnjwZ
-sdgBMjM5FRjuRXBbD+ByDwBEijIs
+eNrzCAo2Kvj01OTd/wMMlQwQUK2UlFicqmSlYKCjoJSempdalFiSmZ8HFcgvAIqkADmG5gYIAJQoycyFaUrOyU/OhrJT
+81KKgcxoINsgFsgvzqxKRRVITQWZHR1by0A68AhyMmIE0rJAPFW5NQbEBvnFgRFNYcbT891AsQNIQgEdsUHsaMoYkegC
+Iuz/DwQngLQIlM/DIMbAxsDKwAFk8YAEmFkYJICUAVwHF5DPw8ACVMEF5OUAsQCSvSDAisc+DjSaE0pLoLlfAUoLIOll
+QrMH3b/I9ieWlGQmZyTm5CDpxQANpg6g8AfpBoV/4qS36qSEv7jSyhJ6hb8EjcKfBUs4I/M5iAx/ZAAyEynoweGML/3D
+2C1SFyfAwh9mMCN6+DMj9JbLzxUZ6PBjo0H4gcxMTs3JSSyC23oAl3sA041lzQ==
 """
 
 
-def test_a_topic_of_version_1_is_read_and_appended_to(tmp_path):
-    folder = tmp_path / "golden" / "00000"
-    folder.mkdir(parents=True)
-    (tmp_path / "golden" / "topic.json").write_text(SETTINGS)
+def test_a_topic_of_version_2_is_read_and_appended_to(tmp_path):
+    folder = tmp_path / "golden"
+    folder.mkdir()
+    (folder / "topic.json").write_text(SETTINGS)
     (folder / f"{0:020d}.log").write_bytes(zlib.decompress(base64.b64decode(SEGMENT)))
 
     log = EmbeddedLog(tmp_path)
-    assert log.append("golden", [("hall", 0.0)], producer="p", sequence=7) == {0: (0, 2)}
+    before = log.latest("golden")
+    assert sum(before.values()) == 3
+    log.append("golden", [("hall", 21.5), ("attic", None)], producer="p", sequence=7)
+    assert log.latest("golden") == before
     log.append("golden", [("roof", 5.0)])
-    [(_, table)] = log.read("golden", 0, 0, times=True)
-    assert table.select(["area", "celsius"]).to_pylist() == [
-        {"area": "hall", "celsius": 21.5}, {"area": "attic", "celsius": None},
-        {"area": "cellar", "celsius": -3.0}, {"area": "roof", "celsius": 5.0},
+    tables = [t for p in before for _, t in log.read("golden", p, 0, before[p], times=True)]
+    rows = sorted((r for t in tables for r in t.to_pylist()), key=lambda r: r["area"])
+    assert [(r["area"], r["celsius"]) for r in rows] == [
+        ("attic", None), ("cellar", -3.0), ("hall", 21.5),
     ]  # fmt: skip
-    assert table["__append_time"].to_pylist()[:3] == [1_700_000_000_000] * 3
+    assert {r["__append_time"] for r in rows} == {1_700_000_000_000}
+    assert log.describe("golden").id == "00c0ffee" * 4
+
+
+def test_a_topic_of_version_1_is_refused(tmp_path):
+    (tmp_path / "old").mkdir()
+    settings = json.loads(SETTINGS) | {"format": 1, "id": 5}
+    del settings["crc"]
+    (tmp_path / "old" / "topic.json").write_text(json.dumps({**settings, "crc": _crc(settings)}))
+    with pytest.raises(LogError) as caught:
+        EmbeddedLog(tmp_path).latest("old")
+    assert caught.value.code == "HR-LOG-014"

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from headrace.errors import LogError
 from headrace.log.group import Group
 
 
@@ -21,11 +22,12 @@ def run_together(group: Group[int, int], items: list[int]) -> dict[int, object]:
             found[item] = error
 
     threads = [threading.Thread(target=run, args=(i,)) for i in items]
-    with group.leading:
-        for thread in threads:
-            thread.start()
-        while len(group._waiting) < len(items):
-            os.sched_yield()
+    group._busy = True
+    for thread in threads:
+        thread.start()
+    while len(group._waiting) < len(items):
+        os.sched_yield()
+    group._hand_over()
     for thread in threads:
         thread.join()
     return found
@@ -42,7 +44,18 @@ def test_those_who_wait_are_committed_together():
     assert groups == [[1, 2, 3]]
 
 
-def test_an_error_reaches_everybody_of_the_group_and_nobody_after():
+def test_an_item_that_fails_fails_alone():
+    def commit(items):
+        if 2 in items:
+            raise ValueError("no")
+        return [i * 10 for i in items]
+
+    found = run_together(Group(commit), [1, 2, 3])
+    assert isinstance(found.pop(2), ValueError)
+    assert found == {1: 10, 3: 30}
+
+
+def test_an_error_after_which_something_may_have_been_done_reaches_all_and_nobody_after():
     fail = [ValueError("no")]
 
     def commit(items):
@@ -50,7 +63,7 @@ def test_an_error_reaches_everybody_of_the_group_and_nobody_after():
             raise fail.pop()
         return list(items)
 
-    group = Group(commit)
+    group = Group(commit, harmless=lambda error: False)
     assert {type(e) for e in run_together(group, [1, 2]).values()} == {ValueError}
     assert group.run(3) == 3
 
@@ -59,7 +72,25 @@ def test_an_interrupt_is_for_the_leader_alone():
     def commit(items):
         raise KeyboardInterrupt
 
-    kinds = [type(e) for e in run_together(Group(commit), [1, 2, 3]).values()]
-    assert sorted(k.__name__ for k in kinds) == ["KeyboardInterrupt"] + ["RuntimeError"] * 2
+    found = run_together(Group(commit), [1, 2, 3]).values()
+    assert sorted(type(e).__name__ for e in found) == ["KeyboardInterrupt"] + ["LogError"] * 2
+    assert {e.code for e in found if isinstance(e, LogError)} == {"HR-LOG-018"}
     with pytest.raises(KeyboardInterrupt):
         Group(commit).run(1)
+
+
+def test_many_threads_get_their_own_answers():
+    group = Group(lambda items: [i * 10 for i in items])
+    found = []
+
+    def work(thread):
+        found.extend(group.run(n) == n * 10 for n in range(thread * 1_000, thread * 1_000 + 500))
+
+    threads = [threading.Thread(target=work, args=(t,)) for t in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4_000
+    assert all(found)
+    assert not group._busy

@@ -1,8 +1,8 @@
 """The embedded log against plain lists, with crashes at every step and restarts between.
 
-The model is a list per partition. A crash before the head is published must leave no trace on
-this boot; after a restart of the machine a complete append that was not acknowledged may be
-there as a whole, and the model takes over what it finds.
+The model is a list per partition. An append that crashed, was torn, or met a damaged head or a
+restart of the machine is there as a whole, in all its partitions, or not at all; the model
+takes over what it finds. What was acknowledged is there in any case.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.clock import ManualClock
 from headrace.errors import LogError
 from headrace.log import EmbeddedLog, head
-from headrace.log.segment import segment_path
+from headrace.log.topic import load
 from headrace.state import faults
 
 HOUR = 3_600_000
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a sync costs nothing there
-POINTS = ["log.block", "log.rolled", "log.cut", "log.written", "log.synced", "log.published"]
+POINTS = ["log.block", "log.rolled", "log.cut", "log.written", "log.synced", "log.published",
+          "log.write", "log.sync", "log.sync_folder", "log.remove"]  # fmt: skip
 
 Batch = dict[int, list[bytes]]  # the records of one append by partition
-Unacked = tuple[list[tuple[bytes, int]], str, int]  # records with times, producer, sequence
 batches = st.dictionaries(
     st.sampled_from([0, 1]), st.lists(st.binary(max_size=40), min_size=1, max_size=6), min_size=1
 )
 
 
-class Crash(Exception):
+class Crash(BaseException):
     pass
 
 
@@ -50,8 +50,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.create("t", 2, retention="1h", segment_bytes=1_500)
         self.model: list[list[tuple[bytes, int]]] = [[], []]
         self.earliest = [0, 0]
-        self.last: dict[tuple[str, int], int] = {}
-        self.unacked: dict[int, list[Unacked]] = {0: [], 1: []}
+        self.made: set[tuple[str, int, int]] = set()  # producer, partition, sequence
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -76,10 +75,10 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         self.log.sweep("t")
-        self.unacked = {0: [], 1: []}  # cut on the way
-        for p, records in enumerate(self.model):
-            if records and records[-1][1] < self.clock.now() - HOUR:
-                assert self.log.earliest("t")[p] == len(records)
+        if max([t for records in self.model for _, t in records], default=0) < (
+            self.clock.now() - HOUR
+        ):
+            assert self.log.earliest("t") == dict(enumerate(map(len, self.model)))
 
     @rule()
     def reopen(self) -> None:
@@ -104,9 +103,9 @@ class LogMachine(RuleBasedStateMachine):
     # What fate does
 
     @rule(batch=batches, producer=st.sampled_from(["", "p", "q"]), sequence=st.integers(0, 6),
-          at=st.sampled_from(POINTS), nth=st.integers(1, 3))  # fmt: skip
+          at=st.sampled_from(POINTS), nth=st.integers(1, 3), data=st.data())  # fmt: skip
     def crash_in_an_append(
-        self, batch: Batch, producer: str, sequence: int, at: str, nth: int
+        self, batch: Batch, producer: str, sequence: int, at: str, nth: int, data: Any
     ) -> None:
         passed: list[str] = []
         self.crashes += 1  # each leaves records of its own, to be told apart later
@@ -117,38 +116,47 @@ class LogMachine(RuleBasedStateMachine):
             if passed.count(at) == nth and passed[-1] == at:
                 raise Crash
 
+        crashed = True
         with faults.hooked(hook), suppress(Crash):
             self._append(batch, producer, sequence)
-        if "log.published" in passed:
-            self._note(batch, producer, sequence)
-        else:
-            for p, records in batch.items():
-                self.unacked[p].append((self._timed(p, records), producer, sequence))
+            crashed = False
         self.log = EmbeddedLog(self.folder, self.clock)
+        if not crashed:
+            self._note(batch, producer, sequence)
+            return
+        if data.draw(st.booleans(), "torn"):
+            self._tear(data.draw(st.floats(0, 1), "share"))
+        if data.draw(st.booleans(), "restarted"):
+            self.boot += 1
+        if data.draw(st.booleans(), "head damaged"):
+            self._harm_the_head(data.draw(st.integers(0, 175)), data.draw(st.booleans()))
+        self._take_over(batch, producer, sequence)
 
-    @precondition(lambda self: any(self.unacked.values()))
-    @rule(p=st.sampled_from([0, 1]), share=st.floats(0, 1))
-    def tear_the_tail(self, p: int, share: float) -> None:
+    def _tear(self, share: float) -> None:
         """The end of what was not acknowledged never reached the disk."""
-        entry = self._entry(p)
-        path = segment_path(self.folder / "t" / f"{p:05d}", entry.segment)
+        known = load(self.folder / "t")
+        assert known is not None
+        head, _ = known.head.read()
+        assert head is not None
+        path = self.folder / "t" / f"{head.segment:020d}.log"
         size = path.stat().st_size
         with path.open("r+b") as file:
-            file.truncate(entry.position + round((size - entry.position) * share))
+            file.truncate(head.position + round((size - head.position) * share))
 
     @rule()
     def the_machine_restarts(self) -> None:
         self.boot += 1
-        self._lose_trust()
+        self.log = EmbeddedLog(self.folder, self.clock)
 
-    @rule(byte=st.integers(0, 200), slot=st.sampled_from([0, 4096]))
-    def the_head_is_damaged(self, byte: int, slot: int) -> None:
+    @rule(byte=st.integers(0, 175), second=st.booleans())
+    def the_head_is_damaged(self, byte: int, second: bool) -> None:
+        self._harm_the_head(byte, second)
+
+    def _harm_the_head(self, byte: int, second: bool) -> None:
         path = self.folder / "t" / "head"
         data = bytearray(path.read_bytes())
-        if slot + byte % 120 < len(data):
-            data[slot + byte % 120] ^= 1 << byte % 8
-            path.write_bytes(data)
-            self._lose_trust()
+        data[4096 * second + byte] ^= 1 << byte % 8
+        path.write_bytes(data)
 
     # What must hold
 
@@ -171,42 +179,35 @@ class LogMachine(RuleBasedStateMachine):
         self.log.append("t", records, partitioner=lambda *_: homes, **retry)
 
     def _note(self, batch: Batch, producer: str = "", sequence: int = 0) -> None:
-        for p, records in batch.items():
-            self.unacked[p] = []
-            if not producer or self.last.get((producer, p), -1) < sequence:
-                self._extend(p, self._timed(p, records), producer, sequence)
+        for p, records in self._new(batch, producer, sequence).items():
+            self.model[p] += records
+            if producer:
+                self.made.add((producer, p, sequence))
 
-    def _timed(self, p: int, records: list[bytes]) -> list[tuple[bytes, int]]:
-        now = max(self.clock.now(), *(time for _, time in self.model[p]), 0)
-        return [(r, now) for r in records]
+    def _new(self, batch: Batch, producer: str, sequence: int) -> dict[int, list[Any]]:
+        """What an append adds: its producer may have made it before."""
+        last = max([t for records in self.model for _, t in records], default=0)
+        now = max(self.clock.now(), last)
+        return {
+            p: [(r, now) for r in records]
+            for p, records in batch.items()
+            if not producer or (producer, p, sequence) not in self.made
+        }
 
-    def _extend(
-        self, p: int, records: list[tuple[bytes, int]], producer: str, sequence: int
-    ) -> None:
-        self.model[p] += records
-        if producer:
-            self.last[producer, p] = sequence
-
-    def _lose_trust(self) -> None:
-        """Take over what is whole of an append that nobody acknowledged."""
-        self.log = EmbeddedLog(self.folder, self.clock)
-        for p, end in self.log.latest("t").items():
-            found = self._read(p, len(self.model[p]), end)
-            if found:
-                known = [u for u in self.unacked[p] if u[0] == found]
-                assert known, f"{found} were never appended"
-                self._extend(p, *known[-1])
-        self.unacked = {0: [], 1: []}
-        self.log.sweep("t")  # an appender comes by and repairs the head
+    def _take_over(self, batch: Batch, producer: str, sequence: int) -> None:
+        """All of an append that nobody acknowledged, or nothing."""
+        self.log.latest("t")  # repairs what it finds
+        writer = self.log._find("t").writer
+        writer._trusting(lambda: writer._expire(0))  # publishes what is whole
+        new = self._new(batch, producer, sequence)
+        more = {p: end - len(self.model[p]) for p, end in self.log.latest("t").items()}
+        if any(more.values()):
+            assert more == {p: len(new.get(p, [])) for p in more}
+            self._note(batch, producer, sequence)
 
     def _read(self, p: int, start: int, end: int) -> list[tuple[bytes, int]]:
         tables = [t for _, t in self.log.read("t", p, start, end, times=True)]
         return [(r["value"], r["__append_time"]) for table in tables for r in table.to_pylist()]
-
-    def _entry(self, p: int) -> head.Entry:
-        heads, _ = head.HeadFile(self.folder / "t" / "head", 0, 2, self.folder).read()
-        assert heads is not None
-        return heads.entries[p]
 
 
 @pytest.fixture(autouse=True)

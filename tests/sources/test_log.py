@@ -125,7 +125,7 @@ def test_damage_is_told_by_the_codes_of_the_log(log, cut, code):
     log.create("t")
     log.append("t", [b"a" * 50])
     log.append("t", [b"b" * 50])
-    (file,) = log.root.glob("t/*/*.log")
+    (file,) = log.root.glob("t/*.log")
     content = bytearray(file.read_bytes())
     content[200] ^= 1
     file.write_bytes(content[:100] if cut else content)

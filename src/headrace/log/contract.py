@@ -13,13 +13,15 @@ Codes of LogError, the same for every log:
     HR-LOG-005  no such partition                      HR-LOG-012  a partitioner's answer is wrong
     HR-LOG-006  records that do not fit the topic      HR-LOG-013  producer without sequence
     HR-LOG-007  an offset outside the partition        HR-LOG-014  a format of a later version
-                                                       HR-LOG-015  the log cannot be read
+    HR-LOG-015  the log cannot be read                 HR-LOG-016  another holds the lock
+    HR-LOG-017  a sequence from too long ago           HR-LOG-018  it is not known if it was made
+    HR-LOG-019  an argument that cannot be used
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -31,7 +33,8 @@ from headrace.errors import LogError
 BYTES = pa.schema([("key", pa.binary()), ("value", pa.binary())])  # columns of a byte topic
 APPEND_TIME = "__append_time"  # int64 milliseconds: what `read(..., times=True)` adds
 
-Records: TypeAlias = pa.Table | pa.RecordBatch | Sequence[Any]  # rows: bytes, str, dict, ...
+# Tables, anything that gives Arrow batches (readers, data frames), or rows: bytes, str, dict, ...
+Records: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[Any]
 Partitioner = Callable[[pa.Table, int], Sequence[int]]  # (records, partitions) -> one per record
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -58,6 +61,7 @@ class TopicInfo:
     earliest: tuple[int, ...]
     latest: tuple[int, ...]
     bytes: tuple[int, ...]
+    id: str  # drawn when the topic was made: another topic of the same name has another
 
     @property
     def records(self) -> int:
@@ -129,9 +133,13 @@ def unreadable(path: object, error: OSError) -> LogError:
     )  # fmt: skip
 
 
+def is_name(topic: object) -> bool:
+    return isinstance(topic, str) and _NAME.fullmatch(topic) is not None
+
+
 def check_name(topic: str) -> str:
     """The name itself, if it can be a topic's: it will also be a folder's."""
-    if not isinstance(topic, str) or not _NAME.fullmatch(topic):
+    if not is_name(topic):
         raise LogError(
             f"{topic!r} cannot be the name of a topic", code="HR-LOG-001",
             hint="Use letters, digits, '.', '_' and '-', at most 200, beginning with a letter, "

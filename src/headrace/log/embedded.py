@@ -11,53 +11,79 @@ import difflib
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
-from headrace.log import retention
 from headrace.log import topic as topics
-from headrace.log.contract import Ack, Partitioner, Records, TopicInfo, check_name
+from headrace.log.arguments import (
+    check_limit,
+    check_moment,
+    check_offset,
+    check_retry,
+    folder_of,
+    patience_of,
+)
+from headrace.log.contract import (
+    Ack,
+    Partitioner,
+    Records,
+    TopicInfo,
+    check_name,
+    is_name,
+    unreadable,
+)
 from headrace.log.group import Group
-from headrace.log.head import Entry
-from headrace.log.partitioning import check_partition, route
+from headrace.log.head import Head
+from headrace.log.lock import PATIENCE
+from headrace.log.partitioning import check_partition, keys_of, route
 from headrace.log.reader import TopicReader, gone
-from headrace.log.records import table_for
+from headrace.log.records import table_for, taken
 from headrace.log.settings import new_topic
 from headrace.log.topic import Topic
 from headrace.log.writer import Append, TopicWriter
 from headrace.settings import Settings
 
+_TRIES = 20  # to create a topic while another process deletes one of that name
+_AHEAD = 1_000  # ms: a clock further ahead of the machine's is not believed
+
 
 class _Open:
     """One topic, open in this process."""
 
-    def __init__(self, topic: Topic, clock: Clock) -> None:
+    def __init__(self, topic: Topic, clock: Clock, patience: float) -> None:
         self.topic = topic
-        self.reader = TopicReader(topic)
-        self.writer = TopicWriter(topic)
+        self.reader = TopicReader(topic, patience)
+        self.writer = TopicWriter(topic, patience)
         self.group: Group[Append, dict[int, Ack]] = Group(
-            lambda appends: self.writer.commit(appends, clock.now())
+            lambda appends: self.writer.commit(appends, _now(clock)), _harmless
         )
         self.turn = itertools.count()  # for appends in turn
 
 
 class EmbeddedLog:
-    """A log in the folder `root` ($HEADRACE_LOG, or .headrace/log here)."""
+    """A log in the folder `root` ($HEADRACE_LOG, or .headrace/log here).
+
+    `patience` is how long an append waits for a lock that another process holds.
+    """
 
     def __init__(
-        self, root: str | os.PathLike[str] | None = None, clock: Clock | None = None
+        self,
+        root: str | os.PathLike[str] | None = None,
+        clock: Clock | None = None,
+        *,
+        patience: Duration = PATIENCE,
     ) -> None:
-        self.root = Path(root or Settings.load().log).absolute()
+        self.root = folder_of(root or Settings.load().log)
         self._clock = clock or SystemClock()
+        self._patience = patience_of(patience)
         self._open: dict[str, _Open] = {}
         self._pid = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (EmbeddedLog, (str(self.root), self._clock))
+        return (_opened, (str(self.root), self._clock, self._patience))
 
     def __repr__(self) -> str:
         return f"EmbeddedLog({str(self.root)!r})"
@@ -82,48 +108,56 @@ class EmbeddedLog:
         wanted = new_topic(
             self.root / check_name(topic), partitions, schema, key,
             None if retention is None else millis(retention), retention_bytes, segment_bytes,
-            self._clock.now(),
+            _now(self._clock),
         )  # fmt: skip
-        try:
-            made = topics.create(wanted)
-        except OSError as error:
-            raise LogError(
-                f"cannot create topic '{topic}' in '{self.root}': {error.strerror}",
-                code="HR-LOG-010", hint="Choose a folder that can be written, with --log or "
-                "HEADRACE_LOG.",
-            ) from error  # fmt: skip
-        if not made and not (exist_ok and _alike(self._find(topic).topic, wanted)):
-            raise LogError(
-                f"topic '{topic}' exists already" + (", with other columns" if exist_ok else ""),
-                code="HR-LOG-003", hint="Choose another name, or delete the topic first.",
-            )  # fmt: skip
-        return self.describe(topic)
+        for _ in range(_TRIES):
+            try:
+                if topics.create(wanted):
+                    return self.describe(topic)
+            except OSError as error:
+                raise self._unwritable("create", topic, error) from error
+            found = topics.load(wanted.path)
+            if found is None:
+                continue  # it was deleted meanwhile
+            if not (exist_ok and _alike(found, wanted)):
+                other = ", with other columns or partitions" if exist_ok else ""
+                raise LogError(
+                    f"topic '{topic}' exists already{other}", code="HR-LOG-003",
+                    hint="Choose another name, or delete the topic first.",
+                )  # fmt: skip
+            return self.describe(topic)
+        raise LogError(
+            f"cannot create topic '{topic}': '{wanted.path}' is there, and is no topic",
+            code="HR-LOG-003", hint="Move it away, or choose another name.",
+        )  # fmt: skip
 
     def delete(self, topic: str) -> None:
         """Remove the topic and all its records."""
         try:
-            topics.remove(self._now(topic)[0].topic)
-        except FileNotFoundError as error:
+            topics.remove(self._published(topic)[0].topic, self._patience)
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise self._unknown(topic) from error
         except OSError as error:
-            raise LogError(
-                f"cannot delete topic '{topic}': {error.strerror} ({self.root})",
-                code="HR-LOG-010", hint="Repair the permissions of the folder.",
-            ) from error  # fmt: skip
+            raise self._unwritable("delete", topic, error) from error
         self._open.pop(topic, None)
 
     def topics(self) -> list[str]:
-        if not self.root.is_dir():
+        """The names of all topics, in order; what else lies in the folder is left alone."""
+        try:
+            names = sorted(os.listdir(self.root))
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(p.parent.name for p in self.root.glob("[!.]*/topic.json"))
+        except OSError as error:
+            raise unreadable(self.root, error) from error
+        return [n for n in names if is_name(n) and (self.root / n / "topic.json").exists()]
 
     def describe(self, topic: str) -> TopicInfo:
-        opened, entries = self._now(topic)
+        opened, head = self._published(topic)
         t = opened.topic
-        sizes = tuple(retention.size_of(t.folder(p), e) for p, e in enumerate(entries))
+        sizes = tuple(a - b for a, b in zip(head.sizes, head.gone, strict=True))
         return TopicInfo(
             t.name, t.partitions, t.schema, t.key, t.retention_ms, t.retention_bytes, t.created,
-            tuple(e.earliest for e in entries), tuple(e.end for e in entries), sizes,
+            head.earliest, head.ends, sizes, t.id,
         )  # fmt: skip
 
     def append(
@@ -143,26 +177,37 @@ class EmbeddedLog:
         value per record), or in turn. With `producer` and `sequence`, a whole number that
         grows, an append that was made before is not made again: retry as often as you like.
         """
-        _check_retry(producer, sequence)
-        opened, _ = self._now(topic)
-        keys = None if isinstance(key, str) else key
-        table = table_for(opened.topic, records, keys)
+        check_retry(producer, sequence)
+        records, key = taken(topic, records), keys_of(topic, key)
+        try:
+            return self._append(topic, records, key, partition, partitioner, producer, sequence)
+        except FileNotFoundError:  # deleted, and perhaps made again
+            self._open.pop(topic, None)
+        try:
+            return self._append(topic, records, key, partition, partitioner, producer, sequence)
+        except FileNotFoundError as error:
+            raise self._unknown(topic) from error
+
+    def _append(
+        self, topic: str, records: Any, key: Any, partition: int | None,
+        partitioner: Partitioner | None, producer: str | None, sequence: int | None,
+    ) -> dict[int, Ack]:  # fmt: skip
+        opened = self._find(topic)
+        table = table_for(opened.topic, records, None if isinstance(key, str) else key)
         if not table.num_rows:
+            self._published(topic)  # the topic is there, or this is an error
             return {}
         turn = next(opened.turn) if sequence is None else sequence
         parts = route(opened.topic, table, key, partition, partitioner, turn)
-        try:
-            return opened.group.run(Append(parts, producer, -1 if sequence is None else sequence))
-        except FileNotFoundError as error:  # deleted since we looked
-            raise self._unknown(topic) from error
+        return opened.group.run(Append(parts, producer, -1 if sequence is None else sequence))
 
     def earliest(self, topic: str) -> dict[int, int]:
         """The first offset kept, by partition."""
-        return {p: entry.earliest for p, entry in enumerate(self._now(topic)[1])}
+        return dict(enumerate(self._published(topic)[1].earliest))
 
     def latest(self, topic: str) -> dict[int, int]:
         """The offset that the next record will get, by partition. Cheap: one small read."""
-        return {p: entry.end for p, entry in enumerate(self._now(topic)[1])}
+        return dict(enumerate(self._published(topic)[1].ends))
 
     def read(
         self,
@@ -180,57 +225,70 @@ class EmbeddedLog:
         one more column, "__append_time" in milliseconds. The chunks are not copied: they
         point into the log's files.
         """
-        opened, entry = self._entry(topic, partition)
-        end = entry.end if end is None else end
-        if not entry.earliest <= start <= entry.end:
-            raise gone(opened.topic, partition, start, entry)
-        if not start <= end <= entry.end:
-            raise gone(opened.topic, partition, end, entry)
+        check_limit(max_rows)
+        opened, head = self._published(topic)
+        check_partition(opened.topic, partition)
+        latest = head.ends[partition]
+        end = latest if end is None else end
+        check_offset(start)
+        check_offset(end)
+        if not head.earliest[partition] <= start <= latest:
+            raise gone(opened.topic, partition, start, head)
+        if not start <= end <= latest:
+            raise gone(opened.topic, partition, end, head)
         if max_rows is not None:
             end = min(end, start + max_rows)
-        return opened.reader.read(partition, start, end, times)
+        return opened.reader.read(partition, start, end, bool(times))
 
     def offset_for_time(self, topic: str, partition: int, ms: int) -> int:
         """The first offset appended at or after `ms`; the latest if there is none."""
-        opened, entry = self._entry(topic, partition)
-        return opened.reader.offset_for_time(partition, ms, entry)
+        check_moment(ms)
+        opened, _ = self._published(topic)
+        return opened.reader.offset_for_time(check_partition(opened.topic, partition), ms)
 
     def sweep(self, topic: str | None = None) -> dict[str, int]:
         """Apply retention now; segments removed, by topic. Appends do so as they go."""
+        if topic is not None:
+            return {topic: self._sweep(topic)}
         removed = {}
-        for name in [topic] if topic else self.topics():
-            opened, _ = self._now(name)
-            with opened.group.leading:
-                removed[name] = opened.writer.sweep(self._clock.now())
+        for name in self.topics():
+            try:
+                removed[name] = self._sweep(name)
+            except LogError as error:
+                if error.code != "HR-LOG-002":  # deleted since it was listed
+                    raise
         return removed
+
+    def _sweep(self, topic: str) -> int:
+        opened, _ = self._published(topic)
+        try:
+            return opened.writer.sweep(_now(self._clock))
+        except FileNotFoundError as error:
+            raise self._unknown(topic) from error
 
     def _find(self, topic: str) -> _Open:
         """The topic as it is open here, or opened now."""
         if self._pid != os.getpid():  # forked: the parent's threads and locks are not ours
             self._open, self._pid = {}, os.getpid()
-        opened = self._open.get(topic)
+        opened = self._open.get(check_name(topic))
         if opened is None:
-            found = topics.load(self.root / check_name(topic))
+            found = topics.load(self.root / topic)
             if found is None:
                 raise self._unknown(topic)
-            opened = self._open.setdefault(topic, _Open(found, self._clock))
+            opened = self._open.setdefault(topic, _Open(found, self._clock, self._patience))
         return opened
 
-    def _now(self, topic: str) -> tuple[_Open, Sequence[Entry]]:
-        """The topic and its partitions' ends at this moment."""
+    def _published(self, topic: str) -> tuple[_Open, Head]:
+        """The topic and what it holds at this moment."""
         opened = self._find(topic)
-        entries = opened.reader.entries()
-        if entries is None:  # deleted, and perhaps made again
+        head = opened.reader.head()
+        if head is None:  # deleted, and perhaps made again
             self._open.pop(topic, None)
             opened = self._find(topic)
-            entries = opened.reader.entries()
-        if entries is None:
+            head = opened.reader.head()
+        if head is None:
             raise self._unknown(topic)
-        return opened, entries
-
-    def _entry(self, topic: str, partition: int) -> tuple[_Open, Entry]:
-        opened, entries = self._now(topic)
-        return opened, entries[check_partition(opened.topic, partition)]
+        return opened, head
 
     def _unknown(self, topic: str) -> LogError:
         known = self.topics()
@@ -243,14 +301,27 @@ class EmbeddedLog:
             f"the log '{self.root}' has no topic '{topic}'", code="HR-LOG-002", hint=hint
         )
 
-
-def _check_retry(producer: str | None, sequence: int | None) -> None:
-    both = producer and isinstance(sequence, int) and sequence >= 0
-    if not both and not (producer is None and sequence is None):
-        raise LogError(
-            f"an append has producer {producer!r} and sequence {sequence!r}", code="HR-LOG-013",
-            hint="Give a name and a whole number that grows, to make a retry safe, or neither.",
+    def _unwritable(self, verb: str, topic: str, error: OSError) -> LogError:
+        return LogError(
+            f"cannot {verb} topic '{topic}' in '{self.root}': {error.strerror or error}",
+            code="HR-LOG-010", hint="Choose a folder that can be written, with --log or "
+            "HEADRACE_LOG, or free space there.",
         )  # fmt: skip
+
+
+def _opened(root: str, clock: Clock, patience: float) -> EmbeddedLog:
+    return EmbeddedLog(root, clock, patience=patience)
+
+
+def _now(clock: Clock) -> int:
+    """The time, but not a time that the machine's own clock has not reached."""
+    now, machine = clock.now(), SystemClock().now()
+    return now if now <= machine + _AHEAD else machine
+
+
+def _harmless(error: Exception) -> bool:
+    """Whether nothing was appended, and the reason may be one append of the group alone."""
+    return not (isinstance(error, LogError) and error.code in ("HR-LOG-016", "HR-LOG-018"))
 
 
 def _alike(one: Topic, other: Topic) -> bool:

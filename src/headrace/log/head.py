@@ -1,13 +1,12 @@
-"""The head of a topic: up to where each partition is acknowledged, in one small file.
+"""The head of a topic: up to where it is published, in one small file.
 
-Appenders sync their blocks first and publish the head afterwards, so a reader that stays
-below the head sees only durable, whole appends, and an append over several partitions
-becomes visible at once. The file has two slots, written in turn: a writer that dies spoils
-the older one only.
+What a head says is on disk: blocks are synced first, the head is written afterwards, so a
+reader that stays below it sees only durable, whole appends. The file has two slots, written
+in turn: a writer that dies spoils the older one only. Whoever writes holds the lock `sync`.
 
 The head itself is synced rarely. It is *trusted* only on the boot that wrote it (then the
 page cache vouches for it) and only when both slots are sound; otherwise it is a lower bound,
-and blocks beyond it are found by scanning (see `recovery.py`).
+and what lies beyond is found by whoever holds the locks (see `recovery.py`).
 """
 
 from __future__ import annotations
@@ -18,39 +17,51 @@ import secrets
 import struct
 import subprocess
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.errors import LogError
+from headrace.clock import SystemClock
+from headrace.log import disk
 from headrace.log.contract import unreadable
-from headrace.log.lock import locked
 
-MAGIC = b"HRH1"
+MAGIC = b"HRH2"
 _PAGE = 4096
-_SLOT = struct.Struct("<4sIIIQ16s")  # magic, crc of the rest, partitions, topic id, version, boot
-_ENTRY = struct.Struct("<qqqqq")
+_SLOT = struct.Struct("<4sIIIQ16sI4xqqqqqqqq")
 _TRIES = 20  # a reader that meets a writer in both slots reads again
 
 
-class Entry(NamedTuple):
-    """One partition: its last segment, the bytes used there, and the offsets it holds."""
+class Head(NamedTuple):
+    """A place in the log, and what the partitions hold there."""
 
-    segment: int = 0
-    position: int = 0
-    end: int = 0
-    earliest: int = 0
-    time: int = 0  # of the last append
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    topic: int
     version: int
     boot: bytes
-    entries: tuple[Entry, ...]
+    generation: int  # grows when what was written and not published is given up
+    since: int  # the place from which on it was
+    first: int  # the oldest segment
+    segment: int  # the newest one
+    start: int  # where blocks begin in it
+    opened: int  # when it was begun, milliseconds
+    position: int  # the bytes used in it
+    time: int  # of the last append
+    clock: int  # the same for retention: see `age`
+    ends: tuple[int, ...]
+    sizes: tuple[int, ...]  # bytes of each partition since the topic was made
+    earliest: tuple[int, ...]
+    gone: tuple[int, ...]  # bytes of each partition that retention has removed
+
+    @property
+    def place(self) -> int:
+        """The same as a number that grows through all segments."""
+        return self.segment + self.position
+
+
+def age(time: int) -> int:
+    """From when on an append of this time counts as old: not later than the machine's clock says.
+
+    The time of an append never goes back; where a clock was set back, it is in the future.
+    """
+    return min(time, SystemClock().now())
 
 
 @cache
@@ -72,28 +83,30 @@ def _sysctl(name: str) -> str:
 
 
 class HeadFile:
-    def __init__(self, path: Path, topic: int, partitions: int, lock: Path) -> None:
+    def __init__(self, path: Path, topic: int, partitions: int) -> None:
         self.path = path
-        self.topic = topic
-        self.lock = lock
-        self.partitions = partitions
-        length = _SLOT.size + partitions * _ENTRY.size
-        self._slot = -(-length // _PAGE) * _PAGE
+        self._topic = topic
+        self._partitions = partitions
+        self._entries = struct.Struct(f"<{4 * partitions}q")
+        self._length = _SLOT.size + self._entries.size
+        self._slot = -(-self._length // _PAGE) * _PAGE
+        self._known: dict[int, tuple[bytes, Head]] = {}  # the slots as they were read last
 
-    def read(self) -> tuple[Heads | None, bool]:
+    def read(self) -> tuple[Head | None, bool]:
         """The newest sound slot, and whether it can be trusted."""
-        heads: Heads | None = None
+        head: Head | None = None
         for _ in range(_TRIES):
-            heads, whole = self._read()
-            if whole:
-                assert heads is not None
-                return heads, heads.boot == boot_id()
-        return heads, False
+            head, whole = self._read()
+            if head is None or whole:
+                break
+        else:
+            whole = False
+        return head, head is not None and whole and head.boot == boot_id()
 
-    def _read(self) -> tuple[Heads | None, bool]:
+    def _read(self) -> tuple[Head | None, bool]:
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None, False
         except OSError as error:
             raise unreadable(self.path, error) from error
@@ -108,51 +121,49 @@ class HeadFile:
         whole = len(slots) == 2 and abs(slots[0].version - slots[1].version) == 1
         return newest, whole
 
-    def _parse(self, data: bytes, at: int) -> Heads | None:
-        length = _SLOT.size + self.partitions * _ENTRY.size
-        raw = data[at : at + length]
-        if len(raw) < length:
+    def _parse(self, data: bytes, at: int) -> Head | None:
+        raw = data[at : at + self._length]
+        known = self._known.get(at)
+        if known is not None and known[0] == raw:
+            return known[1]
+        if len(raw) < self._length:
             return None
-        magic, crc, count, topic, version, boot = _SLOT.unpack_from(raw)
-        if magic != MAGIC or count != self.partitions or zlib.crc32(raw[8:]) != crc:
+        magic, crc, count, topic, *values = _SLOT.unpack_from(raw)
+        if magic != MAGIC or (topic, count) != (self._topic, self._partitions):
             return None
-        entries = tuple(map(Entry._make, _ENTRY.iter_unpack(raw[_SLOT.size :])))
-        return Heads(topic, version, boot, entries)
+        if zlib.crc32(raw[8:]) != crc:
+            return None
+        entries = self._entries.unpack_from(raw, _SLOT.size)
+        n = self._partitions
+        head = Head(*values, *(entries[i * n : i * n + n] for i in range(4)))
+        self._known[at] = (raw, head)
+        return head
 
-    def publish(self, changes: Mapping[int, Entry]) -> None:
-        """Move some partitions' heads, all at once for readers."""
-        with locked(self.lock):
-            heads, trusted = self.read()
-            if heads is None or not trusted:
-                raise LogError(
-                    f"the head '{self.path}' was damaged during an append", code="HR-LOG-011",
-                    hint="The append is not acknowledged. Append again: the log repairs its head.",
-                )  # fmt: skip
-            entries = [changes.get(p, e) for p, e in enumerate(heads.entries)]
-            self._write(heads.version + 1, entries)
-
-    def restart(self, entries: list[Entry]) -> None:
-        """Write both slots anew for this boot; durable when it returns."""
-        with locked(self.lock):
-            heads, _ = self.read()
-            version = heads.version if heads else 0
-            self._write(version + 1, entries)
-            self._write(version + 2, entries)
-            self.sync()
-
-    def _write(self, version: int, entries: list[Entry]) -> None:
-        body = b"".join(_ENTRY.pack(*e) for e in entries)
-        rest = _SLOT.pack(b"", 0, len(entries), self.topic, version, boot_id())[8:] + body
+    def publish(self, head: Head, after: int) -> Head:
+        """Write the head as the version that follows `after`; readers see it at once."""
+        head = head._replace(version=after + 1, boot=boot_id())
+        rest = (
+            _SLOT.pack(b"", 0, self._partitions, self._topic, *head[:11])[8:]
+            + self._entries.pack(*head.ends, *head.sizes, *head.earliest, *head.gone)
+        )  # fmt: skip
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            slot = _SLOT.pack(MAGIC, zlib.crc32(rest), 0, 0, 0, b"")[:8] + rest
-            os.pwrite(fd, slot, version % 2 * self._slot)
+            slot = MAGIC + zlib.crc32(rest).to_bytes(4, "little") + rest
+            disk.write(fd, [slot], head.version % 2 * self._slot)
         finally:
             os.close(fd)
+        return head
+
+    def restart(self, head: Head) -> Head:
+        """Write both slots anew for this boot; durable when it returns."""
+        head = self.publish(head, head.version)
+        head = self.publish(head, head.version)
+        self.sync()
+        return head
 
     def sync(self) -> None:
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            disk.sync(fd)
         finally:
             os.close(fd)

@@ -7,7 +7,7 @@ kept. Pure: no files here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.errors import LogError
 from headrace.hashing import hash_keys
+from headrace.log.arguments import is_whole
 from headrace.log.contract import Partitioner
 from headrace.log.topic import Topic
 
@@ -38,6 +39,18 @@ def route(
     if keys is None:
         return split(table, in_turn(table.num_rows, turn, topic.partitions))
     return split(table, by_key(keys, topic.partitions))
+
+
+def keys_of(topic: str, key: Any) -> Any:
+    """What was passed as `key`: the name of a column, one value per record, or nothing."""
+    if key is None or isinstance(key, str | pa.Array | pa.ChunkedArray):
+        return key
+    if isinstance(key, bytes | bytearray | memoryview | Mapping) or not isinstance(key, Iterable):
+        raise LogError(
+            f"topic '{topic}' cannot choose partitions by key {key!r}", code="HR-LOG-006",
+            hint="Give the name of a column, or a list with one key for each record.",
+        )  # fmt: skip
+    return list(key)
 
 
 def _keys(topic: Topic, table: pa.Table, key: str | Sequence[Any] | None) -> Any:
@@ -64,11 +77,19 @@ def _one_each(topic: Topic, table: pa.Table, keys: Sequence[Any]) -> Any:
             f"topic '{topic.name}' gets {table.num_rows} records with {len(keys)} keys",
             code="HR-LOG-006", hint="Give one key for each.",
         )  # fmt: skip
-    return table["key"] if topic.schema is None else pa.array(keys)
+    if topic.schema is None:
+        return table["key"]
+    try:
+        return pa.array(keys)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise LogError(
+            f"topic '{topic.name}' gets keys that are not of one type", code="HR-LOG-006",
+            hint="Give keys of one type: all text, or all numbers.",
+        ) from error  # fmt: skip
 
 
 def check_partition(topic: Topic, partition: int) -> int:
-    if not isinstance(partition, int) or not 0 <= partition < topic.partitions:
+    if not is_whole(partition) or not 0 <= partition < topic.partitions:
         raise LogError(
             f"topic '{topic.name}' has no partition {partition!r}", code="HR-LOG-005",
             hint=f"It has partitions 0 to {topic.partitions - 1}.",
@@ -88,10 +109,18 @@ def in_turn(rows: int, first: int, partitions: int) -> np.ndarray:
 
 def by_function(partitioner: Partitioner, table: pa.Table, partitions: int) -> np.ndarray:
     """What the user's function says, checked."""
-    answer: Any = partitioner(table, partitions)
-    if isinstance(answer, pa.Array | pa.ChunkedArray):
-        answer = answer.to_numpy()
-    chosen = np.asarray(answer)
+    if not callable(partitioner):
+        raise _wrong(f"is {partitioner!r}, which cannot be called")
+    try:
+        answer: Any = partitioner(table, partitions)
+    except Exception as error:
+        raise _wrong(f"raised {type(error).__name__}: {error}") from error
+    try:
+        if isinstance(answer, pa.Array | pa.ChunkedArray):
+            answer = answer.to_numpy(zero_copy_only=False)
+        chosen = np.asarray(answer)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        raise _wrong(f"gave {type(answer).__name__} for {table.num_rows} records") from error
     if chosen.shape != (table.num_rows,) or chosen.dtype.kind not in "iu":
         raise _wrong(f"gave {chosen.dtype} of shape {chosen.shape} for {table.num_rows} records")
     outside = chosen[(chosen < 0) | (chosen >= partitions)]

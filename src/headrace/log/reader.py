@@ -1,26 +1,34 @@
 """Reading: a range of offsets as a stream of tables.
 
-A reader takes no lock. It trusts the head, or, where the head cannot be trusted, what a scan
-of the files shows; below that every block is checked when it is read. The tables of a range
-hold each of its records exactly once and in order, or the reading ends with an error.
+A reader takes no lock and looks at nothing beyond the head; below it every block is checked
+when it is read. Only where the head cannot be trusted, once after a restart of the machine,
+it has the log recovered first. The tables of a range hold each of its records exactly once and
+in order, or the reading ends with an error: HR-LOG-007 where retention was faster.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.clock import MAX_TIME
 from headrace.errors import LogError
-from headrace.log import index, retention
+from headrace.log import index
 from headrace.log.block import BLOCK_BYTES, BLOCK_ROWS, Header
-from headrace.log.contract import APPEND_TIME
-from headrace.log.head import Entry, Heads
-from headrace.log.recovery import scan
-from headrace.log.segment import SegmentView, missing, segment_path
+from headrace.log.contract import APPEND_TIME, unreadable
+from headrace.log.head import Head
+from headrace.log.recovery import recover
+from headrace.log.segment import (
+    SegmentView,
+    Snapshot,
+    missing,
+    read_snapshot,
+    segment_path,
+    segments,
+)
 from headrace.log.topic import Topic, load
 
 _Block = tuple[SegmentView, int, Header]  # where a block is, and what it says of itself
@@ -28,32 +36,38 @@ _Block = tuple[SegmentView, int, Header]  # where a block is, and what it says o
 _SMALL = 4096  # rows: smaller batches are joined, for the sake of whoever reads them
 
 
+class _Overtaken(Exception):
+    """A file went since the head was read: retention or a deletion was faster, or it is lost."""
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+
+
 class TopicReader:
     """Reads one topic from this process; remembers only hints."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, patience: float) -> None:
         self.topic = topic
-        self._head = topic.head
-        self._scanned: tuple[object, list[Entry]] | None = None
+        self._patience = patience
+        self._head_file = topic.head
+        self._snapshots: dict[int, Snapshot] = {}
         self._left_off: dict[int, tuple[int, int, int]] = {}  # partition: offset, segment, position
 
-    def entries(self) -> Sequence[Entry] | None:
-        """The ends of the partitions now; None if this is no longer the topic of that name."""
-        heads, trusted = self._head.read()
-        if heads is not None and trusted:
-            return heads.entries if heads.topic == self.topic.id else None
-        now = load(self.topic.path)
-        return self._scan(heads) if now is not None and now.id == self.topic.id else None
-
-    def _scan(self, heads: Heads | None) -> Sequence[Entry]:
-        """As `recovery.scan`, again only when a file has changed."""
-        shape = (heads, [_shape(self.topic, p) for p in range(self.topic.partitions)])
-        if self._scanned is None or self._scanned[0] != shape:
-            self._scanned = (shape, scan(self.topic, heads))
-        heads, trusted = self._head.read()
-        if heads is not None and trusted:  # an appender came in between: its head decides
-            return heads.entries
-        return self._scanned[1]
+    def head(self) -> Head | None:
+        """What is published now; None if this is no longer the topic of that name."""
+        head, trusted = self._head_file.read()
+        while not trusted:
+            now = load(self.topic.path)
+            if now is None or now.id != self.topic.id:
+                return None
+            try:
+                recover(self.topic, self._patience)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise unreadable(self.topic.path, error) from error
+            head, trusted = self._head_file.read()
+        return head
 
     def read(
         self, partition: int, start: int, end: int, times: bool
@@ -69,30 +83,40 @@ class TopicReader:
             skip = max(0, start - first)
             yield first + skip, table.slice(skip, min(end, run[-1][2].end) - first - skip)
 
-    def offset_for_time(self, partition: int, ms: int, entry: Entry) -> int:
+    def offset_for_time(self, partition: int, ms: int) -> int:
         """The first offset appended at or after `ms`; the end if there is none."""
-        folder = self.topic.folder(partition)
-        bases = retention.live_segments(folder, entry)
-        at = bisect_left(bases, ms, key=lambda base: self._first_time(partition, base, entry))
-        if at > 0:
-            view = self._view(partition, bases[at - 1], entry)
-            for _, header in view.headers(*index.before_time(folder, view, ms)):
-                if header.time >= ms:
-                    return max(header.base, entry.earliest)
-        return max(bases[at], entry.earliest) if at < len(bases) else entry.end
+        while True:
+            head = self._head(partition, None)
+            try:
+                return self._at_time(partition, ms, head)
+            except _Overtaken as overtaken:
+                self._explain(partition, head.earliest[partition], overtaken)
 
-    def _first_time(self, partition: int, base: int, entry: Entry) -> int:
-        view = self._view(partition, base, entry)
-        return next((header.time for _, header in view.headers(0, base)), MAX_TIME)
+    def _at_time(self, partition: int, ms: int, head: Head) -> int:
+        bases = self._bases(head)
+        lasts = [self._snapshot(base).time for base in bases[1:]] + [head.time]
+        for at in range(bisect_left(lasts, ms), len(bases)):
+            view = self._view(bases, at, head)
+            begin = index.before_time(self.topic.path, view, partition, ms)
+            for _, header in view.headers(self._start(bases[at]) if begin is None else begin):
+                if header.partition == partition and header.time >= ms:
+                    return header.base
+        return head.ends[partition]
 
     def _blocks(self, partition: int, offset: int, end: int) -> Iterator[_Block]:
         """The blocks that hold [offset, end), each checked to follow the one before."""
         while offset < end:
             reached = offset
             view, pos, at = self._seek(partition, offset)
-            for found, header in view.headers(pos, at):
-                if header.end > reached:
-                    reached = header.end
+            for found, header in view.headers(pos):
+                if header.partition != partition:
+                    continue
+                if header.base != at:
+                    fact = f"a block begins at offset {header.base}, not {at}"
+                    raise view.damaged(found, fact)
+                at = header.end
+                if at > reached:
+                    reached = at
                     self._left_off[partition] = (reached, view.base, found + header.size)
                     yield view, found, header
                 if reached >= end:
@@ -103,43 +127,90 @@ class TopicReader:
 
     def _seek(self, partition: int, offset: int) -> tuple[SegmentView, int, int]:
         """The segment that holds `offset`, and a (position, offset) there to begin at."""
-        entries = self.entries()
-        if entries is None or offset < entries[partition].earliest:
-            raise gone(self.topic, partition, offset, entries[partition] if entries else None)
-        entry, folder = entries[partition], self.topic.folder(partition)
+        while True:
+            head = self._head(partition, offset)
+            try:
+                return self._found(partition, offset, head)
+            except _Overtaken as overtaken:
+                self._explain(partition, offset, overtaken)
+
+    def _found(self, partition: int, offset: int, head: Head) -> tuple[SegmentView, int, int]:
         known, base, pos = self._left_off.get(partition, (-1, 0, 0))
-        if known == offset and base == entry.segment and pos < entry.position:
-            return self._view(partition, base, entry), pos, offset
-        bases = retention.live_segments(folder, entry)
-        if not bases or offset < bases[0]:
-            raise missing(segment_path(folder, offset), 0, f"record {offset} is missing")
-        view = self._view(partition, bases[bisect_right(bases, offset) - 1], entry)
-        return view, *index.before_offset(folder, view, offset)
+        if known == offset and base == head.segment and pos < head.position:
+            return self._view([base], 0, head), pos, offset
+        bases = self._bases(head)
+        at = bisect_right(bases, offset, key=lambda b: self._snapshot(b).ends[partition]) - 1
+        view = self._view(bases, max(0, at), head)
+        begin = index.before_offset(self.topic.path, view, partition, offset)
+        if begin is None:
+            snapshot = self._snapshot(view.base)
+            return view, snapshot.start, snapshot.ends[partition]
+        header = view.header(begin)
+        assert header is not None
+        return view, begin, header.base
 
-    def _view(self, partition: int, base: int, entry: Entry) -> SegmentView:
-        limit = entry.position if base == entry.segment else None  # older ones are complete
-        folder = self.topic.folder(partition)
+    def _head(self, partition: int, offset: int | None) -> Head:
+        head = self.head()
+        if head is None or (offset is not None and offset < head.earliest[partition]):
+            raise gone(self.topic, partition, offset or 0, head)
+        return head
+
+    def _bases(self, head: Head) -> list[int]:
+        """The segments from the oldest to the newest."""
         try:
-            return SegmentView(folder, base, self.topic.id, partition, limit)
+            found = segments(self.topic.path)
         except FileNotFoundError as error:
-            entries = self.entries()
-            now = entries[partition] if entries is not None else None
-            if now is None or base < now.earliest:
-                raise gone(self.topic, partition, base, now) from error
-            raise missing(segment_path(folder, base), 0, "a segment is missing") from error
+            raise _Overtaken(head.first) from error
+        bases = [b for b in found if head.first <= b <= head.segment]
+        if not bases or bases[0] != head.first:
+            raise _Overtaken(head.first)
+        if bases[-1] != head.segment:
+            raise _Overtaken(head.segment)
+        return bases
+
+    def _snapshot(self, base: int) -> Snapshot:
+        found = self._snapshots.get(base)
+        if found is None:
+            try:
+                found = read_snapshot(self.topic.path, base, self.topic.tag)
+            except FileNotFoundError as error:
+                raise _Overtaken(base) from error
+            self._snapshots[base] = found = dataclasses.replace(found, seen=[])
+        return found
+
+    def _start(self, base: int) -> int:
+        return self._snapshot(base).start
+
+    def _view(self, bases: Sequence[int], at: int, head: Head) -> SegmentView:
+        base = bases[at]
+        limit = head.position if base == head.segment else bases[at + 1] - base
+        try:
+            return SegmentView(self.topic.path, base, self.topic.tag, limit)
+        except FileNotFoundError as error:
+            raise _Overtaken(base) from error
+
+    def _explain(self, partition: int, offset: int, overtaken: _Overtaken) -> None:
+        """Return if there is sense in another try; else say what has become of the records."""
+        head = self.head()
+        if head is None or offset < head.earliest[partition]:
+            raise gone(self.topic, partition, offset, head) from overtaken
+        if overtaken.base >= head.first:
+            path = segment_path(self.topic.path, overtaken.base)
+            raise missing(path, 0, "a segment is missing") from overtaken
 
 
-def gone(topic: Topic, partition: int, offset: int, entry: Entry | None) -> LogError:
+def gone(topic: Topic, partition: int, offset: int, head: Head | None) -> LogError:
     """The error for an offset that the partition does not hold."""
-    if entry is None:
+    if head is None:
         return LogError(
             f"topic '{topic.name}' was deleted while it was read", code="HR-LOG-002",
             hint="Create it again, or stop the reader.",
         )  # fmt: skip
+    earliest, end = head.earliest[partition], head.ends[partition]
     return LogError(
         f"offset {offset} is outside partition {partition} of topic '{topic.name}', "
-        f"which holds [{entry.earliest}, {entry.end})", code="HR-LOG-007",
-        hint=f"Read from {entry.earliest} (the earliest kept) to {entry.end} (the latest).",
+        f"which holds [{earliest}, {end})", code="HR-LOG-007",
+        hint=f"Read from {earliest} (the earliest kept) to {end} (the latest).",
     )  # fmt: skip
 
 
@@ -167,8 +238,3 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 def _times(headers: Sequence[Header]) -> pa.Array:
     times = np.array([h.time for h in headers], np.int64)
     return pa.array(np.repeat(times, [h.rows for h in headers]))
-
-
-def _shape(topic: Topic, partition: int) -> list[tuple[str, int]]:
-    folder = topic.folder(partition)
-    return [(path.name, path.stat().st_size) for path in sorted(folder.glob("*.log"))]

@@ -2,7 +2,8 @@
 
 A typed topic takes a table or rows and checks them against its schema: a missing or unknown
 column, a value of another type, a null where none may be is a LogError that names the column,
-and nothing is appended. A byte topic takes bytes, text, or dictionaries as JSON. Pure: no
+and nothing is appended. A byte topic takes bytes, text, or dictionaries as JSON. What can be
+read only once, a generator or a reader of batches, is read whole: it is one append. Pure: no
 files here.
 """
 
@@ -10,34 +11,66 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log.contract import BYTES, Records
+from headrace.log.contract import BYTES
 from headrace.log.topic import Topic
 from headrace.rows import values_of
 from headrace.values import array_of, as_type
 
-_MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)  # Arrow's, and Python's
+_MISFITS = (  # what Arrow and Python raise about a value
+    ValueError, TypeError, NotImplementedError, ArithmeticError, pa.ArrowCapacityError,
+)  # fmt: skip
 
 
-def table_for(topic: Topic, records: Records, keys: Sequence[Any] | None = None) -> pa.Table:
-    """The records as a table of exactly the topic's columns."""
+def taken(topic: str, records: Any) -> pa.Table | list[Any]:
+    """What was passed as records: a table, or a list of rows."""
+    if type(records) is list or isinstance(records, pa.Table):
+        return records
     if isinstance(records, pa.RecordBatch):
-        records = pa.Table.from_batches([records])
+        return pa.Table.from_batches([records])
+    if isinstance(records, pa.Array | pa.ChunkedArray):
+        return records.to_pylist()
+    if isinstance(records, np.ndarray):
+        return records.tolist() if records.ndim else [records.item()]
+    if isinstance(records, str | bytes | bytearray | memoryview | Mapping):
+        raise LogError(
+            f"topic '{topic}' takes many records, and got one {type(records).__name__}",
+            code="HR-LOG-006", hint="Give a list, if only of one record: [record].",
+        )  # fmt: skip
+    if hasattr(records, "__arrow_c_stream__"):  # a reader of batches, a data frame
+        return pa.table(records)
+    if not isinstance(records, Iterable):
+        raise LogError(
+            f"topic '{topic}' takes records, and got {type(records).__name__}",
+            code="HR-LOG-006", hint="Give a table, a data frame, or anything that gives rows.",
+        )  # fmt: skip
+    return list(records)
+
+
+def table_for(topic: Topic, records: Any, keys: Sequence[Any] | None = None) -> pa.Table:
+    """The records, as `taken`, as a table of exactly the topic's columns."""
     if topic.schema is None:
         return _bytes_table(topic, records, keys)
     if isinstance(records, pa.Table):
-        return _fitted(topic, topic.schema, _columns(records))
+        return _fitted(topic, topic.schema, _columns(topic, records))
     return _fitted(topic, topic.schema, _columns_of(topic, topic.schema, records))
 
 
-def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return dict(zip(table.column_names, table.columns, strict=True))
+def _columns(topic: Topic, table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    if len(columns) < table.num_columns:
+        twice = next(n for n in columns if table.column_names.count(n) > 1)
+        raise _misfit(
+            topic, f"gets the column {twice!r} twice", "Leave one out, or give it another name."
+        )
+    return columns
 
 
 def _fitted(topic: Topic, schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
@@ -75,7 +108,7 @@ def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[st
         if isinstance(row, Mapping) and not known.issuperset(row):
             extra = next(name for name in row if name not in known)
             raise _misfit(topic, f"has no column {extra!r}", f"Its columns: {_names(schema)}.")
-    values = [values_of(row, schema.names) for row in rows]
+    values = [_values(topic, schema, row) for row in rows]
     wrong = next((v for v in values if len(v) != len(schema)), None)
     if wrong is not None:
         raise _misfit(
@@ -86,6 +119,18 @@ def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[st
     return {
         f.name: _column(topic, f, list(c)) for f, c in zip(schema, columns, strict=True)
     }  # fmt: skip
+
+
+def _values(topic: Topic, schema: pa.Schema, row: Any) -> Sequence[Any]:
+    try:
+        values = values_of(row, schema.names)
+        len(values)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise _misfit(
+            topic, f"has the columns {_names(schema)}, and a record is {type(row).__name__}",
+            f"Give a dictionary or a tuple of {_names(schema)} ({_first_line(error)}).",
+        ) from error  # fmt: skip
+    return values
 
 
 def _column(topic: Topic, field: pa.Field, values: list[Any]) -> pa.ChunkedArray:
@@ -130,20 +175,21 @@ def _first_bad(field: pa.Field, values: list[Any]) -> Any:
 
 def _bytes_table(topic: Topic, records: Any, keys: Sequence[Any] | None) -> pa.Table:
     if isinstance(records, pa.Table):
-        columns = {n: _binary(topic, n, c) for n, c in _columns(records).items()}
+        columns = {n: _binary(topic, n, c) for n, c in _columns(topic, records).items()}
         nulls = pa.nulls(records.num_rows, pa.binary())
         columns.setdefault("key", pa.chunked_array([nulls]))
         table = _fitted(topic, BYTES, columns)
     else:
-        value = _binary_array([_encoded(topic, r) for r in records])
-        table = pa.table([_binary_array([None] * len(value)), value], schema=BYTES)
+        value = _binary_array(topic, [_encoded(topic, r) for r in records])
+        nulls = pa.nulls(len(value), pa.binary())
+        table = pa.Table.from_arrays([nulls, value], schema=BYTES)
     if keys is None:
         return table
     if len(keys) != len(table):
         raise _misfit(
             topic, f"gets {len(table)} records with {len(keys)} keys", "Give one key for each."
         )
-    return table.set_column(0, "key", _binary_array([_encoded(topic, k) for k in keys]))
+    return table.set_column(0, "key", _binary_array(topic, [_encoded(topic, k) for k in keys]))
 
 
 def _binary(topic: Topic, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -165,9 +211,13 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
-def _binary_array(values: Sequence[bytes | None]) -> pa.ChunkedArray:
-    array = pa.array(values, pa.binary())
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+def _binary_array(topic: Topic, values: Sequence[bytes | None]) -> pa.Array | pa.ChunkedArray:
+    try:
+        return pa.array(values, pa.binary())
+    except _MISFITS as error:
+        raise _misfit(
+            topic, "gets a record that is too long", "Records of up to 2 GB can be stored."
+        ) from error
 
 
 def _encoded(topic: Topic, record: Any) -> bytes | None:
@@ -175,10 +225,16 @@ def _encoded(topic: Topic, record: Any) -> bytes | None:
         return record
     if isinstance(record, bytearray | memoryview):
         return bytes(record)
-    if isinstance(record, str):
-        return record.encode()
-    if isinstance(record, Mapping):
-        return json.dumps(record, default=_plain, ensure_ascii=False).encode()
+    try:
+        if isinstance(record, str):
+            return record.encode()
+        if isinstance(record, Mapping):
+            return json.dumps(record, default=_plain, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _misfit(
+            topic, f"cannot hold a record as JSON or UTF-8: {_first_line(error)}",
+            "Give its bytes, encoded as you like.",
+        ) from error  # fmt: skip
     raise _misfit(
         topic, f"holds bytes, a record is {type(record).__name__}",
         "Give bytes, text or a dictionary (kept as JSON), or create the topic with a schema.",
@@ -198,4 +254,4 @@ def _names(schema: pa.Schema) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".")
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,43 +1,114 @@
-"""Segments: files of blocks, named by their first offset, read through a memory map.
+"""Segments: files of blocks of all partitions, named by their place in the log.
 
-A view of a segment ends where the caller says that it is acknowledged; within that, every
-block must be sound and follow the one before, or reading stops with an error that names file
-and byte. Batches point into the map: nothing is copied.
+A segment begins with a snapshot of what the topic held when it was begun, so that older ones
+may go and a search finds its segment without reading blocks. A view of a segment ends where
+the caller says that it is published; within that, every block must be sound and follow the one
+before, or reading stops with an error that names file and byte. Batches point into the memory
+map: nothing is copied, and nothing that may be mapped is ever cut.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import struct
+import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log.block import ALIGN, Header, batch_of, body_is_sound, header_at, producer_of
+from headrace.log.block import Header, batch_of, body_is_sound, header_at, pad
 from headrace.log.contract import unreadable
 
+MAGIC = b"HRS2"
+_PREFIX = struct.Struct("<4sIIQ")
 
+
+@lru_cache(maxsize=256)
 def segment_path(folder: Path, base: int) -> Path:
     return folder / f"{base:020d}.log"
 
 
 def segments(folder: Path) -> list[int]:
-    """First offsets of the segments in a partition's folder, in order."""
-    return sorted(int(n[:-4]) for n in os.listdir(folder) if n.endswith(".log"))
+    """The places at which the segments in a topic's folder begin, in order."""
+    names = (name[:-4] for name in os.listdir(folder) if name.endswith(".log"))
+    return sorted(int(n) for n in names if len(n) == 20 and n.isdecimal() and n.isascii())
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a topic held where a segment begins."""
+
+    base: int
+    generation: int
+    opened: int
+    time: int
+    clock: int
+    ends: tuple[int, ...]
+    sizes: tuple[int, ...]
+    seen: list[Any]
+    start: int = 0  # where blocks begin; known once it was written
+
+
+def pack_snapshot(topic: int, snapshot: Snapshot) -> bytes:
+    body = json.dumps({
+        "base": snapshot.base, "generation": snapshot.generation, "opened": snapshot.opened,
+        "time": snapshot.time, "clock": snapshot.clock, "ends": snapshot.ends,
+        "sizes": snapshot.sizes, "seen": snapshot.seen,
+    }).encode()  # fmt: skip
+    data = _PREFIX.pack(MAGIC, zlib.crc32(body), topic, len(body)) + body
+    return data + bytes(pad(len(data)))
+
+
+def read_snapshot(folder: Path, base: int, topic: int) -> Snapshot:
+    """The snapshot of a segment; FileNotFoundError if that is not there."""
+    path = segment_path(folder, base)
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            prefix = file.read(_PREFIX.size)
+            if len(prefix) < _PREFIX.size:
+                raise missing(path, size, "the beginning of a segment is missing")
+            magic, crc, owner, length = _PREFIX.unpack(prefix)
+            body = file.read(min(length, size))
+        if magic == MAGIC and len(body) < length:
+            raise missing(path, size, "acknowledged records are missing")
+        if magic != MAGIC or owner != topic or zlib.crc32(body) != crc:
+            raise ValueError("checksum")
+        data = json.loads(body)
+        data |= {"ends": tuple(data["ends"]), "sizes": tuple(data["sizes"])}
+        start = _PREFIX.size + length
+        found = Snapshot(**data, start=start + pad(start))
+        if found.base != base:
+            raise ValueError("another segment")
+        return found
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        raise LogError(
+            f"the beginning of segment '{path}' is damaged", code="HR-LOG-011",
+            hint="Restore the file from a copy: it says which records are in it, and which "
+            "appends were made before.",
+        ) from error  # fmt: skip
 
 
 class SegmentView:
-    """The first `limit` bytes of a segment (all of it when None), mapped."""
+    """The first `limit` bytes of a segment, all of them published, mapped."""
 
-    def __init__(
-        self, folder: Path, base: int, topic: int, partition: int, limit: int | None = None
-    ) -> None:
+    def __init__(self, folder: Path, base: int, topic: int, limit: int) -> None:
         self.path = segment_path(folder, base)
         self.base = base
-        self._owner = (topic, partition)
+        self.limit = limit
+        self._topic = topic
         try:
-            self.limit, self.data = _map(self.path, limit)
+            self.data = _map(self.path, limit)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -45,60 +116,47 @@ class SegmentView:
         self.view = memoryview(self.data)
 
     def header(self, pos: int) -> Header | None:
-        """The header at `pos`, if a sound block of this partition begins there."""
+        """The header at `pos`, if a sound block of this topic begins there."""
         header = header_at(self.view, pos)
-        ours = header is not None and (header.topic, header.partition) == self._owner
-        return header if ours else None
+        return header if header is not None and header.topic == self._topic else None
 
-    def headers(self, pos: int, offset: int) -> Iterator[tuple[int, Header]]:
-        """Positions and headers from `pos`, where `offset` begins, to the limit."""
+    def headers(self, pos: int) -> Iterator[tuple[int, Header]]:
+        """Positions and headers from `pos`, where a block begins, to the limit."""
         while pos < self.limit:
             header = self.header(pos)
             if header is None:
                 raise self.damaged(pos, "the header of a block is damaged")
-            if header.base != offset:
-                raise self.damaged(pos, f"a block begins at offset {header.base}, not {offset}")
             yield pos, header
-            pos, offset = pos + header.size, header.end
+            pos += header.size
 
     def batch(self, pos: int, header: Header, schema: pa.Schema) -> pa.RecordBatch:
-        if not self.sound(pos, header):
+        if not body_is_sound(self.view, pos, header):
             raise self.damaged(pos, f"records {header.base} to {header.end - 1} are damaged")
         return batch_of(self.data, pos, header, schema)
 
-    def sound(self, pos: int, header: Header) -> bool:
-        return body_is_sound(self.view, pos, header)
-
-    def producer(self, pos: int, header: Header) -> str:
-        if not self.sound(pos, header):
-            raise self.damaged(pos, f"records {header.base} to {header.end - 1} are damaged")
-        return producer_of(self.view, pos, header)
-
-    def synced_block_from(self, pos: int) -> bool:
-        """Whether a block at or after `pos` proves that all before it had been synced."""
-        headers = map(self.header, range(pos, self.limit, ALIGN))
-        return any(h is not None and h.part == 0 for h in headers)
-
     def damaged(self, pos: int, fact: str) -> LogError:
-        return LogError(
-            f"{fact}: file '{self.path}', byte {pos}", code="HR-LOG-008",
-            hint="Restore the file from a copy, or read from a later offset.",
-        )  # fmt: skip
+        return damaged(self.path, pos, fact)
+
+
+def damaged(path: Path, pos: int, fact: str) -> LogError:
+    return LogError(
+        f"{fact}: file '{path}', byte {pos}", code="HR-LOG-008",
+        hint="Restore the file from a copy, or read from a later offset.",
+    )  # fmt: skip
 
 
 def missing(path: Path, pos: int, fact: str) -> LogError:
     return LogError(
         f"{fact}: file '{path}', byte {pos}", code="HR-LOG-009",
-        hint="Restore the file from a copy. To give up what is missing, remove the file "
-        "'head' in the topic's folder: the next append then cuts the log where it ends.",
+        hint="Restore the file from a copy. Nothing was changed, and nothing is appended "
+        "until it is back.",
     )  # fmt: skip
 
 
-def _map(path: Path, limit: int | None) -> tuple[int, pa.Buffer]:
-    """How many bytes, and the bytes; they outlive the file's descriptor."""
+def _map(path: Path, limit: int) -> pa.Buffer:
+    """The bytes; they outlive the file's descriptor."""
     with pa.memory_map(str(path)) as file:
         size = file.size()
-        limit = size if limit is None else limit
         if size < limit:
             raise missing(path, size, "acknowledged records are missing")
-        return limit, file.read_buffer(limit)
+        return file.read_buffer(limit)

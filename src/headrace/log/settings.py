@@ -41,7 +41,7 @@ def new_topic(
         raise _unusable(path, f"the nested key {key!r}", "Choose a column of a plain type.")
     return Topic(
         path, new_id(), partitions, columns, key, retention_ms, retention_bytes,
-        segment_bytes or segment_size(retention_bytes), now,
+        segment_bytes or segment_size(retention_bytes, partitions), now,
     )  # fmt: skip
 
 

@@ -1,19 +1,20 @@
-"""A topic's folder: its settings in `topic.json`, its head, a folder per partition.
+"""A topic's folder: its settings in `topic.json`, its head, its segments.
 
-    <log>/<topic>/topic.json            settings, checksummed, written once
-    <log>/<topic>/head                  up to where each partition is acknowledged
-    <log>/<topic>/00000/<offset>.log    segments; beside each .past and .index
+    <log>/<topic>/topic.json      settings, checksummed, written once
+    <log>/<topic>/head            up to where the topic is published
+    <log>/<topic>/<place>.log     segments, with the blocks of all partitions; beside each .index
+    <log>/<topic>/write, sync     locks of appenders
 
 A topic appears and disappears by one rename, so nobody meets half of one. The random id in
-the settings is repeated in the head and in every block: a topic that was deleted and made
-again is never mistaken for its namesake.
+the settings is repeated, shortened, in the head and in every block: a topic that was deleted
+and made again is never mistaken for its namesake.
 """
 
 from __future__ import annotations
 
 import base64
+import errno
 import json
-import os
 import secrets
 import shutil
 import zlib
@@ -24,13 +25,14 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import LogError
+from headrace.log import disk
 from headrace.log.contract import BYTES, unreadable
-from headrace.log.head import Entry, HeadFile
-from headrace.log.lock import all_locked, sync_folder, write_synced
-from headrace.log.segment import segment_path
+from headrace.log.head import Head, HeadFile
+from headrace.log.lock import locked
+from headrace.log.segment import Snapshot, pack_snapshot, segment_path
 from headrace.schema import ddl_of
 
-FORMAT = 1
+FORMAT = 2
 SEGMENT_BYTES = 128 * 1024 * 1024
 _LEAST_SEGMENT = 64 * 1024
 
@@ -40,7 +42,7 @@ class Topic:
     """Where a topic lies and what it was made to be."""
 
     path: Path
-    id: int
+    id: str  # 32 hexadecimal digits, drawn when the topic was made
     partitions: int
     schema: pa.Schema | None
     key: str | None
@@ -63,25 +65,32 @@ class Topic:
         return None if self.retention_ms is None else max(1, self.retention_ms // 8)
 
     @property
+    def tag(self) -> int:
+        """The id, shortened to fit a block's header."""
+        return int(self.id[:8], 16)
+
+    @property
     def head(self) -> HeadFile:
-        return HeadFile(self.path / "head", self.id, self.partitions, self.path / "topic.json")
+        return HeadFile(self.path / "head", self.tag, self.partitions)
 
-    def folder(self, partition: int) -> Path:
-        return self.path / f"{partition:05d}"
+    @property
+    def write_lock(self) -> Path:
+        return self.path / "write"
 
-    def folders(self) -> list[Path]:
-        return [self.folder(p) for p in range(self.partitions)]
+    @property
+    def sync_lock(self) -> Path:
+        return self.path / "sync"
 
 
-def segment_size(retention_bytes: int | None) -> int:
+def segment_size(retention_bytes: int | None, partitions: int) -> int:
     """Segments small enough that retention by size is kept to within an eighth."""
     if retention_bytes is None:
         return SEGMENT_BYTES
-    return min(SEGMENT_BYTES, max(_LEAST_SEGMENT, retention_bytes // 8))
+    return min(SEGMENT_BYTES, max(_LEAST_SEGMENT, retention_bytes * partitions // 8))
 
 
-def new_id() -> int:
-    return secrets.randbits(32)
+def new_id() -> str:
+    return secrets.token_hex(16)
 
 
 def create(topic: Topic) -> bool:
@@ -92,34 +101,39 @@ def create(topic: Topic) -> bool:
     draft.mkdir()
     try:
         _fill(draft, topic)
-        os.rename(draft, topic.path)
-    except OSError:
+        disk.rename(draft, topic.path)
+    except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
-        if topic.path.exists():
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
         raise
-    sync_folder(root)
+    disk.sync_folder(root)
     return True
 
 
 def _fill(draft: Path, topic: Topic) -> None:
-    write_synced(draft / "topic.json", _dump(topic))
-    for partition in range(topic.partitions):
-        folder = draft / topic.folder(partition).name
-        folder.mkdir()
-        write_synced(segment_path(folder, 0), b"")
-        sync_folder(folder)
-    head = HeadFile(draft / "head", topic.id, topic.partitions, draft / "topic.json")
-    head.restart([Entry()] * topic.partitions)
-    sync_folder(draft)
+    disk.new_file(draft / "topic.json", _dump(topic))
+    none = (0,) * topic.partitions
+    snapshot = Snapshot(0, 0, topic.created, 0, 0, none, none, [])
+    data = pack_snapshot(topic.tag, snapshot)
+    disk.new_file(segment_path(draft, 0), data)
+    start, now = len(data), topic.created
+    head = Head(0, b"", 0, 0, 0, 0, start, now, start, 0, 0, none, none, none, none)
+    HeadFile(draft / "head", topic.tag, topic.partitions).restart(head)
+    for lock in (topic.write_lock, topic.sync_lock):
+        (draft / lock.name).touch()
+    disk.sync_folder(draft)
 
 
-def remove(topic: Topic) -> None:
+def remove(topic: Topic, patience: float) -> None:
     """Take the folder away once running appends are done."""
     gone = topic.path.parent / f".gone-{topic.name}-{secrets.token_hex(8)}"
-    with all_locked(topic.folders()):
-        os.rename(topic.path, gone)
-    sync_folder(topic.path.parent)
+    with locked(topic.sync_lock, patience), locked(topic.write_lock, patience):
+        now = load(topic.path)
+        if now is None or now.id != topic.id:
+            raise FileNotFoundError(f"{topic.path} was replaced")
+        disk.rename(topic.path, gone)
+    disk.sync_folder(topic.path.parent)
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -130,16 +144,16 @@ def load(path: Path) -> Topic | None:
         crc = data.pop("crc")
         if crc != _crc(data):
             raise ValueError("checksum")
+        return _parse(path, data)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise unreadable(path / "topic.json", error) from error
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LogError(
             f"the settings '{path / 'topic.json'}' are damaged", code="HR-LOG-011",
             hint="Restore the file from a copy; it is written once and never changed.",
         ) from error  # fmt: skip
-    return _parse(path, data)
 
 
 def _parse(path: Path, data: dict[str, Any]) -> Topic:

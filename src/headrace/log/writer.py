@@ -2,37 +2,47 @@
 
 One commit, in this order; a crash anywhere leaves every append whole or absent:
 
-    1. lock the partitions concerned, and read the head
-    2. cut what an appender that died left beyond the head; roll a full segment
-    3. skip appends that their producer has made before; write the blocks of the others
-    4. sync the segments
-    5. publish the head: now readers see all of it, in all partitions at once
-    6. remove segments that retention no longer wants; unlock
+    1. lock `write`; walk from the head past what others wrote and have not published yet
+    2. cut what a writer that died left beyond that; begin a new segment when this one is full
+    3. skip appends that their producer has made before; write the blocks of the others, of
+       all partitions, as one group; unlock
+    4. lock `sync`, unless another has published the group meanwhile
+    5. sync the segment: this is the commit, for all groups that were written so far
+    6. publish the head: now readers see all of it, in all partitions at once; unlock
 
-Nothing before step 5 is visible or acknowledged, so nothing of it needs to be undone.
+While one process syncs, others write: the next sync is for all of them. A group that cannot
+be written whole is cut by its own writer; one that cannot be synced is given up, and the
+generation grows, so that nobody takes it for a later one.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
 from headrace.errors import LogError
+from headrace.log import disk, index, roll
+from headrace.log.block import Note, Part, Stamp, encode
 from headrace.log.contract import Ack
-from headrace.log.head import Entry
-from headrace.log.lock import all_locked
-from headrace.log.partition import PartitionWriter
+from headrace.log.head import Head, age
+from headrace.log.lock import locked
 from headrace.log.recovery import recover
+from headrace.log.seen import Seen
+from headrace.log.segment import segment_path
+from headrace.log.tail import Memory, follow, opened
 from headrace.log.topic import Topic
 from headrace.state.faults import point
 
+Result = TypeVar("Result")
+
 _HEAD_SYNC = 1.0  # seconds: how far the head on disk may be behind, and so how much to scan
-_SYNCS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,103 +54,239 @@ class Append:
     sequence: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A group in the log: where it ends, and what its appends are answered once it is synced."""
+
+    place: int
+    generation: int
+    acks: list[dict[int, Ack]]
+
+
+class _Untrusted(Exception):
+    """The head cannot be trusted; `sure` where it says that it can."""
+
+    def __init__(self, sure: bool = False) -> None:
+        self.sure = sure
+
+
 class TopicWriter:
     """Appends to one topic from this process; other processes have their own."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, patience: float) -> None:
         self.topic = topic
-        self._head = topic.head
-        self._all = [PartitionWriter(topic, p) for p in range(topic.partitions)]
+        self._patience = patience
+        self._head_file, self._folder = topic.head, str(topic.path)
+        self._write_lock, self._sync_lock = topic.write_lock, topic.sync_lock
+        self._memory = Memory(topic.path, topic.tag)
         self._head_synced = time.monotonic()
 
     def commit(self, appends: Sequence[Append], now: int) -> list[dict[int, Ack]]:
-        """Make the appends durable with one sync per partition; steps as above."""
-        used = sorted({p for append in appends for p in append.parts})
-        acks: list[dict[int, Ack]] = [{} for _ in appends]
-        with self._opened(used, now) as writers:  # 1, 2
-            for writer in writers:
-                for append, ack in zip(appends, acks, strict=True):
-                    part = append.parts.get(writer.number)
-                    if part is not None:
-                        ack[writer.number] = writer.add(part, append.producer, append.sequence)  # 3
-            self._finish(writers)  # 4, 5, 6
-        return acks
+        """Make the appends durable together, with one sync; steps as above."""
+        with self._failing():
+            written = self._trusting(lambda: self._write(appends, now))
+        with self._uncertain():
+            self._trusting(lambda: self._publish(written))
+        return written.acks
 
     def sweep(self, now: int) -> int:
-        """Apply retention to all partitions; the number of segments removed."""
-        removed = 0
-        if self.topic.retention_ms is not None or self.topic.retention_bytes is not None:
-            for partition in range(self.topic.partitions):
-                with self._opened([partition], now) as (writer,):
-                    writer.expire()
-                    removed += self._finish([writer])
-        return removed
-
-    @contextmanager
-    def _opened(self, used: Sequence[int], now: int) -> Iterator[list[PartitionWriter]]:
-        """The partitions' writers, locked and ready at the head."""
-        writers = [self._all[p] for p in used]
-        with self._locked(writers) as entries:
-            try:
-                for writer in writers:
-                    writer.begin(entries[writer.number], now)
-                yield writers
-            except (OSError, LogError) as error:
-                for writer in writers:
-                    writer.undo()
-                if isinstance(error, LogError):
-                    raise
-                raise _cannot_write(self.topic, error) from error
-            finally:
-                for writer in writers:
-                    writer.close()
-
-    @contextmanager
-    def _locked(self, writers: Sequence[PartitionWriter]) -> Iterator[Sequence[Entry]]:
-        """The heads of all partitions, with these locked; FileNotFoundError if deleted."""
-        while True:
-            with all_locked(writer.folder for writer in writers):
-                heads, trusted = self._head.read()
-                if heads is not None and heads.topic != self.topic.id:
-                    raise FileNotFoundError(f"{self.topic.path} was replaced")
-                if heads is not None and trusted:
-                    yield heads.entries
-                    return
-            recover(self.topic)  # takes all locks, so it cannot be done under some of them
-
-    def _finish(self, writers: Sequence[PartitionWriter]) -> int:
-        point("log.written")
-        _at_once([writer.sync for writer in writers if writer.wrote])
-        point("log.synced")
-        changes = {writer.number: writer.entry for writer in writers if writer.changed}
-        if changes:
-            self._head.publish(changes)
-            for writer in writers:
-                writer.published()
-        point("log.published")
-        try:
-            return self._tidy(writers)
-        except OSError:  # the records are safe; what is left undone costs space or time only
+        """Apply retention; the number of segments removed."""
+        if not roll.forgets(self.topic):
             return 0
+        with suppress(OSError):  # a look without locks: mostly there is nothing to do
+            head, trusted = self._head_file.read()
+            if head is not None and trusted and not roll.is_due(self.topic, head, now):
+                return 0
+        with self._failing():
+            return self._trusting(lambda: self._expire(now))
 
-    def _tidy(self, writers: Sequence[PartitionWriter]) -> int:
-        forgets = any(writer.forgets for writer in writers)
-        if forgets:
-            self._head.publish({})  # in the other slot too: neither may name a file that goes
-        if forgets or time.monotonic() - self._head_synced > _HEAD_SYNC:
-            self._head.sync()
+    def _trusting(self, work: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return work()
+            except _Untrusted as untrusted:
+                recover(self.topic, self._patience, distrust=untrusted.sure)
+
+    def _head(self) -> Head:
+        head, trusted = self._head_file.read()
+        if head is None or not trusted:
+            raise _Untrusted
+        return head
+
+    # Steps 1 to 3
+
+    def _write(self, appends: Sequence[Append], now: int) -> _Written:
+        while True:
+            with locked(self._write_lock, self._patience):
+                head = self._head()
+                with opened(self.topic.path, head.segment) as fd:
+                    end = self._end(head, fd)
+                    if not roll.is_full(self.topic, end, now):
+                        return self._add(appends, head, end, fd, now)
+            self._roll(now)
+
+    def _end(self, head: Head, fd: int) -> Head:
+        """Where the last whole group ends; what a writer that died left there is cut."""
+        path = segment_path(self.topic.path, head.segment)
+        end = follow(fd, path, self.topic.tag, head)
+        disk.cut(fd, path, end.position, head.position)
+        if os.path.exists(f"{self._folder}/{end.place:020d}.log"):  # later than the head says
+            raise _Untrusted(sure=True)
+        return end
+
+    def _add(self, appends: Sequence[Append], head: Head, end: Head, fd: int, now: int) -> _Written:
+        retries = any(append.producer is not None for append in appends)
+        seen = self._memory.upto(fd, end) if retries else Seen()
+        parts, acks = draft(appends, end, seen)
+        stamp = Stamp(self.topic.tag, end.generation, max(now, end.time), head.place)
+        position, points = end.position, []
+        try:
+            for header, buffers in encode(parts, stamp):
+                points.append((header.partition, header.base, position, header.time))
+                position = disk.write(fd, buffers, position)
+                point("log.block")
+        except OSError:
+            with suppress(OSError):  # else the next writer does it
+                path = segment_path(self.topic.path, end.segment)
+                disk.cut(fd, path, end.position, head.position)
+            raise
+        point("log.written")
+        index.extend(self.topic.path, end.segment, points, position)
+        return _Written(end.segment + position, end.generation, acks)
+
+    # Steps 4 to 6
+
+    def _publish(self, written: _Written) -> None:
+        def published() -> bool:
+            head, trusted = self._head_file.read()
+            return head is not None and trusted and self._survived(head, written)
+
+        with locked(self._sync_lock, self._patience, published) as held:
+            head = self._head()
+            if held and not self._survived(head, written):
+                with opened(self.topic.path, head.segment) as fd:
+                    path = segment_path(self.topic.path, head.segment)
+                    end = follow(fd, path, self.topic.tag, head)
+                    if end.place < written.place:
+                        raise _given_up(self.topic)
+                    self._sync(head, end, fd)
+
+    def _survived(self, head: Head, written: _Written) -> bool:
+        """Whether the group is published; an error if it was given up."""
+        if head.generation == written.generation:
+            return head.place >= written.place
+        if head.generation > written.generation + 1:
+            raise OSError(errno.EIO, "the log was repaired twice")
+        if head.since < written.place:
+            raise _given_up(self.topic)
+        return True
+
+    def _sync(self, head: Head, end: Head, fd: int, *, both: bool = False) -> Head:
+        """The commit of all between the two; the head that is published."""
+        try:
+            disk.sync(fd)
+        except OSError as error:
+            self._give_up(head, fd, both)
+            raise _given_up(self.topic) from error
+        point("log.synced")
+        head = self._head_file.publish(end._replace(clock=age(end.time)), head.version)
+        point("log.published")
+        if time.monotonic() - self._head_synced > _HEAD_SYNC:
+            with suppress(OSError):  # it only saves time after a restart
+                self._head_file.sync()
             self._head_synced = time.monotonic()
-        return sum(writer.settle() for writer in writers)
+        return head
+
+    def _give_up(self, head: Head, fd: int, both: bool) -> None:
+        """Nothing beyond the head can be vouched for: not even a second sync could."""
+        with nullcontext() if both else locked(self._write_lock, self._patience):
+            generation = head.generation + 1
+            self._head_file.restart(head._replace(generation=generation, since=head.place))
+            with suppress(OSError):
+                path = segment_path(self.topic.path, head.segment)
+                disk.cut(fd, path, head.position, head.position)
+
+    # What needs both locks
+
+    @contextmanager
+    def _settled(self) -> Iterator[tuple[Head, int]]:
+        """The head, with all that was written published, and its segment's file."""
+        patience = self._patience
+        with locked(self._sync_lock, patience), locked(self._write_lock, patience):
+            head = self._head()
+            with opened(self.topic.path, head.segment) as fd:
+                end = self._end(head, fd)
+                if end.place > head.place:
+                    head = self._sync(head, end, fd, both=True)
+                yield head, fd
+
+    def _roll(self, now: int) -> None:
+        with self._settled() as (head, fd):
+            if roll.is_full(self.topic, head, now):
+                rolled = roll.roll(self.topic, head, self._memory, fd, now)
+                roll.expire(self.topic, rolled, now)
+
+    def _expire(self, now: int) -> int:
+        with self._settled() as (head, fd):
+            old = roll.is_expired(self.topic, head, now)
+            rolled = roll.roll(self.topic, head, self._memory, fd, now) if old else head
+            return roll.expire(self.topic, rolled, now)
+
+    # What users are told
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            raise  # the topic was deleted
+        except OSError as error:
+            raise _cannot_write(self.topic, error) from error
+
+    @contextmanager
+    def _uncertain(self) -> Iterator[None]:
+        """Of a group that is written: unless it was given up, others may publish it."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, _GivenUp):
+            raise
+        except Exception as error:
+            raise _unknown(self.topic, error) from error
 
 
-def _at_once(syncs: Sequence[Callable[[], None]]) -> None:
-    if len(syncs) < 2:
-        for sync in syncs:
-            sync()
-        return
-    with ThreadPoolExecutor(min(len(syncs), _SYNCS_AT_ONCE)) as pool:
-        for done in [pool.submit(sync) for sync in syncs]:
-            done.result()
+def draft(
+    appends: Sequence[Append], end: Head, seen: Seen
+) -> tuple[list[Part], list[dict[int, Ack]]]:
+    """What a group adds to each partition, and what its appends are answered."""
+    tables: dict[int, list[pa.Table]] = {}
+    notes: dict[int, list[Note]] = {}
+    ends: dict[int, int] = {}
+    fresh: dict[tuple[str, int, int], Ack] = {}  # of this group
+    acks: list[dict[int, Ack]] = []
+    for append in appends:
+        acks.append({})
+        for p, table in append.parts.items():
+            who = (append.producer or "", p, append.sequence)
+            known = None
+            if append.producer is not None:
+                known = fresh.get(who) or seen.answer(append.producer, p, append.sequence)
+            if known is None:
+                first = ends.get(p, end.ends[p])
+                known = Ack(first, first + table.num_rows)
+                ends[p] = known.end
+                tables.setdefault(p, []).append(table)
+                if append.producer is not None:
+                    fresh[who] = known
+                    notes.setdefault(p, []).append(Note(append.producer, append.sequence, *known))
+            acks[-1][p] = known
+    parts = [
+        Part(p, end.ends[p], _one(tables[p]), notes.get(p, ())) for p in sorted(tables)
+    ]  # fmt: skip
+    return parts, acks
+
+
+def _one(tables: list[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def _cannot_write(topic: Topic, error: OSError) -> LogError:
@@ -149,4 +295,24 @@ def _cannot_write(topic: Topic, error: OSError) -> LogError:
         f"cannot append to topic '{topic.name}': {error.strerror or error} ({where})",
         code="HR-LOG-010", hint="Nothing was appended. Free space or repair the permissions, "
         "then append again.",
+    )  # fmt: skip
+
+
+class _GivenUp(LogError):
+    pass
+
+
+def _given_up(topic: Topic) -> LogError:
+    return _GivenUp(
+        f"cannot append to topic '{topic.name}': the disk could not sync ({topic.path})",
+        code="HR-LOG-010", hint="Nothing was appended. See to the disk, then append again.",
+    )  # fmt: skip
+
+
+def _unknown(topic: Topic, error: Exception) -> LogError:
+    why = error.message if isinstance(error, LogError) else getattr(error, "strerror", error)
+    return LogError(
+        f"an append to topic '{topic.name}' was written, but not acknowledged: {why}",
+        code="HR-LOG-018", hint="It may appear as a whole, or not at all. With the same producer "
+        "and sequence it can be appended again; else look for its records first.",
     )  # fmt: skip

@@ -21,8 +21,7 @@ from headrace.sources.contract import RAW, Chunk, Decoded, Range, Source, even_c
 
 LEAST = 16_384  # rows: fewer are not worth a task of their own
 _RAW = pa.schema([(RAW, pa.binary())])
-_GONE, _DAMAGED, _MISSING = "HR-LOG-007", "HR-LOG-008", "HR-LOG-009"
-_CODES = {_GONE: "HR-INPUT-011", _DAMAGED: _DAMAGED, _MISSING: _MISSING}  # else: no such topic
+_CODES = {"HR-LOG-002": "HR-INPUT-010", "HR-LOG-007": "HR-INPUT-011"}  # else: the log's own
 
 
 class LogSource(Source):
@@ -114,5 +113,5 @@ class LogSource(Source):
             raise self._as_input(cause) from cause
 
     def _as_input(self, cause: LogError) -> InputError:
-        code = _CODES.get(cause.code, "HR-INPUT-010")
+        code = _CODES.get(cause.code, cause.code)
         return InputError(cause.message, code=code, hint=cause.hint)

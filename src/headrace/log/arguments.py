@@ -1,0 +1,72 @@
+"""What users pass besides records, checked by name. Pure: no files here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from headrace.clock import Duration, millis
+from headrace.errors import LogError
+
+_MOST = 2**63 - 1
+_LONGEST_NAME = 10_000  # bytes
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def folder_of(root: Any) -> Path:
+    try:
+        path = os.fsencode(root)
+        if b"\0" in path:
+            raise ValueError("a null in a path")
+    except (TypeError, ValueError) as error:
+        raise _unusable(f"the log's folder {root!r}", "Give the path of a folder.") from error
+    return Path(os.fsdecode(path)).absolute()
+
+
+def patience_of(patience: Duration) -> float:
+    """Seconds to wait for a lock."""
+    return millis(patience) / 1_000
+
+
+def check_limit(max_rows: Any) -> None:
+    if max_rows is not None and (not is_whole(max_rows) or max_rows < 0):
+        raise _unusable(f"max_rows={max_rows!r}", "Give a whole number of records, or none.")
+
+
+def check_moment(ms: Any) -> None:
+    if not is_whole(ms):
+        raise _unusable(f"the moment {ms!r}", "Give whole milliseconds since 1970.")
+
+
+def check_offset(offset: Any) -> None:
+    if not is_whole(offset):
+        raise LogError(
+            f"{offset!r} is no offset", code="HR-LOG-007",
+            hint="An offset is a whole number: the records of a partition are counted from 0.",
+        )  # fmt: skip
+
+
+def check_retry(producer: Any, sequence: Any) -> None:
+    if producer is None and sequence is None:
+        return
+    if not _is_text(producer) or not is_whole(sequence) or not 0 <= sequence < _MOST:
+        raise LogError(
+            f"an append has producer {producer!r} and sequence {sequence!r}", code="HR-LOG-013",
+            hint="Give a name and a whole number that grows, to make a retry safe, or neither.",
+        )  # fmt: skip
+
+
+def _is_text(name: Any) -> bool:
+    """Whether it is a text that can be stored: one with half of a character cannot."""
+    try:
+        return isinstance(name, str) and 0 < len(name.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
+
+
+def _unusable(what: str, hint: str) -> LogError:
+    return LogError(f"cannot use {what}", code="HR-LOG-019", hint=hint)

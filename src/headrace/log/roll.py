@@ -1,0 +1,103 @@
+"""What is done with both locks held: beginning a segment, and retention.
+
+Whole segments go, oldest first, and never the last one. The head moves before a file is
+removed, so a reader either finds a record or is told that it is gone.
+
+A segment is as old as its last append, or as any later one whose clock says that it was
+earlier: one clock that ran ahead keeps nothing for ever.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import accumulate
+
+from headrace.log import disk, index
+from headrace.log.head import Head
+from headrace.log.segment import (
+    Snapshot,
+    pack_snapshot,
+    read_snapshot,
+    segment_path,
+    segments,
+)
+from headrace.log.tail import Memory
+from headrace.log.topic import Topic
+from headrace.state.faults import point
+
+
+def is_full(topic: Topic, head: Head, now: int) -> bool:
+    used, limit = head.position - head.start, topic.segment_ms
+    if used == 0:
+        return False
+    late = limit is not None and abs(now - head.opened) >= limit
+    return used >= topic.segment_bytes or late
+
+
+def roll(topic: Topic, head: Head, memory: Memory, fd: int, now: int) -> Head:
+    """Go on in a new segment, which knows what its predecessors knew; all of them are synced."""
+    base = head.place
+    snapshot = Snapshot(
+        base, head.generation, now, head.time, head.clock, head.ends, head.sizes,
+        memory.upto(fd, head).dump(),
+    )  # fmt: skip
+    data = pack_snapshot(topic.tag, snapshot)
+    disk.new_file(segment_path(topic.path, base), data)
+    disk.sync_folder(topic.path)
+    index.index_path(topic.path, base).unlink(missing_ok=True)
+    point("log.rolled")
+    rolled = head._replace(segment=base, start=len(data), position=len(data), opened=now)
+    return topic.head.publish(rolled, head.version)
+
+
+def is_expired(topic: Topic, head: Head, now: int) -> bool:
+    """Whether even the last segment holds nothing that is wanted."""
+    limit = topic.retention_ms
+    return limit is not None and head.position > head.start and head.clock < now - limit
+
+
+def forgets(topic: Topic) -> bool:
+    return topic.retention_ms is not None or topic.retention_bytes is not None
+
+
+def is_due(topic: Topic, head: Head, now: int) -> bool:
+    """Whether retention has anything to remove."""
+    bases = [b for b in segments(topic.path) if head.first <= b <= head.segment]
+    return is_expired(topic, head, now) or _keep_from(topic, head, bases, now) != head.first
+
+
+def expire(topic: Topic, head: Head, now: int) -> int:
+    """Remove what retention no longer wants; the number of segments."""
+    if not forgets(topic):
+        return 0
+    bases = [b for b in segments(topic.path) if head.first <= b <= head.segment]
+    first = _keep_from(topic, head, bases, now)
+    if first == head.first:
+        return 0
+    kept = read_snapshot(topic.path, first, topic.tag)
+    moved = head._replace(first=first, earliest=kept.ends, gone=kept.sizes)
+    moved = topic.head.publish(moved, moved.version)
+    moved = topic.head.publish(moved, moved.version)  # neither slot may name a file that goes
+    topic.head.sync()
+    removed = [b for b in bases if b < first]
+    with suppress(OSError):  # what is left costs space only
+        for base in removed:
+            disk.remove(index.index_path(topic.path, base))
+            disk.remove(segment_path(topic.path, base))
+    return len(removed)
+
+
+def _keep_from(topic: Topic, head: Head, bases: list[int], now: int) -> int:
+    """The first segment that retention still wants."""
+    after = [read_snapshot(topic.path, b, topic.tag) for b in bases[1:]]
+    clocks = [s.clock for s in after]
+    ages = list(accumulate(reversed([*clocks, min(head.clock, now)]), min))[::-1][: len(after)]
+    held = sum(head.sizes)
+    for base, following, age in zip(bases, after, ages, strict=False):
+        big = topic.retention_bytes is not None and (
+            held - sum(following.sizes) >= topic.retention_bytes * topic.partitions
+        )
+        old = topic.retention_ms is not None and age < now - topic.retention_ms
+        if not big and not old:
+            return base
+    return bases[-1] if bases else head.first
