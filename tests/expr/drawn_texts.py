@@ -132,7 +132,8 @@ _CALLS = {
     "aggregate": ["aggregate({0}, 0L, (acc, v) -> acc + coalesce(v, 1L))",
                   "aggregate({0}, cast({1} as bigint), (acc, v) -> greatest(acc, v))",
                   "aggregate({0}, 1L, (acc, v) -> acc + 1L, acc -> acc * 2)"],
-    "zip_with": ["zip_with({0}, ys, (v, w) -> v - w)", "zip_with({0}, xs, (v, w) -> coalesce(v, w))"],
+    "zip_with": ["zip_with({0}, ys, (v, w) -> v - w)",
+                 "zip_with({0}, xs, (v, w) -> coalesce(v, w))"],
     "sha2": ["sha2(s, 256)", "sha2(t, 512)", "sha2(u, 224)", "sha2(s, 0)"],
 }  # fmt: skip
 _LITERALS = [
@@ -241,6 +242,8 @@ class Draw:
 
     def _argument(self, function: Function, place: int, together: str) -> Drawn:
         kind = function.kind(place)
+        if function.name in ("lpad", "rpad", "repeat") and kind == "int":
+            return Drawn.same("n")  # a text of 2 ** 31 characters takes all memory
         if function.name == "named_struct" and place % 2 == 0:
             return Drawn.same(f"'f{place}'")
         if kind == "word":
