@@ -32,6 +32,7 @@ def visible(folder: Path) -> list[str]:
 # Sizes
 
 
+@pytest.mark.constants
 def test_a_large_table_becomes_several_files_of_about_the_size_asked(tmp_path):
     rng = np.random.default_rng(7)
     schema = schema_of("x double")
@@ -49,6 +50,7 @@ def test_a_large_table_becomes_several_files_of_about_the_size_asked(tmp_path):
     assert read_output(tmp_path / "out").num_rows == 1_000_000
 
 
+@pytest.mark.constants
 def test_small_files_are_merged_as_they_gather(tmp_path, hasty):
     output = files(tmp_path)
     for epoch in range(100):
@@ -72,6 +74,7 @@ def test_merged_files_are_merged_again_a_level_higher(tmp_path, eager, hasty):
     assert len(visible(tmp_path / "out")) <= 6  # a handful, as in counting by twos
 
 
+@pytest.mark.constants
 def test_full_files_are_left_alone(tmp_path, eager):
     sink = opened(tmp_path, target_file_mb=0.0001)
     for epoch in range(8):
@@ -411,6 +414,7 @@ def test_what_is_no_output_is_refused(tmp_path, uri):
     assert error.code == "HR-OUTPUT-001"
 
 
+@pytest.mark.constants
 def test_the_work_of_one_merge_is_bounded(tmp_path, monkeypatch, hasty):
     monkeypatch.setattr(merging, "MANY", 10)
     sink = opened(tmp_path)
