@@ -20,6 +20,8 @@ from headrace.expr import parsed
 from headrace.kernel import SelectStep, compile_chain
 
 BATCH = 50
+# With it a small table is computed before the rules that a user's own rows would go through.
+_TABLES_AS_LITERALS = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Oracle:
         logging.getLogger("SQLQueryContextLogger").disabled = True  # it prints every failure
         self.session = spark.newSession()
         self.session.conf.set("spark.sql.session.timeZone", "UTC")
+        self.session.conf.set("spark.sql.optimizer.excludedRules", _TABLES_AS_LITERALS)
         assert self.session.conf.get("spark.sql.ansi.enabled") == "true"
         self.rows = table.num_rows
         numbered = table.append_column("row", pa.array(range(table.num_rows)))

@@ -58,6 +58,8 @@ CALLS = [
     (f.aggregate("xs", 0, lambda acc, x: acc, lambda acc: acc * 2),
      "reduce(xs, 0, (acc, x) -> acc, acc -> acc * 2)"),
     (f.json_text("j", "$.a"), "json_text(j, '$.a')"), (f.sha256("s"), "sha256(s)"),
+    (f.get_json_object("j", "$.a[0]"), "get_json_object(j, '$.a[0]')"),
+    (f.log("x"), "log(x)"), (f.log(2, "x"), "log(2, x)"), (f.sha2("s", 512), "sha2(s, 512)"),
 ]  # fmt: skip
 
 
@@ -95,6 +97,7 @@ def arguments(name: str) -> list[object]:
         "from_utc_timestamp": ["at", "UTC"], "when": ["n > 1", 1], "nvl2": ["s", 1, 2],
         "array_contains": ["xs", 1], "array_append": ["xs", 1], "make_date": ["n", "n", "n"],
         "date_part": ["year", "at"], "locate": ["a", "s"], "sha2": ["s", 256], "size": ["xs"],
+        "get_json_object": ["j", "$.a"],
         "to_utc_timestamp": ["at", "UTC"], "trunc": ["day", "month"],
         **{n: ["s"] for n in ("to_date", "to_timestamp", "unix_timestamp")},
         **{n: ["n", 3] for n in ("shiftleft", "shiftright", "shiftrightunsigned")},
@@ -132,7 +135,7 @@ def test_every_function_says_what_it_does(name):
 
 
 def test_every_name_of_the_catalogue_is_public_or_has_an_operator():
-    spelt_otherwise = {"if", "isnull", "isnotnull", "equal_null", "named_struct", "positive",
+    spelt_otherwise = {"log", "if", "isnull", "isnotnull", "equal_null", "named_struct", "positive",
                        "unhex"}  # fmt: skip
     assert set(names()) - set(f.__all__) == spelt_otherwise
     assert set(f.__all__) - set(names()) == {"when", "struct"}

@@ -14,7 +14,17 @@ from pyarrow import types as pt
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import listed, offer
-from headrace.expr.types import DUCKDB, SPARK, Term, failing, quote, text_literal, type_name
+from headrace.expr.json_paths import json_path
+from headrace.expr.types import (
+    DUCKDB,
+    JSON_OBJECT,
+    SPARK,
+    Term,
+    failing,
+    quote,
+    text_literal,
+    type_name,
+)  # fmt: skip
 
 ARRAYS, STRUCTS, JSON = "arrays and maps", "structs", "json"
 
@@ -186,3 +196,17 @@ offer(JSON, "json_array_length", "text -> int",
       f"(CASE WHEN {_ALONE} THEN json_array_length({{0}}) END)")  # fmt: skip
 offer(JSON, "json_object_keys", "text -> [text]", f"{_VALID}OBJECT' THEN json_keys({{0}}) END)",
       f"(CASE WHEN {_ALONE} THEN json_object_keys({{0}}) END)")  # fmt: skip
+
+
+def _json_object(dialect: str) -> Callable[[Sequence[Term]], str]:
+    def sql(args: Sequence[Term]) -> str:
+        path = str(args[1].literal)
+        json_path(path)
+        name = JSON_OBJECT if dialect == DUCKDB else "get_json_object"
+        return f"{name}({args[0].sql}, {text_literal(path, dialect)})"
+
+    return sql
+
+
+offer(JSON, "get_json_object", "text word -> text", _json_object(DUCKDB), _json_object(SPARK),
+      may_fail=True)  # fmt: skip
