@@ -279,6 +279,8 @@ class Draw:
 
     def _argument(self, function: Function, place: int, together: str) -> Drawn:
         kind = function.kind(place)
+        if function.name in ("lpad", "rpad", "repeat") and kind == "int":
+            return Drawn.same("n")  # a text of 2 ** 31 characters takes all memory
         if function.name == "named_struct" and place % 2 == 0:
             return Drawn.same(f"'f{place}'")
         words = _PLACES.get((function.name, place))

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.clock import ManualClock, SystemClock
 from headrace.errors import LogError
-from headrace.log import EmbeddedLog, reader, roll
+from headrace.log import EmbeddedLog, reader, roll, seen
 from headrace.log.lock import locked
 from headrace.state import faults
 
@@ -205,7 +205,7 @@ def test_one_producer_in_many_threads_loses_nothing(folder):
 
 
 def test_a_sequence_from_before_all_that_is_remembered_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("headrace.log.seen.RANGES", 4)
+    monkeypatch.setattr(seen, "RANGES", 4)
     log = EmbeddedLog(folder)
     log.create("t", segment_bytes=500)
     for n in range(0, 40, 2):

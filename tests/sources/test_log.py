@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from tests.sources.reading import again, read_all, read_split, refusal
 
@@ -71,8 +72,8 @@ def test_records_of_a_byte_topic_are_json_unless_said_otherwise(log):
 
 def _decoded(found):
     (piece,) = found.cut("0", 0, found.latest("0"), 1)
-    ((chunk, _),) = again(found).read(piece)
-    return found.decode(chunk)
+    chunks = [chunk for chunk, _ in again(found).read(piece)]
+    return found.decode(pa.concat_tables(chunks).combine_chunks())
 
 
 def test_a_run_may_begin_with_what_comes_next(log):
@@ -125,7 +126,7 @@ def test_damage_is_told_by_the_codes_of_the_log(log, cut, code):
     log.create("t")
     log.append("t", [b"a" * 50])
     log.append("t", [b"b" * 50])
-    (file,) = log.root.glob("t/*.log")
+    file = min(log.root.glob("t/*.log"))
     content = bytearray(file.read_bytes())
     content[200] ^= 1
     file.write_bytes(content[:100] if cut else content)

@@ -48,7 +48,8 @@ _number("sign", "double -> double",
         f"(CASE WHEN isnan({{0}}) THEN {_NAN} ELSE CAST(sign({{0}}) AS DOUBLE) END)",
         "sign({0})")  # fmt: skip
 _number("pow", "double double -> double",
-        f"(CASE WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {_NAN} "
+        f"(CASE WHEN {{0}} IS NULL THEN NULL "
+        f"WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {_NAN} "
         "ELSE pow({0}, {1}) END)", "pow({0}, {1})")  # fmt: skip
 _number("is_nan", "double -> bool", "coalesce(isnan({0}), FALSE)", "isnan({0})")
 _number("nanvl", "double double -> double", "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)",

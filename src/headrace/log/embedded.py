@@ -321,7 +321,7 @@ def _now(clock: Clock) -> int:
 
 def _harmless(error: Exception) -> bool:
     """Whether nothing was appended, and the reason may be one append of the group alone."""
-    return not (isinstance(error, LogError) and error.code in ("HR-LOG-016", "HR-LOG-018"))
+    return isinstance(error, LogError) and error.code not in ("HR-LOG-016", "HR-LOG-018")
 
 
 def _alike(one: Topic, other: Topic) -> bool:

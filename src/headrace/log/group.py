@@ -8,6 +8,7 @@ item, so that nobody fails for another's sake.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -47,6 +48,7 @@ class Group(Generic[Item, Answer]):
         self._waiting: list[_Ticket[Item, Answer]] = []
         self._queue = threading.Lock()
         self._busy = False
+        self._last = 1  # how many the last group had
 
     def run(self, item: Item) -> Answer:
         """The answer to `item`, committed alone or together with others."""
@@ -80,9 +82,19 @@ class Group(Generic[Item, Answer]):
                 self._waiting[0].leads = True
                 self._waiting[0].woken.release()
 
-    def _lead(self, own: _Ticket[Item, Answer]) -> None:
+    def _gather(self) -> list[_Ticket[Item, Answer]]:
+        """Those who wait, once the threads of the last group had a turn to come back."""
+        for _ in range(self._last - 1):
+            if len(self._waiting) >= self._last:
+                break
+            time.sleep(0)
         with self._queue:
             tickets, self._waiting = self._waiting, []
+        self._last = len(tickets)
+        return tickets
+
+    def _lead(self, own: _Ticket[Item, Answer]) -> None:
+        tickets = self._gather()
         try:
             self._answer(tickets)
         except BaseException:

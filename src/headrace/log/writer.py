@@ -250,7 +250,7 @@ class TopicWriter:
             yield
         except (FileNotFoundError, NotADirectoryError, _GivenUp):
             raise
-        except Exception as error:
+        except (OSError, LogError) as error:
             raise _unknown(self.topic, error) from error
 
 
@@ -309,8 +309,8 @@ def _given_up(topic: Topic) -> LogError:
     )  # fmt: skip
 
 
-def _unknown(topic: Topic, error: Exception) -> LogError:
-    why = error.message if isinstance(error, LogError) else getattr(error, "strerror", error)
+def _unknown(topic: Topic, error: OSError | LogError) -> LogError:
+    why = error.message if isinstance(error, LogError) else error.strerror or error
     return LogError(
         f"an append to topic '{topic.name}' was written, but not acknowledged: {why}",
         code="HR-LOG-018", hint="It may appear as a whole, or not at all. With the same producer "
