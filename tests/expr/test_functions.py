@@ -12,6 +12,7 @@ from headrace.expr import Expr, as_expr, col, lit, parsed, same
 from headrace.expr.catalog import find, names
 from headrace.kernel import SelectStep, compile_chain
 from headrace.schema import schema_of
+from tests.expr.spark_oracle import by_kernel
 
 SCHEMA = schema_of(
     "x double, n int, s string, t string, z binary, at timestamp, til timestamp, day date, "
@@ -157,3 +158,25 @@ def test_when_without_otherwise_is_null():
     columns = (("r", f.when(col("n") > 3, "big")),)
     made = compile_chain([SelectStep(columns=columns)], table.schema)(table)
     assert made.column("r").to_pylist() == [None, "big"]
+
+
+def test_sets_of_long_arrays_hold_each_element_once_in_its_first_place():
+    long = [(n * 7919) % 5000 for n in range(20_000)] + [None, 1, None]
+    table = pa.table({"xs": pa.array([long, None, []], pa.list_(pa.int64()))})
+    columns = (("d", parsed("array_distinct(xs)")), ("u", parsed("array_union(xs, array(-1, 1))")))
+    made = compile_chain([SelectStep(columns=columns)], table.schema)(table)
+    once = list(dict.fromkeys(long))
+    assert made.column("d").to_pylist() == [once, None, []]
+    assert made.column("u").to_pylist() == [[*once, -1], None, [-1, 1]]
+
+
+def test_digests_are_those_of_the_standard():
+    # FIPS 180-4, the examples of one block
+    table = pa.table({"s": ["abc"]})
+    begins = {224: "23097d22", 256: "ba7816bf", 0: "ba7816bf", 384: "cb00753f", 512: "ddaf35a1"}
+    ends = {224: "e36c9da7", 256: "f20015ad", 0: "f20015ad", 384: "34c825a7", 512: "a54ca49f"}
+    for bits in begins:
+        (made,) = by_kernel(table, f"sha2(s, {bits})")
+        assert made.startswith(begins[bits]) and made.endswith(ends[bits])
+        assert len(made) == (bits or 256) // 4
+    assert by_kernel(table, "sha2(s, 1)") == [None]

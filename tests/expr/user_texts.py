@@ -38,7 +38,8 @@ ON_DOUBLES = [
     *(f"{word}({x}, {n})" for word, x, n in product(("ceil", "floor", "round"), "pq",
                                                      (-9, -1, 0, 1, 2, 5))),
     "pmod(x, 3)", "pmod(x, -3)", "pmod(x, 0.7D)", "log(x)", "log(2, x)", "log(x, 2)", "log(x, y)",
-    "log(1, x)", "ceil(x % 10, 1)",
+    "log(1, x)", "ceil(x % 10, 1)", "-0.0D", "pow(-0.0D, -7)", "0.30000000000000004D",
+    "x + 9007199254740993D", "coalesce(x, 9223372036854775807)", "2.2250738585072014E-308D",
 ]  # fmt: skip
 
 ON_TEXTS = [
@@ -161,12 +162,12 @@ ON_ARRAYS = [
     "zip_with(xs, ys, (x, y) -> coalesce(x, 0) + coalesce(y % 10, 0))",
     "zip_with(xs, ss, (x, y) -> y)", "zip_with(ss, ds, (a, b) -> a is null or b is null)",
     "size(filter(xs, x -> x > 1))", "array_max(transform(xs, x -> x * 2))",
-    "exists(array('1', k), v -> cast(v as int) = 1)", "exists(array('1', 'x'), v -> int(v) = 1)",
+    "exists(array('1', k), v -> cast(v as int) = 1)",
+    "get(xs, 2147483647)", "get(xs, n)", "exists(array('1', 'x'), v -> cast(v as int) = 1)",
     "forall(array('1', '0', k), v -> cast(v as int) = 1)",
-    "exists(array(null, '1', k), v -> int(v) = 1)",
-    "forall(transform(array('1', 'x'), v -> cast(v is not null as string)), v -> boolean(v))",
+    "exists(array(null, '1', k), v -> cast(v as int) = 1)",
     "forall(array(null, '0', 'x'), v -> cast(v as int) = 1)",
-    "exists(xs, x -> exists(array('1', k), v -> int(v) = 1))",
+    "exists(xs, x -> exists(array('1', k), v -> cast(v as int) = 1))",
     "exists(xs, x -> exists(ys, y -> x = y))", "transform(map_keys(m), x -> upper(x))",
 ]  # fmt: skip
 

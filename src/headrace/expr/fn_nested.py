@@ -34,7 +34,12 @@ def _array(name: str, signature: str, duckdb: str, spark: str | None = None) -> 
 
 
 offer(ARRAYS, "array", "T T* -> [T]", listed("[{}]"), listed("array({})"))
-_array("get", "[T] int -> T", "(CASE WHEN {1} >= 0 THEN {0}[{1} + 1] END)", "get({0}, {1})")
+_array(
+    "get",
+    "[T] int -> T",
+    "(CASE WHEN {1} >= 0 THEN {0}[CAST({1} AS BIGINT) + 1] END)",
+    "get({0}, {1})",
+)
 _array("array_contains", "[T] T -> bool",
        "(CASE WHEN list_contains({0}, {1}) THEN TRUE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
        "WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",

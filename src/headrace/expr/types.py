@@ -206,5 +206,5 @@ def _long_decimal(t: pa.DataType) -> bool:
 
 def int_literal(value: int, t: pa.DataType, dialect: str) -> Term:
     if t == pa.float64():
-        return Term(f"CAST({value}.0 AS DOUBLE)" if dialect == DUCKDB else f"{value}.0D", t, value)
+        return Term(f"CAST('{value}' AS DOUBLE)" if dialect == DUCKDB else f"{value}.0D", t, value)
     return Term(f"CAST({value} AS {type_name(t, dialect)})", t, value)
