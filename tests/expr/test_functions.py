@@ -12,7 +12,7 @@ from headrace.expr import Expr, as_expr, col, lit, parsed, same
 from headrace.expr.catalog import find, names
 from headrace.kernel import SelectStep, compile_chain
 from headrace.schema import schema_of
-from tests.expr.spark_oracle import by_kernel
+from tests.expr.spark_oracle import Failure, by_kernel
 
 SCHEMA = schema_of(
     "x double, n int, s string, t string, z binary, at timestamp, til timestamp, day date, "
@@ -168,6 +168,12 @@ def test_sets_of_long_arrays_hold_each_element_once_in_its_first_place():
     once = list(dict.fromkeys(long))
     assert made.column("d").to_pylist() == [once, None, []]
     assert made.column("u").to_pylist() == [[*once, -1], None, [-1, 1]]
+
+
+def test_an_array_that_fails_fails_the_row_whatever_is_removed():
+    table = pa.table({"n": pa.array([-1, 1], pa.int32()), "k": pa.array([None, None], pa.int64())})
+    bad, good = by_kernel(table, "array_remove(slice(array(1L, 2L), 1, n), k)")
+    assert isinstance(bad, Failure) and good is None
 
 
 def test_digests_are_those_of_the_standard():

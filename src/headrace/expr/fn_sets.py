@@ -46,7 +46,8 @@ offer(ARRAYS, "array_distinct", "[T] -> [T]", _distinct, "array_distinct({0})", 
 offer(ARRAYS, "array_union", "[T] [T] -> [T]", _distinct, listed("array_union({})"),
       gives=_set_type)  # fmt: skip
 offer(ARRAYS, "array_remove", "[T] T -> [T]",
-      "(CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x: x IS DISTINCT FROM {1}) END)",
+      "(CASE WHEN {0} IS NULL THEN NULL WHEN {1} IS NOT NULL "
+      "THEN list_filter({0}, lambda x: x IS DISTINCT FROM {1}) END)",
       "array_remove({0}, {1})", gives=_set_type)  # fmt: skip
 
 
