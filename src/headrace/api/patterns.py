@@ -95,8 +95,8 @@ def _judge(at: Adding, patterns: Mapping[str, Pattern], *, unbounded: bool) -> N
 
 def _judge_timeouts(what: MatchSpec) -> None:
     """Refuse to tell timeouts where no pattern has a time that could be over."""
-    spans = [one.span for one in what.patterns.values()]
-    if not what.timeouts or any(span is not None for span in spans) or not spans:
+    timed = [one.timed for one in what.patterns.values()]
+    if not what.timeouts or any(timed) or not timed:
         return
     if what.waits:
         raise refused(
