@@ -85,7 +85,7 @@ def built(tree: Any) -> hr.Pattern:
     for number, (link, part) in enumerate(tree[1]):
         if part[0] in ("not", "not next"):
             forbid = made.without if part[0] == "not" else made.not_next
-            made = forbid(f"not_{named(tree)[0]}{number}", *part[1].where())
+            made = forbid(f"not_{''.join(named(tree))}_{number}", *part[1].where())
         elif made is None:
             made = hr.pattern(built(part)) if part[0] == "seq" else built(part)
         else:

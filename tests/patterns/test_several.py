@@ -110,6 +110,19 @@ def test_a_pattern_tells_how_its_loops_go() -> None:
     assert str(a.then("b").times(2)) == "a then b{2}"
 
 
+def test_a_pattern_tells_its_times_and_what_is_not_next() -> None:
+    a = hr.pattern("a", "v = 1")
+    said = [
+        (a.then("b", within="5s"), "a then within 5s b"),
+        (a.then("b").within("5s"), "a then b within 5s"),
+        (a.times(2, within="5s"), "a{2} each within 5s"),
+        (a.times(2).within("5s"), "a{2} within 5s"),
+        (a.not_next("n", "v = 2").then_any("b", within="90s"),
+         "a not next n then any within 90s b"),
+    ]  # fmt: skip
+    assert [str(pattern) for pattern, _ in said] == [text for _, text in said]
+
+
 # rules
 
 
