@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -315,6 +316,11 @@ def test_every_code_is_tested_here() -> None:
     said = {number for _, number, _ in (*AT_ONCE, *AS_A_WHOLE)}
     said |= {int(code[-3:]) for _, found, _ in IN_A_JOB for code in found if "PATTERN" in code}
     assert said == set(range(1, 34)) - {30}  # 30 is asked of a result, below
+
+
+def test_every_code_is_in_the_table_of_errors() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "errors.md").read_text("utf-8")
+    assert [n for n in range(1, 34) if f"\n| `HR-PATTERN-{n:03}` | " not in page] == []
 
 
 SAID = {
