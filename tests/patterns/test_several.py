@@ -28,7 +28,8 @@ from tests.patterns.model import Judge
 from tests.patterns.test_against_model import KEYS, OPTIONS, SEQUENCES
 
 EXAMPLES = max(-(-SEQUENCES // KEYS), 3)
-EXPRESSIONS = [f for f in FEATURES if f not in ("functions", "skip", "skip anything", "then_not")]
+SKIPS = ("skip", "skip anything", "not next, skip", "step within, skip")
+EXPRESSIONS = [f for f in FEATURES if f not in ("functions", "then_not", *SKIPS)]
 TEXTS = st.sampled_from([*EXPRESSIONS, "then_not"]).flatmap(FEATURES.__getitem__)
 WRITTEN = st.sampled_from([f for f in FEATURES if f != "functions"]).flatmap(FEATURES.__getitem__)
 
