@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import headrace as hr
+from tests.patterns.model import named
 
 KINDS = "abcd"
 SCHEMA = "k string, kind string, v bigint, n bigint, at timestamp"
@@ -82,28 +83,37 @@ def built(tree: Any) -> hr.Pattern:
             return counted(inner, low, high, greedy, by, until)
     made = None
     for number, (link, part) in enumerate(tree[1]):
-        if part[0] == "not":
-            made = made.without(f"not{number}", *part[1].where())
+        if part[0] in ("not", "not next"):
+            forbid = made.without if part[0] == "not" else made.not_next
+            made = forbid(f"not_{''.join(named(tree))}_{number}", *part[1].where())
         elif made is None:
             made = hr.pattern(built(part)) if part[0] == "seq" else built(part)
         else:
-            follow = getattr(made, link)
+            word, within = within_of(link)
+            follow = getattr(made, word)
             inner = part[1] if part[0] == "loop" else part
             if inner[0] == "row":
-                made = follow(inner[1], *inner[2].where())
+                made = follow(inner[1], *inner[2].where(), **within)
             else:
-                made = follow(built(inner))
+                made = follow(built(inner), **within)
             made = counted(made, *part[2:]) if part[0] == "loop" else made
     return made
 
 
-def counted(made: Any, low: int, high: int | None, greedy: bool, by: str, until: Any) -> hr.Pattern:
+def within_of(link: Any) -> tuple[str, dict[str, str]]:
+    """A link of the model, as the user's word and the time beside it."""
+    word, limit = (link, None) if isinstance(link, str) else link
+    return word, {} if limit is None else {"within": f"{limit}ms"}
+
+
+def counted(made: Any, low: int, high: int | None, greedy: bool, by: Any, until: Any) -> hr.Pattern:
     if (low, high) == (0, 1):
         return made.optional(greedy=greedy)
+    word, within = within_of(by)
     if high is None:
-        made = made.times_or_more(low, by=by, greedy=greedy)
+        made = made.times_or_more(low, by=word, greedy=greedy, **within)
     else:
-        made = made.times(low, high, by=by, greedy=greedy)
+        made = made.times(low, high, by=word, greedy=greedy, **within)
     return made if until is None else made.until(*until.where())
 
 
@@ -195,6 +205,50 @@ def negated(draw: Any, ends: bool = False) -> Any:
     return ("seq", made)
 
 
+def guarded(links: Any = LINKS, parts: Any = None) -> Any:
+    """A sequence where the row after a part, also after the last, must not be such a row."""
+
+    @st.composite
+    def made(draw: Any) -> Any:
+        found = []
+        for item in draw(sequences(links, parts))[1]:
+            found.append(item)
+            if draw(st.booleans()):
+                found.append(("then", ("not next", draw(conds))))
+        return ("seq", found)
+
+    return made()
+
+
+def limited(trees: Any) -> Any:
+    """The same with times between successive rows, here and there."""
+
+    @st.composite
+    def made(draw: Any) -> Any:
+        return _limited(draw, draw(trees))
+
+    return made()
+
+
+def _limited(draw: Any, tree: Any) -> Any:
+    match tree:
+        case ("seq", items):
+            return ("seq", [(_limit(draw, link) if i and part[0][:3] != "not" else link,
+                             _limited(draw, part))
+                            for i, (link, part) in enumerate(items)])  # fmt: skip
+        case ("alt", parts):
+            return ("alt", [_limited(draw, part) for part in parts])
+        case ("loop", part, low, high, greedy, by, until):
+            by = by if high == 1 else _limit(draw, by)
+            return ("loop", _limited(draw, part), low, high, greedy, by, until)
+    return tree
+
+
+def _limit(draw: Any, link: str) -> Any:
+    limit = draw(st.sampled_from([None, UNIT, 2 * UNIT, 4 * UNIT]))
+    return link if limit is None else (link, limit)
+
+
 COUNTS = st.sampled_from([(1, 1), (2, 2), (1, 2), (2, 3), (1, 3)])
 OPEN = st.sampled_from([(1, None), (2, None)])
 ANY_COUNT = st.one_of(COUNTS, OPEN)
@@ -206,7 +260,7 @@ def solid(tree: Any) -> bool:
     """Whether it holds a row in any case."""
     match tree:
         case ("seq", items):
-            return any(solid(p) for _, p in items if p[0] != "not")
+            return any(solid(p) for _, p in items if p[0][:3] != "not")
         case ("alt", parts):
             return all(map(solid, parts))
         case ("loop", part, low, *_):
@@ -231,6 +285,23 @@ def anything() -> Any:
     return st.one_of(sequences(LINKS, part), negated()).filter(solid)
 
 
+@st.composite
+def some_loop(draw: Any, row: Any) -> Any:
+    return draw(draw(st.sampled_from([loops(ANY_COUNT, True, conds), optionals(True)]))(row))
+
+
+@st.composite
+def guarded_groups(draw: Any, part: Any) -> Any:
+    """A group, perhaps repeated, with a row that must not be next inside it or at its end."""
+    group = draw(groups(part))
+    inner = group[1] if group[0] == "loop" else group
+    first, *rest = inner[1]
+    guard = ("then", ("not next", draw(conds)))
+    items = [first, guard, *rest] if draw(st.booleans()) else [first, *rest, guard]
+    return ("loop", ("seq", items), *group[2:]) if group[0] == "loop" else ("seq", items)
+
+
+LONG_SPANS = st.sampled_from([5 * UNIT, 8 * UNIT])  # not shorter than a step may be
 ONE = conds.map(lambda test: ("row", "p", test))
 SKIPS_OF_ONE = st.sampled_from([("next", None), ("past_last", None), ("last", "p")])
 LENGTHS = st.tuples(conds, st.sampled_from([UNIT, 4 * UNIT]))
@@ -261,5 +332,23 @@ FEATURES: dict[str, Any] = {
     "within": plain(anything(), span=SPANS),
     "skip": plain(sequences(LINKS, loops(ANY_COUNT, True)), skip=SKIPS),
     "skip anything": plain(anything(), skip=SKIPS),
+    "not next": plain(guarded()),
+    "not next, loops": plain(guarded(LINKS, some_loop)),
+    "not next, groups": plain(guarded(LINKS, guarded_groups)),
+    "not next, alternation": plain(guarded(LINKS, alternatives)),
+    "not next, within": plain(guarded(LINKS, some_loop), span=SPANS | st.none()),
+    "not next, then_not": plain(guarded(LINKS, some_loop), span=LONG_SPANS, ending=LENGTHS),
+    "not next, skip": plain(guarded(LINKS, some_loop), skip=SKIPS),
+    "step within": plain(limited(sequences())),
+    "step within, loops": plain(limited(sequences(LINKS, some_loop))),
+    "step within, greedy": plain(limited(sequences(LINKS, loops(ANY_COUNT, True)))),
+    "step within, groups": plain(limited(sequences(LINKS, groups))),
+    "step within, alternation": plain(limited(sequences(LINKS, alternatives))),
+    "step within, until": plain(limited(sequences(LINKS, stopped))),
+    "step within, functions": plain(limited(sequences(LINKS, loops(ANY_COUNT), rising_conds))),
+    "step within, alone": plain(limited(sequences(LINKS, loops(COUNTS))), span=st.none()),
+    "step within, then_not": plain(limited(anything()), span=LONG_SPANS, ending=LENGTHS),
+    "step within, skip": plain(limited(anything()), skip=SKIPS),
+    "step within, not next": plain(limited(guarded(LINKS, some_loop)), span=LONG_SPANS),
     "without within": plain(sequences(LINKS, optionals(False)), span=st.none()),
 }

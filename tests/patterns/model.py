@@ -3,9 +3,12 @@
 Nothing here knows Headrace, and nothing is clever. A pattern is a tree of tuples:
 
     ("row", name, test)                          test(row, rows before) -> bool
-    ("seq", [(link, part), ...])                 ("not", test) may stand between two parts
+    ("seq", [(link, part), ...])                 ("not", test) may stand between two parts, and
+                                                 ("not next", test), about the next row only
     ("alt", [part, ...])
     ("loop", part, low, high, greedy, by, until)
+
+A link, and `by`, is a word, or (word, ms): less than so many ms after the row before.
 
 It is first written out as words: lists of steps, each with what must hold between it and the
 step before. Then every choice of rows for every word is judged. Rows are (time, ...) tuples.
@@ -29,6 +32,8 @@ class Go:
     link: str | None
     untils: tuple[Any, ...]
     negs: tuple[Any, ...]
+    limit: int | None = None
+    firsts: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,16 +47,19 @@ class Step:
     untils: tuple[Any, ...] = ()  # no such row since the step before, this one included
     bars: tuple[Any, ...] = ()  # what this row must not be
     unless: tuple[Go, ...] = ()
+    limit: int | None = None  # less than so long after the step before
+    firsts: tuple[Any, ...] = ()  # what the row directly after the step before must not be
 
-    def entered(self, link: str, untils: tuple[Any, ...] = ()) -> Step:
+    def entered(self, by: Any, untils: tuple[Any, ...] = ()) -> Step:
         """By a link that somebody outside says, unless somebody inside has."""
+        link, limit = link_of(by)
         gone = tuple(
-            replace(g, link=link, untils=g.untils + untils) if g.link is None else g
+            replace(g, link=link, limit=limit, untils=g.untils + untils) if g.link is None else g
             for g in self.unless
         )
         if self.link is not None:
             return replace(self, unless=gone)
-        return replace(self, link=link, untils=self.untils + untils, unless=gone)
+        return replace(self, link=link, limit=limit, untils=self.untils + untils, unless=gone)
 
     def within_loop(self, until: Any) -> Step:
         """The step before is in the loop already: a row like `until` ends the way from there."""
@@ -69,14 +77,21 @@ class Step:
 Word = tuple[Step, ...]  # the last step is the end
 
 
-def joined(a: Word, b: Word, link: str, untils: tuple[Any, ...] = ()) -> Word:
+def link_of(by: Any) -> tuple[str, int | None]:
+    return (by, None) if isinstance(by, str) else by
+
+
+def joined(a: Word, b: Word, link: Any, untils: tuple[Any, ...] = ()) -> Word:
     """One word after another; the first says its link only where something is before it."""
     first = b[0].entered(link, untils) if len(a) > 1 else b[0]
     if len(a) > 1 and len(b) == 1:
-        first = replace(first, link=None)
+        first = replace(first, link=None, limit=None)
     end = a[-1]
-    goes = tuple(replace(g, negs=end.negs + g.negs) for g in first.unless)
-    first = replace(first, negs=end.negs + first.negs, unless=end.unless + goes)
+    goes = tuple(
+        replace(g, negs=end.negs + g.negs, firsts=end.firsts + g.firsts) for g in first.unless
+    )
+    first = replace(first, negs=end.negs + first.negs, firsts=end.firsts + first.firsts,
+                    unless=end.unless + goes)  # fmt: skip
     return (*a[:-1], first, *b[1:])
 
 
@@ -92,6 +107,8 @@ def words(part: Any, most: int) -> list[Word]:
             for link, p in items:
                 if p[0] == "not":
                     found = [(*w[:-1], replace(w[-1], negs=(*w[-1].negs, p[1]))) for w in found]
+                elif p[0] == "not next":
+                    found = [(*w[:-1], replace(w[-1], firsts=(*w[-1].firsts, p[1]))) for w in found]
                 else:
                     found = after(found, words(p, most), link, (), most)
             return found
@@ -106,7 +123,9 @@ def words(part: Any, most: int) -> list[Word]:
             found, rounds = [], [(Step(),)]
             for done in range((high if high is not None else most + low) + 1):
                 if done >= low:
-                    go = Go(goes_on, by, untils, ()) if done else Go(enters, None, (), ())
+                    kind, limit = link_of(by)
+                    on = Go(goes_on, kind, untils, (), limit)
+                    go = on if done else Go(enters, None, (), ())
                     ends = (go,) if greedy and done != high else ()
                     found += [(*w[:-1], replace(w[-1], unless=w[-1].unless + ends)) for w in rounds]
                 rounds = after(rounds, body if done else first, by, untils if done else (), most)
@@ -115,7 +134,7 @@ def words(part: Any, most: int) -> list[Word]:
 
 
 def after(
-    ones: list[Word], others: list[Word], link: str, untils: tuple[Any, ...], most: int
+    ones: list[Word], others: list[Word], link: Any, untils: tuple[Any, ...], most: int
 ) -> list[Word]:
     """Every word of the one kind with every word of the other after it."""
     done = [w for w in ones if w[-1].name == CUT]
@@ -130,7 +149,7 @@ def named(part: Any) -> list[str]:
         case ("row", name, _):
             return [name]
         case ("seq", items):
-            return [n for _, p in items if p[0] != "not" for n in named(p)]
+            return [n for _, p in items if p[0][:3] != "not" for n in named(p)]
         case ("alt", parts):
             return [n for p in parts for n in named(p)]
     return named(part[1])
@@ -187,11 +206,22 @@ class Judge:
         gap = range(p + 1, q)
         return (
             not (step.link == "next" and gap)
+            and q < self.end(p, step.limit)
+            and not self.first(step.firsts, p, so_far)
             and not (step.link == "then" and self.some(step.test, gap, so_far))
             and not any(self.some(t, gap, so_far) for t in step.negs)
             and not any(self.some(t, range(p + 1, q + 1), so_far) for t in step.untils)
             and not any(self.goes(g, p, q + 1, so_far) for g in step.unless)
         )
+
+    def end(self, p: int, limit: int | None) -> int:
+        """Where the rows begin that come too late after row p."""
+        return len(self.rows) if limit is None else self.before(self.rows[p][0] + limit)
+
+    def first(self, tests: tuple[Any, ...], p: int, so_far: list[Any], stop: int = FAR) -> bool:
+        """Whether the row directly after p, if it comes before `stop`, is one of these."""
+        rows = range(p + 1, min(p + 2, len(self.rows), stop))
+        return any(self.some(t, rows, so_far) for t in tests)
 
     def some(self, test: Any, rows: range, so_far: list[Any]) -> bool:
         return any(test(self.rows[i], so_far) for i in rows)
@@ -211,7 +241,8 @@ class Judge:
             and not (go.link == "next" and x > p + 1)
             and not any(self.some(t, range(p + 1, x + 1), so_far) for t in go.untils)
             and not any(self.some(t, range(p + 1, x), so_far) for t in go.negs)
-            for x in range(p + 1, stop)
+            and not self.first(go.firsts, p, so_far)
+            for x in range(p + 1, min(stop, self.end(p, go.limit)))
         )
 
     def before(self, time: int) -> int:
@@ -227,52 +258,70 @@ class Judge:
             until = over if length is None else last[0] + length
             rest = range(p + 1, self.before(until))
             ruled_out = any(self.some(t, rest, so_far) for t in (test, *end.negs))
+            ruled_out = ruled_out or self.first(end.firsts, p, so_far, rest.stop)
             on = any(self.goes(g, p, self.before(min(until, over)), so_far) for g in end.unless)
             return None if ruled_out or on else (until, -1)
         stop = self.before(over)
         if any(self.goes(g, p, stop, so_far) for g in end.unless):
             return None
+        if self.first(end.firsts, p, so_far, stop):
+            return None
         if end.negs:  # it may end where no such row may come: sure when the time is over
             ruled_out = any(self.some(t, range(p + 1, stop), so_far) for t in end.negs)
             return None if ruled_out else (over, -1)
-        for y in range(p, stop):
-            if all(self.shut(g, p, y, so_far) for g in end.unless):
-                return (self.rows[y][0], y)
-        return (over, -1)
+        moments = [(last[0], p), *(self.shut(g, p, over, so_far) for g in end.unless)]
+        if end.firsts:  # the row after it, which is none of these
+            moments.append(self.moment(p + 1) if p + 1 < stop else (over, -1))
+        return max(moments)
 
-    def shut(self, go: Go, p: int, y: int, so_far: list[Any]) -> bool:
-        """Whether row y, and those before it, leave a loop no way to go on."""
-        seen = range(p + 1, y + 1)
-        return (
-            (go.link == "next" and y > p)
-            or any(self.some(t, seen, so_far) for t in (*go.untils, *go.negs))
-            or (go.link == "then" and all(self.some(t, seen, so_far) for t, _ in go.tests))
-        )
+    def moment(self, row: int) -> tuple[int, int]:
+        """When a row comes: after all that its time ends."""
+        return (self.rows[row][0], row)
+
+    def shut(self, go: Go, p: int, over: int, so_far: list[Any]) -> tuple[int, int]:
+        """When a loop has no way left to go on: by a row, or by time."""
+        end = over if go.limit is None else min(over, self.rows[p][0] + go.limit)
+        for y in range(p + 1, self.before(end)):
+            seen = range(p + 1, y + 1)
+            if (
+                go.link == "next"
+                or self.first(go.firsts, p, so_far)
+                or any(self.some(t, seen, so_far) for t in (*go.untils, *go.negs))
+                or (go.link == "then" and all(self.some(t, seen, so_far) for t, _ in go.tests))
+            ):
+                return self.moment(y)
+        return (end, -1)
 
     def timeouts(self, part: Any) -> set[tuple[tuple[str, ...], tuple[int, ...]]]:
         """Beginnings of matches that were waiting when their time was over."""
         every = words(part, len(self.rows) + 1)
         whole = {tuple(s.name for s in w[:-1]) for w in every if w[-1].name != CUT}
-        found = set()
+        ends: dict[Any, tuple[int, int]] = {}  # when the last way to go on from there ended
         for word in every:
             for count in range(1, len(word) - 1):
                 names = tuple(s.name for s in word[:count])
                 for at in combinations(range(len(self.rows)), count):
-                    begun = names not in whole and self.fits(word[:count], at)
-                    if begun and self.waits(word[count], at):
-                        found.add((names, at))
-        return found
+                    if names not in whole and self.fits(word[:count], at):
+                        end = self.waits(word[count], at)
+                        ends[names, at] = max(end, ends.get((names, at), end))
+        return {begun for begun, (_, row) in ends.items() if row < 0}
 
-    def waits(self, step: Step, at: tuple[int, ...]) -> bool:
-        assert self.span is not None
-        stop, p = self.before(self.rows[at[0]][0] + self.span), at[-1]
-        rest, so_far = range(p + 1, stop), [self.rows[i] for i in at]
-        return (
-            not (step.link == "next" and rest)
-            and not (step.link == "then" and self.some(step.test, rest, so_far))
-            and not any(self.some(t, rest, so_far) for t in (*step.negs, *step.untils))
-            and not any(self.goes(g, p, stop, so_far) for g in step.unless)
-        )
+    def waits(self, step: Step, at: tuple[int, ...]) -> tuple[int, int]:
+        """Until when a beginning waits for this step: until a row comes, or time is over."""
+        p, so_far = at[-1], [self.rows[i] for i in at]
+        end = FAR if self.span is None else self.rows[at[0]][0] + self.span
+        end = end if step.limit is None else min(end, self.rows[p][0] + step.limit)
+        for y in range(p + 1, self.before(end)):
+            rest = range(p + 1, y + 1)
+            if (
+                step.link == "next"
+                or self.first(step.firsts, p, so_far)
+                or (step.link == "then" and self.some(step.test, rest, so_far))
+                or any(self.some(t, rest, so_far) for t in (*step.negs, *step.untils))
+                or any(self.goes(g, p, y + 1, so_far) for g in step.unless)
+            ):
+                return self.moment(y)
+        return (end, -1 if end < FAR else 0)  # what waits for ever has not run out of time
 
 
 def skipped(found: list[Found], skip: tuple[str, str | None]) -> list[Found]:

@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace.testing import Harness
 
-A, B, C, D = (f"kind = '{kind}'" for kind in "abcd")
+A, B, C, D, E = (f"kind = '{kind}'" for kind in "abcde")
 FIVE, OVER = "price = 5", "price > 3"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -97,7 +97,70 @@ WITHOUT = [
     Situation("NFA: PendingStateMatches", a.without("b", B).within("5ms"),
               "a1@1 b2@4 a3@5 a4@11 b5@18", "a3; a4"),
 ]  # fmt: skip
-EVERY = [*UNTIL, *WITHOUT]
+b_loop, any_b_loop = a.then("m", B).one_or_more(), a.then_any("m", B).one_or_more()
+NOT_NEXT = [
+    Situation("NotPattern: NotNext", a.not_next("n", B).then_any("m", C).then("e", D),
+              "a1 c2 b3 c4 d5", "a1 c2 d5; a1 c4 d5"),
+    Situation("NotPattern: NotNextNoMatches", a.not_next("n", B).then("m", C).then("e", D),
+              "a1 b3 c2 c4 d5", "-"),
+    Situation("NotPattern: NotNextNoMatchesAtTheEnd",
+              a.then_any("m", C).then_any("e", D).not_next("n", B), "a1 c2 c4 d5 b3", "-"),
+    Situation("NotPattern: NotNextAfterOneOrMoreSkipTillNext, but for b5, with which the loop goes "
+              "on after the c", b_loop.not_next("n", C).then("d", D), "a1 b2 c4 b5 d9",
+              "a1 b2 b5 d9"),
+    Situation("NotPattern: NotNextAfterOneOrMoreSkipTillAny, but for b2 b5, as before",
+              any_b_loop.not_next("n", C).then("d", D), "a1 b2 c4 b5 d9", "a1 b5 d9; a1 b2 b5 d9"),
+    Situation("Group: GroupNotNext",
+              c.then_any(a.then("b", B)).not_next("n", D).then("e", E),
+              "c1 a2 b3 d3 a4 b5 e6", "c1 a4 b5 e6"),
+]  # fmt: skip
+THREE: dict[str, Any] = {"within": "3ms"}
+ANY: dict[str, Any] = {"by": "then_any", **THREE}
+WIDE, APART = "c1@1 d1@2 a2@3 d2@4 a3@5 a4@6 b5@7", "c1@1 a2@2 a3@4 a4@6 b5@7"
+BROKEN = "c1@1 a2@2 d1@3 a3@4 d2@5 a4@6 b5@7"
+WITHIN = [
+    Situation("NFA: SimplePatternWithTimeWindowNFAWithinPreviousAndCurrent",
+              a.then("b", B).then("c", C, within="9ms"), "a1@1 a2@2 b3@3 d4@4 c5@11 c6@13",
+              "a1 b3 c5; a2 b3 c5"),
+    Situation("NFA: PendingStateMatchesWithinPreviousAndCurrent",
+              a.then_not("b", B, within="5ms"), "a1@1 b2@4 a3@5 a4@11 b5@18", "a3; a4"),
+    Situation("NFATest: TimeoutWindowPruningWithinPreviousAndNext",
+              a.then_any("b", B, within="2ms"), "a1@1 b2@2 a3@3 b4@6 a5@7 b6@8", "a1 b2; a5 b6"),
+    Situation("NFA: TimesClearingBufferWithinPreviousAndCurrent",
+              c.next("m", A).times(2).then("b", B, within="8ms"), "c1@1 a2@2 a3@3 a4@4 b5@6",
+              "c1 a2 a3 b5"),
+    Situation("NFA: OptionalClearingBufferWithinPreviousAndCurrent",
+              c.then("m", A).optional().then("b", B, within="8ms"), "c1@1 a4@5 b5@6",
+              "c1 a4 b5; c1 b5"),
+    Situation("NotPattern: NotFollowedByWithinPreviousAndCurrentAtEnd",
+              a.then_not("b", B, within="3ms"), "a1@1 b2@2 a3@4 c4@5 b5@10 a7@11 b8@13", "a3"),
+    Situation("TimesRange: NonStrictWithNext",
+              c.next("m", A).times(2, 3, **ANY).then("b", B), BROKEN,
+              "c1 a2 a3 a4 b5; c1 a2 a3 b5"),
+    Situation("TimesRange: NotStrictWithFollowedBy", m.times(2, 3, **THREE).then("b", B), APART,
+              "c1 a2 a3 a4 b5; c1 a2 a3 b5"),
+    Situation("TimesRange: NotStrictWithFollowedByAny, whose time is also that of the first",
+              c.then_any("m", A, **THREE).times(2, 3, **ANY).then("b", B), APART,
+              "c1 a2 a3 a4 b5; c1 a2 a3 b5"),
+    Situation("TimesRange: NonStrict, whose time is also that of the first, but not of the last, "
+              "so it has c1 a2 a4", c.then_any("m", A, **THREE).times(1, 3, **ANY).then("b", B),
+              WIDE, "c1 a2 a3 a4 b5; c1 a2 a3 b5; c1 a2 b5"),
+    Situation("TimesRange: NonStrictOptional2",
+              any_m.times(2, 3, **ANY).optional().then("b", B), WIDE,
+              "c1 a2 a3 a4 b5; c1 a2 a3 b5; c1 a3 a4 b5; c1 b5"),
+    Situation("TimesRange: NonStrictOptional3",
+              any_m.times(2, 3, **THREE).optional().then("b", B), WIDE,
+              "c1 a2 a3 a4 b5; c1 a2 a3 b5; c1 a3 a4 b5; c1 b5"),
+    Situation("TimesOrMore: NonStrictWithNext",
+              c.next("m", A).times_or_more(2, **ANY).then("b", B), BROKEN,
+              "c1 a2 a3 a4 b5; c1 a2 a3 b5"),
+    Situation("TimesOrMore: NotStrictWithFollowedBy", m.times_or_more(2, **THREE).then("b", B),
+              APART, "c1 a2 a3 a4 b5; c1 a2 a3 b5"),
+    Situation("TimesOrMore: NotStrictWithFollowedByAny, whose time is also that of the first",
+              c.then_any("m", A, **THREE).times_or_more(2, **ANY).then("b", B), APART,
+              "c1 a2 a3 a4 b5; c1 a2 a3 b5"),
+]  # fmt: skip
+EVERY = [*UNTIL, *WITHOUT, *NOT_NEXT, *WITHIN]
 
 
 def rows_of(text: str) -> list[tuple[Any, ...]]:
@@ -109,19 +172,57 @@ def rows_of(text: str) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.flink)
-def test_flinks_situation_has_flinks_matches(case: Situation) -> None:
+def job_of(pattern: Any, **options: Any) -> hr.Job:
     job = hr.Job("flink")
     schema = "label string, kind string, price double, at timestamp"
     rows = job.read("log:x", schema=schema, time="at", delay="1s", name="rows")
-    found = rows.match(
-        case.pattern, select=lambda match: (" ".join(r.label for _, r in match.rows),),
-        output="labels string", unbounded=True,
-    )  # fmt: skip
+    found = rows.match(pattern, unbounded=True, name="match", **options)
     found.write("collect:", name="out")
-    with Harness(job) as test:
+    if options.get("timeouts"):
+        found.timeouts.write("collect:", name="over")
+    return job
+
+
+def labels_of(match: Any) -> tuple[str]:
+    return (" ".join(row.label for _, row in match.rows),)
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.flink)
+def test_flinks_situation_has_flinks_matches(case: Situation) -> None:
+    with Harness(job_of(case.pattern, select=labels_of, output="labels string")) as test:
         test.send("rows", rows_of(case.rows))
         test.end()
         assert test.dead() == []
         labels = sorted(row["labels"] for row in test.output("out"))
     assert labels == ([] if case.matches == "-" else sorted(case.matches.split("; ")))
+
+
+TIMEOUTS = [
+    Situation("NFA: SimplePatternWithTimeoutHandlingWithinPreviousAndCurrent",
+              a.then_any("b", B).then_any("c", C, within="10ms"),
+              "a1@1 a2@2 b3@3 d4@4 c5@11 c6@13", "a1 b3; a2 b3"),
+    Situation("CEP: TimeoutHandlingWithinPreviousAndCurrent",
+              a.then_any("b", B).then_any("c", C, within="3ms"), "a1@1 a2@4 b2@5 c2@6",
+              "a1 b2; a2 b2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TIMEOUTS, ids=lambda case: case.flink)
+def test_a_step_whose_time_is_over_has_flinks_timeouts(case: Situation) -> None:
+    with Harness(job_of(case.pattern, timeouts=True)) as test:
+        test.send("rows", rows_of(case.rows))
+        test.end()
+        matches, over = test.output("out"), test.output("over")
+    assert len(matches) == 2
+    had = sorted(f"{row['a']['label']} {row['b']['label']}" for row in over if row["b"])
+    assert had == case.matches.split("; ") and all(row["c"] is None for row in over)
+
+
+def test_what_waits_for_the_next_round_is_held_until_its_time_is_over() -> None:
+    """NFA: LoopClearingWithinPreviousAndCurrent."""
+    with Harness(job_of(a.times(4, within="3ms"))) as test:
+        test.send("rows", rows_of("a1@1 a2@2"))
+        test.watermark("rows", "4ms")
+        assert test.state("match")["rows"].num_rows == 2
+        test.watermark("rows", "5ms")
+        assert not any(table.num_rows for table in test.state("match").values())

@@ -257,6 +257,91 @@ def test_a_row_on_which_a_function_fails_is_a_dead_letter_as_if_it_had_not_come(
     assert b'"value": 0' in letter["record"]
 
 
+def test_until_sees_no_row_of_its_loop_when_it_is_asked_about_the_first() -> None:
+    """As the guide says: look whether there are rows before looking at the last."""
+
+    def careless(row: Any, match: Any) -> bool:
+        return bool(row.value < match["b"][-1].value)
+
+    def careful(row: Any, match: Any) -> bool:
+        return bool(match["b"]) and row.value < match["b"][-1].value
+
+    def found(until: Any) -> tuple[list[list[int]], list[str]]:
+        loop = hr.pattern("a", "value = 1").then("b", "value > 1").one_or_more(greedy=True)
+        with harness(keyed(loop.until(until).within("10s"))) as test:
+            test.send("rows", rows_of(1, 5, 7, 3))
+            test.end()
+            return numbers(test), [letter["error"] for letter in test.dead()]
+
+    assert found(careful) == ([[0, 1, 2]], [])
+    matches, errors = found(careless)
+    assert matches == [] and len(errors) == 3
+    assert all(error.startswith("IndexError") for error in errors)
+
+
+# what must not be next, and times between rows
+
+
+def test_what_must_not_be_next_is_remembered_from_batch_to_batch() -> None:
+    pattern = ONE.not_next("n", "value = 2").then("b", "value = 3").within("1m")
+    for between, wanted in ((2, []), (7, [[0, 3]])):
+        with harness(keyed(pattern)) as test:
+            for second, value in enumerate([1, between, 2, 3]):
+                test.send("rows", rows_of(value, start=second))
+                test.restart()
+            test.end()
+            assert numbers(test) == wanted
+
+
+def test_what_must_not_be_next_may_be_a_function_of_the_match() -> None:
+    def larger(row: Any, match: Any) -> bool:
+        return bool(row.value > match["a"][-1].value)
+
+    with harness(keyed(hr.pattern("a", "value > 1").not_next("n", larger).within("9s"))) as test:
+        test.send("rows", rows_of(2, 3, 3, 1))
+        test.end()
+        assert numbers(test) == [[1], [2]]
+
+
+def test_a_row_on_which_a_condition_fails_is_not_the_next_one() -> None:
+    def larger(row: Any) -> bool:
+        return bool(10 / row.value < 10)
+
+    for last, wanted in ((2, []), (3, [[0, 2], [0, 3]])):
+        pattern = ONE.not_next("n", "value = 2").then_any("b", larger).within("1m")
+        with harness(keyed(pattern)) as test:
+            test.send("rows", rows_of(1, 0, last, 4))
+            test.end()
+            assert len(test.dead()) == 1 and numbers(test) == wanted
+
+
+def test_the_last_way_to_go_on_ends_in_a_timeout_when_its_time_is_over() -> None:
+    steps = ONE.then("b", "value = 2", within="3s").optional().then("c", "value = 3", within="6s")
+
+    def make(rows: Any) -> Any:
+        found = rows.key_by("key").match(steps, timeouts=True, name="match")
+        found.timeouts.select("key", at="a.at").write("collect:", name="over")
+        return found
+
+    with harness(make) as test:
+        test.send("rows", rows_of(1))
+        test.watermark("rows", "5999ms")
+        assert test.output("over") == []
+        test.watermark("rows", "6s")
+        assert test.output("over") == [{"key": "k", "at": at(0)}]
+        assert not any(t.num_rows for t in test.state("match").values())
+
+
+def test_a_greedy_loop_is_over_when_its_next_round_is_too_late() -> None:
+    with harness(keyed(ONE.one_or_more(greedy=True, within="3s"))) as test:
+        test.send("rows", rows_of(1, 1))
+        test.watermark("rows", "3999ms")
+        assert test.output("out") == []
+        test.watermark("rows", "4s")
+        assert numbers(test) == [[0, 1], [1]]
+        assert not any(t.num_rows for t in test.state("match").values())
+
+
 def test_a_row_on_which_an_expression_fails_is_a_dead_letter() -> None:
     pattern = hr.pattern("a", "value = 1").next("b", "cast(key as bigint) / value > 1").within("9s")
     with harness(keyed(pattern)) as test:
@@ -286,7 +371,7 @@ def test_a_match_on_which_the_function_fails_is_a_dead_letter_of_its_last_row() 
 # changes
 
 
-@pytest.mark.parametrize("how", [{"greedy": True}, {"by": "next"}])
+@pytest.mark.parametrize("how", [{"greedy": True}, {"by": "next"}, {"within": "10s"}])
 def test_a_loop_that_goes_another_way_does_not_go_on_from_old_state(how: Any) -> None:
     def job(**said: Any) -> hr.Job:
         loop = hr.pattern("a", "value = 1").one_or_more(**said).then("b", "value = 2")
@@ -301,7 +386,17 @@ def test_a_loop_that_goes_another_way_does_not_go_on_from_old_state(how: Any) ->
             test.restart(job(**how))
 
 
-def test_a_changed_pattern_does_not_go_on_from_old_state() -> None:
+ONE = hr.pattern("a", "value = 1")
+CHANGED = {
+    "one more part": PAIR.then("c", "value = 3"),
+    "a time for the step": ONE.then("b", "value = 2", within="10s").within("10s"),
+    "the time of the step, not of the whole": ONE.then("b", "value = 2", within="10s"),
+    "what must not be next": ONE.not_next("c", "value = 3").then("b", "value = 2").within("10s"),
+}
+
+
+@pytest.mark.parametrize("which", CHANGED)
+def test_a_changed_pattern_does_not_go_on_from_old_state(which: str) -> None:
     def job(pattern: hr.Pattern) -> hr.Job:
         made = hr.Job("matching")
         rows = made.read("log:x", schema=SCHEMA, time="at", delay="1s", name="rows")
@@ -311,7 +406,7 @@ def test_a_changed_pattern_does_not_go_on_from_old_state() -> None:
     with Harness(job(PAIR)) as test:
         test.send("rows", rows_of(1))
         with pytest.raises(hr.StateError, match="match"):
-            test.restart(job(PAIR.then("c", "value = 3")))
+            test.restart(job(CHANGED[which]))
         test.restart(job(PAIR))
         test.send("rows", rows_of(2, start=1))
         test.end()
@@ -327,12 +422,14 @@ def test_explain_says_the_pattern_and_its_functions() -> None:
     pattern = (
         hr.pattern("a", is_one).without("x", "value = 9").then(hr.either(
             hr.pattern("b", "value = 2").times(2, 4), hr.pattern("c").next("d").optional()))
+        .not_next("y", "value = 8").then("f", within="30s").times(2, within="20s")
         .then_not("e", within="1m").within("10m").skip_to_last("b")
     )  # fmt: skip
     rows.key_by("key").match(pattern, name="match").write("console:")
     text = job.explain().text
     assert (
-        "a without x then (b{2,4} or c next d?) then not e for 1m within 10m, skip last b" in text
+        "a without x then (b{2,4} or c next d?) not next y then within 30s f{2} each within 20s "
+        "then not e for 1m within 10m, skip last b" in text
     )
     assert "is_one: a Python function" in text
 

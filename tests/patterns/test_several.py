@@ -28,9 +28,11 @@ from tests.patterns.model import Judge
 from tests.patterns.test_against_model import KEYS, OPTIONS, SEQUENCES
 
 EXAMPLES = max(-(-SEQUENCES // KEYS), 3)
-EXPRESSIONS = [f for f in FEATURES if f not in ("functions", "skip", "skip anything", "then_not")]
+SKIPS = ("skip", "skip anything", "not next, skip", "step within, skip")
+TEXTUAL = [f for f in FEATURES if "functions" not in f]
+EXPRESSIONS = [f for f in TEXTUAL if f not in ("then_not", *SKIPS)]
 TEXTS = st.sampled_from([*EXPRESSIONS, "then_not"]).flatmap(FEATURES.__getitem__)
-WRITTEN = st.sampled_from([f for f in FEATURES if f != "functions"]).flatmap(FEATURES.__getitem__)
+WRITTEN = st.sampled_from(TEXTUAL).flatmap(FEATURES.__getitem__)
 
 
 def play(test: Harness, stream: Stream) -> None:
@@ -108,6 +110,19 @@ def test_a_pattern_tells_how_its_loops_go() -> None:
     assert str(a.times(2, 4).until("v = 3", lambda row: row.v > 4).then("c").optional(greedy=True)
                ) == "a{2,4} until (v = 3 and a function) then c? greedy"  # fmt: skip
     assert str(a.then("b").times(2)) == "a then b{2}"
+
+
+def test_a_pattern_tells_its_times_and_what_is_not_next() -> None:
+    a = hr.pattern("a", "v = 1")
+    said = [
+        (a.then("b", within="5s"), "a then within 5s b"),
+        (a.then("b").within("5s"), "a then b within 5s"),
+        (a.times(2, within="5s"), "a{2} each within 5s"),
+        (a.times(2).within("5s"), "a{2} within 5s"),
+        (a.not_next("n", "v = 2").then_any("b", within="90s"),
+         "a not next n then any within 90s b"),
+    ]  # fmt: skip
+    assert [str(pattern) for pattern, _ in said] == [text for _, text in said]
 
 
 # rules

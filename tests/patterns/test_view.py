@@ -163,6 +163,14 @@ WAITS = [
     (hr.pattern("a", "value = 1").then("a2", "value = 1").times(2).within("1m"), "a2", 61.0),
     (hr.pattern("a", "value = 1").one_or_more(greedy=True).then("c", "value = 3").within("1m"),
      "a or c", 61.0),
+    (hr.pattern("a", "value = 1").not_next("n", "value = 2"), "no n next", None),
+    (hr.pattern("a", "value = 1").not_next("n", "value = 2").then("b", "value = 3").optional()
+     .within("1m"), "b or no n next", 61.0),
+    (hr.pattern("a", "value = 1").not_next("n", "value = 2").then("b", "value = 3"), "b", None),
+    (hr.pattern("a", "value = 1").then("b", "value = 2", within="5s"), "b", 6.0),
+    (hr.pattern("a", "value = 1").then("b", "value = 2", within="5s").optional()
+     .then("c", "value = 3", within="3s").within("1m"), "b or c", 4.0),
+    (hr.pattern("a", "value = 1").times(2, within="5s"), "a", 6.0),
 ]  # fmt: skip
 
 
@@ -175,6 +183,27 @@ def test_the_row_it_waits_for_and_when_time_ends_it(
         look.test.watermark("rows", "2s")
         assert look.rows() == [("k", "partial", waits_for, (("a", 0),), 1.0, deadline)]
         assert look.state.to_arrow()["pattern"].to_pylist() == ["pattern"]
+
+
+def test_a_step_whose_time_is_over_is_not_waited_for_any_more(tmp_path: Path) -> None:
+    a = hr.pattern("a", "value = 1")
+    pattern = a.then("b", "value = 2", within="5s").optional().then("c", "value = 3").within("1m")
+    with Look(job_of(pattern), tmp_path) as look:
+        look.test.send("rows", [("k", 1, 0, at(1))])
+        look.test.watermark("rows", "5999ms")
+        assert look.rows() == [("k", "partial", "b or c", (("a", 0),), 1.0, 6.0)]
+        look.test.watermark("rows", "6s")
+        assert look.rows() == [("k", "partial", "c", (("a", 0),), 1.0, 61.0)]
+
+
+def test_what_must_not_be_next_is_not_waited_for_after_a_row(tmp_path: Path) -> None:
+    a = hr.pattern("a", "value = 1")
+    pattern = a.not_next("n", "value = 2").then("b", "value = 3").optional().within("1m")
+    with Look(job_of(pattern), tmp_path) as look:
+        look.test.send("rows", [("k", 1, 0, at(1)), ("k", 7, 1, at(2)), ("k", 2, 2, at(3))])
+        look.test.watermark("rows", "4s")
+        assert look.rows() == [("k", "partial", "b", (("a", 0),), 1.0, 61.0)]
+        assert len(look.test.output("out")) == 1
 
 
 def test_a_match_that_is_held_back_says_so(tmp_path: Path) -> None:

@@ -84,9 +84,10 @@ def _wanted(at: Adding, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
 def _judge(at: Adding, patterns: Mapping[str, Pattern], *, unbounded: bool) -> None:
     endless = [one for one in patterns.values() if one.endless]
     if endless and not unbounded:
+        lacks = "a step without within" if endless[0].timed else "no within"
         at.report(
             refused(
-                16, f"the pattern ({endless[0]}) has no within: its partial matches "
+                16, f"the pattern ({endless[0]}) has {lacks}: its partial matches "
                 "would be kept for ever", 'Say within("10m"); or match(..., unbounded=True) if '
                 "there are only so many keys and matches.",
             )
@@ -95,8 +96,8 @@ def _judge(at: Adding, patterns: Mapping[str, Pattern], *, unbounded: bool) -> N
 
 def _judge_timeouts(what: MatchSpec) -> None:
     """Refuse to tell timeouts where no pattern has a time that could be over."""
-    spans = [one.span for one in what.patterns.values()]
-    if not what.timeouts or any(span is not None for span in spans) or not spans:
+    timed = [one.timed for one in what.patterns.values()]
+    if not what.timeouts or any(timed) or not timed:
         return
     if what.waits:
         raise refused(

@@ -3,7 +3,9 @@
 Loops with counts are unrolled, so a partial match is told by its last place alone. An edge says
 all about one step: what the row must be and not be (`bars`), what ends the waiting for it (`link`,
 `negs`, `stops`), and which other edges of the same place forbid it as long as they can be gone
-(`blockers`: a greedy loop goes on). An automaton is a value; it knows no rows.
+(`blockers`: a greedy loop goes on). `guards` are about the first row after the place alone, so
+that a place with any has one more bit, `fresh`, which every row clears. An automaton is a value;
+it knows no rows.
 """
 
 from __future__ import annotations
@@ -42,6 +44,14 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """What the next row must not be."""
+
+    name: str
+    test: Test
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Edge:
     target: int  # a place, or ACCEPT
     link: str
@@ -50,6 +60,8 @@ class Edge:
     stops: tuple[Test, ...]  # `until` of the loops that the edge stays in: such a row ends it
     bars: tuple[Test, ...]  # `until` of the loops that the edge enters: such a row is not taken
     blockers: tuple[int, ...]  # edges of the same place
+    guards: tuple[Guard, ...] = ()
+    limit: int | None = None  # ms from the last row, before which it must be gone
 
     @property
     def accepts(self) -> bool:
@@ -69,10 +81,12 @@ class Place:
     watch: int  # the bits of a row that matter
     always: bool  # every row may matter
     asks: bool  # a function has to be asked
+    fresh: int = 0  # the bit that says that no row has come since
+    limits: tuple[tuple[int, int], ...] = ()  # edges, as bits, and the ms after which they end
 
     @property
     def all(self) -> int:
-        return self.steps | self.waiting
+        return self.steps | self.waiting | self.fresh
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +105,11 @@ class Automaton:
         """Whether rows without any bit change nothing."""
         every = (self.start, *self.places)
         return not any(p.always or p.strict for p in every)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a time between two successive rows."""
+        return any(place.limits for place in self.places)
 
 
 @dataclass(slots=True)
@@ -118,6 +137,8 @@ class _Exit:
     negs: tuple[Test, ...] = ()
     goes_on: frozenset[int] = frozenset()  # the greedy choices that this way takes
     unless: frozenset[int] = frozenset()  # the greedy choices that this way leaves
+    guards: tuple[Guard, ...] = ()
+    limit: int | None = None  # said by whoever says the link
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +170,8 @@ def compiled(pattern: Pattern, tests: Tests) -> Automaton:
     ending = pattern.ending
     negs = () if ending is None else (tests.of(ending.where),)
     for way in exits:
-        builder.made.append(_Made(replace(way, link=ANY, negs=(*way.negs, *negs)), ACCEPT, None))
+        end = replace(way, link=ANY, limit=None, negs=(*way.negs, *negs))
+        builder.made.append(_Made(end, ACCEPT, None))
     names = tuple(dict.fromkeys(name for name, _ in rows_in(pattern.group)))
     places = tuple(builder.place(i, ending is not None) for i in range(len(builder.names)))
     length = None if ending is None else ending.length or pattern.span
@@ -192,11 +214,18 @@ class _Builder:
         me = self._fresh()
         for item in group.items:
             if isinstance(item.part, Without):
-                test = self._tests.of(item.part.where)
-                ways = [replace(way, negs=(*way.negs, test)) for way in ways]
+                ways = self._forbidden(item.part, ways)
                 continue
-            ways = self.part(item.part, [_linked(way, item.link, me) for way in ways])
+            entered = [_linked(way, item.link, item.limit, me) for way in ways]
+            ways = self.part(item.part, entered)
         return [_free(way, me) for way in ways]
+
+    def _forbidden(self, part: Without, ways: list[_Exit]) -> list[_Exit]:
+        test = self._tests.of(part.where)
+        if part.directly:
+            guard = Guard(part.name, test)
+            return [replace(way, guards=(*way.guards, guard)) for way in ways]
+        return [replace(way, negs=(*way.negs, test)) for way in ways]
 
     def _repeat(self, loop: Repeat, ways: list[_Exit]) -> list[_Exit]:
         me = self._fresh()
@@ -212,11 +241,11 @@ class _Builder:
         rounds = max(loop.low, 1) if loop.high is None else loop.high
         for done in range(rounds):
             if done:
-                ways = [_linked(w, loop.by, me) for w in ways]
+                ways = [_linked(w, loop.by, loop.limit, me) for w in ways]
             if done >= loop.low:
                 leave, ways = self._choice(ways, ways, loop.greedy)
                 out += leave
-            back = [_Exit(_back(me), loop.by, me)]
+            back = [_Exit(_back(me), loop.by, me, limit=loop.limit)]
             endless = loop.high is None and done == rounds - 1
             ways = self.part(loop.part, [*ways, *back] if endless else ways)
         if loop.high is None:
@@ -242,6 +271,7 @@ class _Builder:
             for m in again:
                 through = replace(
                     m.way, place=way.place, negs=(*way.negs, *m.way.negs),
+                    guards=(*way.guards, *m.way.guards),
                     goes_on=m.way.goes_on | {choice}, unless=m.way.unless | way.unless,
                 )  # fmt: skip
                 self.made.append(replace(m, way=through))
@@ -258,24 +288,52 @@ class _Builder:
                 "Use fewer optional parts one after the other.",
             )  # fmt: skip
         if number == START:  # nothing lies before the first row
-            mine = [replace(m, way=replace(m.way, link=THEN, negs=())) for m in mine]
+            mine = [replace(m, way=_first(m.way)) for m in mine]
         edges = tuple(_edge(m, mine) for m in mine)
-        at_once = not ending and any(e.accepts and not e.blockers and not e.negs for e in edges)
+        at_once = not ending and any(e.accepts and _waits_for_nothing(e) for e in edges)
         later = 0 if at_once else _bits(edges, lambda e: e.accepts)
         steps = _bits(edges, lambda e: not e.accepts)
-        tests = [t for e in edges for t in (e.take, *e.negs, *e.stops, *e.bars) if t is not None]
+        guarded = _bits(edges, lambda e: bool(e.guards)) & (steps | later)
+        fresh = 1 << len(edges) if guarded else 0
+        tests = [t for e in edges for t in _tests(e)]
         return Place(
             name=self.names[number] if number >= 0 else "", edges=edges, steps=steps,
-            strict=_bits(edges, lambda e: e.link == NEXT),
+            strict=_bits(edges, lambda e: e.link == NEXT) | fresh,
             waiting=later, accepts=at_once, watch=_union(tests),
             always=any(not t.mask for t in tests), asks=any(t.functions for t in tests),
+            fresh=fresh, limits=_limits(edges),
         )  # fmt: skip
+
+
+def _first(way: _Exit) -> _Exit:
+    return replace(way, link=THEN, limit=None, negs=(), guards=())
+
+
+def _waits_for_nothing(edge: Edge) -> bool:
+    return not (edge.blockers or edge.negs or edge.guards)
+
+
+def _tests(edge: Edge) -> list[Test]:
+    guards = (guard.test for guard in edge.guards)
+    every = (edge.take, *edge.negs, *edge.stops, *edge.bars, *guards)
+    return [test for test in every if test is not None]
+
+
+def _limits(edges: tuple[Edge, ...]) -> tuple[tuple[int, int], ...]:
+    found: dict[int, int] = {}
+    for i, edge in enumerate(edges):
+        if edge.limit is not None:
+            found[edge.limit] = found.get(edge.limit, 0) | 1 << i
+    return tuple((bits, length) for length, bits in sorted(found.items()))
 
 
 def _edge(made: _Made, every: list[_Made]) -> Edge:
     way = made.way
     blockers = tuple(i for i, other in enumerate(every) if other.way.goes_on & way.unless)
-    return Edge(made.target, way.link, made.take, way.negs, made.stops, made.bars, blockers)
+    return Edge(
+        made.target, way.link, made.take, way.negs, made.stops, made.bars, blockers,
+        way.guards, way.limit,
+    )  # fmt: skip
 
 
 def _back(loop: int) -> int:
@@ -283,8 +341,11 @@ def _back(loop: int) -> int:
     return -10 - loop
 
 
-def _linked(way: _Exit, link: str, owner: int) -> _Exit:
-    return replace(way, link=link, owner=owner) if way.owner in (None, owner) else way
+def _linked(way: _Exit, link: str, limit: int | None, owner: int) -> _Exit:
+    """By this link and within this time, unless a part around it has said them."""
+    if way.owner not in (None, owner):
+        return way
+    return replace(way, link=link, limit=limit, owner=owner)
 
 
 def _free(way: _Exit, owner: int) -> _Exit:

@@ -47,6 +47,7 @@ class Machine:
         self.name, self.automaton = name, automaton
         self._places, self._start = automaton.places, automaton.start
         self._span, self._ending = automaton.span, automaton.ending
+        self._in_turn = automaton.ending is None and not automaton.limited
         self._row_of = row_of
         names = [place.name for place in automaton.places]
         self._sorts = automaton.skip.to != "none" or len(set(names)) < len(names)
@@ -100,6 +101,7 @@ class Machine:
 
     def _worked_out(self, place: Place, alive: int, holds: Callable[[Test], bool]) -> Outcome:
         """The places that the row leads to, the edges that are left, and whether it is sure."""
+        alive &= ~_guarded(place, alive, holds)
         hits, stopped, barred = _hits(place, alive, holds)
         goes, left, targets = hits & ~stopped & ~barred, 0, list[int]()
         for i, edge in enumerate(place.edges):
@@ -150,6 +152,9 @@ class Machine:
             at = run[3] + self._span
         if self._ending is not None and run[0] & place.waiting:
             at = min(at, self._ends(run))
+        for edges, length in place.limits:
+            if run[0] & edges:
+                at = min(at, run[4] + length)
         return at
 
     def _ends(self, run: Run) -> int:
@@ -160,10 +165,10 @@ class Machine:
     def _place(self, track: Track, runs: list[Run]) -> None:
         """Runs lie in the order in which they began, so mostly the first is over first."""
         track.runs = runs
-        if self._ending is not None:
-            track.due = min(map(self.deadline, runs), default=MAX_TIME)
-        else:
+        if self._in_turn:
             track.due = runs[0][3] + self._span if runs and self._span is not None else MAX_TIME
+        else:
+            track.due = min(map(self.deadline, runs), default=MAX_TIME)
 
     def pass_time(self, track: Track, until: int) -> None:
         """All that is over at `until`, in the order in which it is."""
@@ -177,19 +182,23 @@ class Machine:
 
     def _at(self, run: Run, now: int, done: list[Run]) -> Run:
         """What the passing of `now` leaves of a run."""
-        alive, place = run[0], self._places[run[2][-1]]
+        place = self._places[run[2][-1]]
+        over = self._span is not None and run[3] + self._span <= now
+        alive = run[0] & ~(place.steps if over else _late(place, run, now))
         waits = alive & place.waiting
-        if waits and self._ending is not None and self._ends(run) <= now:
+        if waits and self._sure(place, run, alive, now, over):
             done.append(run)
             alive &= ~waits
-        if self._span is None or run[3] + self._span > now:
-            return (alive, *run[1:])
-        if alive & place.steps and not place.accepts and not place.waiting:
+        ended = run[0] & place.steps and not alive & place.steps
+        if ended and not place.accepts and not place.waiting:
             self.timeouts.rows.append((self.key, run, now - 1))
-        if waits and self._ending is None:
-            done.append(run)
-            alive &= ~waits
-        return (alive & ~place.steps, *run[1:])
+        return (alive if alive != place.fresh else 0, *run[1:])
+
+    def _sure(self, place: Place, run: Run, alive: int, now: int, over: bool) -> bool:
+        """Whether time has made a match of what waited to be one."""
+        if self._ending is not None:
+            return self._ends(run) <= now
+        return over or _free(place, alive)
 
     def finish(self, track: Track, floor: int) -> None:
         """No row will ever come: what only waited for one is a match, the rest is over."""
@@ -272,10 +281,30 @@ def _hits(place: Place, alive: int, holds: Callable[[Test], bool]) -> tuple[int,
     return hits, stopped, barred
 
 
+def _guarded(place: Place, alive: int, holds: Callable[[Test], bool]) -> int:
+    """The edges that end because the first row since is one that it must not be."""
+    if not alive & place.fresh:
+        return 0
+    return sum(
+        1 << i
+        for i, edge in enumerate(place.edges)
+        if alive >> i & 1 and any(holds(guard.test) for guard in edge.guards)
+    )
+
+
+def _late(place: Place, run: Run, now: int) -> int:
+    """The edges whose time since the last row is over."""
+    return sum(edges for edges, length in place.limits if run[4] + length <= now)
+
+
 def _free(place: Place, left: int) -> bool:
-    """Whether some way to accept waits neither for a loop that may go on nor for the time."""
+    """Whether some way to accept waits neither for a row or a loop nor for the time."""
+    fresh = bool(left & place.fresh)
     return any(
-        left >> i & 1 and not edge.negs and not any(left >> j & 1 for j in edge.blockers)
+        left >> i & 1
+        and not edge.negs
+        and not (fresh and edge.guards)
+        and not any(left >> j & 1 for j in edge.blockers)
         for i, edge in enumerate(place.edges)
         if edge.accepts
     )

@@ -36,15 +36,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Without:
-    """No such row between the parts before and after."""
+    """No such row between the parts before and after; `directly`: only the next row is no such."""
 
     name: str
     where: Any = ()
+    directly: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeat:
-    """A part `low` to `high` times (None: without end), its rounds linked as `by` says."""
+    """A part `low` to `high` times (None: without end), its rounds linked as `by` says.
+
+    `limit`: less than so many ms from the last row of a round to the first of the next one.
+    """
 
     part: Part
     low: int
@@ -52,14 +56,16 @@ class Repeat:
     by: str = THEN
     greedy: bool = False
     until: Any = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """A part, and how it follows what is before it."""
+    """A part, and how it follows what is before it: by `link`, and within `limit` ms."""
 
     link: str
     part: Part | Without
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +155,52 @@ def several(part: Part | Without) -> bool:
     return _most(part) > 1
 
 
+def limits(part: Part | Without) -> Iterator[int]:
+    """The times, in ms, that are set between two successive rows."""
+    match part:
+        case Repeat(part=inner, limit=limit):
+            yield from () if limit is None else (limit,)
+            yield from limits(inner)
+        case Group(items=items):
+            for item in items:
+                yield from () if item.limit is None else (item.limit,)
+                yield from limits(item.part)
+        case Either(parts=parts):
+            for one in parts:
+                yield from limits(one)
+
+
+def unlimited(part: Part | Without) -> bool:
+    """Whether one of its rows may wait for another one without a time between the two."""
+    match part:
+        case Repeat(part=inner, high=high, limit=limit):
+            return (high != 1 and limit is None) or unlimited(inner)
+        case Group(items=items):
+            open_steps = (i.limit is None and not isinstance(i.part, Without) for i in items[1:])
+            return any(open_steps) or any(unlimited(item.part) for item in items)
+        case Either(parts=parts):
+            return any(map(unlimited, parts))
+    return False
+
+
+def may_end_directly(part: Part | Without) -> bool:
+    """Whether it may end with `not_next`, so that its last row waits for the next one."""
+    match part:
+        case Without(directly=directly):
+            return directly
+        case Repeat(part=inner):
+            return may_end_directly(inner)
+        case Group(items=items):
+            for item in reversed(items):
+                if may_end_directly(item.part):
+                    return True
+                if not may_be_empty(item.part):
+                    return False
+        case Either(parts=parts):
+            return any(map(may_end_directly, parts))
+    return False
+
+
 def _most(part: Part | Without) -> float:
     """How many rows it can have."""
     match part:
@@ -174,7 +226,7 @@ def replaced(part: Any, change: Callable[[str, Any], Any]) -> Any:
             after = until if until is None else change(name, until)
             return replace(part, part=replaced(inner, change), until=after)
         case Group(items=items):
-            return Group(tuple(Item(i.link, replaced(i.part, change)) for i in items))
+            return Group(tuple(replace(i, part=replaced(i.part, change)) for i in items))
         case Either(parts=parts):
             return Either(tuple(replaced(one, change) for one in parts))
     raise TypeError(part)
@@ -184,10 +236,16 @@ def told(items: Sequence[Item]) -> str:
     """The parts in a few words: "small then large{2,4}"."""
     said = []
     for i, item in enumerate(items):
-        word = "without" if isinstance(item.part, Without) else item.link.replace("_", " ")
-        said += [word] if i else []
+        said += [_link(item)] if i else []
         said += [_words(item.part)]
     return " ".join(said)
+
+
+def _link(item: Item) -> str:
+    if isinstance(item.part, Without):
+        return "not next" if item.part.directly else "without"
+    word = item.link.replace("_", " ")
+    return word if item.limit is None else f"{word} within {pretty(item.limit)}"
 
 
 def _words(part: Part | Without) -> str:
@@ -205,6 +263,7 @@ def _words(part: Part | Without) -> str:
 def _manner(loop: Repeat) -> str:
     said = f" by {loop.by}" if loop.by != THEN else ""
     said += " greedy" if loop.greedy else ""
+    said += f" each within {pretty(loop.limit)}" if loop.limit is not None else ""
     return said if loop.until is None else f"{said} until ({_condition(loop.until)})"
 
 

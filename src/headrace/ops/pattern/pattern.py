@@ -31,9 +31,11 @@ from headrace.ops.pattern.parts import (
     Without,
     all_names,
     ended,
+    limits,
+    may_end_directly,
     replaced,
-    several,
     told,
+    unlimited,
 )
 
 
@@ -53,24 +55,28 @@ class Pattern:
 
     # what comes after
 
-    def next(self, part: str | Pattern, *where: Any) -> Pattern:
-        """Directly after the row before: no other row of the key between."""
-        return self._add(NEXT, part, where)
+    def next(self, part: str | Pattern, *where: Any, within: Duration | None = None) -> Pattern:
+        """Directly after the row before: no other row of the key between.
 
-    def then(self, part: str | Pattern, *where: Any) -> Pattern:
-        """Some time later: the first row that satisfies the condition."""
-        return self._add(THEN, part, where)
+        `within`: less than so long after the row before; of a group, its first row.
+        """
+        return self._add(NEXT, part, where, within)
 
-    def then_any(self, part: str | Pattern, *where: Any) -> Pattern:
-        """Some time later: any row that satisfies the condition, each for a match of its own."""
-        return self._add(ANY, part, where)
+    def then(self, part: str | Pattern, *where: Any, within: Duration | None = None) -> Pattern:
+        """Some time later, less than `within`: the first row that satisfies the condition."""
+        return self._add(THEN, part, where, within)
+
+    def then_any(self, part: str | Pattern, *where: Any, within: Duration | None = None) -> Pattern:
+        """Some time later, less than `within`: any such row, each for a match of its own."""
+        return self._add(ANY, part, where, within)
 
     def without(self, name: str, *where: Any) -> Pattern:
         """No such row between the part before and the part after."""
-        self._check_open()
-        no.check_name(name, self._names())
-        no.check_where(name, where)
-        return self._with(*self.group.items, Item(THEN, Without(name, where)))
+        return self._forbid(name, where, directly=False)
+
+    def not_next(self, name: str, *where: Any) -> Pattern:
+        """The row directly after the part before, if there is one, is not such a row."""
+        return self._forbid(name, where, directly=True)
 
     def then_not(self, name: str, *where: Any, within: Duration | None = None) -> Pattern:
         """No such row afterwards, for so long: the match is told when the time is over."""
@@ -83,20 +89,28 @@ class Pattern:
     # how often
 
     def times(
-        self, low: int, high: int | None = None, *, by: str = THEN, greedy: bool = False
-    ) -> Pattern:
-        """The last part so many times, or from `low` to `high` times."""
+        self, low: int, high: int | None = None, *, by: str = THEN, greedy: bool = False,
+        within: Duration | None = None,
+    ) -> Pattern:  # fmt: skip
+        """The last part so many times, or from `low` to `high` times.
+
+        `within`: less than so long from each time to the next one.
+        """
         no.check_times(low, low if high is None else high)
-        return self._repeat(low, low if high is None else high, by, greedy)
+        return self._repeat(low, low if high is None else high, by, greedy, within)
 
-    def times_or_more(self, low: int, *, by: str = THEN, greedy: bool = False) -> Pattern:
-        """The last part at least so many times."""
+    def times_or_more(
+        self, low: int, *, by: str = THEN, greedy: bool = False, within: Duration | None = None
+    ) -> Pattern:
+        """The last part at least so many times, less than `within` from each to the next."""
         no.check_times(low, low)
-        return self._repeat(low, None, by, greedy)
+        return self._repeat(low, None, by, greedy, within)
 
-    def one_or_more(self, *, by: str = THEN, greedy: bool = False) -> Pattern:
+    def one_or_more(
+        self, *, by: str = THEN, greedy: bool = False, within: Duration | None = None
+    ) -> Pattern:
         """The last part once or more; `greedy`: a row that can go on with it does."""
-        return self._repeat(1, None, by, greedy)
+        return self._repeat(1, None, by, greedy, within)
 
     def optional(self, *, greedy: bool = False) -> Pattern:
         """The last part, or nothing in its place."""
@@ -158,7 +172,13 @@ class Pattern:
     @property
     def endless(self) -> bool:
         """Whether a row may wait for ever for the next; the time of then_not bounds itself."""
-        return self.span is None and several(self.group)
+        waits = self.ending is None and may_end_directly(self.group)
+        return self.span is None and (waits or unlimited(self.group))
+
+    @property
+    def timed(self) -> bool:
+        """Whether a partial match may run out of time."""
+        return self.span is not None or any(limits(self.group))
 
     def resolved(self, change: Callable[[str, Any], Any]) -> Pattern:
         """The same with other conditions: change(name, where)."""
@@ -170,10 +190,19 @@ class Pattern:
     def _names(self) -> list[str]:
         return [*all_names(self.group), *([self.ending.name] if self.ending else [])]
 
-    def _add(self, link: str, part: str | Pattern, where: tuple[Any, ...]) -> Pattern:
+    def _add(
+        self, link: str, part: str | Pattern, where: tuple[Any, ...], within: Duration | None
+    ) -> Pattern:
         self._check_open()
         made = _part(part, where, self._names())
-        return self._with(*self.group.items, Item(link, made))
+        limit = None if within is None else no.length_of(within, "within")
+        return self._with(*self.group.items, Item(link, made, limit))
+
+    def _forbid(self, name: str, where: tuple[Any, ...], directly: bool) -> Pattern:
+        self._check_open()
+        no.check_name(name, self._names())
+        no.check_where(name, where)
+        return self._with(*self.group.items, Item(THEN, Without(name, where, directly)))
 
     def _with(self, *items: Item) -> Pattern:
         return replace(self, group=Group(items))
@@ -182,21 +211,25 @@ class Pattern:
         self._check_open()
         return self.group.items[-1].part
 
-    def _repeat(self, low: int, high: int | None, by: str, greedy: bool) -> Pattern:
+    def _repeat(
+        self, low: int, high: int | None, by: str, greedy: bool, within: Duration | None
+    ) -> Pattern:
         last = self._last()
         no.check_by(by)
         no.check_repeat(last, greedy, times=True)
-        return self._change(Repeat(last, low, high, by, greedy))  # type: ignore[arg-type]
+        limit = None if within is None else no.limit_of(within, high)
+        made = Repeat(last, low, high, by, greedy, limit=limit)  # type: ignore[arg-type]
+        return self._change(made)
 
     def _change(self, part: Part) -> Pattern:
         *before, last = self.group.items
-        return self._with(*before, Item(last.link, part))
+        return self._with(*before, replace(last, part=part))
 
     def _check_open(self) -> None:
         if self.ending is not None:
             raise no.refused(
                 19, f"something stands after then_not {self.ending.name!r}",
-                "then_not ends a pattern: use without(...) between two parts.",
+                "then_not ends a pattern: use without(...) or not_next(...) between two parts.",
             )  # fmt: skip
 
 

@@ -23,11 +23,13 @@ from headrace.ops.pattern.parts import (
     Either,
     Ending,
     Group,
+    Item,
     Part,
     Repeat,
     Row,
     Skip,
     Without,
+    limits,
     may_be_empty,
     rows_in,
     several,
@@ -163,6 +165,26 @@ def length_of(duration: Duration, what: str) -> int:
     return length
 
 
+def limit_of(duration: Duration, high: int | None) -> int:
+    """The time between the rounds of a loop."""
+    if high == 1:
+        raise refused(
+            31, "within is the time from one round of a loop to the next, and there is only one",
+            "Say times(2, within=...) or more; or give within to the part: "
+            'then("b", ..., within="5s").',
+        )  # fmt: skip
+    return length_of(duration, "within")
+
+
+def check_no_limit(within: object, why: str) -> None:
+    """Refuse the time of a part that has no row before it, or no row at all."""
+    if within is not None:
+        raise refused(
+            31, f"within of {within!r} is the time from the row before to the part's, but {why}",
+            "Leave within out, or give it to another part or to the whole pattern.",
+        )  # fmt: skip
+
+
 def problems(group: Group, span: int | None, skip: Skip, ending: Ending | None) -> list[PlanError]:
     """What is wrong with the pattern as a whole."""
     return [*_problems(group, span, skip, ending)]
@@ -192,6 +214,13 @@ def _problems(
             f"which takes {pretty(length)}",
             "Leave within out: after one row, the time of then_not is that of the whole.",
         )  # fmt: skip
+    longest = max(limits(group), default=0)
+    if span is not None and longest > span:
+        yield refused(
+            32, f"two successive rows may be {pretty(longest)} apart, but the whole pattern may "
+            f"last {pretty(span)} only",
+            "Let the time of a part be at most that of the whole, or leave one of them out.",
+        )  # fmt: skip
     if skip.name is not None and skip.name not in names:
         yield refused(
             11, f"the pattern has no part {skip.name!r} to skip to",
@@ -216,6 +245,9 @@ def _negations(group: Group, timed: bool) -> Iterator[PlanError]:
                 yield from _negations(one, timed)
         if not isinstance(inner, Without):
             continue
+        if inner.directly:
+            yield from _never_followed(inner, items[i + 1 :])
+            continue
         after = next((one for one in items[i + 1 :] if not isinstance(one.part, Without)), None)
         if not timed and all(may_be_empty(one.part) for one in items[i + 1 :]):
             yield refused(
@@ -230,26 +262,42 @@ def _negations(group: Group, timed: bool) -> Iterator[PlanError]:
             )  # fmt: skip
 
 
+def _never_followed(forbidden: Without, after: Sequence[Item]) -> Iterator[PlanError]:
+    if not forbidden.where and not all(may_be_empty(item.part) for item in after):
+        yield refused(
+            33, f"not_next {forbidden.name!r} has no condition, so no row may follow at all, and "
+            "the part after it can never be",
+            f'Say which row must not be next: not_next("{forbidden.name}", "amount > 500").',
+        )  # fmt: skip
+
+
 def _never_over(group: Group) -> bool:
     """Whether a greedy loop ends the pattern and nothing ends the loop."""
     for item in reversed(group.items):
-        if _waits(item.part):
+        if _waits(item.part, item.limit is not None):
             return True
         if not may_be_empty(item.part):
             return False
     return False
 
 
-def _waits(part: Part | Without) -> bool:
+def _waits(part: Part | Without, limited: bool = False) -> bool:
+    """`limited`: its first row comes within a time, or not at all."""
     match part:
-        case Repeat(part=inner, by=by, greedy=greedy, until=until, low=low, high=high):
-            open_end = by != NEXT or high == 1
-            return (greedy and until is None and open_end and low != high) or _waits(inner)
+        case Repeat(part=inner, low=low, high=high):
+            return (part.greedy and low != high and _open(part, limited)) or _waits(inner)
         case Group():
             return _never_over(part)
         case Either(parts=parts):
             return any(map(_waits, parts))
     return False
+
+
+def _open(loop: Repeat, limited: bool) -> bool:
+    """Whether neither a row nor a time ends the waiting for one more round."""
+    if loop.high == 1:
+        return not limited
+    return loop.until is None and loop.limit is None and loop.by != NEXT
 
 
 def _size(part: Part | Without) -> int:

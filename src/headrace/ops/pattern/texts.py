@@ -1,7 +1,9 @@
 """Patterns as JSON: what a control stream carries.
 
     {"parts": [{"name": "a", "where": "amount < 1"},
-               {"link": "then", "name": "b", "where": "amount > 500", "times": [2, 4]}],
+               {"link": "not_next", "name": "n", "where": "amount < 0"},
+               {"link": "then", "within": "5m", "name": "b", "where": "amount > 500",
+                "times": [2, 4], "times_within": "30s"}],
      "within": "10m"}
 
 Only conditions that are expressions can be written. What is read is built by the same calls that
@@ -31,11 +33,13 @@ from headrace.ops.pattern.parts import (
     Skip,
     Without,
 )
-from headrace.ops.pattern.refusals import check_items, refused
+from headrace.ops.pattern.refusals import check_items, check_no_limit, refused
 
-_WITHOUT = "without"
+_WITHOUT, _NOT_NEXT = "without", "not_next"
 _DEEPEST = 50  # parts within parts
-_KEYS = {"link", "name", "where", "either", "parts", "times", "by", "greedy", "until", "optional"}
+_OF_LOOPS = {"by", "greedy", "times_within"}  # beside `times`
+_KEYS = {"link", "within", "name", "where", "either", "parts", "times", "until", "optional"}
+_KEYS |= _OF_LOOPS
 
 
 def written(group: Group, span: int | None, skip: Skip, ending: Ending | None) -> str:
@@ -51,8 +55,10 @@ def written(group: Group, span: int | None, skip: Skip, ending: Ending | None) -
 
 
 def _item(item: Item) -> dict[str, Any]:
-    without = isinstance(item.part, Without)
-    return {"link": _WITHOUT if without else item.link, **_part(item.part)}
+    said = {"link": item.link}
+    if isinstance(item.part, Without):
+        said = {"link": _NOT_NEXT if item.part.directly else _WITHOUT}
+    return said | _duration("within", item.limit) | _part(item.part)
 
 
 def _part(part: Part | Without) -> dict[str, Any]:
@@ -63,11 +69,16 @@ def _part(part: Part | Without) -> dict[str, Any]:
             return {**_part(inner), "optional": "greedy" if greedy else True}
         case Repeat(part=inner, low=low, high=high, by=by, greedy=greedy, until=until):
             said = {**_part(inner), "times": [low, high], "by": by, "greedy": greedy}
+            said |= _duration("times_within", part.limit)
             return said | ({} if until is None else _where("until", until))
         case Group(items=items):
             return {"parts": [_item(i) for i in items]}
         case Either(parts=parts):
             return {"either": [{"parts": [_item(i) for i in p.items]} for p in parts]}
+
+
+def _duration(key: str, length: int | None) -> dict[str, str]:
+    return {} if length is None else {key: f"{length}ms"}
 
 
 def _where(key: str, where: Any) -> dict[str, Any]:
@@ -128,14 +139,17 @@ class _Reader:
 
     def _after(self, made: Any, said: Mapping[str, Any], depth: int) -> Any:
         link, part, where = said.get("link", THEN), self._part(said, depth), _texts(said)
-        if link == _WITHOUT and made is not None:
-            return made.without(part, *where)
+        if link in (_WITHOUT, _NOT_NEXT) and made is not None:
+            forbid = made.without if link == _WITHOUT else made.not_next
+            check_no_limit(said.get("within"), f"{part!r} must not be there")
+            return _counted(forbid(part, *where), said)
         if link not in LINKS:
             raise _unreadable(f"a part cannot follow by {link!r}")
         if made is None:
+            check_no_limit(said.get("within"), "no row is before the first part")
             return _counted(self._begin(part, *where), said)
         follow = {NEXT: made.next, THEN: made.then, ANY: made.then_any}[link]
-        return _counted(follow(part, *where), said)
+        return _counted(follow(part, *where, within=said.get("within")), said)
 
     def _part(self, said: Mapping[str, Any], depth: int) -> Any:
         if "either" in said:
@@ -147,15 +161,15 @@ class _Reader:
 
 
 def _counted(made: Any, said: Mapping[str, Any]) -> Any:
-    by, greedy = said.get("by", THEN), bool(said.get("greedy", False))
+    how: dict[str, Any] = {"by": said.get("by", THEN), "greedy": bool(said.get("greedy", False))}
+    how["within"] = said.get("times_within")
+    if "times" not in said and _OF_LOOPS & said.keys():
+        raise _unreadable(f"{min(_OF_LOOPS & said.keys())!r} is there, but 'times' is not")
     if "times" in said:
         if not isinstance(said["times"], list) or len(said["times"]) != 2:
             raise _unreadable(f"times is {said['times']!r}, not [least, most]")
         low, high = said["times"]
-        if high is None:
-            made = made.times_or_more(low, by=by, greedy=greedy)
-        else:
-            made = made.times(low, high, by=by, greedy=greedy)
+        made = made.times_or_more(low, **how) if high is None else made.times(low, high, **how)
     if "until" in said:
         made = made.until(*_texts(said, "until"))
     if said.get("optional"):

@@ -71,12 +71,15 @@ def matches_view(
 
 
 def waits_for(automaton: Automaton, run: Run) -> str:
-    """The rows that would carry a partial match on: "b or c", "no d"."""
+    """The rows that would carry a partial match on: "b or c", "no d", "no d next"."""
     alive, place = run[0], automaton.places[run[2][-1]]
     ways = [e.target for i, e in enumerate(place.edges) if alive >> i & 1 and e.target != ACCEPT]
     names = [automaton.places[target].name for target in ways]
     if alive & place.waiting and automaton.absent is not None:
         names.append(f"no {automaton.absent}")
+    if alive & place.fresh:
+        alive_edges = (e for i, e in enumerate(place.edges) if alive >> i & 1)
+        names += [f"no {guard.name} next" for e in alive_edges if e.accepts for guard in e.guards]
     return " or ".join(dict.fromkeys(names))
 
 
