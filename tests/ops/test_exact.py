@@ -98,7 +98,7 @@ def test_what_is_not_finite_not_there_or_zero(values: list[Any], want: float | N
 
 
 def test_more_rows_than_add_up_exactly_as_doubles() -> None:
-    count = exact._EXACT + 7
+    count = (1 << 21) + 7
     values = np.full(count, math.nextafter(2.0**31, 0))
     values[::2] = -(2.0**-22)
     found = one(agg.partial(table(values), ["g"], AGGS))["s"]
