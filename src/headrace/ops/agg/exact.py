@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +108,7 @@ def _digits(numbers: Sequence[Floats], unit: int, count: int) -> Iterator[Floats
     while len(numbers):
         digits = [_rounded_to(unit, n) for n in numbers]
         rest = [n - d for n, d in zip(numbers, digits, strict=True)]
-        yield digits[0] if len(digits) == 1 else np.add.reduce(digits)
+        yield reduce(np.add, digits)
         numbers = [r for r in rest if r.any()]
         unit += (count - 1).bit_length() - _DIGITS  # what remains is half a unit at most
 
@@ -196,7 +197,7 @@ def _columns(lists: pa.ListArray, values: Floats) -> Floats:
     offsets = lists.offsets.to_numpy()
     sizes = np.diff(offsets)
     if width and not lists.null_count and len(values) == width * rows and (sizes == width).all():
-        return values.reshape(rows, width).T
+        return np.ascontiguousarray(values.reshape(rows, width).T)
     if lists.null_count:
         sizes = np.where(valid(lists), sizes, 0)
     starts = np.cumsum(sizes) - sizes
