@@ -97,13 +97,84 @@ def test_what_is_not_finite_not_there_or_zero(values: list[Any], want: float | N
         assert want != 0 or math.copysign(1, found) == 1
 
 
-def test_more_rows_than_add_up_exactly_as_doubles() -> None:
-    count = exact._EXACT + 7
+def test_more_rows_than_add_up_exactly_as_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_BLOCK", 1 << 14)  # two rows at a time take a minute
+    count = (1 << 21) + 7
     values = np.full(count, math.nextafter(2.0**31, 0))
     values[::2] = -(2.0**-22)
     found = one(agg.partial(table(values), ["g"], AGGS))["s"]
     halves = [(count // 2, values[1]), (count - count // 2, values[0])]
     assert found == float(sum(Fraction(float(v)) * n for n, v in halves))
+
+
+def _measured(random: np.random.Generator, rows: int) -> Any:
+    return random.integers(-800, 8_000, rows) / 8
+
+
+def _any_digits(random: np.random.Generator, rows: int) -> Any:
+    return random.random(rows) * 100 - 10
+
+
+def _any_size(random: np.random.Generator, rows: int) -> Any:
+    return np.ldexp(random.random(rows) - 0.5, random.integers(-1_074, 1_024, rows))
+
+
+def _that_cancel(random: np.random.Generator, rows: int) -> Any:
+    large = np.ldexp(random.random(rows), random.integers(-30, 90, rows))
+    large[1::2] = -large[: rows // 2 * 2 : 2]
+    return np.where(random.random(rows) < 0.1, random.random(rows), large)
+
+
+def _near_the_largest(random: np.random.Generator, rows: int) -> Any:
+    signs = np.where(random.random(rows) < 0.5, -1.0, 1.0)
+    return signs * np.where(random.random(rows) < 0.7, 1.7976931348623157e308, 5e-324)
+
+
+def _halfway(random: np.random.Generator, rows: int) -> Any:
+    """Sums that lie between two doubles but for a number far below."""
+    return random.choice([2.0**53, 1.0, -1.0, 2.0**-60, -(2.0**-60), 2.0**-200], rows)
+
+
+@pytest.mark.parametrize(
+    "values", [_measured, _any_digits, _any_size, _that_cancel, _near_the_largest, _halfway]
+)
+def test_many_groups_in_many_parts_are_exact(values: Any) -> None:
+    random = np.random.default_rng(7)
+    x, group = values(random, 2_000), random.integers(0, 300, 2_000)
+    cuts = np.sort(random.integers(0, 2_000, 7))
+    parts = [
+        agg.partial(table(p, g), ["g"], AGGS)
+        for p, g in zip(np.split(x, cuts), np.split(group, cuts), strict=True)
+    ]
+    rows = agg.merge(pa.concat_tables(parts[:4]), ["g"], AGGS)
+    rows = agg.merge(pa.concat_tables([rows, *parts[4:]]), ["g"], AGGS)
+    found = {row["g"]: row["s"] for row in agg.result(rows, AGGS).to_pylist()}
+    want = {int(g): wanted(x[group == g].tolist()) for g in np.unique(group)}
+    assert found == want
+
+
+@pytest.mark.parametrize("values", [_measured, _any_digits, _any_size])
+def test_a_partial_stays_small_however_often_it_is_merged(values: Any) -> None:
+    random = np.random.default_rng(3)
+    merged = agg.partial(table(values(random, 100)), ["g"], AGGS)
+    for _ in range(30):
+        more = agg.partial(table(values(random, 100)), ["g"], AGGS)
+        merged = agg.merge(pa.concat_tables([merged, more]), ["g"], AGGS)
+    assert len(merged["s__sum"][0]) <= {_measured: 1, _any_digits: 2}.get(values, 60)
+
+
+@given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30))
+def test_the_mean_of_integers_is_that_of_their_exact_sum(values: list[int]) -> None:
+    """Whole numbers below 2**31, of any size as doubles."""
+    short = [v >> 32 for v in values]
+    rows = pa.table({"g": np.zeros(len(short), np.int64), "x": pa.array(short, pa.int64())})
+    parts = [agg.partial(rows.slice(i, 1), ["g"], {"m": AGGS["m"]}) for i in range(len(short))]
+    for partials in (agg.partial(rows, ["g"], {"m": AGGS["m"]}), pa.concat_tables(parts)):
+        merged = agg.merge(partials, ["g"], {"m": AGGS["m"]})
+        (row,) = agg.result(merged, {"m": AGGS["m"]}).to_pylist()
+        assert row["m"] == sum(short) / len(short)
+    terms = exact.of_integers(np.array(values))
+    assert exact.rounded(exact.encoded(terms)).tolist() == [float(v) for v in values]
 
 
 @pytest.mark.parametrize("batch", [100, 300, 5_000])

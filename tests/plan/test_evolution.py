@@ -265,16 +265,17 @@ def test_a_comparison_can_be_read():
 def test_a_fingerprint_never_changes():
     """It is in the manifests of jobs that run: a changed value here loses their state.
 
-    It changed when sums of doubles became exact (decision 0015): their state has another type.
+    It changed when sums of doubles became exact (decision 0015): their state is a list of
+    doubles, and was a list of integers before anything was released.
     """
-    assert fingerprint(program(base).nodes["temperature.window"])[:16] == "e1e0e3bc6dcac0e8"
+    assert fingerprint(program(base).nodes["temperature.window"])[:16] == "b71b5415dcfb45ae"
 
 
 def test_state_of_sums_that_were_rounded_is_refused():
-    """Before decision 0015 a sum of doubles was kept as a double; it is never read as digits."""
+    """Before decision 0015 a sum of doubles was kept as a double; never read as a list."""
     now = program(base)
     old = describe(now)["temperature.window"]
-    text = json.dumps(old["shape"]).replace("array<bigint>", "double")
+    text = json.dumps(old["shape"]).replace("array<double>", "double")
     stored = {"temperature.window": {**old, "shape": json.loads(text), "fingerprint": "old"}}
     (refused,) = compare(now, stored, {}).of("refused", "operator")
     assert "aggregates" in refused.because or "mean" in refused.because

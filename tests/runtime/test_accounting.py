@@ -155,3 +155,40 @@ def test_where_a_record_goes_two_ways_and_one_passes_a_lookup_it_is_used() -> No
         test.end()
         counts = test.progress.counts["x"]
     assert (counts["read"], counts["used"], counts["filtered"]) == (10, 10, 0)
+
+
+class Picky(hr.KeyedProcess):
+    """Fails on every third row."""
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        if row.v % 3 == 0:
+            raise ValueError("a third")
+        yield {"v": row.v}
+
+
+def fifths(row: Any) -> Any:
+    if row.v % 5 == 0:
+        raise ValueError("a fifth")
+    return (row.v,)
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_record_with_several_fates_counts_by_the_worst_wherever_it_met_them(tasks: int) -> None:
+    """Late in a window, dead in a function of the source task, dead at an operator: all mixes."""
+    job = hr.Job("accounted")
+    rows = job.read("log:x", schema=SCHEMA, time="at", delay="1s", name="x")
+    rows.key_by("k").window(hr.tumbling("1s")).agg(n=hr.count()).write("collect:", name="counts")
+    rows.key_by("k").process(Picky(), output="v bigint").write("collect:", name="picky")
+    rows.where("v >= 30").map(fifths, schema="v bigint").write("collect:", name="fifths")
+    early = [(f"k{v % 4}", v, 100_000) for v in range(60)]
+    late = [(f"k{v % 4}", v, 1 if v % 2 else 100_000) for v in range(60)]
+    with Harness(job, tasks=tasks) as test:
+        for batch in (early, late[:7], late[7:]):
+            test.send("x", batch)
+        test.end()
+        counts = test.progress.counts["x"]
+    dead = [v % 3 == 0 or (v >= 30 and v % 5 == 0) for v in range(60)]
+    odd = sum(v % 2 and not dead[v] for v in range(60))
+    assert (counts["dead"], counts["late"]) == (2 * sum(dead), odd)
+    assert (counts["read"], counts["used"]) == (120, 120 - 2 * sum(dead) - odd)
+    assert counts["filtered"] == 0

@@ -6,8 +6,9 @@ nothing in it counts until the manifest does.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ class Report:
     state: dict[str, dict[str, Any]] = field(default_factory=dict)  # table update by "op/table"
     ops: dict[str, dict[str, Any]] = field(default_factory=dict)  # next, watermark, held
     dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
+    # input, split, fate, first and last offset: records that did not count as used, but were
+    several: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
     metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
@@ -59,6 +62,7 @@ class Total:
 def add_up(reports: Iterable[Report]) -> Total:
     total = Total()
     fallen: set[tuple[str, str, int]] = set()
+    several: list[tuple[str, str, str, int, int]] = []
     for report in reports:
         for name, counts in report.inputs.items():
             total.inputs[name].update(counts)
@@ -75,13 +79,34 @@ def add_up(reports: Iterable[Report]) -> Total:
         for name, facts in report.ops.items():
             total.ops[name] = _joined(total.ops.get(name), facts)
         fallen.update((i, s, o) for i, s, o in report.dead)
+        several += report.several
         total.examples |= report.examples
         total.timing.update(report.timing)
         for name, counts in report.metrics.items():
             total.metrics[name].update(counts)
-    for name, _, _ in fallen:  # records that died below the source were counted as used
-        total.inputs[name].update({"used": -1, "dead": 1})
+    counted = _Fates(several) if fallen else None
+    for name, split, offset in fallen:  # which failed below the source, where they had counted
+        assert counted is not None
+        total.inputs[name].update({"dead": 1})
+        total.inputs[name].subtract({counted.of(name, split, offset): 1})
     return total
+
+
+class _Fates:
+    """What the source counted a record as that went on to an operator."""
+
+    def __init__(self, several: Iterable[Sequence[Any]]) -> None:
+        self._runs: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
+        for name, split, fate, first, last in several:
+            self._runs[name, split].append((first, last, fate))
+        for runs in self._runs.values():
+            runs.sort()
+
+    def of(self, name: str, split: str, offset: int) -> str:
+        """The worst fate that it met on another branch, otherwise used."""
+        runs = self._runs.get((name, split), [])
+        at = bisect_right(runs, offset, key=lambda run: run[0]) - 1
+        return runs[at][2] if at >= 0 and offset <= runs[at][1] else "used"
 
 
 def _joined(known: dict[str, Any] | None, facts: dict[str, Any]) -> dict[str, Any]:

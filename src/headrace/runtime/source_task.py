@@ -128,6 +128,8 @@ class _Reader:
         report.splits[place] = max(known, self._tracker.watermark)
         if self._tracker.memory is not None:
             report.memory[place] = self._tracker.memory
+        where = (self._split.input, self._split.name)
+        report.several += [(*where, *several) for several in self._tally.several]
 
     def run(self, piece: Piece) -> Iterator[Envelope]:
         self._flow.fate = self._tally.mark

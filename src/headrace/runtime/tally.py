@@ -43,6 +43,7 @@ class Tally:
         self._offsets = np.zeros(0, dtype=np.int64)
         self._marks: dict[str, np.ndarray] = {}
         self._rows: Counter[str] = Counter()
+        self.several: list[tuple[str, int, int]] = []  # fate, first and last offset
 
     def begin(self, offsets: np.ndarray) -> None:
         """A chunk with these offsets has been read."""
@@ -72,10 +73,19 @@ class Tally:
             used = self._marks["used"] & ~dead & ~late
             fates = {"dead": dead.sum(), "late": late.sum(), "used": used.sum()}
             self._rows.update({fate: int(n) for fate, n in fates.items()})
+            for fate, rows in (("dead", dead), ("late", late)):
+                self._note(fate, rows & self._marks["used"])
         self.counts.update(self._rows)
         self.counts["read"] += read
         self.counts["filtered"] += read - sum(self._rows.values())
         self._rows.clear()
+
+    def _note(self, fate: str, rows: np.ndarray) -> None:
+        """Records with this fate that were used as well, and so may fail at an operator yet."""
+        steps = np.diff(rows.astype(np.int8), prepend=0, append=0)
+        first, last = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1) - 1
+        places = zip(self._offsets[first].tolist(), self._offsets[last].tolist(), strict=True)
+        self.several += [(fate, a, b) for a, b in places]
 
 
 class Passed:

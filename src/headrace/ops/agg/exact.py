@@ -1,18 +1,22 @@
 """Sums of doubles without rounding: the same bits, however rows are split and ordered.
 
-A double is a few *digits* to the base 2**32: x = sum of d[j] * 2**(32 j), each d[j] an integer of
-at most 2**32 either way, found by rounding x to multiples of 2**(32 j), largest first. The digits
-of many values add up as integers, exactly and in any order; only the result is rounded, once. So it
-is what `math.fsum` gives. inf and NaN have no digits; their sum lies beside, as IEEE adds them up.
+Doubles that are multiples of one unit add up exactly as doubles, in any order, as long as no sum is
+beyond 2**53 units. So a column is split into a few columns: each value rounded to a unit that is
+large enough for all sums, then what remains, to a smaller unit, until nothing remains. Numbers of
+few digits (measurements, prices in eighths) need one column, others two; the wider they range the
+more. Only the result is rounded, once: it is what `math.fsum` gives.
 
-A partial is a list of integers: the place of its lowest digit, then the digits; or `SPECIAL` and
-the bits of an inf or a NaN.
+A partial is a list of doubles whose sum it is. What is beyond 2**960, where sums could overflow,
+follows after a NaN, in units of 2**960. A partial that holds an inf or a NaN is just that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -20,216 +24,272 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.ops.agg.groups import Column, Grouping, Index, Mask, array, flat, floats, valid
-from headrace.ops.agg.span import ADD, Span
+from headrace.ops.agg.span import ADD, Running, Span
 
-DIGITS = pa.list_(pa.int64())
-SPECIAL = 1_000  # the place of no digit: doubles have places from -34 to 32
-_BITS = 32
-_HALF = 1 << (_BITS - 1)
-_TOP = 31  # 2**(32 j) is no double above; rounding up here could go beyond the largest one
-_EXACT = 1 << 21  # so many digits add up exactly as doubles
+TERMS = pa.list_(pa.float64())
+_HUGE = 960
+_LARGEST = 2.0**_HUGE
+_DIGITS = 53
+_SMALLEST = -1_074  # every double is a multiple of 2**-1074
+_BLOCK = 1 << 14  # rows looked at together while they are in the processor's cache
 
 Floats = npt.NDArray[np.float64]
-Digits = Callable[[], pa.Array]
+Summed = Callable[[], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Numbers by digit: `digits[i][r]` is that of row r at place `low + i`."""
+class Terms:
+    """Numbers that are the sum of several columns."""
 
-    low: int
-    digits: Sequence[Index | Floats]
+    plain: Sequence[Floats]
+    huge: Sequence[Floats] = ()  # in units of 2**960
     special: Floats | None = None  # what is not finite, 0 elsewhere
 
 
-def split_up(values: Floats) -> Places:
-    """Each value as digits, all rows at the same places."""
-    special, top = None, _largest(values)
-    if not np.isfinite(top):
-        finite = np.isfinite(values)
-        special, values = np.where(finite, 0.0, values), np.where(finite, values, 0.0)
-        top = _largest(values)
-    place = min(-((_BITS - 1 - int(np.frexp(top)[1])) // _BITS), _TOP)
-    digits: list[Floats] = []
-    rest = values
-    while not digits or rest.any():
-        digit = _scaled(rest, -_BITS * place)
-        np.trunc(digit, out=digit) if place == _TOP else np.rint(digit, out=digit)
-        taken = _scaled(digit, _BITS * place)
-        rest = np.subtract(rest, taken, out=taken)
-        digits.append(digit)
-        place -= 1
-    return Places(place + 1, digits[::-1], special)
+def of_doubles(values: Floats) -> Terms:
+    """Each value as one term."""
+    if _largest([values]) <= _LARGEST:
+        return Terms([values])
+    return _without_huge(_without_special([values]))
 
 
-def _largest(values: Floats) -> float:
-    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+def _largest(columns: Iterable[Floats]) -> float:
+    """The largest size of any number; NaN where one is NaN."""
+    sizes = [s for c in columns for s in (c.max(initial=0.0), -c.min(initial=0.0))]
+    return float(np.max(sizes, initial=0.0))
 
 
-def _scaled(values: Floats, exponent: int) -> Floats:
-    """values * 2**exponent, which no step of it may round."""
-    if -1_000 < exponent < 1_000:
-        return np.asarray(values * 2.0**exponent)
-    return np.asarray(np.ldexp(values, exponent))
+def _without_special(columns: Sequence[Floats]) -> Terms:
+    """Take out what is not finite, which is the whole of its row."""
+    finite = np.logical_and.reduce([np.isfinite(c) for c in columns])
+    if finite.all():
+        return Terms(columns)
+    special = np.where(finite, 0.0, np.add.reduce(columns))
+    return Terms([np.where(finite, c, 0.0) for c in columns], (), special)
 
 
-def whole(values: Index) -> Places:
-    """Integers as digits."""
-    return Places(0, [values & ((1 << _BITS) - 1), values >> _BITS])
+def _without_huge(terms: Terms) -> Terms:
+    """Take out what is beyond 2**960, which leaves sums room below the largest double."""
+    above = [np.trunc(np.ldexp(c, -_HUGE)) for c in terms.plain]
+    below = [c - np.ldexp(a, _HUGE) for c, a in zip(terms.plain, above, strict=True)]
+    found = [a for a in above if a.any()]
+    return replace(terms, plain=below, huge=[*terms.huge, *found])
 
 
-def encoded(numbers: Places, present: Mask | None = None) -> pa.Array:
+def of_integers(values: Index) -> Terms:
+    """Integers, each as two terms if it has more digits than a double."""
+    if not len(values) or max(-int(values.min()), int(values.max())) < 1 << _DIGITS:
+        return Terms([values.astype(np.float64)])
+    high = (values >> 32).astype(np.float64) * 2.0**32
+    return Terms([high, (values & (2**32 - 1)).astype(np.float64)])
+
+
+def split_up(columns: Sequence[Floats], count: int) -> list[Floats]:
+    """Columns with the same sums row by row, in which any `count` numbers add up exactly."""
+    if len(columns) == 1 and _all_multiples(columns[0], count):
+        return [*columns]
+    count = max(count * len(columns), 4)
+    unit, found = _unit(_largest(columns), count), list[Floats]()
+    for part in _blocks(columns):
+        for i, digit in enumerate(_digits([c[part] for c in columns], unit, count)):
+            if i == len(found):
+                found.append(np.zeros(len(columns[0])))
+            found[i][part] = digit
+    return found if len(found) <= 2 else [f for f in found if f.any()]
+
+
+def _blocks(columns: Sequence[Floats]) -> Iterator[slice]:
+    rows = len(columns[0]) if len(columns) else 0
+    return (slice(i, i + _BLOCK) for i in range(0, rows, _BLOCK))
+
+
+def _digits(numbers: Sequence[Floats], unit: int, count: int) -> Iterator[Floats]:
+    """The sums of the numbers in multiples of 2**unit, and what remains in smaller ones."""
+    while len(numbers):
+        digits = [_rounded_to(unit, n) for n in numbers]
+        rest = [n - d for n, d in zip(numbers, digits, strict=True)]
+        yield reduce(np.add, digits)
+        numbers = [r for r in rest if r.any()]
+        unit += (count - 1).bit_length() - _DIGITS  # what remains is half a unit at most
+
+
+def _unit(largest: float, count: int) -> int:
+    """The exponent of the smallest unit in which `count` such numbers add up exactly."""
+    return math.frexp(largest)[1] + (count - 1).bit_length() - _DIGITS
+
+
+def _rounded_to(unit: int, values: Floats) -> Floats:
+    """Multiples of 2**unit: adding the number cuts off the digits, subtracting it leaves them."""
+    if unit <= _SMALLEST:
+        return values.copy()
+    cut = math.ldexp(1.5, unit + _DIGITS - 1)
+    rounded = values + cut
+    rounded -= cut
+    return rounded
+
+
+def _all_multiples(values: Floats, count: int) -> bool:
+    unit = _unit(_largest([values]), max(count, 4))
+    blocks = (values[part] for part in _blocks([values]))
+    return all((_rounded_to(unit, block) == block).all() for block in blocks)
+
+
+def encoded(terms: Terms, present: Mask | None = None) -> pa.Array:
     """As a column of partials, null where `present` is false."""
-    rows = len(numbers.digits[0])
-    low, digits = numbers.low, _carried(numbers.digits)
-    table = np.empty((rows, len(digits) + 1), np.int64)
-    for i, digit in enumerate(digits):
-        table[:, i + 1] = digit
-    some = table[:, 1:] != 0
-    first = np.argmax(some, axis=1)
-    last = np.where(some.any(axis=1), len(digits) - np.argmax(some[:, ::-1], axis=1), first)
-    place = np.arange(len(digits))
-    kept = np.ones(table.shape, np.bool_)
-    kept[:, 1:] = (place >= first[:, None]) & (place < last[:, None])
-    table[:, 0] = low + first
-    odd = None if numbers.special is None else np.flatnonzero(numbers.special)
-    if odd is not None and len(odd):  # NaN is not zero either
-        assert numbers.special is not None
-        table[odd, 0], table[odd, 1] = SPECIAL, numbers.special[odd].view(np.int64)
-        kept[odd, 1], kept[odd, 2:] = True, False
-    sizes = kept.sum(axis=1)
+    plain, huge = _distilled(terms.plain), _distilled(terms.huge)
+    if terms.special is None and not huge and present is None and len(plain) <= 2:
+        table = plain[0] if len(plain) == 1 else np.stack(plain, axis=1).reshape(-1)
+        offsets = np.arange(0, len(table) + 1, len(plain), dtype=np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(table))
+    rows = len(plain[0])
+    marks = [np.full(rows, np.nan)] if huge else []
+    table = np.stack([*plain, *marks, *huge], axis=1)
+    used = table != 0
+    used[:, 0] = True
+    if huge:
+        used[:, len(plain)] = used[:, len(plain) + 1 :].any(axis=1)
+    if terms.special is not None:
+        odd = terms.special != 0
+        table[odd, 0], used[odd, 1:] = terms.special[odd], False
     if present is not None:
-        kept[~present], sizes[~present] = False, 0
-    offsets = pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
+        used[~present] = False
+    offsets = np.append(0, np.cumsum(used.sum(axis=1))).astype(np.int32)
     mask = None if present is None or present.all() else pa.array(~present)
-    return pa.ListArray.from_arrays(offsets, pa.array(table[kept]), mask=mask)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(table[used]), mask=mask)
 
 
-def _carried(digits: Sequence[Index | Floats]) -> list[Index]:
-    """Sums of digits as digits again."""
-    carried: list[Index] = []
-    carry: Index = np.zeros(len(digits[0]), np.int64)
-    for digit in digits:
-        total = np.asarray(digit).astype(np.int64) + carry
-        carry = (total + _HALF) >> _BITS
-        carried.append(total - (carry << _BITS))
-    while carry.any():
-        total, carry = carry, (carry + _HALF) >> _BITS
-        carried.append(total - (carry << _BITS))
-    return carried
+def _distilled(columns: Sequence[Floats]) -> list[Floats]:
+    """The same sums in as few columns as two rounds leave; the first is nearly the whole sum."""
+    left = [*columns]
+    for _ in range(2 if len(left) > 2 else 1):
+        for i in range(len(left) - 1, 0, -1):
+            left[i - 1], left[i] = _two_sum(left[i - 1], left[i])
+        left = [*left[:1], *(c for c in left[1:] if c.any())]
+    return left
 
 
-def decoded(column: Column) -> Places:
-    """The digits of a column of partials; zero where it is null."""
+def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The rounded sum and the rounding error (Knuth)."""
+    total = a + b
+    share = total - a
+    return total, (a - (total - share)) + (b - share)
+
+
+def decoded(column: Column) -> Terms:
+    """The terms of a column of partials; zero where it is null."""
     lists = flat(column)
-    sizes = np.diff(lists.offsets.to_numpy())
+    values: Floats = lists.flatten().to_numpy()
+    columns = _columns(lists, values)
+    if _largest([values]) <= _LARGEST:
+        return Terms([*columns])
+    mark = np.isnan(columns)
+    mark[0] = False
+    behind = np.logical_or.accumulate(mark, axis=0)
+    huge = np.where(behind & ~mark, columns, 0.0)
+    terms = _without_huge(_without_special([*np.where(behind, 0.0, columns)]))
+    return replace(terms, huge=[*(h for h in huge if h.any()), *terms.huge])
+
+
+def _columns(lists: pa.ListArray, values: Floats) -> Floats:
+    """The first number of each list, the second, ...; 0 where there is none."""
+    rows = len(lists)
+    width = len(values) // rows if rows else 1
+    offsets = lists.offsets.to_numpy()
+    sizes = np.diff(offsets)
+    if width and not lists.null_count and len(values) == width * rows and (sizes == width).all():
+        return np.ascontiguousarray(values.reshape(rows, width).T)
     if lists.null_count:
         sizes = np.where(valid(lists), sizes, 0)
-    values = lists.flatten().to_numpy()
     starts = np.cumsum(sizes) - sizes
-    there = np.flatnonzero(sizes)
-    low = np.zeros(len(sizes), np.int64)
-    low[there] = values[starts[there]]
-    odd = np.flatnonzero(low == SPECIAL)
-    special = None
-    if len(odd):
-        special = np.zeros(len(sizes))
-        special[odd] = values[starts[odd] + 1].view(np.float64)
-    counts = np.maximum(sizes - 1, 0)
-    counts[odd] = 0
-    if len(counts) and (counts == counts[0]).all() and counts[0] and (low == low[0]).all():
-        table = values.reshape(len(sizes), -1)  # all alike
-        return Places(int(low[0]), [table[:, i + 1] for i in range(int(counts[0]))], special)
-    bottom = int(low[counts > 0].min(initial=SPECIAL))
-    bottom = 0 if bottom == SPECIAL else bottom
-    width = int((low + counts)[counts > 0].max(initial=bottom)) - bottom
-    table = np.zeros((max(width, 1), len(sizes)), np.int64)
-    for i in range(int(counts.max(initial=0))):
-        mine = np.flatnonzero(counts > i)
-        table[low[mine] - bottom + i, mine] = values[starts[mine] + 1 + i]
-    return Places(bottom, [*table], special)
+    columns = np.zeros((max(int(sizes.max(initial=0)), 1), rows))
+    for i, numbers in enumerate(columns):
+        there = np.flatnonzero(sizes > i)
+        numbers[there] = values[starts[there] + i]
+    return columns
 
 
-@np.errstate(over="ignore")
+@np.errstate(invalid="ignore")
 def rounded(column: Column) -> Floats:
     """The nearest double of each partial; ties go to the even one, as everywhere."""
-    numbers = decoded(column)
-    digits = _carried(numbers.digits)
-    rows = len(digits[0])
-    top = np.zeros(rows, np.int64)
-    for i, digit in enumerate(digits):
-        top[digit != 0] = i
-    high, rest, tail = np.zeros(rows), np.zeros(rows), np.zeros(rows)
-    for i in range(len(digits) - 1, -1, -1):  # in units of the highest digit that is not zero
-        exact = rest == 0
-        tail = np.where(exact | (tail != 0), tail, np.sign(digits[i]))
-        digit = np.where(exact, np.ldexp(digits[i].astype(np.float64), _BITS * (i - top)), 0.0)
-        total = high + digit
-        rest = np.where(exact, digit - (total - high), rest)
-        high = total
-    beyond = high + rest * 2  # rest is half a unit of the last place, and more comes after it
-    up = (np.sign(rest) == tail) & (tail != 0) & (beyond - high == rest * 2)
-    high = np.ldexp(np.where(up, beyond, high), _BITS * (numbers.low + top))
-    if numbers.special is not None:
-        odd = numbers.special != 0
-        high = np.where(odd, np.where(np.isnan(numbers.special), np.nan, numbers.special), high)
-    return high
+    terms = decoded(column)
+    if terms.huge or len(terms.plain) > 2:
+        total = _nearest(terms)
+    else:
+        total = sum(terms.plain, start=np.zeros(1))  # so that -0.0 is 0.0
+    if terms.special is None:
+        return total
+    special = np.where(np.isnan(terms.special), np.nan, terms.special)
+    return np.where(special != 0, special, total)
 
 
-def ask_digits(grouping: Grouping, label: str, numbers: Places) -> Digits:
+def _nearest(terms: Terms) -> Floats:
+    """The nearest double of sums of many terms; one by one where two rounds do not show it."""
+    total, *rest = _distilled(terms.plain)
+    total = total + 0.0
+    sure = np.ones(len(total), np.bool_)
+    if rest:
+        error = sum((np.abs(r) for r in rest[1:]), start=np.zeros(1)) * 2
+        low, high = np.nextafter(rest[0] - error, -np.inf), np.nextafter(rest[0] + error, np.inf)
+        sure = (total + low == total) & (total + high == total)
+    for column in terms.huge:
+        sure &= column == 0
+    for row in np.flatnonzero(~sure):
+        total[row] = _nearest_one([c[row] for c in terms.plain], [c[row] for c in terms.huge])
+    return total
+
+
+def _nearest_one(plain: Sequence[float], huge: Sequence[float]) -> float:
+    if not any(huge):
+        return math.fsum(plain)
+    whole = sum(map(Fraction, plain)) + sum(map(Fraction, huge)) * 2**_HUGE
+    try:
+        return float(whole)
+    except OverflowError:
+        return math.inf if whole > 0 else -math.inf
+
+
+def _ask_terms(grouping: Grouping, label: str, terms: Terms) -> Summed:
     """Ask for the sum of these numbers per group, as partials."""
-    tickets = [
-        grouping.ask(f"{label}:{numbers.low + i}", _column(digit), "sum")
-        for i, digit in enumerate(numbers.digits)
-    ]
-    special = None
-    if numbers.special is not None:
-        special = grouping.ask(f"{label}:special", pa.array(numbers.special), "sum")
+
+    def ask(name: str, columns: Sequence[Floats]) -> list[str]:
+        asked = [(f"{label}:{name}{i}", pa.array(c)) for i, c in enumerate(columns)]
+        return [grouping.ask(*each, "sum") for each in asked]
+
+    tickets = ask("plain", split_up(terms.plain, grouping.largest))
+    above = ask("huge", split_up(terms.huge, grouping.largest))
+    odd = ask("special", [] if terms.special is None else [terms.special])
 
     def finish() -> pa.Array:
-        sums = [_plain(grouping.answer(ticket)) for ticket in tickets]
-        odd = None if special is None else floats(grouping.answer(special))
-        return encoded(Places(numbers.low, sums, odd))
+        asked = (tickets, above, odd)
+        plain, huge, special = ([floats(grouping.answer(t)) for t in ts] for ts in asked)
+        return encoded(Terms(plain, huge, special[0] if special else None))
 
     return finish
 
 
-def _column(digit: Index | Floats) -> pa.Array:
-    """Doubles where they add up exactly, which is the faster way."""
-    kind = np.float64 if len(digit) < _EXACT else np.int64
-    return pa.array(digit.astype(kind, copy=False))
-
-
-def _plain(sums: Column) -> Index | Floats:
-    found: Index | Floats = flat(sums).to_numpy(zero_copy_only=False)
-    return found
-
-
-def ask_floats(grouping: Grouping, label: str, values: Column) -> Digits:
+def ask_floats(grouping: Grouping, label: str, values: Column) -> Summed:
     """Ask for the exact sum of doubles per group; null where a group has none."""
-    known = grouping.shared.get(f"{label}:digits")
-    if known is None:
+    terms = grouping.shared.get(f"{label}:terms")
+    if terms is None:
         filled = values.fill_null(0.0) if values.null_count else values
-        known = grouping.shared[f"{label}:digits"] = split_up(floats(filled))
-    digits = ask_digits(grouping, label, known)
-    return _or_null(grouping, label, values, digits)
+        terms = grouping.shared[f"{label}:terms"] = of_doubles(floats(filled))
+    return _or_null(grouping, label, values, _ask_terms(grouping, label, terms))
 
 
-def ask_partials(grouping: Grouping, label: str, column: Column) -> Digits:
+def ask_partials(grouping: Grouping, label: str, column: Column) -> Summed:
     """Ask for the sum of partials per group; null where all are."""
-    digits = ask_digits(grouping, label, decoded(column))
-    return _or_null(grouping, label, column, digits)
+    return _or_null(grouping, label, column, _ask_terms(grouping, label, decoded(column)))
 
 
-def _or_null(grouping: Grouping, label: str, values: Column, digits: Digits) -> Digits:
+def _or_null(grouping: Grouping, label: str, values: Column, total: Summed) -> Summed:
     if not values.null_count:
-        return digits
+        return total
     there = array(valid(values).astype(np.int64), pa.int64())
     ticket = grouping.ask(f"{label}:there", there, "sum")
 
     def finish() -> pa.Array:
         some = pc.greater(flat(grouping.answer(ticket)), 0)
-        return pc.if_else(some, digits(), pa.scalar(None, DIGITS))
+        return pc.if_else(some, total(), pa.scalar(None, TERMS))
 
     return finish
 
@@ -237,15 +297,19 @@ def _or_null(grouping: Grouping, label: str, values: Column, digits: Digits) -> 
 def singles(values: Column) -> pa.Array:
     """Each double as a partial of its own."""
     filled = values.fill_null(0.0) if values.null_count else values
-    return encoded(split_up(floats(filled)), valid(values) if values.null_count else None)
+    return encoded(of_doubles(floats(filled)), valid(values) if values.null_count else None)
 
 
 @np.errstate(invalid="ignore")
 def combined(column: Column, present: Mask | None, span: Span) -> pa.Array:
     """The sum of the partials of each stretch."""
-    numbers = decoded(column)
-    sums = [span.reduce(ADD, [digit])[0] for digit in numbers.digits]
-    odd = None
-    if numbers.special is not None:
-        odd = span.reduce(ADD, [numbers.special])[0]
-    return encoded(Places(numbers.low, sums, odd), present)
+    terms = decoded(column)
+    plain, huge = (_sums(columns, span) for columns in (terms.plain, terms.huge))
+    special = None if terms.special is None else span.reduce(ADD, [terms.special])[0]
+    return encoded(Terms(plain, huge, special), present)
+
+
+def _sums(columns: Sequence[Floats], span: Span) -> list[Floats]:
+    if isinstance(span, Running):
+        return [span.differences(digit) for digit in split_up(columns, span.rows)]
+    return [span.reduce(ADD, [digit])[0] for digit in split_up(columns, span.widest)]

@@ -9,6 +9,7 @@ rows within a group in the order of the table. Nothing here knows what an aggreg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,11 +56,24 @@ class Grouping:
 
     count = 0  # of groups, once run
 
+    @cached_property
+    def _cells(self) -> Cells | None:
+        return cells_of(self._keys)
+
+    @cached_property
+    def _sizes(self) -> Index:
+        """The rows of each cell."""
+        return np.empty(0, np.int64) if self._cells is None else self._cells.counts()
+
+    @property
+    def largest(self) -> int:
+        """Rows in the largest group, at most."""
+        return self.rows if self._cells is None else int(self._sizes.max(initial=0))
+
     def run(self) -> pa.Table:
         """Answer everything that was asked; the key columns, one row per group."""
-        cells = cells_of(self._keys)
-        if cells is not None:
-            return self._by_cell(cells)
+        if self._cells is not None:
+            return self._by_cell(self._cells)
         keys = self._keys if self._keys.num_columns else _one_group(self.rows)
         names = [f"k{i}" for i in range(keys.num_columns)]
         labels = {label: f"v{i}" for i, label in enumerate(self._values)}
@@ -77,7 +91,7 @@ class Grouping:
         rest = {}
         for ticket, (label, function) in self._asks.items():
             if function == "count_all":
-                self._answers[ticket] = pa.array(cells.counts())
+                self._answers[ticket] = pa.array(self._sizes)
             elif function == "sum" and _summable(self._values[str(label)]):
                 values = flat(self._values[str(label)])
                 sums = cells.sums(values.to_numpy())

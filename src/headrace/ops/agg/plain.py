@@ -140,14 +140,14 @@ class Mean(Synopsis):
         return pa.float64()
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
-        return {"sum": exact.DIGITS, "n": pa.int64()}
+        return {"sum": exact.TERMS, "n": pa.int64()}
 
     def partial(self, rows: Rows, grouping: Grouping) -> Finish:
         values, label = rows.column, rows.label
         n = grouping.ask(rows.label, rows.column, "count")
         if _short(values):
             ints = ask_sum(grouping, label, values)
-            return lambda: [exact.encoded(exact.whole(integers(ints()))), grouping.answer(n)]
+            return lambda: [exact.encoded(exact.of_integers(integers(ints()))), grouping.answer(n)]
         if not pa.types.is_floating(values.type):
             values, label = values.cast(pa.float64(), safe=False), f"{label}:float"
         total = ask_sum(grouping, label, values)

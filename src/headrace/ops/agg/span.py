@@ -202,7 +202,7 @@ class Running(Span):
 
     def reduce(self, op: Op, columns: Sequence[Numbers]) -> list[Numbers]:
         if op is ADD and columns[0].dtype.kind == "i":
-            return [self._whole(columns[0])]
+            return [self.differences(columns[0])]
         out = [c.copy() for c in columns]
         order = np.argsort(-self.sizes, kind="stable")
         sizes, starts = self.sizes[order], self.starts[order]
@@ -213,8 +213,8 @@ class Running(Span):
         self._abreast(op, out, starts[alone:], sizes[alone:])
         return out
 
-    def _whole(self, values: Numbers) -> Numbers:
-        """Sums of integers, which alone may be subtracted: even a wrap comes out right."""
+    def differences(self, values: Numbers) -> Numbers:
+        """Sums that may be subtracted: of integers, or of doubles that add up without rounding."""
         total = np.cumsum(values)
         before = (total - values)[self.starts]
         sums: Numbers = total - before[self.groups]

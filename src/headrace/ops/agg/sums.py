@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.ops.agg.exact import DIGITS, ask_floats, ask_partials
+from headrace.ops.agg.exact import TERMS, ask_floats, ask_partials
 from headrace.ops.agg.groups import Column, Grouping, Index, array, flat, integers, valid
 
 _LIMIT = 2**63
@@ -117,7 +117,7 @@ def sum_type(kind: pa.DataType) -> pa.DataType:
 
 def held_type(kind: pa.DataType) -> pa.DataType:
     """The type of a sum while it is added up."""
-    return DIGITS if pa.types.is_floating(kind) else sum_type(kind)
+    return TERMS if pa.types.is_floating(kind) else sum_type(kind)
 
 
 def cannot_overflow(values: Index, terms: int) -> bool:
