@@ -79,12 +79,22 @@ class Note(NamedTuple):
     end: int
 
 
+class Body(NamedTuple):
+    """Records as they are stored."""
+
+    rows: int
+    message: Buffer
+    padding: bytes
+    crc: int
+
+
 class Part(NamedTuple):
     """The records that a group adds to one partition."""
 
     partition: int
     base: int
     table: pa.Table
+    body: Body | None  # the same as one block, if that has been made
     notes: Sequence[Note]
 
 
@@ -96,27 +106,47 @@ def encode(parts: Sequence[Part], stamp: Stamp) -> Iterator[tuple[Header, list[B
     """The blocks of one group, each as its header and the buffers to write."""
     for i, part in enumerate(parts):
         base, end = part.base, part.base + part.table.num_rows
-        for batch in _pieces(part.table):
-            whole = base + batch.num_rows == end
+        for body in (part.body,) if part.body is not None else map(_body, _pieces(part.table)):
+            whole = base + body.rows == end
             flags = 0 if whole and i == len(parts) - 1 else CONTINUES
-            yield _block(batch, base, flags, part, pack_notes(part.notes) if whole else b"", stamp)
-            base += batch.num_rows
+            notes = pack_notes(part.notes) if whole else b""
+            yield _block(body, base, flags, part.partition, notes, stamp)
+            base += body.rows
+
+
+def body_of(table: pa.Table) -> Body | None:
+    """The records as one block; None if there are too many for one."""
+    if table.num_rows > BLOCK_ROWS or table.get_total_buffer_size() > BLOCK_BYTES:
+        return None
+    batches = (table if _whole(table) else table.combine_chunks()).to_batches()
+    return _body(batches[0]) if len(batches) == 1 else None
+
+
+def _whole(table: pa.Table) -> bool:
+    return all(column.num_chunks == 1 for column in table.itercolumns())
+
+
+def _body(batch: pa.RecordBatch) -> Body:
+    message = batch.serialize()
+    padding = bytes(pad(message.size))
+    return Body(batch.num_rows, message, padding, zlib.crc32(padding, zlib.crc32(message)))
 
 
 def _block(
-    batch: pa.RecordBatch, base: int, flags: int, part: Part, notes: bytes, stamp: Stamp
+    body: Body, base: int, flags: int, partition: int, notes: bytes, stamp: Stamp
 ) -> tuple[Header, list[Buffer]]:
-    message = batch.serialize()
-    body = [notes + bytes(pad(len(notes))), message, bytes(pad(message.size))]
-    length, crc = sum(map(len, body)), 0
-    for buffer in body:
-        crc = zlib.crc32(buffer, crc)
+    before = notes + bytes(pad(len(notes)))
+    crc = body.crc
+    if notes:
+        crc = zlib.crc32(body.padding, zlib.crc32(body.message, zlib.crc32(before)))
     header = Header(
-        MAGIC, flags, part.partition, len(notes), crc, batch.num_rows, stamp.topic, length,
-        base, stamp.time, stamp.synced, stamp.generation, 0,
+        MAGIC, flags, partition, len(notes), crc, body.rows, stamp.topic,
+        len(before) + body.message.size + len(body.padding), base, stamp.time, stamp.synced,
+        stamp.generation, 0,
     )  # fmt: skip
     packed = _HEADER.pack(*header)[:-4]
-    return header, [packed + zlib.crc32(packed).to_bytes(4, "little"), *body]
+    sealed = packed + zlib.crc32(packed).to_bytes(4, "little")
+    return header, [sealed + before, body.message, body.padding]
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:

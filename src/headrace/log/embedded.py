@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,15 +35,16 @@ from headrace.log.contract import (
     is_name,
     unreadable,
 )
+from headrace.log.draft import Append, Mixed, Piece
 from headrace.log.group import Group
 from headrace.log.head import Head
 from headrace.log.lock import PATIENCE
-from headrace.log.partitioning import check_partition, keys_of, route
+from headrace.log.partitioning import check_partition, keys_of, route, route_rows
 from headrace.log.reader import TopicReader, gone
-from headrace.log.records import table_for, taken
+from headrace.log.records import few, table_for, taken
 from headrace.log.settings import new_topic
 from headrace.log.topic import Topic
-from headrace.log.writer import Append, TopicWriter
+from headrace.log.writer import TopicWriter
 from headrace.settings import Settings
 
 _TRIES = 20  # to create a topic while another process deletes one of that name
@@ -193,12 +194,17 @@ class EmbeddedLog:
         partitioner: Partitioner | None, producer: str | None, sequence: int | None,
     ) -> dict[int, Ack]:  # fmt: skip
         opened = self._find(topic)
-        table = table_for(opened.topic, records, None if isinstance(key, str) else key)
-        if not table.num_rows:
-            self._published(topic)  # the topic is there, or this is an error
-            return {}
         turn = next(opened.turn) if sequence is None else sequence
-        parts = route(opened.topic, table, key, partition, partitioner, turn)
+        parts: Mapping[int, Piece] | None = None
+        if key is None and partitioner is None:
+            rows = few(opened.topic, records)
+            parts = None if rows is None else route_rows(opened.topic, rows, partition, turn)
+        if parts is None:
+            table = table_for(opened.topic, records, None if isinstance(key, str) else key)
+            if not table.num_rows:
+                self._published(topic)  # the topic is there, or this is an error
+                return {}
+            parts = route(opened.topic, table, key, partition, partitioner, turn)
         return opened.group.run(Append(parts, producer, -1 if sequence is None else sequence))
 
     def earliest(self, topic: str) -> dict[int, int]:
@@ -321,6 +327,8 @@ def _now(clock: Clock) -> int:
 
 def _harmless(error: Exception) -> bool:
     """Whether nothing was appended, and the reason may be one append of the group alone."""
+    if isinstance(error, Mixed):
+        return True
     return isinstance(error, LogError) and error.code not in ("HR-LOG-016", "HR-LOG-018")
 
 

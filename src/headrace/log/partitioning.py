@@ -41,6 +41,20 @@ def route(
     return split(table, by_key(keys, topic.partitions))
 
 
+def route_rows(
+    topic: Topic, rows: list[Any], partition: int | None, turn: int
+) -> dict[int, list[Any]] | None:
+    """The same for rows without keys of their own; None if their values have to be looked at."""
+    if partition is not None:
+        return {check_partition(topic, partition): rows}
+    n = topic.partitions
+    if n == 1:
+        return {0: rows}
+    if topic.schema is not None and topic.key is not None:
+        return None
+    return {(turn + i) % n: rows[i::n] for i in range(min(n, len(rows)))}
+
+
 def keys_of(topic: str, key: Any) -> Any:
     """What was passed as `key`: the name of a column, one value per record, or nothing."""
     if key is None or isinstance(key, str | pa.Array | pa.ChunkedArray):

@@ -24,6 +24,9 @@ from headrace.log.topic import Topic
 from headrace.rows import values_of
 from headrace.values import array_of, as_type
 
+Rows = list[Any]
+_FEW = 64  # rows of one append; more are worth a table of their own
+
 _MISFITS = (  # what Arrow and Python raise about a value
     ValueError, TypeError, NotImplementedError, ArithmeticError, pa.ArrowCapacityError,
 )  # fmt: skip
@@ -52,6 +55,26 @@ def taken(topic: str, records: Any) -> pa.Table | list[Any]:
             code="HR-LOG-006", hint="Give a table, a data frame, or anything that gives rows.",
         )  # fmt: skip
     return list(records)
+
+
+def few(topic: Topic, records: Any) -> Rows | None:
+    """Rows that can be stored together with those of other appends; None of anything else.
+
+    Those of a byte topic are its values; those of a typed one are not looked at yet.
+    """
+    if type(records) is not list or not 0 < len(records) <= _FEW:
+        return None
+    if topic.schema is None:
+        return [r if type(r) is bytes else _encoded(topic, r) for r in records]
+    return records if all(type(r) is dict for r in records) else None
+
+
+def table_of(topic: Topic, rows: Rows) -> pa.Table:
+    """What `few` gave, of one append or of many, as a table."""
+    if topic.schema is not None:
+        return table_for(topic, rows)
+    value = _binary_array(topic, rows)
+    return pa.Table.from_arrays([pa.nulls(len(rows), pa.binary()), value], schema=BYTES)
 
 
 def table_for(topic: Topic, records: Any, keys: Sequence[Any] | None = None) -> pa.Table:
@@ -180,9 +203,7 @@ def _bytes_table(topic: Topic, records: Any, keys: Sequence[Any] | None) -> pa.T
         columns.setdefault("key", pa.chunked_array([nulls]))
         table = _fitted(topic, BYTES, columns)
     else:
-        value = _binary_array(topic, [_encoded(topic, r) for r in records])
-        nulls = pa.nulls(len(value), pa.binary())
-        table = pa.Table.from_arrays([nulls, value], schema=BYTES)
+        table = table_of(topic, [_encoded(topic, r) for r in records])
     if keys is None:
         return table
     if len(keys) != len(table):

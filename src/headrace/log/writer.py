@@ -2,6 +2,7 @@
 
 One commit, in this order; a crash anywhere leaves every append whole or absent:
 
+    0. make blocks of the records, as far as that can be done without knowing where they go
     1. lock `write`; walk from the head past what others wrote and have not published yet
     2. cut what a writer that died left beyond that; begin a new segment when this one is full
     3. skip appends that their producer has made before; write the blocks of the others, of
@@ -25,12 +26,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-import pyarrow as pa
-
 from headrace.errors import LogError
 from headrace.log import disk, index, roll
-from headrace.log.block import Note, Part, Stamp, encode
+from headrace.log.block import Stamp, encode
 from headrace.log.contract import Ack
+from headrace.log.draft import Append, Ready, draft, prepare
 from headrace.log.head import Head, age
 from headrace.log.lock import locked
 from headrace.log.recovery import recover
@@ -46,21 +46,20 @@ _HEAD_SYNC = 1.0  # seconds: how far the head on disk may be behind, and so how 
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
-    """One call of `append`: the records of each partition, and who may retry it."""
-
-    parts: Mapping[int, pa.Table]
-    producer: str | None = None
-    sequence: int = -1
-
-
-@dataclass(frozen=True, slots=True)
 class _Written:
     """A group in the log: where it ends, and what its appends are answered once it is synced."""
 
-    place: int
-    generation: int
+    after: int  # the version of the head that it follows
+    end: Head
     acks: list[dict[int, Ack]]
+
+    @property
+    def place(self) -> int:
+        return self.end.place
+
+    @property
+    def generation(self) -> int:
+        return self.end.generation
 
 
 class _Untrusted(Exception):
@@ -84,7 +83,8 @@ class TopicWriter:
     def commit(self, appends: Sequence[Append], now: int) -> list[dict[int, Ack]]:
         """Make the appends durable together, with one sync; steps as above."""
         with self._failing():
-            written = self._trusting(lambda: self._write(appends, now))
+            ready = prepare(self.topic, appends)
+            written = self._trusting(lambda: self._write(appends, ready, now))
         with self._uncertain():
             self._trusting(lambda: self._publish(written))
         return written.acks
@@ -115,14 +115,14 @@ class TopicWriter:
 
     # Steps 1 to 3
 
-    def _write(self, appends: Sequence[Append], now: int) -> _Written:
+    def _write(self, appends: Sequence[Append], ready: Mapping[int, Ready], now: int) -> _Written:
         while True:
             with locked(self._write_lock, self._patience):
                 head = self._head()
                 with opened(self.topic.path, head.segment) as fd:
                     end = self._end(head, fd)
                     if not roll.is_full(self.topic, end, now):
-                        return self._add(appends, head, end, fd, now)
+                        return self._add(appends, ready, head, end, fd, now)
             self._roll(now)
 
     def _end(self, head: Head, fd: int) -> Head:
@@ -134,16 +134,22 @@ class TopicWriter:
             raise _Untrusted(sure=True)
         return end
 
-    def _add(self, appends: Sequence[Append], head: Head, end: Head, fd: int, now: int) -> _Written:
+    def _add(
+        self, appends: Sequence[Append], ready: Mapping[int, Ready], head: Head, end: Head,
+        fd: int, now: int,
+    ) -> _Written:  # fmt: skip
         retries = any(append.producer is not None for append in appends)
         seen = self._memory.upto(fd, end) if retries else Seen()
-        parts, acks = draft(appends, end, seen)
+        parts, acks = draft(self.topic, appends, ready, end, seen)
         stamp = Stamp(self.topic.tag, end.generation, max(now, end.time), head.place)
         position, points = end.position, []
+        ends, sizes = list(end.ends), list(end.sizes)
         try:
             for header, buffers in encode(parts, stamp):
-                points.append((header.partition, header.base, position, header.time))
+                p = header.partition
+                points.append((p, header.base, position, header.time))
                 position = disk.write(fd, buffers, position)
+                ends[p], sizes[p] = header.end, sizes[p] + header.size
                 point("log.block")
         except OSError:
             with suppress(OSError):  # else the next writer does it
@@ -152,7 +158,9 @@ class TopicWriter:
             raise
         point("log.written")
         index.extend(self.topic.path, end.segment, points, position)
-        return _Written(end.segment + position, end.generation, acks)
+        time = stamp.time if parts else end.time
+        new = end._replace(position=position, time=time, ends=tuple(ends), sizes=tuple(sizes))
+        return _Written(head.version, new, acks)
 
     # Steps 4 to 6
 
@@ -165,11 +173,16 @@ class TopicWriter:
             head = self._head()
             if held and not self._survived(head, written):
                 with opened(self.topic.path, head.segment) as fd:
-                    path = segment_path(self.topic.path, head.segment)
-                    end = follow(fd, path, self.topic.tag, head)
+                    end = self._beyond(head, fd, written)
                     if end.place < written.place:
                         raise _given_up(self.topic)
                     self._sync(head, end, fd)
+
+    def _beyond(self, head: Head, fd: int, written: _Written) -> Head:
+        """Where the last whole group ends: ours, unless anybody has done anything since."""
+        same = head.version == written.after and os.fstat(fd).st_size == written.end.position
+        path = segment_path(self.topic.path, head.segment)
+        return written.end if same else follow(fd, path, self.topic.tag, head)
 
     def _survived(self, head: Head, written: _Written) -> bool:
         """Whether the group is published; an error if it was given up."""
@@ -252,41 +265,6 @@ class TopicWriter:
             raise
         except (OSError, LogError) as error:
             raise _unknown(self.topic, error) from error
-
-
-def draft(
-    appends: Sequence[Append], end: Head, seen: Seen
-) -> tuple[list[Part], list[dict[int, Ack]]]:
-    """What a group adds to each partition, and what its appends are answered."""
-    tables: dict[int, list[pa.Table]] = {}
-    notes: dict[int, list[Note]] = {}
-    ends: dict[int, int] = {}
-    fresh: dict[tuple[str, int, int], Ack] = {}  # of this group
-    acks: list[dict[int, Ack]] = []
-    for append in appends:
-        acks.append({})
-        for p, table in append.parts.items():
-            who = (append.producer or "", p, append.sequence)
-            known = None
-            if append.producer is not None:
-                known = fresh.get(who) or seen.answer(append.producer, p, append.sequence)
-            if known is None:
-                first = ends.get(p, end.ends[p])
-                known = Ack(first, first + table.num_rows)
-                ends[p] = known.end
-                tables.setdefault(p, []).append(table)
-                if append.producer is not None:
-                    fresh[who] = known
-                    notes.setdefault(p, []).append(Note(append.producer, append.sequence, *known))
-            acks[-1][p] = known
-    parts = [
-        Part(p, end.ends[p], _one(tables[p]), notes.get(p, ())) for p in sorted(tables)
-    ]  # fmt: skip
-    return parts, acks
-
-
-def _one(tables: list[pa.Table]) -> pa.Table:
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def _cannot_write(topic: Topic, error: OSError) -> LogError:

@@ -17,9 +17,13 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _VARIABLE = "HEADRACE_CRASH"
 _SESSION = "HEADRACE_CRASH_SESSION"
+# What os.environ holds, without its encoding of every name: points lie on hot paths.
+_environment: Any = getattr(os.environ, "_data", os.environ)
+_KEY: Any = _VARIABLE if _environment is os.environ else os.fsencode(_VARIABLE)
 _passed: Counter[str] = Counter()
 _hooks: list[Callable[[str], None]] = []
 
@@ -28,12 +32,13 @@ def point(name: str) -> None:
     """A durable step is about to end, or has just ended."""
     for hook in _hooks:
         hook(name)
-    wanted = os.environ.get(_VARIABLE)
-    if wanted:
-        _maybe_crash(name, wanted)
+    if _KEY in _environment:
+        _maybe_crash(name, os.environ.get(_VARIABLE, ""))
 
 
 def _maybe_crash(name: str, wanted: str) -> None:
+    if not wanted:
+        return
     order = wanted[1:] if wanted.startswith("@") else None
     target, _, nth = (_ordered(order) if order else wanted).partition(":")
     if target != name or _passing(name, order) != int(nth or 1):
