@@ -30,6 +30,7 @@ CUTS: dict[str, dict[str, int]] = {
     "log.disk": {"_BUFFERS": 1},
     "log.index": {"SPACING": 1},
     "log.reader": {"_SMALL": 1},
+    "log.records": {"_FEW": 1},
     "log.tail": {"_CHUNK": 64},
     "log.topic": {"SEGMENT_BYTES": 4096, "_LEAST_SEGMENT": 4096},
     "ops.agg.cells": {"_BLANK": 1, "_FEW": 1},
@@ -94,6 +95,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "hints": {"nearest(count)": "names that are shown"},
     "kernel.constant": {"_EXACT": "what a double holds exactly"},
     "kernel.json_odd": {"_LONGEST": "what an integer column holds"},
+    "kernel.json_object": {
+        "_LONGEST": "a limit that is refused", "_LONGEST_NAME": "a limit that is refused",
+        "_LONGEST_NUMBER": "a limit that is refused", "_Style.FLAT": "a name",
+        "_Style.QUOTED": "a name"},
     "kernel.json_text": {"DEEPEST": "a limit that is refused"},
     "log.arguments": {"_LONGEST_NAME": "a limit that is refused", "_MOST": "what 64 bits hold"},
     "log.block": {"ALIGN": "the format"},
