@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ from tests.cuts import forget_what_was_computed, make_tiny
 # The machine's pace is nobody's property: no deadline, and slow generation is no failure.
 settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
+
+# Who starts the tests may ignore signals (nohup, a job in the background); what the tests start
+# must not inherit that, for a program that is told to ignore them does.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # These run twice, the second time with every constant at which work is cut made tiny: 1, 2 or
 # 3, by the module's name; HEADRACE_CUTS=1,2,3 runs all of these sizes.
