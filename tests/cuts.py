@@ -30,6 +30,7 @@ CUTS: dict[str, dict[str, int]] = {
     "log.disk": {"_BUFFERS": 1},
     "log.index": {"SPACING": 1},
     "log.reader": {"_SMALL": 1},
+    "log.records": {"_FEW": 1},
     "log.tail": {"_CHUNK": 64},
     "log.topic": {"SEGMENT_BYTES": 1, "_LEAST_SEGMENT": 1},
     "ops.agg.cells": {"_BLANK": 1, "_FEW": 1},
