@@ -9,8 +9,14 @@ from collections import Counter
 import pytest
 
 from headrace.errors import LogError
-from headrace.log import EmbeddedLog
+from headrace.log import EmbeddedLog, writer
 from headrace.state import faults
+
+
+@pytest.fixture(autouse=True)
+def _only_syncs_of_appends(monkeypatch):
+    """The head is synced once a second: not here, where syncs are counted."""
+    monkeypatch.setattr(writer, "_HEAD_SYNC", 1e9)
 
 
 def together(log: EmbeddedLog, calls: list[dict]) -> tuple[list[object], Counter[str]]:
