@@ -126,7 +126,7 @@ def _cool(y: Callable[[], Stream]) -> Stream:
 
 
 SESSIONS = f"""
-with marked as (select *, case when {_MS} - lag({_MS}) over ({_ORDER}) < 600000 then 0 else 1 end
+with marked as (select *, case when {_MS} - lag({_MS}) over ({_ORDER}) <= 600000 then 0 else 1 end
                 as fresh from x),
      numbered as (select *, sum(fresh) over ({_ORDER}) as session from marked)
 select k, {_SQL} from numbered group by k, session"""
