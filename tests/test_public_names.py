@@ -7,6 +7,8 @@ import subprocess
 import sys
 import types
 
+import pytest
+
 import headrace as hr
 
 PROGRAM = [
@@ -43,9 +45,10 @@ FUNCTIONS = [
     "date_from_unix_date", "date_part", "date_sub", "date_trunc", "dayofmonth", "dayofweek",
     "dayofyear", "degrees", "element_at", "ends_with", "exists", "exp", "filter", "floor",
     "floor_div", "floor_mod", "forall", "from_unixtime", "from_utc_timestamp", "get",
-    "greatest", "hex", "hour", "ilike", "initcap", "instr", "is_nan", "json_array_length",
-    "json_bool", "json_double", "json_long", "json_object_keys", "json_text", "last_day",
-    "least", "left", "length", "like", "ln", "locate", "log", "log10", "log2", "lower", "lpad",
+    "get_json_object", "greatest", "hex", "hour", "ilike", "initcap", "instr", "is_nan",
+    "json_array_length", "json_bool", "json_double", "json_long", "json_object_keys",
+    "json_text", "last_day",
+    "least", "left", "length", "like", "ln", "locate", "log10", "log2", "lower", "lpad",
     "ltrim", "make_date", "map_keys", "map_size", "map_values", "md5", "minute", "mod", "month",
     "nanvl", "nullif", "nvl2", "octet_length", "pmod", "pow", "quarter", "radians",
     "regexp_extract", "regexp_replace", "repeat", "replace", "reverse", "right", "rlike",
@@ -100,6 +103,21 @@ def test_there_are_at_least_sixty_functions():
 def test_importing_headrace_does_not_import_spark():
     code = "import sys, headrace; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "first", ["import headrace", "import headrace.log.segment", "import headrace.functions"]
+)
+def test_the_package_of_the_log_is_not_hidden_by_the_logarithm(first):
+    code = (
+        f"{first}; import headrace as hr, headrace.log as log, headrace.log.segment as segment; "
+        "import pytest, types; assert isinstance(log, types.ModuleType) and hr.log is log; "
+        "assert log.segment is segment and hr.EmbeddedLog is log.EmbeddedLog; "
+        "pytest.MonkeyPatch().setattr('headrace.log.segment.__doc__', ''); "
+        "assert hr.functions.log('x').sql() == 'log(`x`)'"
+    )
+    made = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert made.returncode == 0, made.stderr.decode()
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -4,6 +4,7 @@
     f.upper("area"), f.round(col("celsius"), 1), f.when("celsius > 40", "hot").otherwise("ok")
 
 The same names work inside SQL text. A text where a column is expected is the column's name.
+`log` is here alone: `headrace.log` is the package of the log itself.
 A function is here only if a test shows that DuckDB and Spark give the same values.
 """
 
@@ -33,6 +34,7 @@ from headrace.expr.api_nested import (
     array_union,
     element_at,
     get,
+    get_json_object,
     json_array_length,
     json_bool,
     json_double,
@@ -67,7 +69,6 @@ from headrace.expr.api_numbers import (
     is_nan,
     least,
     ln,
-    log,
     log2,
     log10,
     mod,
@@ -86,6 +87,9 @@ from headrace.expr.api_numbers import (
     sqrt,
     tan,
     when,
+)
+from headrace.expr.api_numbers import (
+    log as log,
 )
 from headrace.expr.api_text import (
     ascii,
@@ -221,6 +225,7 @@ __all__ = [
     "from_unixtime",
     "from_utc_timestamp",
     "get",
+    "get_json_object",
     "greatest",
     "hex",
     "hour",
@@ -241,7 +246,6 @@ __all__ = [
     "like",
     "ln",
     "locate",
-    "log",
     "log2",
     "log10",
     "lower",

@@ -7,6 +7,7 @@ row goes), and says which differences of drawn texts are of its kind.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,6 +15,7 @@ from typing import Any
 
 from tests.expr.spark_oracle import Difference, Failure
 
+_NUMBER = r"-?\d+\.\d+(?:E-?\d+)?"
 Kind = Callable[[Difference], bool]
 
 
@@ -52,12 +54,31 @@ def _beyond(found: Difference) -> bool:
     return _failed(found, "nan does not fit", "inf does not fit", "e+18 does not fit")
 
 
-def _calendar(found: Difference) -> bool:
-    return _failed(found, "out of range", "beyond the years")
-
-
 def _beside_null(found: Difference) -> bool:
-    return found.ours is None and isinstance(found.theirs, Failure) and "null" in found.text
+    """Spark's optimiser lets a null that is written out decide, but not in concat and trim, which
+    compute all that stands before it; DuckDB does the one or the other elsewhere."""
+    if "null" not in found.text.lower():
+        return False
+    ours, theirs = isinstance(found.ours, Failure), isinstance(found.theirs, Failure)
+    joined = re.search(r"concat\(|\|\||trim\(", found.text)
+    return (ours and found.theirs is None) or (bool(joined) and found.ours is None and theirs)
+
+
+def _last_element(found: Difference) -> bool:
+    text, failed = found.text, isinstance(found.theirs, Failure)
+    return found.ours is None and not failed and "element_at(array(" in text
+
+
+def _document(found: Difference) -> bool:
+    return _failed(found, "levels deep", "surrogate pairs", "characters", "the document ends")
+
+
+def _spelling(found: Difference) -> bool:
+    """The same but for the last digits of numbers."""
+    numbers = [re.findall(_NUMBER, str(v)) for v in (found.ours, found.theirs)]
+    others = [re.sub(_NUMBER, "#", str(v)) for v in (found.ours, found.theirs)]
+    same = [float(n) for n in numbers[0]] == [float(n) for n in numbers[1]]
+    return "get_json_object" in found.text and others[0] == others[1] and same
 
 
 def _sigma(found: Difference) -> bool:
@@ -84,15 +105,9 @@ def _days(found: Difference) -> bool:
     return isinstance(found.theirs, dt.timedelta) and found.theirs == dt.timedelta(found.ours)
 
 
-def _null_decides(found: Difference) -> bool:
-    """A null that is written out makes the result null, whatever fails beside it."""
-    written = "null" in found.text.lower()
-    return written and found.ours is None and isinstance(found.theirs, Failure)
-
-
 def _calendar(found: Difference) -> bool:
-    failed = isinstance(found.ours, Failure)
-    return failed and ("out of range" in found.ours.why or "beyond the years" in found.ours.why)
+    ends = "timestamp_micros(" in found.text and _failed(found, "overflow: -9223372036854775808")
+    return ends or _failed(found, "out of range", "beyond the years")
 
 
 DESIGN = (
@@ -109,8 +124,6 @@ DESIGN = (
             "cast(9223372036854775807D as bigint)")),
     Design("a date or timestamp beyond the calendar", _calendar,
            ("timestamp_micros(9223372036854775807)", "date_sub(d, -2147483648)")),
-    Design("a failure beside a null", _beside_null,
-           ("concat(cast(null as string), left('l', weekofyear(timestamp_seconds(l))), s)",)),
     Design("a sigma at the end of a word", _sigma, ("lower('ΟΔΟΣ')", "'ΟΔΟΣ' ilike 'οδοσ'")),
     Design("`$` in a pattern", _line_end, ("'a\\n' rlike 'a$'",)),
     Design("JSON with something after it", _json, ("json_object_keys('{\"a\": 1} x')",)),
@@ -119,8 +132,14 @@ DESIGN = (
             "try_cast(concat('12:', '30') as timestamp)",
             "try_cast(concat('1202', '4-01-01') as date)",
             "try_cast(concat('0x1', 'p3') as double)")),
-    Design("what fails beside a null that is written out", _null_decides,
-           ("date_add(make_date(i, 0, 1), cast(null as int))",)),
+    Design("what fails beside a null that is written out", _beside_null,
+           ("concat(cast(concat('x', s) as int)::string, cast(null as string))",
+            "cast(concat('x', s) as int) = cast(null as int)")),
+    Design("a null position in an array of what is not null", _last_element,
+           ("element_at(array('a'), k)",)),
+    Design("documents beyond all measure in `get_json_object`", _document,
+           ("get_json_object(concat(repeat('[', 300), repeat(']', 300)), '$')",)),
+    Design("the last digits of a double in `get_json_object`", _spelling, ()),
     Design("a date minus a date", _days, ("e - d", "d - date '2024-02-29'")),
     Design("seconds and microseconds beyond the calendar", _calendar,
            ("from_unixtime(253402300800)", "timestamp_micros(9223372036854775807)")),

@@ -128,12 +128,14 @@ _WORDS = {
     "trunc": ["'week'", "'MM'", "'quarter'", "'year'"],
     "date_part": ["'year'", "'week'", "'dow'", "'second'", "'hour'", "'doy'"],
     "unhex": ["'c3a9'", "''", "'00ff'"],
+    "get_json_object": ["'$.a'", "'$[0]'", "'$'", "'$.a[*].b'", "'$[\\'b\\']'"],
     "": ["'a'", "'day'", "'UTC'", "'yyyy-MM-dd'", "'$.a'", "'month'"],
 }
 # What stands at a place of a function where its kind alone would hardly ever do.
 _PLACES = {
     ("like", 2): ["'/'", "'!'"], ("ilike", 2): ["'/'", "'!'"],
-    ("regexp_replace", 2): ["'#'", "''", "'é'"], ("sha2", 1): ["256", "0"],
+    ("regexp_replace", 2): ["'#'", "''", "'é'"],
+    ("sha2", 1): ["256", "0", "224", "384", "512", "1", "n"],
     ("round", 1): ["-2", "-1", "0", "1", "2"], ("ceil", 1): ["-2", "-1", "0", "1", "2"],
     ("floor", 1): ["-2", "-1", "0", "1", "2"],
     ("transform", 1): ["x -> x", "(x, q) -> q", "x -> coalesce(x, x)", "x -> x is null",
@@ -158,6 +160,11 @@ _CALLS = {
                   "aggregate({0}, 1L, (acc, v) -> acc + 1L, acc -> acc * 2)"],
     "zip_with": ["zip_with({0}, ys, (v, w) -> v - w)",
                  "zip_with({0}, xs, (v, w) -> coalesce(v, w))"],
+    "get_json_object": [
+        "get_json_object('{{\"a\": [{{\"b\": 1.50}}, {{\"b\": null}}, 2]}}', '$.a[*]')",
+        "get_json_object(u, '$')", "get_json_object(concat('{{\"a\":\"', s, '\"}}'), '$.a')",
+        "get_json_object(concat('[', u, ', \"', t, '\"]'), '$[1]')",
+    ],
     "sha2": ["sha2(s, 256)", "sha2(t, 512)", "sha2(u, 224)", "sha2(s, 0)"],
 }  # fmt: skip
 _LITERALS = [

@@ -39,6 +39,12 @@ def test_what_may_hold_or_is_wrong_is_left_alone(text: str) -> None:
     assert not never_true(parsed(text))
 
 
+@given(st.floats())
+def test_a_double_is_itself_to_the_last_bit_and_its_sign(number: float) -> None:
+    assert repr(value_of(lit(number))) == repr(number)
+    assert repr(value_of(lit(number) + lit(-0.0))) == repr(number)
+
+
 def test_a_value_is_calculated() -> None:
     assert value_of(lit(3) - 3) == 0
 

@@ -12,6 +12,7 @@ from headrace.expr import Expr, as_expr, col, lit, parsed, same
 from headrace.expr.catalog import find, names
 from headrace.kernel import SelectStep, compile_chain
 from headrace.schema import schema_of
+from tests.expr.spark_oracle import Failure, by_kernel
 
 SCHEMA = schema_of(
     "x double, n int, s string, t string, z binary, at timestamp, til timestamp, day date, "
@@ -58,6 +59,8 @@ CALLS = [
     (f.aggregate("xs", 0, lambda acc, x: acc, lambda acc: acc * 2),
      "reduce(xs, 0, (acc, x) -> acc, acc -> acc * 2)"),
     (f.json_text("j", "$.a"), "json_text(j, '$.a')"), (f.sha256("s"), "sha256(s)"),
+    (f.get_json_object("j", "$.a[0]"), "get_json_object(j, '$.a[0]')"),
+    (f.log("x"), "log(x)"), (f.log(2, "x"), "log(2, x)"), (f.sha2("s", 512), "sha2(s, 512)"),
 ]  # fmt: skip
 
 
@@ -95,6 +98,7 @@ def arguments(name: str) -> list[object]:
         "from_utc_timestamp": ["at", "UTC"], "when": ["n > 1", 1], "nvl2": ["s", 1, 2],
         "array_contains": ["xs", 1], "array_append": ["xs", 1], "make_date": ["n", "n", "n"],
         "date_part": ["year", "at"], "locate": ["a", "s"], "sha2": ["s", 256], "size": ["xs"],
+        "get_json_object": ["j", "$.a"],
         "to_utc_timestamp": ["at", "UTC"], "trunc": ["day", "month"],
         **{n: ["s"] for n in ("to_date", "to_timestamp", "unix_timestamp")},
         **{n: ["n", 3] for n in ("shiftleft", "shiftright", "shiftrightunsigned")},
@@ -132,7 +136,7 @@ def test_every_function_says_what_it_does(name):
 
 
 def test_every_name_of_the_catalogue_is_public_or_has_an_operator():
-    spelt_otherwise = {"if", "isnull", "isnotnull", "equal_null", "named_struct", "positive",
+    spelt_otherwise = {"log", "if", "isnull", "isnotnull", "equal_null", "named_struct", "positive",
                        "unhex"}  # fmt: skip
     assert set(names()) - set(f.__all__) == spelt_otherwise
     assert set(f.__all__) - set(names()) == {"when", "struct"}
@@ -154,3 +158,31 @@ def test_when_without_otherwise_is_null():
     columns = (("r", f.when(col("n") > 3, "big")),)
     made = compile_chain([SelectStep(columns=columns)], table.schema)(table)
     assert made.column("r").to_pylist() == [None, "big"]
+
+
+def test_sets_of_long_arrays_hold_each_element_once_in_its_first_place():
+    long = [(n * 7919) % 5000 for n in range(20_000)] + [None, 1, None]
+    table = pa.table({"xs": pa.array([long, None, []], pa.list_(pa.int64()))})
+    columns = (("d", parsed("array_distinct(xs)")), ("u", parsed("array_union(xs, array(-1, 1))")))
+    made = compile_chain([SelectStep(columns=columns)], table.schema)(table)
+    once = list(dict.fromkeys(long))
+    assert made.column("d").to_pylist() == [once, None, []]
+    assert made.column("u").to_pylist() == [[*once, -1], None, [-1, 1]]
+
+
+def test_an_array_that_fails_fails_the_row_whatever_is_removed():
+    table = pa.table({"n": pa.array([-1, 1], pa.int32()), "k": pa.array([None, None], pa.int64())})
+    bad, good = by_kernel(table, "array_remove(slice(array(1L, 2L), 1, n), k)")
+    assert isinstance(bad, Failure) and good is None
+
+
+def test_digests_are_those_of_the_standard():
+    # FIPS 180-4, the examples of one block
+    table = pa.table({"s": ["abc"]})
+    begins = {224: "23097d22", 256: "ba7816bf", 0: "ba7816bf", 384: "cb00753f", 512: "ddaf35a1"}
+    ends = {224: "e36c9da7", 256: "f20015ad", 0: "f20015ad", 384: "34c825a7", 512: "a54ca49f"}
+    for bits in begins:
+        (made,) = by_kernel(table, f"sha2(s, {bits})")
+        assert made.startswith(begins[bits]) and made.endswith(ends[bits])
+        assert len(made) == (bits or 256) // 4
+    assert by_kernel(table, "sha2(s, 1)") == [None]

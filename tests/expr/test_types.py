@@ -22,7 +22,7 @@ def test_the_announced_type_is_the_one_that_duckdb_gives(name):
     low = Lowering(table.schema, DUCKDB, slots.__getitem__)
     for text in expressions:
         kind = check(parsed(text), table.schema)
-        made = door.once(f"SELECT {low.top(parsed(text)).sql} AS r FROM $feed", empty)
+        made = door.once(f"SELECT {low.top(parsed(text)).sql} AS r FROM {door.FEED}", empty)
         given = computed(made.schema.field("r").type)
         assert type_name(given, DUCKDB) == type_name(computed(kind), DUCKDB), text
 

@@ -38,7 +38,8 @@ ON_DOUBLES = [
     *(f"{word}({x}, {n})" for word, x, n in product(("ceil", "floor", "round"), "pq",
                                                      (-9, -1, 0, 1, 2, 5))),
     "pmod(x, 3)", "pmod(x, -3)", "pmod(x, 0.7D)", "log(x)", "log(2, x)", "log(x, 2)", "log(x, y)",
-    "log(1, x)", "ceil(x % 10, 1)",
+    "log(1, x)", "ceil(x % 10, 1)", "-0.0D", "pow(-0.0D, -7)", "0.30000000000000004D",
+    "x + 9007199254740993D", "coalesce(x, 9223372036854775807)", "2.2250738585072014E-308D",
 ]  # fmt: skip
 
 ON_TEXTS = [
@@ -57,7 +58,9 @@ ON_TEXTS = [
     "locate('é', s)", "locate('b', s, null)", "locate(t, s, 0)", "locate('😃', s, 2)",
     "locate('a', s, 2147483647)", "locate(null, s, 0)", "locate(null, s)",
     "initcap(s)", "initcap(concat(s, ' ', t))", "initcap('ǆabc ßx ﬁx ΣΑΣ')",
-    "sha2(s, 256)", "sha2(s, 0)", "sha2(z, 256)", "lpad(s, 6)", "rpad(s, 6)", "lpad(s, n)",
+    "sha2(s, 256)", "sha2(s, 0)", "sha2(z, 256)", "sha2(s, 224)", "sha2(s, 384)",
+    "sha2(z, 512)", "sha2(s, 512)", "sha2(s, 1)", "sha2(s, -1)", "sha2(s, n)", "sha2(s, null)",
+    "sha2(t, 256 + n)", "sha2(concat(s, t), 512)", "lpad(s, 6)", "rpad(s, 6)", "lpad(s, n)",
     "rpad(s, n)", "replace(s, 'a')", "replace(s, t)", "replace(s, 'l', 'L')",
     "regexp_extract(s, '([a-z]+)([0-9]+)')", "regexp_extract(s, '^(.)')",
 ]  # fmt: skip
@@ -159,6 +162,12 @@ ON_ARRAYS = [
     "zip_with(xs, ys, (x, y) -> coalesce(x, 0) + coalesce(y % 10, 0))",
     "zip_with(xs, ss, (x, y) -> y)", "zip_with(ss, ds, (a, b) -> a is null or b is null)",
     "size(filter(xs, x -> x > 1))", "array_max(transform(xs, x -> x * 2))",
+    "exists(array('1', k), v -> cast(v as int) = 1)",
+    "get(xs, 2147483647)", "get(xs, n)", "exists(array('1', 'x'), v -> cast(v as int) = 1)",
+    "forall(array('1', '0', k), v -> cast(v as int) = 1)",
+    "exists(array(null, '1', k), v -> cast(v as int) = 1)",
+    "forall(array(null, '0', 'x'), v -> cast(v as int) = 1)",
+    "exists(xs, x -> exists(array('1', k), v -> cast(v as int) = 1))",
     "exists(xs, x -> exists(ys, y -> x = y))", "transform(map_keys(m), x -> upper(x))",
 ]  # fmt: skip
 
@@ -183,11 +192,18 @@ FAILING: dict[str, tuple[pa.Table, list[str]]] = {
          "unix_timestamp(s, 'dd/MM/yyyy HH:mm')", "unix_timestamp(s)", "to_date(s)"],
     ),
     "arrays": (ARRAYS, ["transform(xs, x -> x * 9223372036854775807)",
-                        "aggregate(ys, 4611686018427387904L, (a, x) -> a + x)"]),
+                        "aggregate(ys, 4611686018427387904L, (a, x) -> a + x)",
+                        "exists(array('0', k, '1'), v -> cast(v as int) = 1)",
+                        "forall(array('1', k, '0'), v -> cast(v as int) = 1)",
+                        "exists(array(k), v -> cast(v as int) = 1)"]),
 }  # fmt: skip
 
 REFUSED = [  # (text, what is said)
-    ("sha2(s, 512)", "256 bits"), ("s like 'a/b' escape '/'", "stands before other signs"),
+    ("sha2(n, 512)", "text or binary"), ("sha2(s, 4294967552)", "takes int, not bigint"),
+    ("left(s, 2147483648)", "takes int, not bigint"),
+    ("s like 'a/b' escape '/'", "stands before other signs"),
+    ("lpad(s, 4294967297, 'x')", "takes int, not bigint"),
+    ("date_add(day, -2147483649)", "takes int, not bigint"),
     ("s like 'a/' escape '/'", "stands before other signs"),
     ("s like 'a' escape 'ab'", "one character"),
     ("s like any ('a') escape '/'", "ESCAPE"), ("s like any ()", ""), ("x & 1", "has no bits"),

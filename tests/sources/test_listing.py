@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.reading import refusal
 
+from headrace.sources import listing as listings
 from headrace.sources.listing import Extent, Listing
 
 NAMES = st.sampled_from(["a", "b", 'it\'s "c"; d', "../e", "é\n"])
@@ -76,7 +77,7 @@ def test_growth_of_one_file_does_not_lengthen_what_must_be_searched():
 
 
 def test_a_list_of_much_growth_is_shortened_when_it_is_opened(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.sources.listing.MANY_LINES", 20)
+    monkeypatch.setattr(listings, "MANY_LINES", 20)
     listing = Listing(tmp_path / "files")
     for i in range(30):
         listing.append([Extent("a" if i < 20 else "b", i % 20, i % 20 + 1, (1, i))])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.hashing import hash_keys
+from headrace.ops.stream import base
 from headrace.ops.stream.apart import apart
 from headrace.testing import Harness, drive
 from tests.streams.playing import OPTIONS, Row, play, turns
@@ -180,7 +181,7 @@ def test_keys_that_share_a_hash_are_told_apart(monkeypatch):
     def few(columns, rows=0):
         return hash_keys(columns, rows) & np.uint64(1 << 63)
 
-    monkeypatch.setattr("headrace.ops.stream.base.hash_keys", few)
+    monkeypatch.setattr(base, "hash_keys", few)
     with harness(lambda s: s.deduplicate("id", within="1s")) as test:
         test.send("x", [(f"id{i % 7}", i, i) for i in range(20)])
         test.send("x", [(f"id{i % 9}", 100 + i, 20) for i in range(20)])

@@ -95,6 +95,11 @@ def map_size(column: Column) -> Expr:
     return call("map_size", column_of(column))
 
 
+def get_json_object(column: Column, path: str) -> Expr:
+    """What is at a path such as "$.a.b[0]" of a JSON document, as text; null if nothing is."""
+    return call("get_json_object", column_of(column), path)
+
+
 def json_text(column: Column, path: str) -> Expr:
     """The text under a path such as "$.user.name"; null if it is not a text."""
     return call("json_text", column_of(column), path)

@@ -196,5 +196,6 @@ def initcap(column: Column) -> Expr:
 
 
 def sha2(column: Column, bits: int) -> Expr:
-    """The SHA-2 digest of a text or a binary, in hexadecimal; `bits` is 256."""
+    """The SHA-2 digest of a text or a binary, in hexadecimal: of 224, 256 (or 0), 384
+    or 512 bits, and null of any other number."""
     return call("sha2", column_of(column), bits)

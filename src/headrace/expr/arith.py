@@ -40,7 +40,8 @@ def number(spelling: str, dialect: str, node: Node) -> Term:
     """A number literal: an integer of 32 or 64 bits, or a double."""
     if not spelling.lstrip("-").isdigit():
         value = float(spelling)
-        sql = f"CAST({value!r} AS DOUBLE)" if dialect == DUCKDB else f"{value!r}D"
+        # as text: a decimal has no negative zero, and becomes another double by a bit
+        sql = f"CAST('{value!r}' AS DOUBLE)" if dialect == DUCKDB else f"{value!r}D"
         return Term(sql, pa.float64(), value)
     return _int(int(spelling), dialect, node)
 

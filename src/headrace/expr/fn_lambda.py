@@ -108,21 +108,31 @@ def _filter(low: Lowering, args: Sequence[Node], node: Node) -> Term:
     return Term(f"{word}({array.sql}, {test})", array.type)
 
 
-def _decided(word: str, fold: str, answers: str) -> _Lower:
+def _decided(word: str, fold: str, certain: bool) -> _Lower:
     """Of conditions as 2, 1 for null and 0, the largest or the smallest decides."""
 
     def lower(low: Lowering, args: Sequence[Node], node: Node) -> Term:
-        array = _array(low, args[0], node)
+        array, risks = _array(low, args[0], node), low.risks
         names, body = _inside(low, args[1], [_element(array)], node)
         test = _condition(body, node).sql
         if low.dialect != DUCKDB:
             return Term(f"{word}({array.sql}, {_arrow(names, test, low.dialect)})", pa.bool_())
+        seen = array.sql
+        if low.risks > risks:
+            seen = _until(array.sql, _arrow(names, f"TRY({test})", DUCKDB), certain)
         grade = _arrow(names, f"coalesce(CAST({test} AS INTEGER) * 2, 1)", DUCKDB)
-        made = f"{fold}(list_transform({array.sql}, {grade}))"
-        rest = f"CASE WHEN {array.sql} IS NOT NULL THEN {answers[-5:].strip()} END"
-        return Term(f"(CASE {made} {answers[:-5]} WHEN 1 THEN NULL ELSE {rest} END)", pa.bool_())
+        made = f"{fold}(list_transform({seen}, {grade}))"
+        rest = f"CASE WHEN {array.sql} IS NOT NULL THEN {not certain} END"
+        known = f"WHEN {2 * certain} THEN {certain} WHEN 1 THEN NULL"
+        return Term(f"(CASE {made} {known} ELSE {rest} END)", pa.bool_())
 
     return lower
+
+
+def _until(array: str, tried: str, certain: bool) -> str:
+    """The elements up to the one that decides: what fails behind it is not looked at."""
+    place = f"nullif(list_position(list_transform({array}, {tried}), {certain}), 0)"
+    return f"({array})[1:coalesce({place}, len({array}))]"
 
 
 def _aggregate(low: Lowering, args: Sequence[Node], node: Node) -> Term:
@@ -171,7 +181,7 @@ def _zip_with(low: Lowering, args: Sequence[Node], node: Node) -> Term:
 
 _offer("transform", "[T] lambda", _transform)
 _offer("filter", "[T] lambda", _filter)
-_offer("exists", "[T] lambda", _decided("exists", "list_max", "WHEN 2 THEN TRUE FALSE"))
-_offer("forall", "[T] lambda", _decided("forall", "list_min", "WHEN 0 THEN FALSE TRUE"))
+_offer("exists", "[T] lambda", _decided("exists", "list_max", certain=True))
+_offer("forall", "[T] lambda", _decided("forall", "list_min", certain=False))
 _offer("aggregate", "[T] any lambda lambda?", _aggregate)
 _offer("zip_with", "[T] [T] lambda", _zip_with)

@@ -14,7 +14,17 @@ from pyarrow import types as pt
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import listed, offer
-from headrace.expr.types import DUCKDB, SPARK, Term, failing, quote, text_literal, type_name
+from headrace.expr.json_paths import json_path
+from headrace.expr.types import (
+    DUCKDB,
+    JSON_OBJECT,
+    SPARK,
+    Term,
+    failing,
+    quote,
+    text_literal,
+    type_name,
+)  # fmt: skip
 
 ARRAYS, STRUCTS, JSON = "arrays and maps", "structs", "json"
 
@@ -24,7 +34,12 @@ def _array(name: str, signature: str, duckdb: str, spark: str | None = None) -> 
 
 
 offer(ARRAYS, "array", "T T* -> [T]", listed("[{}]"), listed("array({})"))
-_array("get", "[T] int -> T", "(CASE WHEN {1} >= 0 THEN {0}[{1} + 1] END)", "get({0}, {1})")
+_array(
+    "get",
+    "[T] int -> T",
+    "(CASE WHEN {1} >= 0 THEN {0}[CAST({1} AS BIGINT) + 1] END)",
+    "get({0}, {1})",
+)
 _array("array_contains", "[T] T -> bool",
        "(CASE WHEN list_contains({0}, {1}) THEN TRUE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
        "WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",
@@ -186,3 +201,17 @@ offer(JSON, "json_array_length", "text -> int",
       f"(CASE WHEN {_ALONE} THEN json_array_length({{0}}) END)")  # fmt: skip
 offer(JSON, "json_object_keys", "text -> [text]", f"{_VALID}OBJECT' THEN json_keys({{0}}) END)",
       f"(CASE WHEN {_ALONE} THEN json_object_keys({{0}}) END)")  # fmt: skip
+
+
+def _json_object(dialect: str) -> Callable[[Sequence[Term]], str]:
+    def sql(args: Sequence[Term]) -> str:
+        path = str(args[1].literal)
+        json_path(path)
+        name = JSON_OBJECT if dialect == DUCKDB else "get_json_object"
+        return f"{name}({args[0].sql}, {text_literal(path, dialect)})"
+
+    return sql
+
+
+offer(JSON, "get_json_object", "text word -> text", _json_object(DUCKDB), _json_object(SPARK),
+      may_fail=True)  # fmt: skip

@@ -29,14 +29,25 @@ def _distinct(args: Sequence[Term]) -> str:
     of = args[0].sql if len(args) == 1 else f"({' || '.join(a.sql for a in args)})"
     if args[0].type.value_type == pa.float64():
         of = f"list_transform({of}, lambda x: x + CAST(0 AS DOUBLE))"
-    return f"list_filter({of}, lambda x, i: list_position({of}, x) = i)"
+    made = f"list_transform(list_sort({_firsts(of)}), lambda p: struct_extract_at(p, 2))"
+    return f"(CASE WHEN {of} IS NOT NULL THEN {made} END)"
+
+
+def _firsts(of: str) -> str:
+    """(position, element) of the first of each: those that in order of elements begin a run."""
+    pairs = f"list_sort(list_zip({of}, range(len({of}))))"
+    element, before = "struct_extract_at(p, 1)", "struct_extract_at(s[i - 1], 1)"
+    begins = f"lambda p, i: i = 1 OR {before} IS DISTINCT FROM {element}"
+    found = f"list_transform([{pairs}], lambda s: list_filter(s, {begins}))[1]"
+    return f"list_transform({found}, lambda p: row(struct_extract_at(p, 2), {element}))"
 
 
 offer(ARRAYS, "array_distinct", "[T] -> [T]", _distinct, "array_distinct({0})", gives=_set_type)
 offer(ARRAYS, "array_union", "[T] [T] -> [T]", _distinct, listed("array_union({})"),
       gives=_set_type)  # fmt: skip
 offer(ARRAYS, "array_remove", "[T] T -> [T]",
-      "(CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda x: x IS DISTINCT FROM {1}) END)",
+      "(CASE WHEN {0} IS NULL THEN NULL WHEN {1} IS NOT NULL "
+      "THEN list_filter({0}, lambda x: x IS DISTINCT FROM {1}) END)",
       "array_remove({0}, {1})", gives=_set_type)  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import offer
-from headrace.expr.types import Term, failing
+from headrace.expr.types import DIGEST, Term, failing
 
 TEXT, BYTES = "text", "bytes and digests"
 
@@ -52,13 +52,18 @@ def _initcap(args: Sequence[Term]) -> str:
 offer(TEXT, "initcap", "text -> text", _initcap, "initcap({0})", may_fail=True)
 
 
-def _digest(args: Sequence[Term]) -> pa.DataType:
-    if args[1].literal not in (0, 256):
-        raise PlanError("sha2 is of 256 bits here", code="HR-EXPR-003",
-                        hint="Write sha2(x, 256); for others use a Python function.")  # fmt: skip
+def _digest(args: Sequence[Term]) -> str:
+    octets = f"encode({args[0].sql})" if args[0].type == pa.string() else args[0].sql
+    return (
+        f"(CASE WHEN {args[1].sql} IN (0, 256) THEN sha256({octets}) "
+        f"WHEN {args[1].sql} IN (224, 384, 512) THEN {DIGEST}({octets}, {args[1].sql}) END)"
+    )
+
+
+def _digest_type(args: Sequence[Term]) -> pa.DataType:
     if args[0].type in (pa.string(), pa.binary()):
         return pa.string()
     raise PlanError("sha2 takes text or binary", code="HR-EXPR-003", hint="Use cast.")
 
 
-offer(BYTES, "sha2", "any int ->", "sha256({0})", "sha2({0}, {1})", gives=_digest)
+offer(BYTES, "sha2", "any int ->", _digest, "sha2({0}, {1})", gives=_digest_type)

@@ -20,6 +20,8 @@ DUCKDB, SPARK = "duckdb", "spark"
 TODAY = "\0today"  # where a query takes the epoch's date
 UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 
+DIGEST, JSON_OBJECT = "hr_digest", "hr_json_object"  # functions that the kernel adds to DuckDB
+
 _INTS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
@@ -204,5 +206,5 @@ def _long_decimal(t: pa.DataType) -> bool:
 
 def int_literal(value: int, t: pa.DataType, dialect: str) -> Term:
     if t == pa.float64():
-        return Term(f"CAST({value}.0 AS DOUBLE)" if dialect == DUCKDB else f"{value}.0D", t, value)
+        return Term(f"CAST('{value}' AS DOUBLE)" if dialect == DUCKDB else f"{value}.0D", t, value)
     return Term(f"CAST({value} AS {type_name(t, dialect)})", t, value)

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from headrace.kernel.own_functions import OWN_FUNCTIONS
 
 Error = duckdb.Error
 FEED = "\0feed"  # where a query takes its rows; no literal of a user can hold it
@@ -86,6 +89,11 @@ def _open() -> duckdb.DuckDBPyConnection:
     made = duckdb.connect(":memory:", config=_CONFIG)
     made.execute("SET TimeZone = 'UTC'")
     made.execute("PRAGMA disable_optimizer")  # a chain runs as it is written: no filter moves
+    for name, function, takes in OWN_FUNCTIONS:
+        made.create_function(
+            name, function, [*takes], "VARCHAR",
+            type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
+        )  # fmt: skip
     made.execute("SET lock_configuration = true")
     _OPEN.append(made)
     return made

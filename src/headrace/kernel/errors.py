@@ -12,6 +12,7 @@ _TYPES = {
     "TINYINT": "tinyint", "SMALLINT": "smallint", "INTEGER": "int", "BIGINT": "bigint",
 }  # fmt: skip
 _RULES = [
+    (r"^Python exception occurred while executing the UDF: \w+: ", ""),
     (r"^Could not convert string ['\"](.*)['\"] to ([A-Z0-9(), ]+)$", r"'\1' is not \2"),
     (r"^invalid (date|timestamp) field format: \"(.*?)\".*$", r"'\2' is not \1"),
     (r"^(date|timestamp) field value out of range: \"(.*?)\".*$", r"'\2' is not \1"),
