@@ -11,6 +11,7 @@ from itertools import product
 
 import pyarrow as pa
 
+from tests.expr.golden_texts import GOLDEN
 from tests.expr.hard_cases import DOUBLES, INTEGERS, TEXTS, TIMES, UTC, _table
 
 NAN, INF = float("nan"), float("inf")
@@ -180,6 +181,7 @@ FAMILIES: dict[str, tuple[pa.Table, list[str]]] = {
     "times": (TIMES, ON_TIMES),
     "wall clocks": (WALL, ON_WALL),
     "arrays": (ARRAYS, ON_ARRAYS),
+    **GOLDEN,
 }
 
 # (family, text): the rows on which it fails are those on which Spark does

@@ -70,12 +70,22 @@ def number(spelling: str) -> Node:
 
 def cast(value: Node, to: str, *, safe: bool = False) -> Node:
     """A cast to the DDL type `to`; a literal of a time is read here and now, in UTC."""
-    kind = exp.DataType.build(to, dialect="spark")
+    kind = _with_digits(exp.DataType.build(to, dialect="spark"))
     if _is_number(value) and kind.this == exp.DataType.Type.DOUBLE:
         return number(repr(float(value.this)))  # 1.5D is how Spark spells our 1.5
     if isinstance(value, exp.Literal) and value.args["is_string"] and not safe:
         value = _canonical_time(value, kind.sql(dialect="spark"))
     return exp.TryCast(this=value, to=kind, safe=True) if safe else exp.Cast(this=value, to=kind)
+
+
+def _with_digits(kind: Node) -> Node:
+    """Each decimal in it with its precision and scale: Spark's own where they are left out."""
+    for inner in kind.find_all(exp.DataType):
+        if inner.this == exp.DataType.Type.DECIMAL:
+            digits = [p.this.this for p in inner.expressions] or ["10"]
+            both = [*digits, "0"][:2]
+            inner.set("expressions", [exp.DataTypeParam(this=number(d)) for d in both])
+    return kind
 
 
 def _canonical_time(value: Node, to: str) -> Node:
