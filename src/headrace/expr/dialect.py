@@ -105,6 +105,13 @@ class Reader(SparkParser):
             return this
         return self.expression(exp.Anonymous(this="positive", expressions=[this]))
 
+    def _parse_alias(self, this: Node | None, explicit: bool = False) -> Node | None:
+        """A name comes after AS: a word after an expression is more often a mistake."""
+        word = self._curr
+        if word and word.token_type in self.ALIAS_TOKENS:
+            self.raise_error(f"there is a word too many, {word.text!r}; a name is given with AS")
+        return super()._parse_alias(this, explicit=True)
+
     def _parse_types(self, *args: Any, **kwargs: Any) -> Node | None:
         """A type, which remembers how it was written: sqlglot turns many into others."""
         first = self._curr
