@@ -201,8 +201,8 @@ def _named_or_not(node: Node, text: str) -> Node:
     if not isinstance(node, exp.Alias):
         return canonical(node, text)
     _check_read(node, frozenset(("this", "alias")), text)
-    return exp.Alias(this=canonical(node.this, text),
-                     alias=exp.Identifier(this=_name(node.args["alias"], text), quoted=True))  # fmt: skip
+    name = exp.Identifier(this=_name(node.args["alias"], text), quoted=True)
+    return exp.Alias(this=canonical(node.this, text), alias=name)
 
 
 def _in(node: Node, text: str) -> Node:
