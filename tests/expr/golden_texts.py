@@ -50,7 +50,8 @@ ON_ZEROS = [
     "-0.0D", "-(0.0D)", "- -0.0D", "0.0D", "-x", "- (x)", "x * -1", "x + 0.0D", "-0.0D + x",
     "sign(-0.0D)", "sign(x)", "signum(f)", "abs(x)", "abs(-0.0D)", "positive(x)", "+x",
     *(f"round({x}, {n})" for x, n in product("x", (-2, -1, 0, 1, 3))),
-    "array_max(ds)", "array_min(ds)", "array_max(array(0.0D, -0.0D))", "array_sort(array(x))",
+    "round(cast(f as double), 1)", "array_max(ds)", "array_min(ds)",
+    "array_max(array(0.0D, -0.0D))", "array_sort(array(x))",
     "array_max(array(-0.0D, 0.0D))", "array_min(array(0.0D, -0.0D))", "array_min(array(x, -x))",
     "coalesce(x, -0.0D)", "nullif(x, 1.0D)", "if(x = 0.0D, x, 1.0D)", "sqrt(-0.0D)", "x / 1.0D",
 ]  # fmt: skip
