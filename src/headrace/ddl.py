@@ -16,7 +16,8 @@ import pyarrow as pa
 from headrace.errors import PlanError
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-DECIMAL = pa.decimal128(38, 18)
+DECIMAL = pa.decimal128(38, 18)  # of Python's Decimal
+_DECIMAL = pa.decimal128(10, 0)  # of DDL without digits, as in Spark
 
 _DDL: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "bool": pa.bool_(),
@@ -73,11 +74,11 @@ def _nested_type(text: str) -> pa.DataType | None:
 
 
 def _sized_type(name: str) -> pa.DataType | None:
-    if name in ("decimal", "numeric"):
-        return DECIMAL
+    if name in ("decimal", "dec", "numeric"):
+        return _DECIMAL
     if re.match(r"^(varchar|char)\s*\(\s*\d+\s*\)$", name):
         return pa.string()
-    number = re.match(r"^(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$", name)
+    number = re.match(r"^(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$", name)
     precision, scale = (int(number[1]), int(number[2] or 0)) if number else (0, 0)
     return pa.decimal128(precision, scale) if scale <= precision and 0 < precision <= 38 else None
 

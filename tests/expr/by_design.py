@@ -141,6 +141,8 @@ DESIGN = (
            ("get_json_object(concat(repeat('[', 300), repeat(']', 300)), '$')",)),
     Design("the last digits of a double in `get_json_object`", _spelling, ()),
     Design("a date minus a date", _days, ("e - d", "d - date '2024-02-29'")),
+    Design("text beyond all measure", lambda found: _failed(found, "makes more than"),
+           ("lpad('a', 16777217, 'x')", "repeat('ab', 8388609)")),
     Design("seconds and microseconds beyond the calendar", _calendar,
            ("from_unixtime(253402300800)", "timestamp_micros(9223372036854775807)")),
 )  # fmt: skip

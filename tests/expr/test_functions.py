@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import itertools
 
 import pyarrow as pa
 import pytest
 
 from headrace import functions as f
+from headrace.errors import PlanError
 from headrace.expr import Expr, as_expr, col, lit, parsed, same
 from headrace.expr.catalog import find, names
 from headrace.kernel import SelectStep, compile_chain
@@ -186,3 +189,34 @@ def test_digests_are_those_of_the_standard():
         assert made.startswith(begins[bits]) and made.endswith(ends[bits])
         assert len(made) == (bits or 256) // 4
     assert by_kernel(table, "sha2(s, 1)") == [None]
+
+
+_OF_KIND = {
+    "text": "'a'", "word": "'day'", "int": "1", "long": "1", "double": "1.5D", "number": "1",
+    "T": "1", "[T]": "array(1)", "any": "1", "bool": "true", "binary": "unhex('61')",
+    "date": "date '2024-01-01'", "timestamp": "timestamp '2024-01-01'",
+}  # fmt: skip
+
+
+def _with_nulls(name):
+    """Every call of a function in which some arguments are nulls without a type."""
+    function = find(name)
+    kinds = [kind.rstrip("?*") for kind in function.takes]
+    for count in range(function.least, len(kinds) + 1):
+        for nulls in itertools.product((True, False), repeat=count):
+            pairs = zip(kinds[:count], nulls, strict=True)
+            args = ("null" if null else _OF_KIND.get(kind, "x -> x") for kind, null in pairs)
+            yield f"{name}({', '.join(args)})"
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_null_without_a_type_is_computed_with_or_refused_by_name(name):
+    table = pa.table({"one": [1]})
+    for text in _with_nulls(name):
+        with contextlib.suppress(PlanError):
+            assert len(by_kernel(table, text)) == 1
+
+
+def test_a_column_that_is_always_null_has_no_elements():
+    with pytest.raises(PlanError, match=r"takes .* not null"):
+        by_kernel(pa.table({"v": pa.nulls(2)}), "v[0]")

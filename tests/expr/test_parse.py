@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import headrace as hr
 from headrace.errors import PlanError
 from headrace.expr import parsed
 from headrace.expr.parse import _RULES, canonical
@@ -62,6 +63,14 @@ def test_operators_bind_as_they_do_in_spark(text, tree):
         ("cast(s as timestamp without time zone)", "there is no type"),
         ("try_cast(s as array<time>)", "there is no type 'time'"),
         ("1e", "it is not a number"),
+        *((text, "unexpected token") for text in ("s:a", "home:city", "1:a", "(s):a",
+                                                           "x.y:z", "b notnull")),
+        *((text, "a word too many") for text in (
+            "b isnull", "b foo", "n > 1 n", "not a b", "a is null b", "f(a b)",
+            "struct(a b)", "transform(xs, x int -> x)", "a::int b", "a collate x", "a limit 1")),
+        *((text, "a name (AS) is not offered") for text in ("(a as b) + 1", "upper(s as t)",
+                                                           "case when (a as b) then 1 end")),
+        ("extract(year(2) from a)", "the name of a part"),
     ],
 )  # fmt: skip
 def test_what_spark_would_not_read_is_refused(text, why):
@@ -69,6 +78,25 @@ def test_what_spark_would_not_read_is_refused(text, why):
         parsed(text)
     assert caught.value.code == "HR-EXPR-004"
     assert why.lower() in caught.value.message.lower()
+
+
+@pytest.mark.parametrize("text", ["b as c", "n > 1 as m", "b as isnull"])
+def test_a_name_is_refused_where_it_would_be_without_use(text):
+    def said(build):
+        job = hr.Job("names")
+        build(job.read(hr.rows([{"n": 1, "b": True}], "n int, b boolean"), name="in"))
+        return str(job.explain())
+
+    for build in (
+        lambda rows: rows.where(text),
+        lambda rows: rows.filter(text),
+        lambda rows: rows.select(r=text),
+        lambda rows: rows.with_columns(r=text),
+        lambda rows: rows.key_by(r=text),
+        lambda rows: rows.key_by("n").window(hr.everything()).agg(r=hr.max(text)),
+    ):
+        with pytest.raises(PlanError, match="would be without use here"):
+            said(build)
 
 
 @pytest.mark.parametrize("kind", _RULES, ids=lambda kind: kind.__name__)

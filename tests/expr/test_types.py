@@ -30,7 +30,7 @@ def test_the_announced_type_is_the_one_that_duckdb_gives(name):
 INFERRED = [
     ("a + 1", "int"), ("a + a", "tinyint"), ("a + b", "bigint"), ("b / b", "double"),
     ("f", "float"), ("f * 2", "double"), ("a + f", "double"), ("p + 1", "decimal(13,2)"),
-    ("p * p", "decimal(20,4)"), ("a div 2", "bigint"), ("length(s)", "int"),
+    ("p * p", "decimal(21,4)"), ("a div 2", "bigint"), ("length(s)", "int"),
     ("case when true then a else b end", "bigint"), ("coalesce(a, 1.5)", "double"),
     ("array(a, b)", "array<bigint>"), ("named_struct('x', a)", "struct<x tinyint>"),
     ("cast(s as date)", "date"), ("d + interval 1 hour", "timestamp"), ("unix_millis(d)", "bigint"),

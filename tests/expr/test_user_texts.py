@@ -13,6 +13,8 @@ from headrace.expr import as_expr, parsed, same
 from headrace.expr.catalog import names
 from headrace.kernel import infer
 from headrace.schema import schema_of
+from tests.expr.golden_texts import GOLDEN
+from tests.expr.spark_oracle import by_kernel as outcomes
 from tests.expr.test_agreement import by_kernel, close, guarded, with_rows
 from tests.expr.user_texts import FAILING, FAMILIES, REFUSED
 
@@ -76,6 +78,20 @@ def test_spark_fails_on_the_rows_that_fail(family, session):
         for row in bad:
             with pytest.raises(Exception, match=r"ARITHMETIC|PARSE|CAST|RANGE|OVERFLOW"):
                 frame.where(f"row = {row}").selectExpr(f"{text} AS r").collect()
+
+
+@pytest.mark.parametrize("family", GOLDEN)
+def test_no_row_fails_where_spark_has_a_value(family):
+    table, texts = GOLDEN[family]
+    assert [text for text in texts if by_kernel(table, text)[1]] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["lpad(s, 2147483647, 'x')", "rpad(s, n, 'x')", "repeat(s, n)",
+             "repeat('ab', 16777216)", "lpad('a', 2147483647, 'x')", "repeat('x', n)"])  # fmt: skip
+def test_text_beyond_all_measure_fails_the_row(text):
+    table = pa.table({"s": ["a"], "n": pa.array([2**31 - 1], pa.int32())})
+    assert "makes more than 16777216 characters" in str(outcomes(table, text))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -11,6 +11,7 @@ from itertools import product
 
 import pyarrow as pa
 
+from tests.expr.golden_texts import GOLDEN
 from tests.expr.hard_cases import DOUBLES, INTEGERS, TEXTS, TIMES, UTC, _table
 
 NAN, INF = float("nan"), float("inf")
@@ -180,6 +181,7 @@ FAMILIES: dict[str, tuple[pa.Table, list[str]]] = {
     "times": (TIMES, ON_TIMES),
     "wall clocks": (WALL, ON_WALL),
     "arrays": (ARRAYS, ON_ARRAYS),
+    **GOLDEN,
 }
 
 # (family, text): the rows on which it fails are those on which Spark does
@@ -220,5 +222,9 @@ REFUSED = [  # (text, what is said)
     ("aggregate(xs, 0, (a, x) -> a + x)", "starts with int"), ("x -> x", ""),
     ("transform(xs, X -> x + 1)", "case"), ("transform(s, x -> x)", "an array"),
     ("array_distinct(array(xs))", "plain values"), ("size(s)", "an array or a map"),
-    ("trim(s from)", ""), ("pmod(p, 2)", "integers or doubles"),
+    ("trim(s from)", ""), ("pmod(p, 2)", "integers or doubles"), ("1e400", "beyond every double"),
+    ("-1e400D", "beyond every double"), ("-3.4028235E39f", "beyond every float"),
+    ("get(null, 0)", "not null"), ("array_append(null, 1)", "not null"), ("null[0]", "not null"),
+    ("mod(null, null)", "not null"), ("pmod(null, null)", "not null"),
+    ("date_format(day, '')", "the format is empty"), ("from_unixtime(d, '')", "empty"),
 ]  # fmt: skip

@@ -119,7 +119,7 @@ class Adding:
         """Columns named by text, or by expressions that carry a name."""
         picked: dict[str, object] = {}
         for spec in names:
-            expr = cols.expression(self.draft, spec, self.schema, self.site)
+            expr = cols.expression(self.draft, spec, self.schema, self.site, named=True)
             if expr is None:
                 picked[spec if isinstance(spec, str) else "?"] = cols.WRONG
             elif expr.name is None:

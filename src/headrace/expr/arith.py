@@ -72,12 +72,20 @@ def _number(term: Term, node: Node) -> Term:
     return term
 
 
+def _number_pair(terms: Sequence[Term], node: Node) -> list[Term]:
+    """Two numbers, of which a null without a type takes that of the other."""
+    nulls = [pt.is_null(t.type) for t in terms]
+    if nulls.count(True) == 1:
+        return [t if null else _number(t, node) for t, null in zip(terms, nulls, strict=True)]
+    return [_number(t, node) for t in terms]
+
+
 def _numbers(low: Lowering, node: Node) -> tuple[Term, Term]:
     return _alike(low, node, [low.term(n) for n in (node.this, node.expression)])
 
 
 def _alike(low: Lowering, node: Node, terms: Sequence[Term]) -> tuple[Term, Term]:
-    a, b = low.unified([_number(t, node) for t in terms], node)
+    a, b = low.unified(_number_pair(terms, node), node)
     low.risks += a.type != pa.float64()
     return a, b
 
@@ -129,7 +137,9 @@ def _decimal(sql: str, to: pa.DataType, dialect: str) -> Term:
 
 
 def multiply(low: Lowering, node: Node) -> Term:
-    a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
+    a, b = _number_pair([low.term(n) for n in (node.this, node.expression)], node)
+    if pt.is_null(a.type) or pt.is_null(b.type):
+        a, b = low.unified([a, b], node)
     if not (pt.is_decimal(a.type) or pt.is_decimal(b.type)) or pa.float64() in (a.type, b.type):
         a, b = low.unified([a, b], node)
         low.risks += is_int(a.type)
@@ -142,7 +152,7 @@ def multiply(low: Lowering, node: Node) -> Term:
     if digits > 18:  # DuckDB multiplies in 64 bits unless an operand is wider
         kinds[0] = pa.decimal128(digits, kinds[0].scale)
     a, b = (cast(t, k, low.dialect) for t, k in zip((a, b), kinds, strict=True))
-    return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits, scale), low.dialect)
+    return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits + 1, scale), low.dialect)
 
 
 def divide(low: Lowering, node: Node) -> Term:
@@ -160,8 +170,14 @@ def nonzero(b: Term, dialect: str) -> str:
 
 def remainder(low: Lowering, node: Node) -> Term:
     """SQL's `%`: the sign of the left side, null when the right side is zero."""
-    a, b = _numbers(low, node)
-    return Term(truncated(a, b, low.dialect), a.type)
+    terms = [low.term(n) for n in (node.this, node.expression)]
+    a, b = _alike(low, node, terms)
+    made = truncated(a, b, low.dialect)
+    if not pt.is_decimal(a.type) or any(pt.is_null(t.type) for t in terms):
+        return Term(made, a.type)
+    kinds = [as_decimal(t.type) for t in terms]
+    digits = min(k.precision - k.scale for k in kinds) + a.type.scale
+    return _decimal(made, pa.decimal128(max(digits, 1), a.type.scale), low.dialect)
 
 
 def truncated(a: Term, b: Term, dialect: str) -> str:

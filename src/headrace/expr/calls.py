@@ -40,10 +40,14 @@ def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node
         return fn.lambdas(low, args, node)
     terms = [a if isinstance(a, Term) else _argument(low, a) for a in args]
     terms = [_accept(low, fn, i, t, node) for i, t in enumerate(terms)]
+    first = terms[0] if terms else None
     terms, together = _agree(low, fn, terms, node)
+    if fn.gives == "0" and first is not None:
+        terms = [*terms, terms[0] if pt.is_null(first.type) else first]
     low.risks += name in _FALLIBLE or fn.may_fail
     try:
-        return Term(fn.sql(low.dialect, terms), _result(fn, terms, together))
+        gives = _result(fn, terms, together)
+        return Term(fn.sql(low.dialect, terms), gives)
     except PlanError as error:  # a function's own complaint does not know where it stands
         raise refused(node, error.message, error.hint or "") from None
 
@@ -84,6 +88,8 @@ def _accept(low: Lowering, fn: Function, i: int, term: Term, node: Node) -> Term
 
 def _fit(low: Lowering, kind: str, term: Term, node: Node) -> Term | None:
     """`term` as an argument of `kind`, or None."""
+    if pt.is_null(term.type) and kind in ("[T]", "map"):
+        return None  # of which type it would be is not known
     if pt.is_null(term.type):
         return low.widened(term, _KINDS.get(kind, pa.float64()))
     if kind == "number":
@@ -136,6 +142,8 @@ def _result(fn: Function, terms: Sequence[Term], together: pa.DataType | None) -
         return together
     if fn.gives == "[T]":
         return pa.list_(together)
+    if fn.gives == "0":
+        return terms[-1].type
     if fn.gives == "1":
         return terms[0].type
     if fn.gives.startswith("["):

@@ -86,6 +86,14 @@ def _plain(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
     return f"{word}({term.sql} AS {type_name(to, dialect)})"
 
 
+def _spelt(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+    """A decimal without digits before its point has a zero there: 0.5, not .5."""
+    made = _plain(term, to, dialect, word)
+    if dialect == SPARK or term.type.precision > term.type.scale:
+        return made
+    return f"regexp_replace({made}, '^(-?)[.]', '\\10.')"
+
+
 def _cut(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
     """A fraction goes toward zero; 2 ** 63, which Spark would squeeze in, does not fit."""
     if dialect == DUCKDB:
@@ -149,7 +157,7 @@ _RULES: dict[tuple[str, str], _Rule] = {
     **{("text", k): read_text for k in reading.KINDS},
     ("double", "int"): _cut, ("double", "double"): _plain, ("double", "decimal"): _via_text,
     ("decimal", "int"): _cut, ("decimal", "double"): _exact, ("decimal", "decimal"): _plain,
-    ("decimal", "text"): _plain,
+    ("decimal", "text"): _spelt,
     ("text", "binary"): _encode, ("binary", "text"): _decode,
     ("date", "timestamp"): _plain, ("timestamp", "date"): _plain,
     ("date", "text"): _plain, ("timestamp", "text"): _plain,

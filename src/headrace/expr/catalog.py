@@ -6,8 +6,10 @@ a row of them is written and finds functions by name.
 
 A signature such as "text int int? -> text" lists kinds: `int` and `long` take any integer and
 widen it, `double` any number, `number` any number as it is, `T` and `[T]` agree with each
-other, `word` is a literal; `?` may be left out, `*` repeats. A template has {0}, {1} ... for
-the arguments; a function of the arguments makes what a template cannot.
+other, `word` is a literal; `?` may be left out, `*` repeats. A result `1` has the type of the
+first argument; `0` has the type that it had before it agreed with the others, and the template
+gets it, as it was, as one argument more. A template has {0}, {1} ... for the arguments; a
+function of the arguments makes what a template cannot.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class ShiftUnsigned(exp.Expression, exp.Binary):
 _SHIFT_SIGNS: dict[str, type[Node]] = {
     "<<": exp.BitwiseLeftShift, ">>>": ShiftUnsigned, ">>": exp.BitwiseRightShift
 }  # fmt: skip
+_WITH_SUFFIX = (exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.BIGINT)
 _PREDICATES = (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.IN)
 _AFTER_PREDICATE = {*_COMPARISONS, *_PREDICATES, TokenType.BETWEEN, TokenType.IS, TokenType.NOT}
 
@@ -71,6 +72,12 @@ def unescaped(quoted: str) -> str:
     return _ESCAPE.sub(one, quoted[1:-1])
 
 
+def _has_suffix(made: exp.Cast) -> bool:
+    """Whether it is an integer with a suffix, and not a cast that was written as such."""
+    plain = isinstance(made.this, exp.Literal) and not made.to.meta.get("written")
+    return plain and made.to.this in _WITH_SUFFIX
+
+
 class Reader(SparkParser):
     """The parser: levels and predicates of Spark, no functions with a grammar of their own."""
 
@@ -88,7 +95,7 @@ class Reader(SparkParser):
     ASSIGNMENT: ClassVar[dict[TokenType, type[Node]]] = {}
     UNARY_PARSERS: ClassVar = {
         TokenType.PLUS: lambda self: self._plus(self._parse_unary()),
-        TokenType.DASH: SparkParser.UNARY_PARSERS[TokenType.DASH],
+        TokenType.DASH: lambda self: self._minus(self._parse_unary()),
         TokenType.TILDE: SparkParser.UNARY_PARSERS[TokenType.TILDE],
     }
     PRIMARY_PARSERS: ClassVar = {
@@ -104,6 +111,20 @@ class Reader(SparkParser):
         if isinstance(this, exp.Literal) and not this.is_string:
             return this
         return self.expression(exp.Anonymous(this="positive", expressions=[this]))
+
+    def _minus(self, this: Node | None) -> Node:
+        """A minus belongs to an integer with a suffix: -128Y is one, though 128Y is none."""
+        if isinstance(this, exp.Cast) and _has_suffix(this):
+            this.set("this", exp.Neg(this=this.this))
+            return this
+        return self.expression(exp.Neg(this=this))
+
+    def _parse_alias(self, this: Node | None, explicit: bool = False) -> Node | None:
+        """A name comes after AS: a word after an expression is more often a mistake."""
+        word = self._curr
+        if word and word.token_type in self.ALIAS_TOKENS:
+            self.raise_error(f"there is a word too many, {word.text!r}; a name is given with AS")
+        return super()._parse_alias(this, explicit=True)
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> Node | None:
         """A type, which remembers how it was written: sqlglot turns many into others."""

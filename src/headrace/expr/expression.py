@@ -175,9 +175,12 @@ def lit(value: Any) -> Expr:
     return Expr(_node(value))
 
 
-def parsed(text: str) -> Expr:
-    """The expression that a Spark SQL text describes."""
-    return Expr(parse(text).copy())
+def parsed(text: str, *, named: bool = True) -> Expr:
+    """The expression that a Spark SQL text describes; a name in it is refused unless `named`."""
+    made = parse(text).copy()
+    if isinstance(made, exp.Alias) and not named:
+        raise tree.unreadable(text, f"the name {made.alias!r} would be without use here")
+    return Expr(made)
 
 
 def same(a: Expr, b: Expr) -> bool:

@@ -45,7 +45,8 @@ def _log(args: Sequence[Term]) -> str:
 offer(NUMBERS, "log", "double double? -> double", _log, listed("log({})"))
 _number("abs", "number -> 1", "abs({0})")
 _number("sign", "double -> double",
-        f"(CASE WHEN isnan({{0}}) THEN {_NAN} ELSE CAST(sign({{0}}) AS DOUBLE) END)",
+        f"(CASE WHEN isnan({{0}}) THEN {_NAN} WHEN {{0}} = 0 THEN {{0}} "
+        "ELSE CAST(sign({0}) AS DOUBLE) END)",
         "sign({0})")  # fmt: skip
 _number("pow", "double double -> double",
         f"(CASE WHEN {{0}} IS NULL THEN NULL "
@@ -78,13 +79,27 @@ def _floor_mod(dialect: str) -> Callable[[Sequence[Term]], str]:
     return sql
 
 
+def _sum(rest: str, b: Term) -> str:
+    """DuckDB's SQL of their sum, which begins anew below the least integer, as in Java."""
+    if not is_int(b.type) or (isinstance(b.literal, int) and b.literal > -(2**30)):
+        return f"({rest} + {b.sql})"
+    kind = type_name(b.type, DUCKDB)
+    whole = f"(CAST({rest} AS HUGEINT) + {b.sql})"
+    if b.type not in (pa.int32(), pa.int64()):
+        return whole
+    least, round_ = -(2 ** (b.type.bit_width - 1)), 2**b.type.bit_width
+    return f"CAST(CASE WHEN {whole} < {least} THEN {whole} + {round_} ELSE {whole} END AS {kind})"
+
+
 def _pmod(dialect: str) -> Callable[[Sequence[Term]], str]:
     """Spark's: a remainder that is negative has the divisor added, once."""
 
     def sql(args: Sequence[Term]) -> str:
         a, b = args
+        if dialect == SPARK:
+            return f"pmod({a.sql}, {nonzero(b, dialect)})"
         rest = truncated(a, b, dialect)
-        up = truncated(Term(f"({rest} + {b.sql})", a.type), b, dialect)
+        up = truncated(Term(_sum(rest, b), a.type), b, dialect)
         return f"(CASE WHEN {rest} < 0 THEN {up} ELSE {rest} END)"
 
     return sql
@@ -121,7 +136,7 @@ offer(NUMBERS, "greatest", "T T T* -> T", listed("greatest({})"))
 offer(NUMBERS, "least", "T T T* -> T", listed("least({})"))
 
 offer(CONDITIONS, "coalesce", "T T* -> T", listed("coalesce({})"))
-offer(CONDITIONS, "nullif", "T T -> T", "nullif({0}, {1})")
+offer(CONDITIONS, "nullif", "T T -> 0", "(CASE WHEN {0} = {1} THEN NULL ELSE {2} END)")
 offer(CONDITIONS, "if", "bool T T -> T", "(CASE WHEN {0} THEN {1} ELSE {2} END)")
 offer(CONDITIONS, "nvl2", "any T T -> T", "(CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END)")
 offer(CONDITIONS, "isnull", "any -> bool", "({0} IS NULL)")

@@ -48,8 +48,9 @@ _array("array_position", "[T] T -> long",
        "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
        "ELSE CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
        "array_position({0}, {1})")  # fmt: skip
-_array("array_min", "[T] -> T", "list_min({0})", "array_min({0})")
-_array("array_max", "[T] -> T", "list_max({0})", "array_max({0})")
+# of equal ones, such as 0.0 and -0.0, DuckDB takes the last and Spark the first
+_array("array_min", "[T] -> T", "list_min(list_reverse({0}))", "array_min({0})")
+_array("array_max", "[T] -> T", "list_max(list_reverse({0}))", "array_max({0})")
 _array("array_sort", "[T] -> [T]", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})")
 _array("array_reverse", "[T] -> [T]", "list_reverse({0})", "reverse({0})")
 _array("array_append", "[T] T -> [T]",

@@ -15,7 +15,7 @@ from pyarrow import types as pt
 from headrace.errors import PlanError
 from headrace.expr.catalog import offer
 from headrace.expr.rounding import nearest
-from headrace.expr.types import DUCKDB, SPARK, Term, is_int, type_name
+from headrace.expr.types import DUCKDB, SPARK, Term, cast, is_int, type_name
 
 NUMBERS = "numbers"
 _NAN = "CAST('NaN' AS DOUBLE)"
@@ -30,7 +30,7 @@ def _integral(word: str, dialect: str) -> Callable[[Sequence[Term]], str]:
             return _scaled(args, word, dialect)
         (x,) = args
         if is_int(x.type):
-            return x.sql
+            return cast(x, pa.int64(), dialect).sql
         if dialect == DUCKDB or pt.is_decimal(x.type):
             return f"CAST({word}({x.sql}) AS BIGINT)"
         odd = f"isnan({x.sql}) OR {x.sql} >= 9.223372036854775807E18D"
@@ -42,7 +42,7 @@ def _integral(word: str, dialect: str) -> Callable[[Sequence[Term]], str]:
 def _integral_type(args: Sequence[Term]) -> pa.DataType:
     if len(args) == 2:
         return _fewer_digits(_decimal_of(args[0].type), _digits(args))
-    return args[0].type if is_int(args[0].type) else pa.int64()
+    return pa.int64()
 
 
 def _decimal_of(t: pa.DataType) -> pa.DataType:

@@ -94,23 +94,53 @@ _text("starts_with", "text text -> bool", "starts_with({0}, {1})", "startswith({
 _text("ends_with", "text text -> bool", "ends_with({0}, {1})", "endswith({0}, {1})")
 _text("contains", "text text -> bool", "contains({0}, {1})")
 _text("instr", "text text -> int", "CAST(instr({0}, {1}) AS INTEGER)", "instr({0}, {1})")
-_text("repeat", "text int -> text", "repeat({0}, {1})")
+_LONGEST = 2**24  # characters that padding and repetition make, as a guard of the process
+
+
+def _bounded(name: str, size: str, made: str, dialect: str) -> str:
+    """`made`, unless its length in characters is beyond all measure: then the row fails."""
+    said = f"'{name} makes more than {_LONGEST} characters'"
+    fail = f"CAST({failing(said)} AS VARCHAR)"
+    if dialect == SPARK:
+        fail = f"CAST(raise_error({said}) AS STRING)"
+    return f"(CASE WHEN {size} > {_LONGEST} THEN {fail} ELSE {made} END)"
+
+
+def _few(times: str, size: str) -> str:
+    """Also where it is not asked for: engines compute what is constant ahead of time."""
+    return f"(CASE WHEN {size} > {_LONGEST} THEN 0 ELSE {times} END)"
+
+
+def _repeat(dialect: str) -> Callable[[Sequence[Term]], str]:
+    def sql(args: Sequence[Term]) -> str:
+        text, times = (a.sql for a in args)
+        size = f"CAST(length({text}) AS BIGINT) * {times}"
+        return _bounded("repeat", size, f"repeat({text}, {_few(times, size)})", dialect)
+
+    return sql
+
+
+offer(TEXT, "repeat", "text int -> text", _repeat(DUCKDB), _repeat(SPARK), may_fail=True)
 _text("reverse", "text -> text", "array_to_string(list_reverse(string_split({0}, '')), '')",
       "reverse({0})")  # fmt: skip
 _text("ascii", "text -> int", "CAST(ascii({0}) AS INTEGER)", "ascii({0})")
 
 
-def _pad(name: str) -> Callable[[Sequence[Term]], str]:
+def _pad(name: str, dialect: str) -> Callable[[Sequence[Term]], str]:
     def sql(args: Sequence[Term]) -> str:
         text, width, by = (a.sql for a in args)
+        if dialect == SPARK:
+            return _bounded(name, width, f"{name}({text}, {width}, {by})", dialect)
         cut = f"left({text}, {_not_negative(width)})"
-        return f"(CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {width}, {by}) END)"
+        padded = f"{name}({text}, {_few(width, width)}, {by})"
+        return f"(CASE WHEN {by} = '' THEN {cut} ELSE {_bounded(name, width, padded, dialect)} END)"
 
     return sql
 
 
-offer(TEXT, "lpad", "text int text? -> text", _pad("lpad"), "lpad({0}, {1}, {2})")
-offer(TEXT, "rpad", "text int text? -> text", _pad("rpad"), "rpad({0}, {1}, {2})")
+for _name in ("lpad", "rpad"):
+    offer(TEXT, _name, "text int text? -> text", _pad(_name, DUCKDB), _pad(_name, SPARK),
+          may_fail=True)  # fmt: skip
 
 
 def _separator(args: Sequence[Term]) -> str:

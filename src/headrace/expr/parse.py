@@ -49,7 +49,7 @@ def parse(text: str) -> Node:
         trees = Dialect().parse(text)
         if len(trees) != 1 or trees[0] is None or isinstance(trees[0], exp.Block):
             raise unreadable(text, "it is not exactly one expression")
-        made = canonical(trees[0], text)
+        made = _named_or_not(trees[0], text)
     except SqlglotError as error:
         raise unreadable(text, _first_line(error)) from None
     except RecursionError:
@@ -114,14 +114,15 @@ def _copied(node: Node, text: str) -> Node:
 def _spoken(node: Node) -> str:
     names = {exp.Subquery: "a subquery", exp.Select: "a query", exp.Window: "a window (OVER)",
              exp.Star: "*", exp.Lambda: "an arrow function", exp.TryCast: "try_cast",
-             exp.In: "IN"}  # fmt: skip
+             exp.In: "IN", exp.Alias: "a name (AS)"}  # fmt: skip
     return names.get(type(node), f"{type(node).__name__.lower()}")
 
 
 def _column(node: Node, text: str) -> Node:
-    parts = [p.name for p in (node.args.get(k) for k in ("catalog", "db", "table", "this")) if p]
     if isinstance(node.this, exp.Star):
         raise unreadable(text, "* is not an expression")
+    written = (node.args.get(k) for k in ("catalog", "db", "table", "this"))
+    parts = [_name(part, text) for part in written if part]
     if parts == [node.name] and node.name.lower() == "current_date" and not node.this.quoted:
         return call("current_date")
     made = column(parts[0])
@@ -130,10 +131,16 @@ def _column(node: Node, text: str) -> Node:
     return made
 
 
+def _name(node: object, text: str) -> str:
+    """A name, which is nothing else that sqlglot may put in its place."""
+    if not isinstance(node, exp.Identifier):
+        raise unreadable(text, f"{node} stands where a name is expected")
+    _check_read(node, frozenset(("this", "quoted")), text)
+    return str(node.name)
+
+
 def _dot(node: Node, text: str) -> Node:
-    if not isinstance(node.expression, exp.Identifier):
-        raise unreadable(text, "after a dot there must be the name of a field")
-    return field(canonical(node.this, text), node.expression.name)
+    return field(canonical(node.this, text), _name(node.expression, text))
 
 
 def _bracket(node: Node, text: str) -> Node:
@@ -178,8 +185,8 @@ def _cast(node: Node, text: str) -> Node:
 def _call(node: Node, text: str) -> Node:
     if not isinstance(node.this, str):
         raise unreadable(text, "a function is called by its name")
-    args = [canonical(a, text) for a in node.expressions]
-    return call(node.this, *args)
+    read = _named_or_not if node.this.lower() == "struct" else canonical
+    return call(node.this, *(read(a, text) for a in node.expressions))
 
 
 def _interval(node: Node, text: str) -> Node:
@@ -189,9 +196,13 @@ def _interval(node: Node, text: str) -> Node:
     return interval(amount.this, unit.name, text)
 
 
-def _alias(node: Node, text: str) -> Node:
-    return exp.Alias(this=canonical(node.this, text),
-                     alias=exp.Identifier(this=node.alias, quoted=True))  # fmt: skip
+def _named_or_not(node: Node, text: str) -> Node:
+    """An expression where it may be given a name: a whole one, and each of a struct."""
+    if not isinstance(node, exp.Alias):
+        return canonical(node, text)
+    _check_read(node, frozenset(("this", "alias")), text)
+    name = exp.Identifier(this=_name(node.args["alias"], text), quoted=True)
+    return exp.Alias(this=canonical(node.this, text), alias=name)
 
 
 def _in(node: Node, text: str) -> Node:
@@ -268,6 +279,8 @@ def _escape(node: Node, text: str) -> Node:
 
 
 def _extract(node: Node, text: str) -> Node:
+    if not isinstance(node.this, exp.Var | exp.Identifier | exp.Literal):
+        raise unreadable(text, "extract takes the name of a part, as in extract(year from at)")
     return call("date_part", exp.Literal.string(node.this.name.lower()),
                 canonical(node.expression, text))  # fmt: skip
 
@@ -298,7 +311,7 @@ def _lambda(node: Node, text: str) -> Node:
 
 
 def _variable(node: Node, text: str) -> Node:
-    return exp.Identifier(this=node.name, quoted=True)
+    return exp.Identifier(this=_name(node, text), quoted=True)
 
 
 _OPERANDS = ("this", "expression", "low", "high")
@@ -325,7 +338,6 @@ _RULES: dict[type[Node], _Rule] = {
     exp.Interval: _rule(_interval, "this unit"),
     exp.Array: _rule(_array, "expressions"),
     exp.Case: _rule(_case, "this ifs default"),
-    exp.Alias: _rule(_alias, "this alias"),
     exp.In: _rule(_in, "this expressions"),  # not a query, nor a column that is an array
     exp.Paren: _rule(_unwrap, "this"),
     exp.DPipe: _rule(_named("concat", "this", "expression"), "this expression"),

@@ -13,7 +13,8 @@ def nearest(x: str, digits: int) -> str:
     """DuckDB's SQL: the double `x` to so many digits after the point, or before it if negative."""
     power = f"CAST({10 ** abs(digits)} AS DOUBLE)"
     scaled = f"({x} * {power})" if digits >= 0 else f"({x} / {power})"
-    quick = f"round({scaled}, 0) {'/' if digits >= 0 else '*'} {power}"
+    # as Spark, whose decimals have no negative zero
+    quick = f"(round({scaled}, 0) + CAST(0 AS DOUBLE)) {'/' if digits >= 0 else '*'} {power}"
     middle = f"abs(abs({scaled} - trunc({scaled})) - 0.5) < 0.001"
     whole = f"abs({x}) >= {'9007199254740992' if digits >= 0 else '1e37'}"
     return (

@@ -15,7 +15,7 @@ _WRITTEN = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": 
             "SSSSSS": "%f", "SSS": "%g", "DDD": "%j"}  # fmt: skip
 _READ = {"yyyy": "[0-9]{4}", "MM": "0[1-9]|1[0-2]", "dd": "0[1-9]|[12][0-9]|3[01]",
          "HH": "[01][0-9]|2[0-3]", "mm": "[0-5][0-9]", "ss": "[0-5][0-9]",
-         "SSS": "[0-9]{3}", "SSSSSS": "[0-9]{6}"}  # fmt: skip
+         "SSS": "[0-9]{1,3}", "SSSSSS": "[0-9]{1,6}"}  # fmt: skip
 _NEEDS = {"dd": "MM", "HH": "dd", "mm": "HH", "ss": "mm", "SSS": "ss", "SSSSSS": "ss"}
 _TOKEN = re.compile(r"(?P<field>([A-Za-z])\2*)|'(?P<quoted>[^']*)'|(?P<sign>[^A-Za-z'\[\]{}#])")
 
@@ -44,6 +44,8 @@ def refused(pattern: str, part: str) -> PlanError:
 def written(format: Term) -> str:
     """The pattern for DuckDB's strftime, as a literal."""
     pattern, made = str(format.literal), ""
+    if not pattern:
+        raise PlanError("the format is empty", code="HR-EXPR-003", hint="Write it as in 'yyyy-MM'.")
     for kind, text in tokens(pattern):
         if kind == "field" and text not in _WRITTEN:
             raise refused(pattern, text)

@@ -7,8 +7,10 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -64,18 +66,42 @@ def number(spelling: str) -> Node:
     if not _NUMBER.fullmatch(spelling):
         raise unreadable(spelling, "it is not a number")
     if any(c in spelling.lower() for c in ".e"):
+        if math.isinf(float(spelling)):
+            raise unreadable(spelling, "the number is beyond every double")
         return exp.Literal(this=repr(float(spelling)), is_string=False)
     return exp.Literal(this=str(int(spelling)), is_string=False)
 
 
 def cast(value: Node, to: str, *, safe: bool = False) -> Node:
     """A cast to the DDL type `to`; a literal of a time is read here and now, in UTC."""
-    kind = exp.DataType.build(to, dialect="spark")
+    kind = _with_digits(exp.DataType.build(to, dialect="spark"))
     if _is_number(value) and kind.this == exp.DataType.Type.DOUBLE:
         return number(repr(float(value.this)))  # 1.5D is how Spark spells our 1.5
+    if _is_number(value) and kind.this == exp.DataType.Type.FLOAT and not _is_float(value.this):
+        raise unreadable(f"{value.this}F", "the number is beyond every float")
     if isinstance(value, exp.Literal) and value.args["is_string"] and not safe:
         value = _canonical_time(value, kind.sql(dialect="spark"))
+        if kind.this == exp.DataType.Type.DECIMAL:
+            value = exp.Literal.string(_without_exponent(value.this))
     return exp.TryCast(this=value, to=kind, safe=True) if safe else exp.Cast(this=value, to=kind)
+
+
+def _with_digits(kind: Node) -> Node:
+    """Each decimal in it with its precision and scale: Spark's own where they are left out."""
+    for inner in kind.find_all(exp.DataType):
+        if inner.this == exp.DataType.Type.DECIMAL:
+            digits = [p.this.this for p in inner.expressions] or ["10"]
+            both = [*digits, "0"][:2]
+            inner.set("expressions", [exp.DataTypeParam(this=number(d)) for d in both])
+    return kind
+
+
+def _without_exponent(text: str) -> str:
+    """1.23E-26 as 0.0...123: DuckDB first reads the digits, which may not fit by themselves."""
+    found = _NUMBER.fullmatch(text)
+    if found is None or not found[3] or abs(int(found[3][1:])) > 99:
+        return text
+    return f"{Decimal(text):f}"
 
 
 def _canonical_time(value: Node, to: str) -> Node:
@@ -85,6 +111,10 @@ def _canonical_time(value: Node, to: str) -> Node:
         return exp.Literal.string(time_text(value.this, to))
     except ValueError:
         raise unreadable(f"{to} '{value.this}'", f"it is not an ISO {to.lower()}") from None
+
+
+def _is_float(spelling: str) -> bool:
+    return float(spelling) < 2.0**128 - 2.0**103  # what would be rounded to infinity
 
 
 def _is_number(node: Node) -> bool:

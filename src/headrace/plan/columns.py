@@ -42,13 +42,18 @@ def typed(draft: Draft, specs: Mapping[str, object], schema: pa.Schema, site: Si
     return Typed(columns, pa.schema([fields.get(n, pa.field(n, pa.null())) for n, _ in columns]))
 
 
-def expression(draft: Draft, spec: object, schema: pa.Schema, site: Site | None) -> Expr | None:
-    """The expression that `spec` stands for; None if it is wrong, or about unknown columns."""
+def expression(
+    draft: Draft, spec: object, schema: pa.Schema, site: Site | None, *, named: bool = False
+) -> Expr | None:
+    """The expression that `spec` stands for; None if it is wrong, or about unknown columns.
+
+    Text may give itself a name, with AS, only where the name is used: if `named`.
+    """
     if len(schema) == 0 or spec is WRONG:
         return None
     try:
         if isinstance(spec, Expr | str):
-            return _written(spec, schema, site)
+            return _written(spec, schema, site, named)
         return as_expr(spec, schema)
     except Untraceable as reason:
         if not unknown_columns(schema):
@@ -59,10 +64,10 @@ def expression(draft: Draft, spec: object, schema: pa.Schema, site: Site | None)
     return None
 
 
-def _written(spec: Expr | str, schema: pa.Schema, site: Site | None) -> Expr:
+def _written(spec: Expr | str, schema: pa.Schema, site: Site | None, named: bool) -> Expr:
     """An expression given as such: every column that is not there is a problem of its own."""
     if isinstance(spec, str):
-        spec = col(spec) if spec in schema.names else parsed(spec)
+        spec = col(spec) if spec in schema.names else parsed(spec, named=named)
     if wrong := unknown(sorted(spec.columns), schema, site):
         raise PlanError.of(wrong)
     return spec if uncertain(schema, spec.columns) else as_expr(spec, schema)

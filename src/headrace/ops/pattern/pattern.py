@@ -113,7 +113,7 @@ class Pattern:
         return self._repeat(1, None, by, greedy, within)
 
     def optional(self, *, greedy: bool = False) -> Pattern:
-        """The last part, or nothing in its place."""
+        """The last part, or nothing in its place; `greedy`: nothing only if no row is it."""
         last = self._last()
         no.check_repeat(last, greedy, times=False)
         return self._change(Repeat(last, 0, 1, greedy=greedy))  # type: ignore[arg-type]

@@ -144,7 +144,7 @@ def compiled_rule(
         )  # fmt: skip
 
     def condition(name: str, where: Any) -> Condition:
-        exprs = [parsed(one) for one in where]
+        exprs = [parsed(one, named=False) for one in where]
         for expr in exprs:
             check_condition(expr, schema)
         if not exprs:
