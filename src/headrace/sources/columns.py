@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import InputError
+from headrace.kernel.text_cast import isolate
 from headrace.schema import TIMESTAMP, ddl_type
-from headrace.sources.casts import isolate
 from headrace.sources.contract import MISFIT
 from headrace.times import beyond, milliseconds
 

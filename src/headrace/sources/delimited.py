@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from headrace.errors import InputError
-from headrace.sources.casts import NOT_TEXT, cast_text, gather, isolate, reason
+from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reason
 from headrace.sources.contract import Decoded
 
 MISQUOTED = "a quote that does not close, or is not around a whole field"

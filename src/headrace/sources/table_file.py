@@ -17,8 +17,8 @@ import pyarrow.json
 import pyarrow.parquet
 
 from headrace.errors import StepError
+from headrace.kernel.text_cast import cast_text
 from headrace.schema import TIMESTAMP
-from headrace.sources.casts import cast_text
 from headrace.sources.columns import plain
 from headrace.sources.delimited import check_header, header
 from headrace.sources.formats import EXTENSIONS, check_schema, decode
