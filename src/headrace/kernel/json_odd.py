@@ -159,7 +159,7 @@ def _value(value: Any, to: pa.DataType) -> Any:
         return [_value(v, to.value_type) for v in _of(value, list, to)]
     if pt.is_map(to):
         first = {k: value[k] for k, _ in _of(value, Fields, to).pairs}
-        return [(k, _value(v, to.item_type)) for k, v in first.items()]
+        return [(_key(k, to.key_type), _value(v, to.item_type)) for k, v in first.items()]
     if pt.is_struct(to):
         fields = _of(value, dict, to)
         return {f.name: _value(fields.get(f.name), f.type) for f in to}
@@ -168,6 +168,12 @@ def _value(value: Any, to: pa.DataType) -> Any:
     if pt.is_string(to):
         return _text(value)
     return _scalar(value, to)
+
+
+def _key(key: str, to: pa.DataType) -> Any:
+    """A key of an object; booleans are texts there, too."""
+    known = pt.is_boolean(to) and key in ("true", "false")
+    return _value(key == "true" if known else key, to)
 
 
 def _of(value: Any, kind: type, to: pa.DataType) -> Any:
