@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from headrace.exact import cast_exactly
 from headrace.schema import ddl_type
 from headrace.times import beyond, milliseconds
 
@@ -61,7 +62,7 @@ def as_type(column: Any, kind: pa.DataType) -> Any:
         return _value_by_value(column, kind, _decimal)
     if pt.is_nested(kind) and _holds_time(kind):
         return _value_by_value(column, kind, lambda value: value)
-    return column.cast(kind, safe=not (pt.is_timestamp(kind) and pt.is_timestamp(given)))
+    return cast_exactly(column, kind)
 
 
 def _value_by_value(column: Any, kind: pa.DataType, change: Callable[[Any], Any]) -> Any:

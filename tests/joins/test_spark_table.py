@@ -16,7 +16,8 @@ import pytest
 
 import headrace as hr
 from headrace.engine.made_tables import put
-from headrace.ops.join.loaded import MadeFile, TableFile
+from headrace.ops.join.loaded import MadeFile
+from headrace.sources.table_file import TableFile
 from headrace.testing import Harness
 
 NAMES = "k bigint, name string"

@@ -97,6 +97,32 @@ def test_a_bad_csv_row_is_named_and_its_neighbours_are_read(line, reason):
     assert all(reason in e or "quote" in e or "fields" in e for e in errors), errors
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "^"])
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ('1,"a', None), ('1,"', None), ('"a,1', None), ('1,b"', None), ('1,b"c', None),
+        ('1,"a"b', None),
+        ('1, "a"', None), ('1,"a""', None), ('1,"a"""', 'a"'), ('1,"a"', "a"), ('"1","a,b"', "a,b"),
+        ('1,""', ""), ('1,""""', '"'), ("1,a'b", "a'b"),
+    ],
+)  # fmt: skip
+def test_a_quote_stands_around_a_whole_field_or_the_row_is_bad(line, wanted, delimiter):
+    line = line.replace(",", delimiter).encode()
+    good = f"1{delimiter}x".encode()
+
+    for values in ((line,), (good, line, good), (line, good, line)):
+        table, bad, errors = decode(
+            "csv", records(*values), schema_of("i bigint, s string"), delimiter=delimiter
+        )
+
+        text = None if wanted is None else wanted.replace(",", delimiter)
+        expected = [text if v == line else "x" for v in values]
+        assert table["s"].to_pylist() == [v for v in expected if v is not None]
+        assert bad.tolist() == [v == line and wanted is None for v in values]
+        assert all("quote" in e for e in errors)
+
+
 @given(st.lists(st.one_of(st.integers(-9, 9), st.text(max_size=3), st.none()), max_size=20))
 @settings(max_examples=40, deadline=None)
 def test_json_rows_are_decoded_around_the_bad_ones(values):

@@ -83,3 +83,9 @@ def test_rows_that_do_not_fit_are_refused(values, schema, code):
 
 def test_no_splits_are_refused():
     assert refusal(rows, [{"n": 1}], splits=0).code == "HR-INPUT-013"
+
+
+def test_the_row_that_does_not_fit_is_named():
+    given = [{"i": 0, "at": 5}, {"i": 1, "at": "2013-01-01"}, {"i": 2, "at": True}]
+    error = refusal(rows, given, "i bigint, at timestamp")
+    assert error.code == "HR-INPUT-006" and "row 1, column 'at'" in str(error)

@@ -15,13 +15,13 @@ import pyarrow as pa
 from headrace.api import meeting, stream
 from headrace.api.adding import Adding
 from headrace.clock import Duration, millis
+from headrace.errors import HeadraceError
 from headrace.ops.join.loaded import (
     Called,
     Fixed,
     Source,
     SparkTable,
     SqlTable,
-    TableFile,
     as_table,
 )
 from headrace.ops.join.lookup import MISSING, Lookup
@@ -29,6 +29,8 @@ from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Apply
 from headrace.plan.signature import check_takes
 from headrace.schema import SchemaLike, ddl_of, schema_of
+from headrace.sources.columns import plain
+from headrace.sources.table_file import TableFile
 
 if TYPE_CHECKING:
     from headrace.api.connected import AnyStream
@@ -44,11 +46,11 @@ class LookupTable:
         if self.said is not None:
             return self.said
         if isinstance(self.source, Fixed) and self.source.table.column_names:
-            return self.source.table.schema
+            return pa.schema([f.with_type(plain(f.type)) for f in self.source.table.schema])
         if isinstance(self.source, TableFile):
             try:
                 return self.source.schema()
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HeadraceError) as error:
                 fact = f"the columns of {self.source.path!r} are not known: {error}"
                 raise meeting.refused(fact, 21, "Say schema=, or let the file be there.") from error
         raise meeting.refused(
@@ -60,8 +62,8 @@ class LookupTable:
 
 def table_file(path: str | Path, *, schema: SchemaLike | None = None) -> LookupTable:
     """A Parquet, CSV or JSON-lines file (or folder of Parquet files) for `lookup`."""
-    source = TableFile(str(Path(path).absolute()))
-    return LookupTable(source, None if schema is None else schema_of(schema))
+    said = None if schema is None else schema_of(schema)
+    return LookupTable(TableFile(str(Path(path).absolute()), said), said)
 
 
 def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLike) -> LookupTable:
@@ -114,6 +116,8 @@ def lookup(
         _check_snapshot(table, often)
         value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
         source = _known(table, schema, tuple(value.names)).source
+        if isinstance(source, TableFile):  # what was guessed holds for every refresh
+            source = TableFile(source.path, found)
         what = Lookup(source, uuid4().hex, keys[1], value, often, on_missing, wait,
                       (ddl_of(of.schema),))  # fmt: skip
     if what is None:

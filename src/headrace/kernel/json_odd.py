@@ -6,8 +6,6 @@ it is bad. Nothing here is fast; it sees only the rows that the fast path could 
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -17,33 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.expr.types import DUCKDB, computed, spoken, text_literal, type_name
+from headrace.expr.types import DUCKDB, spoken, text_literal
 from headrace.kernel import door
+from headrace.kernel.json_scalars import scalars
 from headrace.kernel.json_text import DEEPEST, TOO_DEEP, Fields, depth, load, written
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-_DIGITS = r"\d+(_\d+)*"  # DuckDB takes underscores between digits
-_NUMBER = re.compile(rf"[+-]?({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][+-]?\d{{1,9}})?$")
-EXACT = 2.0**53  # from here on a double no longer holds every integer
-_LONGEST = 20  # digits; no integer column holds more
-YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # 1 to 9999, in microseconds
-DAYS = (-719_162, 2_932_896)  # the same, in days
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST_COMMA = r",\s*[}\]]"  # which DuckDB takes; or it is inside a text
 
 
 class Unfit(ValueError):
     """A value that is not what its field says."""
-
-
-def parse(text: str) -> dict[str, Any]:
-    """The document as Python sees it; empty if it is not an object."""
-    try:
-        made = load(text, exact=True)
-    except ValueError:
-        return {}
-    return made if isinstance(made, dict) else {}
 
 
 def too_deep(raw: pa.Array) -> Mask:
@@ -79,7 +63,7 @@ def settle(
 
 def _suspects(texts: pa.Array, nulls: Sequence[Mask | None], schema: pa.Schema) -> Mask:
     """Rows that need a second look: those with a null that is not plainly there and allowed."""
-    suspects = _mask(texts.is_null())
+    suspects = _mask(pc.match_substring_regex(texts, _LAST_COMMA).fill_null(True))
     if all(n is not None for n in nulls):
         suspects |= np.logical_and.reduce([n for n in nulls if n is not None])  # perhaps no object
     for null, field in zip(nulls, schema, strict=True):
@@ -121,7 +105,7 @@ def _read(
     raw: bytes | str | None, text: str | None, odd: Sequence[bool], schema: pa.Schema
 ) -> dict[int, Any]:
     """The values of one document's odd fields by position; Unfit says why it has none."""
-    document = _document(raw, text, exact=_has_decimal(schema))
+    document = _document(raw, text)
     values = {}
     for i, field in enumerate(schema):
         value = document.get(field.name)
@@ -136,18 +120,11 @@ def _read(
     return values
 
 
-def _has_decimal(kinds: pa.Schema | pa.DataType) -> bool:
-    """Whether DuckDB is asked for a decimal: then it reads every number as it is written."""
-    fields = [f.type for f in kinds] if isinstance(kinds, pa.Schema) or pt.is_struct(kinds) else []
-    inner = [kinds.value_type] if not fields and pt.is_list(kinds) else fields
-    return any(pt.is_decimal(k) or _has_decimal(k) for k in inner)
-
-
-def _document(raw: bytes | str | None, text: str | None, *, exact: bool) -> dict[str, Any]:
+def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
     if raw is None:
         raise Unfit("the document is null")
     try:
-        made = load(raw.decode() if isinstance(raw, bytes) else raw, exact=exact)
+        made = load(raw.decode() if isinstance(raw, bytes) else raw)
     except UnicodeDecodeError:
         raise Unfit("the document is not UTF-8 text") from None
     except ValueError as error:
@@ -182,7 +159,7 @@ def _value(value: Any, to: pa.DataType) -> Any:
         return [_value(v, to.value_type) for v in _of(value, list, to)]
     if pt.is_map(to):
         first = {k: value[k] for k, _ in _of(value, Fields, to).pairs}
-        return [(k, _value(v, to.item_type)) for k, v in first.items()]
+        return [(_key(k, to.key_type), _value(v, to.item_type)) for k, v in first.items()]
     if pt.is_struct(to):
         fields = _of(value, dict, to)
         return {f.name: _value(fields.get(f.name), f.type) for f in to}
@@ -193,6 +170,12 @@ def _value(value: Any, to: pa.DataType) -> Any:
     return _scalar(value, to)
 
 
+def _key(key: str, to: pa.DataType) -> Any:
+    """A key of an object; booleans are texts there, too."""
+    known = pt.is_boolean(to) and key in ("true", "false")
+    return _value(key == "true" if known else key, to)
+
+
 def _of(value: Any, kind: type, to: pa.DataType) -> Any:
     if not isinstance(value, kind):
         raise Unfit(f"{_shown(value)} is not {spoken(to)}")
@@ -200,62 +183,12 @@ def _of(value: Any, kind: type, to: pa.DataType) -> Any:
 
 
 def _scalar(value: Any, to: pa.DataType) -> Any:
-    if pt.is_integer(to):
-        made: Any = _integer(value, to)
-    elif pt.is_timestamp(to):
-        made = _timestamp(value)
-    elif pt.is_date(to):
-        made = _date(value)
-    else:
-        made = _cast(value, to)
-    if made is None:
+    made = scalars(pa.array([written(value)], pa.string()), to)
+    if made.null_count:
         raise Unfit(f"{_shown(value)} is not {spoken(to)}")
-    return made
+    return made[0].as_py()
 
 
 def _text(value: Any) -> str:
     """What a text column holds of a value: a text itself, anything else as JSON."""
     return str(value) if isinstance(value, str) else written(value)
-
-
-def _integer(value: Any, to: pa.DataType) -> int | None:
-    text = str(int(value)) if isinstance(value, bool) else _text(value).strip()
-    if not _NUMBER.match(text):
-        return None
-    near = float(text)
-    number = decimal.Decimal(text if abs(near) >= EXACT else near)  # as the fast path reads it
-    limits = np.iinfo(to.to_pandas_dtype())
-    whole = number == number.to_integral_value() if number.adjusted() < _LONGEST else False
-    return int(number) if whole and limits.min <= number <= limits.max else None
-
-
-def _timestamp(value: Any) -> dt.datetime | None:
-    millis = _integer(value, pa.int64())
-    micros: Any = None if millis is None else millis * 1_000
-    if millis is None and isinstance(value, str):
-        moment = f"TRY_CAST({text_literal(value, DUCKDB)} AS TIMESTAMPTZ)"
-        micros = door.value(f"CASE WHEN isfinite({moment}) THEN epoch_us({moment}) END")
-    if micros is None or not YEARS[0] <= micros <= YEARS[1]:
-        return None
-    return _EPOCH + dt.timedelta(microseconds=micros)
-
-
-def _date(value: Any) -> dt.date | None:
-    day = f"TRY_CAST({text_literal(_text(value), DUCKDB)} AS DATE)"
-    days: Any = door.value(f"CASE WHEN isfinite({day}) THEN {day} - DATE '1970-01-01' END")
-    if days is None or not DAYS[0] <= days <= DAYS[1]:
-        return None
-    return _EPOCH.date() + dt.timedelta(days=days)
-
-
-def _cast(value: Any, to: pa.DataType) -> Any:
-    """By DuckDB's own cast of the text, as on the fast path."""
-    if pt.is_binary(to) or pt.is_large_binary(to):
-        return _text(value).encode()
-    text = str(int(value)) if isinstance(value, bool) and _is_number(to) else _text(value)
-    name = type_name(computed(to), DUCKDB)
-    return door.value(f"TRY_CAST({text_literal(text, DUCKDB)} AS {name})")
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pt.is_floating(kind) or pt.is_decimal(kind))

@@ -2,13 +2,12 @@
 
 A document must read the same on the fast path and here. Python's own reading would refuse
 numbers of more than 4,300 digits, drop the second of two equal keys, and round
-12345678901234567890.12; DuckDB rounds it, too, but not where decimals are asked for.
+12345678901234567890.12.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
@@ -24,7 +23,7 @@ _STEPS[list(b"]}")] = -1
 
 
 class Number(str):
-    """A number, spelt as the document or DuckDB spells it."""
+    """A number, spelt as the document spells it."""
 
     __slots__ = ()
 
@@ -39,28 +38,16 @@ class Fields(dict[str, Any]):
         self.pairs = pairs
 
 
-def load(text: str, *, exact: bool) -> Any:
-    """The document; ValueError if it is malformed or nested too deeply.
-
-    `exact` leaves numbers as they are written; else they are as DuckDB writes doubles.
-    """
-    integer, fraction = (Number, Number) if exact else (_integer, _fraction)
+def load(text: str) -> Any:
+    """The document, its numbers as they are written; ValueError if it is malformed or nested too
+    deeply."""
     try:
         return json.loads(
             text, object_pairs_hook=Fields,
-            parse_int=integer, parse_float=fraction, parse_constant=Number,
+            parse_int=Number, parse_float=Number, parse_constant=Number,
         )  # fmt: skip
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
-
-
-def _integer(text: str) -> Number:
-    return Number("0" if text == "-0" else text)
-
-
-def _fraction(text: str) -> Number:
-    value = float(text)
-    return Number(text if math.isinf(value) else repr(value))
 
 
 def written(value: Any) -> str:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from headrace.chunk import plain_type
 from headrace.errors import OutputError
-from headrace.sinks.json_lines import json_lines, parsed
+from headrace.sinks.json_lines import check, json_lines, parsed
 
 STEP_ROWS = 131_072  # rows between two looks at how large the file has become
 
@@ -33,6 +33,7 @@ class Format:
 
 class _JsonWriter:
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        check(schema)
         self._file = file
 
     def write_table(self, table: pa.Table) -> None:
@@ -93,7 +94,13 @@ def _arrow_schema(path: Path) -> pa.Schema:
 
 def _json_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     lines = pa.array(path.read_bytes().splitlines(), pa.binary())
-    yield parsed(lines, schema)
+    try:
+        yield parsed(lines, schema)
+    except ValueError as cause:
+        raise OutputError(
+            f"{str(path)!r} holds something else than was written, {cause}", code="HR-OUTPUT-007",
+            hint="Restore the file from a backup; only the job itself may change output files.",
+        ) from cause  # fmt: skip
 
 
 FORMATS = {

@@ -1,7 +1,9 @@
 """Rows to JSON lines and back, column by column: no Python per row for plain types.
 
-Numbers are JSON numbers, NaN and infinities null; times are ISO 8601 in UTC; bytes are
-base64; decimals are text, so that nothing is lost. Nested columns go value by value.
+Every value comes back as it was, by `parsed` and from a JSON input of the same columns. Numbers
+are JSON numbers; NaN and infinities are the texts "NaN", "Infinity", "-Infinity"; times are ISO
+8601 in UTC; bytes are base64; decimals are text; maps are objects, their keys texts. Nested
+columns go value by value.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pajson
+
+from headrace.errors import OutputError
+from headrace.kernel import decode_json
 
 _CONTROL = r"[\x00-\x1f\x7f]"
 
@@ -59,7 +63,7 @@ def _encoded(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         text = values.cast(pa.string())
     elif pa.types.is_floating(kind):
-        text = pc.if_else(pc.is_finite(values), values, None).cast(pa.string())
+        text = _numbers(values)
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = _quoted(values)
     elif pa.types.is_timestamp(kind):
@@ -67,7 +71,7 @@ def _encoded(column: pa.ChunkedArray) -> pa.Array:
     elif pa.types.is_date(kind):
         text = _quoted_plain(values.cast(pa.date32()).cast(pa.string()))
     else:
-        text = pa.array([None if v is None else _value(v) for v in values.to_pylist()])
+        text = pa.array([None if v is None else _value(v, kind) for v in values.to_pylist()])
         text = text.cast(pa.string())
     return pc.fill_null(text.cast(pa.large_string()), "null")
 
@@ -96,56 +100,89 @@ def _iso(values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(dated, _text("Z"), _text(""))
 
 
-def _value(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False)
+def _numbers(values: pa.Array) -> pa.Array:
+    text = values.cast(pa.string())
+    finite = pc.is_finite(values).fill_null(True)
+    if pc.all(finite).as_py():
+        return text
+    odd = pa.array([_ODD[str(v)] for v in values.filter(pc.invert(finite)).to_pylist()])
+    return pc.replace_with_mask(
+        text, pc.invert(finite), pc.binary_join_element_wise('"', odd, '"', "")
+    )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+def _value(value: Any, kind: pa.DataType) -> str:
+    return json.dumps(_plain(value, kind), ensure_ascii=False)
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {f.name: _plain(value[f.name], f.type) for f in kind}
+    if pa.types.is_map(kind):
+        return _object(value, kind)
+    if pa.types.is_nested(kind):
+        return [_plain(v, kind.value_type) for v in value]
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if math.isfinite(value) else _ODD[str(value)]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dt.datetime):
         utc = value.astimezone(dt.UTC) if value.tzinfo else value
         return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-    if isinstance(value, dt.date | dt.time):
+    if isinstance(value, dt.date):
         return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    return value
+    return f"{value:f}" if isinstance(value, decimal.Decimal) else value
+
+
+def _object(pairs: list[tuple[Any, Any]], kind: pa.DataType) -> dict[str, Any]:
+    made = {_key(k, kind.key_type): _plain(v, kind.item_type) for k, v in pairs}
+    if len(made) < len(pairs):
+        raise OutputError(
+            "a map has a key twice, which an object of JSON cannot hold", code="HR-OUTPUT-006",
+            hint='Say format="parquet", or take one of the two out.',
+        )  # fmt: skip
+    return made
+
+
+def _key(key: Any, kind: pa.DataType) -> str:
+    plain = _plain(key, kind)
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def check(schema: pa.Schema) -> None:
+    """Raise ValueError for a column that could not be read again."""
+    for field in schema:
+        found = _unknown(field.type)
+        if found is not None:
+            raise ValueError(f"column {field.name!r} is {field.type}, and JSON has no {found}")
+
+
+def _unknown(kind: pa.DataType) -> str | None:
+    if pa.types.is_dictionary(kind):
+        return _unknown(kind.value_type)
+    if pa.types.is_map(kind):
+        if pa.types.is_nested(kind.key_type):
+            return f"map with keys of {kind.key_type}"
+        return _unknown(kind.key_type) or _unknown(kind.item_type)
+    if pa.types.is_nested(kind):
+        inner = [kind.field(i).type for i in range(kind.num_fields)]
+        return next((found for k in inner if (found := _unknown(k)) is not None), None)
+    return None if any(is_one(kind) for is_one in _KNOWN) else str(kind)
+
+
+_ODD = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_KNOWN = (
+    pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating,
+    pa.types.is_decimal, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
+    pa.types.is_large_binary, pa.types.is_date, pa.types.is_timestamp,
+)  # fmt: skip
 
 
 def parsed(lines: pa.Array, schema: pa.Schema) -> pa.Table:
-    """What `json_lines` wrote, as rows again."""
-    text = b"\n".join(lines.to_pylist())
-    loose = pa.schema([pa.field(f.name, _written(f.type)) for f in schema])
-    if not text:
-        return schema.empty_table()
-    table = pajson.read_json(
-        pa.BufferReader(text),
-        pajson.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        pajson.ParseOptions(explicit_schema=loose, unexpected_field_behavior="ignore"),
-    )
-    columns = [_back(table.column(f.name), f.type) for f in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _written(kind: pa.DataType) -> pa.DataType:
-    """The type that a value of `kind` has in JSON."""
-    if pa.types.is_dictionary(kind):
-        return _written(kind.value_type)
-    known = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return kind if known or pa.types.is_nested(kind) else pa.string()
-
-
-def _back(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        values = [None if v is None else base64.b64decode(v) for v in column.to_pylist()]
-        return pa.chunked_array([pa.array(values, kind)])
-    if pa.types.is_timestamp(kind) and kind.tz is None:
-        return column.cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
-    return column.cast(kind)
+    """What `json_lines` wrote, as rows again; ValueError if it is something else."""
+    table, bad, reasons = decode_json(lines, pa.schema([f.with_nullable(True) for f in schema]))
+    if bad.any():
+        raise ValueError(f"line {int(bad.argmax()) + 1}: {reasons[0]}")
+    return pa.Table.from_arrays(table.columns, schema=schema)

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import InputError
+from headrace.exact import cast_exactly
+from headrace.kernel.text_cast import isolate
 from headrace.schema import TIMESTAMP, ddl_type
-from headrace.sources.casts import isolate
 from headrace.sources.contract import MISFIT
 from headrace.times import beyond, milliseconds
 
@@ -24,6 +25,9 @@ def fit(what: str, found: pa.Schema, wanted: pa.Schema) -> None:
         if found.get_field_index(field.name) < 0:
             raise missing_column(what, field.name, found.names)
         kind = found.field(field.name).type
+        lacking = _lacking(kind, field.type)
+        if lacking is not None:
+            raise missing_column(what, f"{field.name}.{lacking}", found.names)
         if not _castable(kind, field.type):
             raise wrong_type(what, field, kind)
 
@@ -58,18 +62,22 @@ def plain(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(plain(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(plain(f.type)) for f in kind])
     return kind
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> pa.ChunkedArray:
     """The column in the field's type; null where a value does not fit it."""
-    times = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
-    safe = not times  # time finer than a microsecond is cut
     try:
-        return column.cast(field.type, safe=safe)
+        return cast_exactly(column, field.type)
     except (pa.ArrowException, ValueError):
         values = column.combine_chunks()
-    cast, bad = isolate(values, field.type, lambda part: part.cast(field.type, safe=safe))
+    cast, bad = isolate(values, field.type, lambda part: cast_exactly(part, field.type))
     for i in bad:
         what = f"{_shown(values[i])} is not {ddl_type(field.type)}"
         reasons.setdefault(i, f"column {field.name!r}: {what}")
@@ -112,6 +120,23 @@ def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
     except (pa.ArrowException, ValueError):
         return False
     return True
+
+
+def _lacking(kind: pa.DataType, wanted: pa.DataType) -> str | None:
+    """The first field of a record in `wanted` that `kind` has not: a cast would make it null."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        for field in wanted:
+            if kind.get_field_index(field.name) < 0:
+                return str(field.name)
+            deeper = _lacking(kind.field(field.name).type, field.type)
+            if deeper is not None:
+                return f"{field.name}.{deeper}"
+        return None
+    if pa.types.is_map(kind) and pa.types.is_map(wanted):
+        return _lacking(kind.item_type, wanted.item_type)
+    if _family(kind) == _family(wanted) == "list":
+        return _lacking(kind.value_type, wanted.value_type)
+    return None
 
 
 def _family(kind: pa.DataType) -> str:

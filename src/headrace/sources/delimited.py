@@ -1,8 +1,9 @@
 """CSV records to typed rows.
 
-One record is one line: a line break inside quotes is not supported, and makes bad rows. An
-empty field is null; an empty quoted one is empty text. Headers are the business of whoever
-reads files; here the order of the columns is given.
+One record is one line: a line break inside quotes is not supported, and makes bad rows. Quotes
+stand around a whole field, and twice within it; anywhere else they make the row bad. An empty
+field is null; an empty quoted one is empty text. Headers are the business of whoever reads
+files; here the order of the columns is given.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from headrace.errors import InputError
-from headrace.sources.casts import NOT_TEXT, cast_text, gather, isolate, reason
+from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reason
 from headrace.sources.contract import Decoded
+
+MISQUOTED = "a quote that does not close, or is not around a whole field"
 
 
 def header(path: str, line: str, delimiter: str) -> list[str]:
     """The names of the columns in a file's first line."""
     try:
-        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, strict=True), [])
     except csv.Error as cause:
         raise InputError(
             f"the header of {path!r} cannot be read: {cause}", code="HR-INPUT-005",
@@ -50,7 +53,7 @@ def decode(
     values: pa.Array, schema: pa.Schema, columns: Sequence[str] | None, delimiter: str
 ) -> Decoded:
     names = list(columns) if columns is not None else schema.names
-    reasons = _not_records(values, len(names))
+    reasons = _not_records(values, len(names), delimiter)
     whole = _others(len(values), reasons)
     table, wrong = _split(values.take(pa.array(whole)), names, delimiter, 0)
     reasons |= {int(whole[i]): why for i, why in wrong.items()}
@@ -68,15 +71,26 @@ def decode(
     return gather(typed, schema, bad[places]), bad, [reasons[i] for i in sorted(reasons)]
 
 
-def _not_records(values: pa.Array, width: int) -> dict[int, str]:
+def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]:
     """What must not reach the parser: it would run on into the record after, or pass as nulls."""
     _, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
     breaks = np.flatnonzero(pc.match_substring(values, b"\n").fill_null(False).to_numpy(False))
     short = pc.less(pc.binary_length(values), 1 if width > 1 else 0).fill_null(True)
     none = np.flatnonzero(short.to_numpy(False))
-    found = {int(i): "a line break in a record" for i in breaks}
+    found = dict.fromkeys(_misquoted(values, delimiter), MISQUOTED)
+    found |= {int(i): "a line break in a record" for i in breaks}
     found |= dict.fromkeys(not_text, NOT_TEXT)
     return found | {int(i): "an empty record" for i in none}
+
+
+def _misquoted(values: pa.Array, delimiter: str) -> list[int]:
+    """The records with a quote that is not where one may be; most have none."""
+    with_quotes = pc.match_substring(values, b'"').fill_null(False)
+    places = np.flatnonzero(with_quotes.to_numpy(False))
+    field = rf'("([^"]|"")*"|[^"\x{{{ord(delimiter):x}}}]*)'
+    whole = rf"(?s)\A{field}(\x{{{ord(delimiter):x}}}{field})*\z"
+    good = pc.match_substring_regex(values.take(pa.array(places)), whole)
+    return [int(i) for i in places[~good.to_numpy(False)]]
 
 
 def _others(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
@@ -103,7 +117,7 @@ def _split(
         table = _read(values, names, delimiter, refuse)
         if table.num_rows + len(wrong) == len(values):  # else one record ran into the next
             return table, wrong
-        why = "a quote that does not close"
+        why = MISQUOTED
     except (pa.ArrowException, ValueError) as cause:
         why = str(cause)
     if len(values) == 1:

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from headrace.errors import InputError
 from headrace.kernel import decode_json
+from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather
 from headrace.sources import delimited
-from headrace.sources.casts import NOT_TEXT, cast_text, gather
 from headrace.sources.contract import Decoded
 
 FORMATS = ("json", "csv", "text", "bytes", "parquet")

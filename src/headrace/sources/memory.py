@@ -86,9 +86,20 @@ def _table(values: list[Any], schema: SchemaLike | None) -> pa.Table:
         return pa.Table.from_pylist([v._asdict() if hasattr(v, "_asdict") else v for v in values])
     except (pa.ArrowException, ValueError, TypeError, AttributeError) as cause:
         raise InputError(
-            f"the rows do not fit their schema: {cause}", code="HR-INPUT-006",
+            f"the rows do not fit their schema: {_first_bad(values, schema)}{cause}",
+            code="HR-INPUT-006",
             hint="Give rows(..., schema=...) the columns and types that the rows have.",
         ) from cause  # fmt: skip
+
+
+def _first_bad(values: list[Any], schema: SchemaLike | None) -> str:
+    """Which row it is that does not fit: the first that does not by itself."""
+    for number, value in enumerate(values if schema is not None else ()):
+        try:
+            table_of([value], schema_of(schema))
+        except (pa.ArrowException, ValueError, TypeError, AttributeError):
+            return f"row {number}, "
+    return ""
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -15,14 +15,11 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet
 
 from headrace.chunk import HASH
@@ -31,38 +28,13 @@ from headrace.hashing import hash_keys
 from headrace.ops.join.side import null_keys
 from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
+from headrace.values import as_type
 
 
 class Source(Protocol):
     """Where a table comes from."""
 
     def load(self) -> pa.Table: ...
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """A Parquet, CSV or JSON-lines file, or a folder of Parquet files."""
-
-    path: str
-
-    def load(self) -> pa.Table:
-        match Path(self.path).suffix:
-            case ".csv":
-                return pyarrow.csv.read_csv(self.path)
-            case ".json" | ".jsonl":
-                return pyarrow.json.read_json(self.path)
-        if os.path.isdir(self.path):
-            return pyarrow.parquet.read_table(self.path)
-        return read_once(self.path)
-
-    def schema(self) -> pa.Schema:
-        """The columns, as far as they can be known without reading all of it."""
-        whole = Path(self.path).suffix in (".csv", ".json", ".jsonl")
-        return self.load().schema if whole else pyarrow.parquet.read_schema(self._one())
-
-    def _one(self) -> str:
-        folder = Path(self.path)
-        return str(min(folder.glob("**/*.parquet"))) if folder.is_dir() else self.path
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,8 +222,8 @@ def column_of(table: pa.Table, name: str, type: pa.DataType) -> pa.ChunkedArray:
         raise LookupError(f"there is not one column {name!r}, the columns are: {there}")
     column = table.column(name)
     try:
-        return column.cast(type)
-    except pa.ArrowException as error:
+        return as_type(column, type)
+    except (pa.ArrowException, ValueError) as error:
         said = ddl_type(type)
         raise TypeError(f"column {name!r} is {column.type}, declared as {said}: {error}") from error
 

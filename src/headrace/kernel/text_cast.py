@@ -20,6 +20,7 @@ from headrace.times import beyond, milliseconds
 NOT_TEXT = "not UTF-8 text"
 _DIGITS = 38  # of the longest decimal
 _TOO_MANY = rf"^[+-]?[0.]*(\d\.?){{{_DIGITS + 1}}}"
+_FINE = len("2024-01-01T00:00:00.000000")
 _ZONE = r"[T ]\d\d:?\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
@@ -74,7 +75,23 @@ def _parse(text: pa.Array, kind: pa.DataType) -> pa.Array:
         return _shown(text.cast(kind))
     if pa.types.is_decimal(kind):
         return _decimals(text, kind)
+    if pa.types.is_floating(kind):
+        return _doubles(text, kind)
+    if (
+        pa.types.is_integer(kind)
+        and pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py()
+    ):
+        raise ValueError("a number that is not decimal")  # Arrow reads 0x10
     return text.cast(kind)
+
+
+def _doubles(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Arrow makes infinity of a number that is too large."""
+    made = text.cast(kind)
+    spelt = text.filter(pc.is_inf(made))
+    if len(spelt) and pc.any(pc.match_substring_regex(spelt, r"\d")).as_py():
+        raise ValueError("a number that is too large")
+    return made
 
 
 def _decimals(text: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -111,7 +128,9 @@ def _shown(times: pa.Array) -> pa.Array:
 
 
 def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """ISO 8601; a time without a zone is UTC."""
+    """ISO 8601; a time without a zone is UTC; what is finer than a microsecond is cut."""
+    if (pc.max(pc.utf8_length(text)).as_py() or 0) > _FINE:
+        text = pc.replace_substring_regex(text, r"(:\d\d\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(text, _ZONE)
     with_zone = pc.if_else(zoned, text, None).cast(pa.timestamp(kind.unit, tz="UTC"))
     without = pc.if_else(zoned, None, text).cast(pa.timestamp(kind.unit))

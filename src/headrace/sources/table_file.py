@@ -1,0 +1,121 @@
+"""A file as a whole table, for lookups: Parquet, CSV or JSON lines, or a folder of Parquet files.
+
+Lines are decoded by the declared columns from the start, by the rule and the code of a `files:`
+input; but a table is whole or it is none, so a bad line is an error which names it. Without
+declared columns a CSV file's are guessed from all its lines, and never change a text.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+import pyarrow.parquet
+
+from headrace.errors import StepError
+from headrace.kernel.text_cast import cast_text
+from headrace.schema import TIMESTAMP
+from headrace.sources.columns import plain
+from headrace.sources.delimited import check_header, header
+from headrace.sources.formats import EXTENSIONS, check_schema, decode
+from headrace.sources.lines import BLOCK, BOM, split_lines
+
+_GUESSES = (  # the types that a column of a CSV file may have, and how all its values look then
+    (pa.int64(), r"^(0|-?[1-9][0-9]{0,17})$"),
+    (pa.float64(), r"^-?(0|[1-9][0-9]{0,9})(\.[0-9]{1,5})?$"),
+    (pa.bool_(), r"^(true|false)$"),
+    (pa.date32(), r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+    (TIMESTAMP, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?Z?$"),
+)
+
+
+@dataclass(frozen=True)
+class TableFile:
+    path: str
+    declared: pa.Schema | None = None
+
+    def load(self) -> pa.Table:
+        format = self._format()
+        if format not in ("csv", "json"):
+            return self._parquet()
+        schema = self.schema() if self.declared is None else self.declared
+        check_schema(format, schema)
+        return _read_lines(self.path, format, schema)
+
+    def schema(self) -> pa.Schema:
+        """The columns that the file says, or that its lines let guess."""
+        if self._format() == "csv":
+            return _guessed(self.path)
+        if self._format() == "json":
+            found = pyarrow.json.read_json(self.path).schema
+        else:
+            found = pyarrow.parquet.read_schema(self._one())
+        return pa.schema([pa.field(f.name, plain(f.type)) for f in found])
+
+    def _format(self) -> str:
+        return EXTENSIONS.get(Path(self.path).suffix, "parquet")
+
+    def _parquet(self) -> pa.Table:
+        if os.path.isdir(self.path):
+            return pyarrow.parquet.read_table(self.path)
+        with open(self.path, "rb") as file:  # it may be replaced: `read_table` would open it twice
+            return pyarrow.parquet.ParquetFile(file).read()
+
+    def _one(self) -> str:
+        folder = Path(self.path)
+        return str(min(folder.glob("**/*.parquet"))) if folder.is_dir() else self.path
+
+
+def _read_lines(path: str, format: str, declared: pa.Schema | None) -> pa.Table:
+    """The rows of the lines; without declared columns those of the header, all of them text."""
+    with open(path, "rb") as file:  # once: it may be replaced meanwhile
+        data = file.read().removeprefix(BOM)
+    columns, start = None, 0
+    if format == "csv":
+        line, newline, _ = data.partition(b"\n")
+        columns, start = header(path, line.decode("utf-8", "replace"), ","), len(line + newline)
+        if declared is not None and data:
+            check_header(path, columns, declared)
+    texts = pa.schema([(name, pa.string()) for name in columns or ()])
+    schema = texts if declared is None else declared
+    tables = [schema.empty_table()]
+    while start < len(data):
+        end = data.rfind(b"\n", start, start + BLOCK) + 1 or data.find(b"\n", start) + 1
+        end = len(data) if start + BLOCK >= len(data) else end or len(data)
+        values, places = split_lines(data[start:end])
+        table, bad, reasons = decode(format, values, schema, columns=columns)
+        if bad.any():
+            line_number = data.count(b"\n", 0, start + int(places[int(bad.argmax())])) + 1
+            raise _bad(path, line_number, reasons[0])
+        tables.append(table)
+        start = end
+    return pa.concat_tables(tables)
+
+
+def _guessed(path: str) -> pa.Schema:
+    """Numbers, times and truth only where every value is one and is spelt so: the rest is text."""
+    texts = _read_lines(path, "csv", None)
+    return pa.schema([(name, _guess(texts.column(name))) for name in texts.column_names])
+
+
+def _guess(column: pa.ChunkedArray) -> pa.DataType:
+    for kind, pattern in _GUESSES if column.null_count < len(column) else ():
+        if pc.all(pc.match_substring_regex(column, pattern)).as_py() and _goes(column, kind):
+            return kind
+    return pa.string()
+
+
+def _goes(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether the values are real ones: 2024-02-31 looks like a date."""
+    return not any(cast_text(c.cast(pa.binary()), kind)[1] for c in column.chunks)
+
+
+def _bad(path: str, line: int, why: str) -> StepError:
+    return StepError(
+        f"line {line} of {path!r} is no row of the table: {why}", code="HR-JOIN-020",
+        hint="Mend the file, or declare its columns with schema= as they are.",
+    )  # fmt: skip
