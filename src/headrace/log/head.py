@@ -85,6 +85,7 @@ def _sysctl(name: str) -> str:
 class HeadFile:
     def __init__(self, path: Path, topic: int, partitions: int) -> None:
         self.path = path
+        self._name = os.fspath(path)
         self._topic = topic
         self._partitions = partitions
         self._entries = struct.Struct(f"<{4 * partitions}q")
@@ -103,19 +104,25 @@ class HeadFile:
             whole = False
         return head, head is not None and whole and head.boot == boot_id()
 
-    def _read(self) -> tuple[Head | None, bool]:
+    def raw(self) -> bytes | None:
+        """The file as it is, to see whether it changes; None if there is none."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
-            return None, False
+            return None
         except OSError as error:
             raise unreadable(self.path, error) from error
         try:
-            data = os.pread(fd, 2 * self._slot, 0)
+            return os.pread(fd, self._slot + self._length, 0)
         except OSError as error:
             raise unreadable(self.path, error) from error
         finally:
             os.close(fd)
+
+    def _read(self) -> tuple[Head | None, bool]:
+        data = self.raw()
+        if data is None:
+            return None, False
         slots = [s for s in (self._parse(data, 0), self._parse(data, self._slot)) if s]
         newest = max(slots, key=lambda s: s.version, default=None)
         whole = len(slots) == 2 and abs(slots[0].version - slots[1].version) == 1

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from itertools import accumulate
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -234,11 +236,20 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
 
 def _binary_array(topic: Topic, values: Sequence[bytes | None]) -> pa.Array | pa.ChunkedArray:
     try:
+        if len(values) <= _FEW * 16 and None not in values:
+            return _few_binaries(cast("Sequence[bytes]", values))
         return pa.array(values, pa.binary())
     except _MISFITS as error:
         raise _misfit(
             topic, "gets a record that is too long", "Records of up to 2 GB can be stored."
         ) from error
+
+
+def _few_binaries(values: Sequence[bytes]) -> pa.Array:
+    """The same array, in half the time."""
+    ends = array("i", accumulate(map(len, values), initial=0))  # OverflowError beyond 2 GB
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def _encoded(topic: Topic, record: Any) -> bytes | None:

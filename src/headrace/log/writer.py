@@ -173,6 +173,7 @@ class TopicWriter:
             head = self._head()
             if held and not self._survived(head, written):
                 with opened(self.topic.path, head.segment) as fd:
+                    time.sleep(0)  # who is about to write comes along
                     end = self._beyond(head, fd, written)
                     if end.place < written.place:
                         raise _given_up(self.topic)
