@@ -176,7 +176,8 @@ class EmbeddedLog:
 
         The partition is the one given, or chosen by `partitioner`, by `key` (a column, or one
         value per record), or in turn. With `producer` and `sequence`, a whole number that
-        grows, an append that was made before is not made again: retry as often as you like.
+        grows, an append that was made before is not made again, wherever its records would go
+        now: retry as often as you like. The same number with other records is an error.
         """
         check_retry(producer, sequence)
         records, key = taken(topic, records), keys_of(topic, key)
