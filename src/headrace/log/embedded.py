@@ -59,7 +59,7 @@ class _Open:
         self.reader = TopicReader(topic, patience)
         self.writer = TopicWriter(topic, patience)
         self.group: Group[Append, dict[int, Ack]] = Group(
-            lambda appends: self.writer.commit(appends, _now(clock)), _harmless
+            lambda appends: self.writer.commit(appends, _now(clock)), _harmless, patience
         )
         self.turn = itertools.count()  # for appends in turn
 
