@@ -56,8 +56,8 @@ class _Open:
 
     def __init__(self, topic: Topic, clock: Clock, patience: float) -> None:
         self.topic = topic
-        self.reader = TopicReader(topic, patience)
         self.writer = TopicWriter(topic, patience)
+        self.reader = TopicReader(topic, patience, self.writer.catch_up)
         self.group: Group[Append, dict[int, Ack]] = Group(
             lambda appends: self.writer.commit(appends, _now(clock)), _harmless, patience
         )
