@@ -431,8 +431,7 @@ def test_a_sequence_below_the_last_is_a_retry_too(log):
     log.create("t")
     log.append("t", [b"a"], producer="p", sequence=1)
     log.append("t", [b"b"], producer="p", sequence=5)
-    [(first, end)] = log.append("t", [b"a"], producer="p", sequence=1).values()
-    assert first == end
+    assert log.append("t", [b"a"], producer="p", sequence=1) == {0: (0, 1)}
     assert values(log, "t") == [b"a", b"b"]
 
 
@@ -443,12 +442,46 @@ def test_producers_do_not_know_of_each_other(log):
     assert len(values(log, "t")) == 4
 
 
-def test_a_retry_completes_the_partitions_that_are_missing(log):
+def test_a_retry_that_goes_to_other_partitions_is_not_made_again(log, reopen):
+    log.create("t", 4)
+    first = log.append("t", [b"1", b"2"], partitioner=lambda *_: [0, 1], producer="p", sequence=4)
+    for again in (log, reopen()):
+        for homes in ([2, 3], [1, 0], [1, 2], [3, 3]):
+            retried = again.append(
+                "t", [b"1", b"2"], partitioner=lambda *_, h=homes: h, producer="p", sequence=4
+            )
+            assert retried == first
+    assert log.latest("t") == {0: 1, 1: 1, 2: 0, 3: 0}
+
+
+def test_another_append_with_a_used_number_is_refused_as_a_whole(log, reopen):
     log.create("t", 3)
-    records = [b"0", b"1", b"2"]
     log.append("t", [b"1"], partition=2, producer="p", sequence=4)
-    log.append("t", records, producer="p", sequence=4)
-    assert [values(log, "t", p) for p in range(3)] == [[b"2"], [b"0"], [b"1"]]
+    for again in (log, reopen()):
+        refused = refusal(again.append, "t", [b"0", b"1", b"2"], producer="p", sequence=4)
+        assert refused.code == "HR-LOG-020"
+        assert "1 records" in refused.message
+        assert "now appends 3" in refused.message
+    assert [values(log, "t", p) for p in range(3)] == [[], [], [b"1"]]
+
+
+def test_numbers_that_grow_by_one_are_remembered_for_ever_in_any_partitions(log, reopen):
+    log.create("t", 4)
+    for n in range(1_500):
+        log.append("t", [b"%d" % n], partition=n * n // 7 % 4, producer="p", sequence=n)
+    end = log.latest("t")
+    for again in (log, reopen()):
+        for n in range(0, 1_500, 50):
+            again.append("t", [b"%d" % n], partition=n % 4, producer="p", sequence=n)
+    assert log.latest("t") == end
+
+
+def test_an_old_retry_is_answered_with_no_records(log):
+    log.create("t", 2)
+    for n in range(100):
+        log.append("t", [b"x"], partition=0, producer="p", sequence=n)
+    assert log.append("t", [b"x"], partition=0, producer="p", sequence=3) == {0: (100, 100)}
+    assert log.append("t", [b"x"], partition=1, producer="p", sequence=99) == {0: (99, 100)}
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,11 @@ def test_a_tail_torn_at_any_byte_is_ignored_and_then_cut(log, restart, restarted
         assert values(copy) == [b"one", b"two", b"5"]
 
 
-def test_a_whole_append_that_was_not_acknowledged_appears_as_a_whole_with_the_next(embedded):
+def test_a_whole_append_that_was_not_acknowledged_appears_as_a_whole(embedded):
     embedded.create("t", 2)
     embedded.append("t", [b"one", b"two"])
     crash_in_append(embedded, [b"three", b"four"], producer="p", sequence=1)
-    assert embedded.latest("t") == {0: 1, 1: 1}
+    assert embedded.latest("t") == {0: 2, 1: 2}  # it looks like one that a head has forgotten
     again = embedded.append("t", [b"three", b"four"], producer="p", sequence=1)
     assert {p: ack.end for p, ack in again.items()} == embedded.latest("t") == {0: 2, 1: 2}
 
@@ -276,6 +276,24 @@ def test_a_format_of_a_later_version_is_refused(log):
     with pytest.raises(LogError) as caught:
         EmbeddedLog(log.root).latest("later")
     assert caught.value.code == "HR-LOG-014"
+
+
+@pytest.mark.parametrize("hidden", [1, 2, 20], ids=["one", "two", "segments"])
+@pytest.mark.parametrize("anew", [True, False], ids=["opened anew", "open"])
+def test_an_old_copy_of_the_head_hides_nothing(embedded, folder, hidden, anew):
+    embedded.create("t", 2, segment_bytes=1_000)
+    embedded.append("t", [b"first"], partition=0)
+    other = EmbeddedLog(folder / "log")
+    assert other.latest("t") == {0: 1, 1: 0}
+    head = embedded.root / "t" / "head"
+    old = head.read_bytes()
+    for _ in range(hidden):
+        embedded.append("t", [b"x" * 300], partition=1)
+    head.write_bytes(old)
+    log = EmbeddedLog(folder / "log") if anew else other
+    assert log.latest("t") == {0: 1, 1: hidden}
+    assert sum(len(t) for _, t in log.read("t", 1, 0)) == hidden
+    assert embedded.append("t", [b"y"], partition=1) == {1: (hidden, hidden + 1)}
 
 
 def test_a_segment_of_another_topic_is_seen(embedded):

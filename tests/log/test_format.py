@@ -13,6 +13,7 @@ import pytest
 
 from headrace.errors import LogError
 from headrace.log import EmbeddedLog
+from headrace.log.seen import Seen
 from headrace.log.topic import _crc
 
 SETTINGS = """{
@@ -57,6 +58,17 @@ def test_a_topic_of_version_2_is_read_and_appended_to(tmp_path):
     ]  # fmt: skip
     assert {r["__append_time"] for r in rows} == {1_700_000_000_000}
     assert log.describe("golden").id == "00c0ffee" * 4
+
+
+def test_what_earlier_builds_remembered_of_each_partition_is_of_the_append_as_a_whole():
+    dumped = [["p", 0, 0, [4, 1, 2], [[0, 0], [2, 4]]], ["p", 1, 0, [5, 3, 4], [[1, 1], [5, 5]]],
+              ["q", 1, 7, [9, 3, 4], [[9, 9]]]]  # fmt: skip
+    seen = Seen.load(dumped)
+    for loaded in (seen, Seen.load(json.loads(json.dumps(seen.dump())))):
+        assert [loaded.answer("p", n) for n in range(7)] == [{}] * 6 + [None]
+        assert loaded.answer("q", 8) is None
+        with pytest.raises(LogError):
+            loaded.answer("q", 6)
 
 
 def test_a_topic_of_version_1_is_refused(tmp_path):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
 import os
+import sys
 import threading
+from itertools import count
 
 import pytest
 
 from headrace.errors import LogError
+from headrace.log import group as module
 from headrace.log.group import Group
 
 
@@ -94,3 +98,99 @@ def test_many_threads_get_their_own_answers():
     assert len(found) == 4_000
     assert all(found)
     assert not group._busy
+
+
+class _Interrupt:
+    """Raises KeyboardInterrupt in its thread before the nth line of the module, once.
+
+    Not where a `with` begins or ends: there Python takes no signals.
+    """
+
+    def __init__(self, nth: int) -> None:
+        self.left, self.raised = nth, False
+
+    def __call__(self, frame, event, arg):
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        line = linecache.getline(module.__file__, frame.f_lineno).strip()
+        if event in ("call", "line") and not self.raised and not line.startswith("with "):
+            self.left -= 1
+            if self.left == 0:
+                self.raised = True
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["leads", "waits"])
+def test_an_interrupt_at_any_line_leaves_nobody_waiting(first):
+    for nth in count(1):
+        done: list[int] = []
+        interrupt = _Interrupt(nth)
+        alive, found = _interrupted_at(interrupt, done, first)
+        assert not alive, f"interrupted at {nth}"
+        for item in (1, 2, 3):
+            kind = type(found[item])
+            assert kind in (int, LogError) or item == 1, f"interrupted at {nth}: {found[item]!r}"
+            assert kind is not int or done.count(item) == 1
+            assert done.count(item) <= 1
+        if not interrupt.raised:
+            assert {i: found[i] for i in (1, 2, 3)} == {1: 10, 2: 20, 3: 30}
+            return
+
+
+def _interrupted_at(interrupt: _Interrupt, done: list[int], first: bool):
+    """Three that wait together, the first or the last of them interrupted; then one more."""
+    found: dict[int, object] = {}
+
+    def commit(items):
+        done.extend(items)
+        return [i * 10 for i in items]
+
+    group: Group[int, int] = Group(commit)
+
+    def run(item: int) -> None:
+        if item == 1:
+            sys.settrace(interrupt)
+        try:
+            found[item] = group.run(item)
+        except BaseException as error:
+            sys.settrace(None)
+            found[item] = error
+        finally:
+            sys.settrace(None)
+
+    group._busy = True
+    threads = []
+    for item in (1, 2, 3) if first else (2, 3, 1):
+        threads.append(threading.Thread(target=run, args=(item,), daemon=True))
+        before = len(group._waiting)
+        threads[-1].start()
+        while len(group._waiting) == before and threads[-1].is_alive():
+            os.sched_yield()
+    group._hand_over()
+    threads.append(threading.Thread(target=run, args=(4,), daemon=True))
+    threads[-1].start()
+    for thread in threads:
+        thread.join(30)
+    return [t.name for t in threads if t.is_alive()], found
+
+
+def test_who_waits_for_a_thread_that_is_stuck_is_told_so(monkeypatch):
+    monkeypatch.setattr(module, "_LEAST", 0.05)
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def commit(items):
+        stuck.set()
+        go_on.wait()
+        return list(items)
+
+    group: Group[int, int] = Group(commit, patience=0.05)
+    leader = threading.Thread(target=group.run, args=(1,))
+    leader.start()
+    stuck.wait()
+    with pytest.raises(LogError) as caught:
+        group.run(2)
+    assert caught.value.code == "HR-LOG-016"
+    go_on.set()
+    leader.join()
+    assert group.run(3) == 3

@@ -50,7 +50,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.create("t", 2, retention="1h", segment_bytes=1_500)
         self.model: list[list[tuple[bytes, int]]] = [[], []]
         self.earliest = [0, 0]
-        self.made: set[tuple[str, int, int]] = set()  # producer, partition, sequence
+        self.made: dict[tuple[str, int], int] = {}  # producer and sequence: how many records
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -65,6 +65,12 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(batch=batches, producer=st.sampled_from(["p", "q"]), sequence=st.integers(0, 6))
     def append_with_sequence(self, batch: Batch, producer: str, sequence: int) -> None:
+        rows = sum(map(len, batch.values()))
+        if self.made.get((producer, sequence), rows) != rows:
+            with pytest.raises(LogError) as caught:
+                self._append(batch, producer, sequence)
+            assert caught.value.code == "HR-LOG-020"
+            return
         self._append(batch, producer, sequence)
         self._note(batch, producer, sequence)
 
@@ -118,7 +124,11 @@ class LogMachine(RuleBasedStateMachine):
 
         crashed = True
         with faults.hooked(hook), suppress(Crash):
-            self._append(batch, producer, sequence)
+            try:
+                self._append(batch, producer, sequence)
+            except LogError as error:
+                assert error.code == "HR-LOG-020"
+                assert self.made[producer, sequence] != sum(map(len, batch.values()))
             crashed = False
         self.log = EmbeddedLog(self.folder, self.clock)
         if not crashed:
@@ -181,18 +191,16 @@ class LogMachine(RuleBasedStateMachine):
     def _note(self, batch: Batch, producer: str = "", sequence: int = 0) -> None:
         for p, records in self._new(batch, producer, sequence).items():
             self.model[p] += records
-            if producer:
-                self.made.add((producer, p, sequence))
+        if producer:
+            self.made.setdefault((producer, sequence), sum(map(len, batch.values())))
 
     def _new(self, batch: Batch, producer: str, sequence: int) -> dict[int, list[Any]]:
         """What an append adds: its producer may have made it before."""
+        if producer and (producer, sequence) in self.made:
+            return {}
         last = max([t for records in self.model for _, t in records], default=0)
         now = max(self.clock.now(), last)
-        return {
-            p: [(r, now) for r in records]
-            for p, records in batch.items()
-            if not producer or (producer, p, sequence) not in self.made
-        }
+        return {p: [(r, now) for r in records] for p, records in batch.items()}
 
     def _take_over(self, batch: Batch, producer: str, sequence: int) -> None:
         """All of an append that nobody acknowledged, or nothing."""

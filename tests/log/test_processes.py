@@ -142,7 +142,7 @@ def test_a_killed_producer_leaves_what_it_had_acknowledged_and_no_half_record(lo
 @pytest.mark.parametrize(
     ("point", "nth", "kept"),
     [
-        ("log.block", 5, 4), ("log.written", 5, 4), ("log.synced", 5, 4), ("log.published", 5, 5),
+        ("log.block", 5, 5), ("log.written", 5, 5), ("log.synced", 5, 5), ("log.published", 5, 5),
         ("log.rolled", 1, None), ("log.rolled", 2, None),
     ],
 )  # fmt: skip

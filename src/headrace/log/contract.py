@@ -15,7 +15,7 @@ Codes of LogError, the same for every log:
     HR-LOG-007  an offset outside the partition        HR-LOG-014  a format of a later version
     HR-LOG-015  the log cannot be read                 HR-LOG-016  another holds the lock
     HR-LOG-017  a sequence from too long ago           HR-LOG-018  it is not known if it was made
-    HR-LOG-019  an argument that cannot be used
+    HR-LOG-019  an argument that cannot be used        HR-LOG-020  a sequence of another append
 """
 
 from __future__ import annotations

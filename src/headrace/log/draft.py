@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
+from headrace.errors import LogError
 from headrace.log.block import Body, Note, Part, body_of
 from headrace.log.contract import Ack
 from headrace.log.head import Head
@@ -81,29 +82,48 @@ def draft(
     """What the group adds to each partition at this end, and what its appends are answered."""
     new: dict[int, list[Piece]] = {}
     notes: dict[int, list[Note]] = {}
-    ends: dict[int, int] = {}
-    fresh: dict[tuple[str, int, int], Ack] = {}  # of this group
+    ends = list(end.ends)
+    fresh: dict[tuple[str, int], dict[int, Ack]] = {}  # of this group
     acks: list[dict[int, Ack]] = []
     for append in appends:
-        answers: dict[int, Ack] = {}
+        producer, sequence = append.producer, append.sequence
+        if producer is not None:
+            known = fresh.get((producer, sequence)) or seen.answer(producer, sequence)
+            if known is not None:
+                acks.append(_again(topic, append, known, ends))
+                continue
+        answers = {p: Ack(ends[p], ends[p] + len(piece)) for p, piece in append.parts.items()}
         acks.append(answers)
         for p, piece in append.parts.items():
-            who: Any = (append.producer, p, append.sequence)
-            known = None
-            if append.producer is not None:
-                known = fresh.get(who) or seen.answer(append.producer, p, append.sequence)
-            if known is None:
-                first = ends.get(p, end.ends[p])
-                known = Ack(first, first + len(piece))
-                ends[p] = known.end
-                new.setdefault(p, []).append(piece)
-                if append.producer is not None:
-                    fresh[who] = known
-                    notes.setdefault(p, []).append(Note(append.producer, append.sequence, *known))
-            answers[p] = known
+            ends[p] = answers[p].end
+            new.setdefault(p, []).append(piece)
+            if producer is not None:
+                notes.setdefault(p, []).append(Note(producer, sequence, *answers[p]))
+        if producer is not None:
+            fresh[producer, sequence] = answers
     parts = []
     for p in sorted(new):
         all_new = len(new[p]) == ready[p].pieces
         made = ready[p] if all_new else _ready(topic, new[p])
         parts.append(Part(p, end.ends[p], made.table, made.body, notes.get(p, ())))
     return parts, acks
+
+
+def _again(
+    topic: Topic, append: Append, known: dict[int, Ack], ends: Sequence[int]
+) -> dict[int, Ack]:
+    """The first answer to an append that was made before; of no records if it is forgotten."""
+    if not known:
+        return {p: Ack(ends[p], ends[p]) for p in append.parts}
+    rows, before = (
+        sum(map(len, append.parts.values())),
+        sum(a.end - a.first for a in known.values()),
+    )
+    if rows == before:
+        return known
+    raise LogError(
+        f"producer {append.producer!r} has appended {before} records to topic '{topic.name}' as "
+        f"sequence {append.sequence}, and now appends {rows}", code="HR-LOG-020",
+        hint="Nothing was appended. Give every append a number of its own; repeat one only with "
+        "the same records.",
+    )  # fmt: skip

@@ -56,10 +56,10 @@ class _Open:
 
     def __init__(self, topic: Topic, clock: Clock, patience: float) -> None:
         self.topic = topic
-        self.reader = TopicReader(topic, patience)
         self.writer = TopicWriter(topic, patience)
+        self.reader = TopicReader(topic, patience, self.writer.catch_up)
         self.group: Group[Append, dict[int, Ack]] = Group(
-            lambda appends: self.writer.commit(appends, _now(clock)), _harmless
+            lambda appends: self.writer.commit(appends, _now(clock)), _harmless, patience
         )
         self.turn = itertools.count()  # for appends in turn
 
@@ -176,7 +176,8 @@ class EmbeddedLog:
 
         The partition is the one given, or chosen by `partitioner`, by `key` (a column, or one
         value per record), or in turn. With `producer` and `sequence`, a whole number that
-        grows, an append that was made before is not made again: retry as often as you like.
+        grows, an append that was made before is not made again, wherever its records would go
+        now: retry as often as you like. The same number with other records is an error.
         """
         check_retry(producer, sequence)
         records, key = taken(topic, records), keys_of(topic, key)

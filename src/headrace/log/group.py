@@ -3,13 +3,18 @@
 Whoever finds nobody committing leads, and commits everything that is waiting; the others find
 their answer ready, or lead the next group. A group that fails is committed once more item by
 item, so that nobody fails for another's sake.
+
+An interrupt may hit a leader anywhere, also where it hands over. So nobody relies on being
+woken: a lock says who commits, and whoever has waited for a while takes it and looks for itself.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -17,6 +22,9 @@ from headrace.errors import LogError
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+_LOOK = 0.1  # seconds after which one that waits sees for itself
+_LEAST = 1.0  # seconds: who waits for others of this process is at least so patient
 
 
 def _closed() -> threading.Lock:
@@ -34,6 +42,10 @@ class _Ticket(Generic[Item, Answer]):
     leads: bool = False
     woken: threading.Lock = field(default_factory=_closed)
 
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # it is awake already
+            self.woken.release()
+
 
 class Group(Generic[Item, Answer]):
     """`harmless` says of an error that nothing was done, so that each may be tried alone."""
@@ -42,26 +54,32 @@ class Group(Generic[Item, Answer]):
         self,
         commit: Callable[[Sequence[Item]], Sequence[Answer]],
         harmless: Callable[[Exception], bool] = lambda _: True,
+        patience: float = math.inf,
     ) -> None:
         self._commit = commit
         self._harmless = harmless
+        self._patience = max(patience, _LEAST)
         self._waiting: list[_Ticket[Item, Answer]] = []
-        self._queue = threading.Lock()
-        self._busy = False
+        self._queue = threading.Lock()  # held for what goes in and out
+        self._leading = threading.Lock()  # held while a group is committed
+        self._busy = False  # a hint: somebody leads, or is about to
+        self._groups = 0  # how many were committed
         self._last = 1  # how many the last group had
 
     def run(self, item: Item) -> Answer:
         """The answer to `item`, committed alone or together with others."""
         ticket: _Ticket[Item, Answer] = _Ticket(item)
-        with self._queue:
-            self._waiting.append(ticket)
-            ticket.leads = not self._busy
-            self._busy = True
         try:
+            with self._queue:
+                self._waiting.append(ticket)
+                ticket.leads = not self._busy
+                self._busy = True
             if not ticket.leads:
-                ticket.woken.acquire()
+                self._wait(ticket)
             if not ticket.done:
-                self._lead(ticket)
+                ticket.leads = True
+                with self._leading:
+                    self._lead(ticket)
         except BaseException:  # interrupted while it waited: what nobody has begun is dropped
             with self._queue:
                 if ticket in self._waiting:
@@ -70,17 +88,29 @@ class Group(Generic[Item, Answer]):
         finally:
             if ticket.leads:
                 self._hand_over()
-        if ticket.error is not None:
-            raise ticket.error
-        assert ticket.answer is not None
+        if ticket.answer is None:
+            raise ticket.error or _interrupted()
         return ticket.answer
+
+    def _wait(self, ticket: _Ticket[Item, Answer]) -> None:
+        """Until it is answered, or has to lead: because it is its turn, or nobody does."""
+        groups, since = self._groups, time.monotonic()
+        while not ticket.woken.acquire(timeout=_LOOK):
+            if ticket.done or not self._leading.locked():
+                return
+            if groups != self._groups:
+                groups, since = self._groups, time.monotonic()
+            elif time.monotonic() - since > self._patience:
+                with self._queue:
+                    if ticket in self._waiting:
+                        raise _stuck(self._patience)
 
     def _hand_over(self) -> None:
         with self._queue:
             self._busy = bool(self._waiting)
-            if self._busy:
+            if self._busy and not self._waiting[0].leads:
                 self._waiting[0].leads = True
-                self._waiting[0].woken.release()
+                self._waiting[0].wake()
 
     def _gather(self) -> list[_Ticket[Item, Answer]]:
         """Those who wait, once the threads of the last group had a turn to come back."""
@@ -94,6 +124,12 @@ class Group(Generic[Item, Answer]):
         return tickets
 
     def _lead(self, own: _Ticket[Item, Answer]) -> None:
+        """Commit all that wait, while nobody else does."""
+        if own.done:
+            return
+        if own not in self._waiting:  # whoever took it along was interrupted
+            own.done = True
+            return
         tickets = self._gather()
         try:
             self._answer(tickets)
@@ -103,10 +139,11 @@ class Group(Generic[Item, Answer]):
                     ticket.error = _interrupted()
             raise
         finally:
+            self._groups += 1
             for ticket in tickets:
                 ticket.done = True
                 if ticket is not own:
-                    ticket.woken.release()
+                    ticket.wake()
 
     def _answer(self, tickets: Sequence[_Ticket[Item, Answer]]) -> None:
         try:
@@ -127,4 +164,12 @@ def _interrupted() -> LogError:
         "the thread that committed this append together with its own was interrupted",
         code="HR-LOG-018", hint="It may appear as a whole, or not at all. With the same producer "
         "and sequence it can be appended again; else look for its records first.",
+    )  # fmt: skip
+
+
+def _stuck(patience: float) -> LogError:
+    return LogError(
+        f"another thread of this process has been committing for longer than {patience:g} s",
+        code="HR-LOG-016", hint="Nothing was appended. See what the disk does, and append again. "
+        "EmbeddedLog(..., patience=...) says how long to wait.",
     )  # fmt: skip

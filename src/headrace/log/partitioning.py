@@ -1,8 +1,7 @@
 """Which partition each record goes to: by key, in turn, or as a function says.
 
 The same records with the same key, or the same producer and sequence, always go to the same
-partitions, so a retried append meets its earlier self. Order among records of a partition is
-kept. Pure: no files here.
+partitions. Order among records of a partition is kept. Pure: no files here.
 """
 
 from __future__ import annotations

@@ -9,8 +9,10 @@ in order, or the reading ends with an error: HR-LOG-007 where retention was fast
 from __future__ import annotations
 
 import dataclasses
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +38,12 @@ _Block = tuple[SegmentView, int, Header]  # where a block is, and what it says o
 _SMALL = 4096  # rows: smaller batches are joined, for the sake of whoever reads them
 
 
+class CatchUp(Protocol):
+    """Publishes what lies beyond the head."""
+
+    def __call__(self, *, wait: bool) -> None: ...
+
+
 class _Overtaken(Exception):
     """A file went since the head was read: retention or a deletion was faster, or it is lost."""
 
@@ -46,15 +54,47 @@ class _Overtaken(Exception):
 class TopicReader:
     """Reads one topic from this process; remembers only hints."""
 
-    def __init__(self, topic: Topic, patience: float) -> None:
+    def __init__(self, topic: Topic, patience: float, catch_up: CatchUp) -> None:
         self.topic = topic
         self._patience = patience
+        self._catch_up = catch_up
         self._head_file = topic.head
         self._snapshots: dict[int, Snapshot] = {}
+        self._newest = 0  # the place of the last head
         self._left_off: dict[int, tuple[int, int, int]] = {}  # partition: offset, segment, position
 
     def head(self) -> Head | None:
         """What is published now; None if this is no longer the topic of that name."""
+        head = self._trusted()
+        if head is not None and self._is_behind(head):
+            head = self._caught_up(head)
+        if head is not None:
+            self._newest = head.place
+        return head
+
+    def _is_behind(self, head: Head) -> bool:
+        """Whether anything lies beyond the head: an append in flight, or it is an old copy."""
+        try:
+            if os.stat(segment_path(self.topic.path, head.segment)).st_size > head.position:
+                return True
+        except FileNotFoundError:
+            return True
+        return os.path.exists(f"{self.topic.path}/{head.place:020d}.log")
+
+    def _caught_up(self, old: Head) -> Head | None:
+        """The head once all that is whole has been published."""
+        try:
+            self._catch_up(wait=old.place < self._newest)
+        except FileNotFoundError:
+            return self._trusted()  # deleted meanwhile
+        except OSError as error:  # a folder that we may only read
+            head = self._trusted()
+            if head is not None and segments(self.topic.path)[-1] > head.segment:
+                raise unreadable(self.topic.path, error) from error
+            return head
+        return self._trusted()
+
+    def _trusted(self) -> Head | None:
         head, trusted = self._head_file.read()
         while not trusted:
             now = load(self.topic.path)

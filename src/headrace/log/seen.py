@@ -1,8 +1,9 @@
 """Which appends of a producer have been made, so that a retry is recognised and nothing else is.
 
-For each producer and partition the sequences made, as ranges: numbers that grow by one are one
-range for ever. Where they leave gaps the oldest ranges are forgotten in the end; a sequence
-from before that cannot be told apart from one that was made, and is refused by name.
+A sequence names an append as a whole, whichever partitions it went to. For each producer the
+sequences made, as ranges: numbers that grow by one are one range for ever. Where they leave gaps
+the oldest ranges are forgotten in the end; a sequence from before that cannot be told apart from
+one that was made, and is refused by name. Where the last appends lie is remembered as well.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from headrace.errors import LogError
 from headrace.log.block import Note
 from headrace.log.contract import Ack
 
-RANGES = 256  # remembered of one producer in one partition
+RANGES = 256  # remembered of one producer
+PLACES = 32  # of its last appends, to answer a retry with
+
+Places = dict[int, Ack]  # of one append, by partition
 
 
 @dataclass(slots=True)
 class _Made:
     """Sequences made, as inclusive ranges in order; nothing is known of those below `floor`."""
 
-    last: Note | None = None
+    places: dict[int, Places] = field(default_factory=dict)  # by sequence, the oldest first
     ranges: list[tuple[int, int]] = field(default_factory=list)
     floor: int = 0
 
@@ -47,44 +51,70 @@ class Seen:
     """What producers have appended to a topic, up to some place."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, int], _Made] = {}
+        self._made: dict[str, _Made] = {}
 
-    def answer(self, producer: str, partition: int, sequence: int) -> Ack | None:
-        """What an append made before was answered (its place, if it was the last one)."""
-        made = self._made.get((producer, partition))
+    def answer(self, producer: str, sequence: int) -> Places | None:
+        """What an append made before was answered: {} if that is forgotten; None of a new one."""
+        made = self._made.get(producer)
         if made is None or (sequence not in made and sequence >= made.floor):
             return None
         if sequence not in made:
-            raise _too_old(producer, partition, sequence, made.floor)
-        last = made.last
-        assert last is not None
-        return Ack(last.first, last.end if sequence == last.sequence else last.first)
+            raise _too_old(producer, sequence, made.floor)
+        return made.places.get(sequence, {})
 
-    def note(self, partition: int, notes: Iterable[Note]) -> None:
-        for note in notes:
-            made = self._made.setdefault((note.producer, partition), _Made())
-            made.last = note
-            made.add(note.sequence)
+    def note(self, group: Iterable[tuple[int, Note]]) -> None:
+        """Add the appends of a whole group: notes with their partitions."""
+        appends: dict[tuple[str, int], Places] = {}
+        for partition, note in group:
+            places = appends.setdefault((note.producer, note.sequence), {})
+            places[partition] = Ack(note.first, note.end)
+        for (producer, sequence), places in appends.items():
+            made = self._made.setdefault(producer, _Made())
+            made.add(sequence)
+            made.places[sequence] = places
+            if len(made.places) > PLACES:
+                del made.places[next(iter(made.places))]
 
     def dump(self) -> list[Any]:
         return [
-            [name, partition, made.floor, list(made.last or ())[1:], made.ranges]
-            for (name, partition), made in self._made.items()
+            [name, made.floor, made.ranges, [_flat(*append) for append in made.places.items()]]
+            for name, made in self._made.items()
         ]
 
     @classmethod
     def load(cls, dumped: Iterable[Any]) -> Seen:
         seen = cls()
-        for name, partition, floor, last, ranges in dumped:
-            made = _Made(Note(name, *last), [(low, high) for low, high in ranges], floor)
-            seen._made[name, partition] = made
+        for name, *values in dumped:
+            made = seen._made.setdefault(name, _Made())
+            if len(values) == 4:  # of one partition, as builds before 0.1.0 have written it
+                _, floor, _, ranges = values
+                appends: list[Any] = []
+            else:
+                floor, ranges, appends = values
+            made.floor, made.ranges = max(floor, made.floor), _union(made.ranges, ranges)
+            for sequence, found in appends:
+                made.places[sequence] = {p: Ack(first, end) for p, first, end in found}
         return seen
 
 
-def _too_old(producer: str, partition: int, sequence: int, floor: int) -> LogError:
+def _union(some: Iterable[Any], more: Iterable[Any]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted([*map(tuple, some), *map(tuple, more)]):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def _flat(sequence: int, places: Places) -> list[Any]:
+    return [sequence, [[p, *ack] for p, ack in places.items()]]
+
+
+def _too_old(producer: str, sequence: int, floor: int) -> LogError:
     return LogError(
-        f"producer {producer!r} appends sequence {sequence} to partition {partition}, where only "
-        f"those from {floor} on are remembered", code="HR-LOG-017",
-        hint="It may have been made long ago, or never. Give each appender a name of its own, "
-        "and numbers that grow by one.",
+        f"producer {producer!r} appends sequence {sequence}, of whose appends only those from "
+        f"{floor} on are remembered", code="HR-LOG-017",
+        hint="It may have been made long ago, or never: look for its records. Numbers that grow "
+        f"by one are remembered for ever; where they leave gaps, the last {RANGES} runs are.",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.log.block import ALIGN, MAGIC, Header, parse, unpack_notes
+from headrace.log.block import ALIGN, MAGIC, Header, Note, parse, unpack_notes
 from headrace.log.head import Head, age
 from headrace.log.seen import Seen
 from headrace.log.segment import damaged, missing, read_snapshot, segment_path
@@ -118,6 +118,7 @@ class Memory:
 
     def _learn(self, fd: int, position: int, head: Head) -> None:
         path = segment_path(self._folder, head.segment)
+        group: list[tuple[int, Note]] = []
         while position < head.position:
             header = _header(fd, position, head.position, self._topic)
             if header is None:
@@ -127,5 +128,8 @@ class Memory:
                     fact = f"records {header.base} to {header.end - 1} are damaged"
                     raise damaged(path, position, fact)
                 notes = os.pread(fd, header.notes_length, position + ALIGN)
-                self._seen.note(header.partition, unpack_notes(notes))
+                group += [(header.partition, note) for note in unpack_notes(notes)]
+            if header.last and group:
+                self._seen.note(group)
+                group = []
             position += header.size

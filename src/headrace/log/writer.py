@@ -100,6 +100,25 @@ class TopicWriter:
         with self._failing():
             return self._trusting(lambda: self._expire(now))
 
+    def catch_up(self, *, wait: bool) -> None:
+        """Publish what lies whole beyond the head: one who died left it, or the head is an old
+        copy of itself. Unless `wait`, leave it to one who is publishing at this moment.
+        """
+        with suppress(_GivenUp):  # whoever wrote it learns so
+            self._trusting(lambda: self._catch_up(wait))
+
+    def _catch_up(self, wait: bool) -> None:
+        with locked(self._sync_lock, self._patience, None if wait else lambda: True) as held:
+            if held:
+                head = self._head()
+                with opened(self.topic.path, head.segment) as fd:
+                    path = segment_path(self.topic.path, head.segment)
+                    end = follow(fd, path, self.topic.tag, head)
+                    if os.path.exists(f"{self._folder}/{end.place:020d}.log"):
+                        raise _Untrusted(sure=True)
+                    if end.place > head.place:
+                        self._sync(head, end, fd)
+
     def _trusting(self, work: Callable[[], Result]) -> Result:
         while True:
             try:
