@@ -121,4 +121,5 @@ def test_every_function_of_the_catalogue_is_compared():
         for e in expressions
         for node in parsed(e).node.find_all(exp.Anonymous)
     }
-    assert set(names()) - called == set()
+    elsewhere = {"get_json_object", "current_date"}  # test_json_object, test_current_date
+    assert set(names()) - called == elsewhere
