@@ -173,7 +173,7 @@ def test_a_log_that_was_open_before_a_fork_works_on_both_sides(log):
 
 
 def test_an_appender_waits_for_the_lock_and_readers_do_not(log):
-    with locked(log.root / "t" / "00000"):
+    with locked(log.root / "t" / "write"):
         producer, acks = start(produce, log.root, "p", 1)
         for _ in range(300):
             assert log.latest("t") == {0: 0, 1: 0}

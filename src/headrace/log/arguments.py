@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from headrace.clock import Duration, millis
+from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
 
 _MOST = 2**63 - 1
@@ -30,6 +30,29 @@ def folder_of(root: Any) -> Path:
 def patience_of(patience: Duration) -> float:
     """Seconds to wait for a lock."""
     return millis(patience) / 1_000
+
+
+def clock_of(clock: Any) -> Clock:
+    if clock is None:
+        return SystemClock()
+    if isinstance(clock, type) or not callable(getattr(clock, "now", None)):
+        raise _no_clock(clock)
+    return clock  # type: ignore[no-any-return]
+
+
+def moment_of(clock: Clock) -> int:
+    """What the clock says, checked."""
+    now: Any = clock.now()
+    if not is_whole(now):
+        raise _no_clock(clock)
+    return int(now)
+
+
+def _no_clock(clock: Any) -> LogError:
+    return _unusable(
+        f"the clock {clock!r}", "Give an object whose now() is the time in whole milliseconds "
+        "since 1970, as headrace.clock.SystemClock() is, or none.",
+    )  # fmt: skip
 
 
 def check_limit(max_rows: Any) -> None:

@@ -23,7 +23,9 @@ from headrace.log.arguments import (
     check_moment,
     check_offset,
     check_retry,
+    clock_of,
     folder_of,
+    moment_of,
     patience_of,
 )
 from headrace.log.contract import (
@@ -78,7 +80,7 @@ class EmbeddedLog:
         patience: Duration = PATIENCE,
     ) -> None:
         self.root = folder_of(root or Settings.load().log)
-        self._clock = clock or SystemClock()
+        self._clock = clock_of(clock)
         self._patience = patience_of(patience)
         self._open: dict[str, _Open] = {}
         self._pid = os.getpid()
@@ -322,7 +324,7 @@ def _opened(root: str, clock: Clock, patience: float) -> EmbeddedLog:
 
 def _now(clock: Clock) -> int:
     """The time, but not a time that the machine's own clock has not reached."""
-    now, machine = clock.now(), SystemClock().now()
+    now, machine = moment_of(clock), SystemClock().now()
     return now if now <= machine + _AHEAD else machine
 
 

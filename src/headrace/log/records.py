@@ -10,7 +10,6 @@ files here.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from headrace.errors import LogError
 from headrace.log.contract import BYTES
+from headrace.log.nested import extra_field, extra_name, has_struct, json_of
 from headrace.log.topic import Topic
 from headrace.rows import values_of
 from headrace.values import array_of, as_type
@@ -112,6 +112,7 @@ def _fit(topic: Topic, field: pa.Field, column: pa.ChunkedArray | None) -> pa.Ch
             topic, f"needs the column {field.name!r} ({field.type})",
             "Add the column to the records; fill it with nulls if there is nothing to say.",
         )  # fmt: skip
+    _check_fields(topic, field, extra_field(column.type, field.type, field.name))
     try:
         fitted = as_type(column, field.type)
     except _MISFITS as error:
@@ -167,7 +168,17 @@ def _column(topic: Topic, field: pa.Field, values: list[Any]) -> pa.ChunkedArray
             topic, f"has {field.type} in column {field.name!r}, a record has {bad!r}",
             f"Give a value of that type, or none at all ({_first_line(e)}).",
         ) from e  # fmt: skip
+    if has_struct(field.type):
+        for value in values:
+            _check_fields(topic, field, extra_name(value, field.type, field.name))
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _check_fields(topic: Topic, field: pa.Field, extra: str | None) -> None:
+    if extra is not None:
+        raise _misfit(
+            topic, f"has no field {extra!r}", f"Column {field.name!r} is {field.type}.",
+        )  # fmt: skip
 
 
 def _parsed(field: pa.Field, values: list[Any]) -> list[Any]:
@@ -261,7 +272,7 @@ def _encoded(topic: Topic, record: Any) -> bytes | None:
         if isinstance(record, str):
             return record.encode()
         if isinstance(record, Mapping):
-            return json.dumps(record, default=_plain, ensure_ascii=False).encode()
+            return json_of(record)
     except (TypeError, ValueError, RecursionError) as error:
         raise _misfit(
             topic, f"cannot hold a record as JSON or UTF-8: {_first_line(error)}",
@@ -271,10 +282,6 @@ def _encoded(topic: Topic, record: Any) -> bytes | None:
         topic, f"holds bytes, a record is {type(record).__name__}",
         "Give bytes, text or a dictionary (kept as JSON), or create the topic with a schema.",
     )  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, dt.date | dt.datetime) else str(value)
 
 
 def _misfit(topic: Topic, fact: str, hint: str) -> LogError:
