@@ -14,6 +14,8 @@ from pyarrow import types as pt
 
 from headrace.schema import ddl_type
 
+_UNITS = ("s", "ms", "us", "ns")
+
 
 def cast_exactly(column: Any, kind: pa.DataType) -> Any:
     """The array or chunked array as `kind`. Times finer than a microsecond are cut."""
@@ -24,10 +26,16 @@ def cast_exactly(column: Any, kind: pa.DataType) -> Any:
         return cast_exactly(column.cast(given.value_type), kind)
     if pt.is_timestamp(given) and given.tz and pt.is_date(kind):
         column = column.cast(pa.timestamp(given.unit, "UTC"))
-    made = column.cast(kind, safe=not (pt.is_timestamp(kind) and pt.is_timestamp(given)))
+    made = column.cast(kind, safe=not _coarser(given, kind))
     if _may_bend(given, kind):
         _compare(_one(column), _one(made))
     return made
+
+
+def _coarser(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether times are cut: only then may the cast be unchecked, or far times would wrap."""
+    both = pt.is_timestamp(given) and pt.is_timestamp(kind)
+    return both and _UNITS.index(given.unit) > _UNITS.index(kind.unit)
 
 
 def _one(column: Any) -> pa.Array:

@@ -67,3 +67,13 @@ def test_a_map_is_compared_too():
     assert cast_exactly(good, kind).to_pylist() == good.to_pylist()
     with pytest.raises(ValueError, match="double"):
         cast_exactly(pa.array([[("k", 1e300)]], pa.map_(pa.string(), pa.float64())), kind)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_a_time_beyond_all_microseconds_does_not_wrap_into_another(unit):
+    far = pa.array([2**62, 0, None], pa.int64()).cast(pa.timestamp(unit))
+    with pytest.raises(ValueError, match="out of bounds"):
+        cast_exactly(far, pa.timestamp("us", "UTC"))
+    fine = pa.array([1_999, -1], pa.int64()).cast(pa.timestamp("ns"))
+    cut = cast_exactly(fine, pa.timestamp("us"))
+    assert cut.cast(pa.int64()).to_pylist() == [1, 0]
