@@ -214,6 +214,7 @@ def test_a_bounded_input_has_ended_exactly_at_its_end(case):
     assert not source.ended(split, source.clamp(split, source.start(split), end, 10))
 
 
+@pytest.mark.constants
 def test_the_number_of_rows_is_about_right(case):
     source = case.open()
     (split,) = source.splits()

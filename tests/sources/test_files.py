@@ -156,6 +156,7 @@ def test_a_large_folder_is_not_scanned_at_every_poll(folder, monkeypatch):
     assert source.latest("files") > end
 
 
+@pytest.mark.constants
 def test_many_small_files_make_few_chunks(folder):
     for i in range(300):
         put(folder / f"{i:03}", i)
@@ -309,6 +310,7 @@ def test_a_parquet_file_that_does_not_fit_is_refused_by_name(folder, schema, cod
         assert "f.parquet" in error.message and column in error.message
 
 
+@pytest.mark.constants
 def test_a_value_that_does_not_fit_makes_its_row_bad(folder):
     pq.write_table(pa.table({"a": [1, 2**40, 3]}), folder / "f.parquet")
     source = whole(folder, schema_of("a int"))

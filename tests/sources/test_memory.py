@@ -52,6 +52,7 @@ def test_no_rows_are_an_input_that_has_ended():
     assert read_all(source) == [] and source.ended("0", 0)
 
 
+@pytest.mark.constants
 def test_a_large_table_travels_as_a_file_of_the_job(tmp_path):
     table = pa.table({"n": range(300_000)})
     source = open_source(rows(table), folder=str(tmp_path), name="../big")
