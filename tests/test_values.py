@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -242,3 +243,10 @@ def test_columns_of_tables_follow_the_same_rule(given):
 def test_columns_of_tables_are_never_bent(given, kind):
     with pytest.raises(ValueError):
         as_type(given, kind)
+
+
+@pytest.mark.parametrize("values", [[1e300], [1.5, 1e300], [1, 1e300], [-1e39, None]])
+def test_a_number_too_large_for_a_float_is_not_infinity(values):
+    with pytest.raises(ValueError, match="is no float"):
+        array_of(values, pa.float32())
+    assert array_of([math.inf, 1.5], pa.float32()).to_pylist() == [math.inf, 1.5]

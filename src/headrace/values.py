@@ -43,7 +43,7 @@ def array_of(values: Values, kind: pa.DataType) -> pa.Array:
     if len(types) <= 1:
         return _maker(types.pop(), kind)(values, kind) if types else pa.nulls(len(values), kind)
     if types <= _TOGETHER.get(_family(kind), frozenset()):
-        return pa.array(values, kind)
+        return _floats(values, kind) if pt.is_floating(kind) else pa.array(values, kind)
     return _by_type(values, kind)
 
 
@@ -132,6 +132,11 @@ def _each(change: Callable[[Any], Any]) -> Maker:
 
 def _whole_floats(values: Values, kind: pa.DataType) -> pa.Array:
     return pa.array(values, pa.float64()).cast(kind)  # Arrow would cut the fraction off
+
+
+def _floats(values: Values, kind: pa.DataType) -> pa.Array:
+    made = pa.array(values, pa.float64() if kind.bit_width < 64 else kind)
+    return cast_exactly(made, kind)  # what is too large for a float would be infinity
 
 
 def _whole(value: decimal.Decimal) -> int:
@@ -234,7 +239,7 @@ _MAKERS: Mapping[str, Sequence[tuple[type | tuple[type, ...], Maker]]] = {
         (bool, _refuse), ((int, np.integer), _direct), ((float, np.floating), _whole_floats),
         (decimal.Decimal, _each(_whole)),
     ),
-    "floating": ((bool, _refuse), ((int, float, np.floating, np.integer), _direct),),
+    "floating": ((bool, _refuse), ((int, float, np.floating, np.integer), _floats),),
     "decimal": ((bool, _refuse), ((decimal.Decimal, int), _direct), (np.integer, _each(int))),
     "timestamp": (
         (bool, _refuse), ((int, np.integer), _from_millis), (dt.datetime, _direct),
