@@ -272,10 +272,11 @@ def test_a_run_does_not_begin_without_its_tables(spark: Any, tmp_path: Path, rea
 
 @pytest.mark.spark
 def test_a_run_that_stops_gives_up_a_long_batch(spark: Any) -> None:
-    begun = threading.Event()
+    first, begun = threading.Event(), threading.Event()
 
     def make(session: Any) -> Any:
-        if threading.current_thread() is threading.main_thread():
+        if not first.is_set():  # at the start, which waits for it
+            first.set()
             return session.createDataFrame([(0, "zero")], NAMES)
         begun.set()
         endless = session.range(0, 10**15, 1, 1).selectExpr("sum(hash(id)) as k")
