@@ -336,7 +336,7 @@ FEATURES: dict[str, Any] = {
     "not next, loops": plain(guarded(LINKS, some_loop)),
     "not next, groups": plain(guarded(LINKS, guarded_groups)),
     "not next, alternation": plain(guarded(LINKS, alternatives)),
-    "not next, within": plain(guarded(LINKS, some_loop), span=SPANS | st.none()),
+    "not next, within": plain(guarded(LINKS, some_loop), span=SPANS),
     "not next, then_not": plain(guarded(LINKS, some_loop), span=LONG_SPANS, ending=LENGTHS),
     "not next, skip": plain(guarded(LINKS, some_loop), skip=SKIPS),
     "step within": plain(limited(sequences())),
