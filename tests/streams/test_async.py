@@ -58,6 +58,7 @@ def sent(test, paths):
     return test.output()
 
 
+@pytest.mark.constants
 def test_many_calls_are_in_flight_at_once_and_order_is_kept(server):
     paths = [f"/slow/{40 if i % 2 else 10}/b{i}" for i in range(30)]
     with Harness(fetching(server, concurrency=10)) as test:
