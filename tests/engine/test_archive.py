@@ -24,6 +24,7 @@ from headrace.errors import RunError
 def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation of its own, without an archive, and a cache of its own."""
     find_java()  # sets JAVA_HOME for good
+    monkeypatch.setattr(archive, "end_spark", lambda within: None)  # other tests' Spark goes on
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "prefix" / "share" / "headrace"
