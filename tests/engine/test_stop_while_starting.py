@@ -81,10 +81,12 @@ def test_a_handler_of_the_programs_own_is_left_alone() -> None:
     assert (own, acted) == ([signal.SIGTERM], [signal.SIGHUP])
 
 
-def test_what_interrupts_a_start_is_passed_on_when_the_start_has_been_undone() -> None:
+@pytest.mark.parametrize("late", [0.0, 0.5], ids=["at once", "while it is waited for"])
+def test_what_interrupts_a_start_is_passed_on_when_the_start_has_been_undone(late: float) -> None:
     undone, ended = threading.Event(), threading.Event()
 
     def work() -> None:
+        undone.wait(late)  # then the main thread waits, too
         os.kill(os.getpid(), signal.SIGINT)
         undone.wait(30)
         ended.set()

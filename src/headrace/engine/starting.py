@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TypeVar
+
+from headrace.errors import RunError
 
 T = TypeVar("T")
 
@@ -59,23 +61,30 @@ def uninterrupted(work: Callable[[], T], undo: Callable[[], None]) -> T:
 
     results: list[T] = []
     errors: list[BaseException] = []
+    over = threading.Event()  # a `join` that is interrupted takes the thread for ended (3.11)
 
     def done() -> None:
         try:
             results.append(work())
         except BaseException as error:
             errors.append(error)
+        finally:
+            over.set()
 
     kind = InheritableThread if SparkContext._active_spark_context else threading.Thread
     thread = kind(target=done, name="headrace-start", daemon=True)
     try:
         thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
+        while not over.wait(0.2):
+            if not thread.is_alive():  # it could not even begin
+                raise RunError(
+                    "Spark has gone while a job was starting", code="HR-RUN-001",
+                    hint="Start the job again, in a new process.",
+                )  # fmt: skip
     except BaseException:
         undo()
-        with suppress(RuntimeError):  # it may not have begun
-            thread.join(_PATIENCE)
+        if thread.is_alive():
+            over.wait(_PATIENCE)
         resume()
         raise
     if errors:
