@@ -13,7 +13,7 @@ from headrace.clock import SystemClock
 from headrace.errors import PlanError
 from headrace.plan.program import build
 from headrace.runtime.silent import refuse_silent
-from headrace.runtime.start import open_inputs
+from headrace.runtime.opening import open_inputs
 
 
 def _job(tmp_path: Path, **said: Any) -> hr.Job:

@@ -13,7 +13,6 @@ import typer
 
 from headrace.cli.loading import load_job
 from headrace.engine.signals import acting, say_stopped
-from headrace.settings import Settings
 
 File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
 Name = Annotated[
@@ -27,18 +26,34 @@ Folder = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="A step that is gone and whose state may go. Repeatable.", metavar="STEP"),
-]
+    typer.Option(
+        help="A step or input that is gone and whose state may go, or an output whose earlier "
+        "rows may be gone. Repeatable.", metavar="NAME",
+    ),
+]  # fmt: skip
 DropAll = Annotated[bool, typer.Option("--drop-all", help="Let go of all state nobody uses.")]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take the folder from a run that is alive.")
+]
+GoBack = Annotated[
+    bool, typer.Option("--go-back", help="Go on from a folder that is older than its outputs.")
+]
+ForGood = Annotated[
+    bool,
+    typer.Option(
+        "--for-good", help="Let --until end close the windows of a job that ran without an end."
+    ),
+]
+Until = Annotated[
+    Literal["end"] | None,
+    typer.Option(help="end: read what is there now, close every window, stop."),
+]
 
 
 def run(
     file: File,
     job: Name = None,
-    until: Annotated[
-        Literal["end"] | None,
-        typer.Option(help="end: read what is there now, close every window, stop."),
-    ] = None,
+    until: Until = None,
     master: Annotated[
         str | None, typer.Option(help="Spark master, such as local[2]. Else local[*].")
     ] = None,
@@ -55,6 +70,9 @@ def run(
     ] = None,
     drop: Drop = None,
     drop_all: DropAll = False,
+    take_over: TakeOver = False,
+    go_back: GoBack = False,
+    for_good: ForGood = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show Spark's own text if it fails.")
     ] = False,
@@ -75,7 +93,7 @@ def run(
         running = start(
             program, until=until, master=master, folder=folder, target_batch=target_batch,
             max_batch=max_batch, parallelism=parallelism, drop=drop or (), drop_all=drop_all,
-            debug=debug,
+            take_over=take_over, go_back=go_back, for_good=for_good, debug=debug,
         )  # fmt: skip
         running.wait()
 
@@ -102,13 +120,10 @@ def explain(
 
     Example: [bold]headrace explain examples/fire_alarm.py[/bold]
     """
-    from headrace.runtime.outputs import open_sinks
-    from headrace.runtime.start import folder_of
+    from headrace.runtime.start import guarantees
 
     program = load_job(file, job)
-    built = program.program()
-    sinks = open_sinks(built, folder_of(built, Settings.load(), None))
-    explanation = program.explain({name: sink.guarantee for name, sink in sinks.items()})
+    explanation = program.explain(guarantees(program.program()))
     typer.echo(json.dumps(explanation.json, indent=2) if as_json else explanation.text)
 
 
@@ -116,21 +131,25 @@ def plan(
     file: File,
     job: Name = None,
     folder: Folder = None,
+    until: Until = None,
     drop: Drop = None,
     drop_all: DropAll = False,
+    take_over: TakeOver = False,
+    go_back: GoBack = False,
+    for_good: ForGood = False,
 ) -> None:
     """Compare the job in FILE with its folder: what is same, new, renamed, dropped, refused.
 
-    Nothing is changed. Exit code 1 if a start would be refused.
+    Makes every check that a start makes, inputs and outputs included, and changes nothing. Exit
+    code 1 if a start with the same options would be refused.
 
     Example: [bold]headrace plan examples/fire_alarm.py[/bold]
     """
+    from headrace.runtime.refusing import Consent, refuse
     from headrace.runtime.start import review
 
     program = load_job(file, job).program()
-    comparison = review(program, folder)
-    if comparison is None:
-        typer.echo(f"job {program.name!r} has not run yet: everything is new")
-        return
-    typer.echo(str(comparison))
-    comparison.check(drop_all or drop or ())
+    found = review(program, folder, until=until)
+    new = f"job {program.name!r} has not run yet: everything is new"
+    typer.echo(new if found.comparison is None else str(found.comparison))
+    refuse(found, Consent(drop_all or drop or (), take_over, go_back, for_good))

@@ -18,8 +18,7 @@ from headrace.errors import RunError
 from headrace.plan.program import Drafted, build
 from headrace.runtime.planner import Pace
 from headrace.runtime.progress import Progress
-from headrace.runtime.silent import refuse_silent
-from headrace.runtime.start import prepare, refuse_ended
+from headrace.runtime.start import prepare
 from headrace.settings import Settings
 
 
@@ -34,6 +33,9 @@ def run(
     parallelism: int | None = None,
     drop: Collection[str] = (),
     drop_all: bool = False,
+    take_over: bool = False,
+    go_back: bool = False,
+    for_good: bool = False,
     debug: bool = False,
     quiet: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -42,7 +44,11 @@ def run(
 
     until: "end" reads what is there now, closes every window and ends by itself.
     target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
-    drop: names of steps whose state may be dropped because the program has them no more.
+    drop: names of steps and inputs that the program has no more, whose state or offsets may go;
+    and of outputs whose earlier rows may be gone.
+    take_over: take the folder from a run that is alive, which then fails.
+    go_back: go on from a folder that is older than its outputs; what is done is told.
+    for_good: let until="end" close the windows of a job that has run without an end.
     quiet: say nothing; else progress and, at the end, where every record went, are told on
     standard error.
     """
@@ -60,15 +66,21 @@ def run(
             reporter.starting()  # a cluster must be asked how many cores it has
         tasks = settings.parallelism or cores(settings.master, debug)
         start = prepare(
-            program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all
-        )
-        refuse_ended(start)
-        refuse_silent(program, start.bundle.sources)
+            program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all,
+            take_over=take_over, go_back=go_back, for_good=for_good,
+        )  # fmt: skip
+        if reporter is not None:
+            for note in start.notes:
+                reporter.say(f"{program.name}: {note}")
         pace = Pace(
             tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
             target_ms=settings.target_batch, max_batch=settings.max_batch,
         )  # fmt: skip
-        return Run(start, settings, pace, debug, reporter, on_progress)
+        try:
+            return Run(start, settings, pace, debug, reporter, on_progress)
+        except BaseException:
+            start.log.release()
+            raise
 
 
 @contextmanager

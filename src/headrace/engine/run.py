@@ -346,6 +346,7 @@ class Run:
         self._stall.close()
         with suppress(OSError):
             standstill.note(self.folder, None, 0)
+        self._start.log.release()
         with self._changed:
             if self._state == "running":
                 self._state = state

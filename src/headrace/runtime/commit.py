@@ -19,14 +19,15 @@ from headrace.clock import MAX_TIME, MIN_TIME, Clock
 from headrace.errors import RunError
 from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
-from headrace.plan.nodes import Read
 from headrace.plan.program import Program
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED, Split, watermark_of
+from headrace.runtime.opening import LAST, as_written
 from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
 from headrace.runtime.report import Report, Total, add_up
 from headrace.runtime.tally import FATES
+from headrace.sinks import Sink, Writer
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import EpochLog, Manifest
 from headrace.state.slots import SlotState
@@ -41,7 +42,7 @@ class Committer:
         self, bundle: Bundle, log: EpochLog, token: int, slots: int, clock: Clock, keep: int = 20
     ) -> None:
         self._program, self._sinks, self._told = bundle.program, bundle.sinks, bundle.told
-        self._log, self._token = log, token
+        self._bundle, self._log, self._token = bundle, log, token
         self._slots, self._clock, self._keep = slots, clock, keep
         self._published = Published(log.folder)
 
@@ -65,28 +66,50 @@ class Committer:
         check_dead_limit(self._program, manifest.body)
         return manifest
 
-    def recover(self) -> None:
-        """Publish what a crash left unpublished."""
-        done = self._published.epoch()
+    def recover(self) -> list[str]:
+        """Publish what a crash left unpublished; what was said of going back."""
+        done, notes = self._published.epoch(), list[str]()
         for epoch in self._log.epochs():
             if epoch > done:
-                self.publish(self._log.read(epoch))
-        self._tidy(max(self._log.epochs(), default=0))
+                manifest = self._log.read(epoch)
+                notes += self._go_back(manifest)
+                self._publish(manifest, self._as_written(manifest.body))
+        self._tidy(self._log.newest())
+        return notes
 
     def publish(self, manifest: Manifest) -> None:
+        self._publish(manifest, self._sinks)
+
+    def _publish(self, manifest: Manifest, sinks: Mapping[str, Sink]) -> None:
+        writer = Writer(
+            self._token, lambda: self._log.check_fence(self._token), manifest.body["timeline"]
+        )
         for name, staged in manifest.body["outputs"].items():
-            if name in self._sinks and staged:
-                self._sinks[name].publish(manifest.epoch, staged)
+            if staged:
+                sinks[name].publish(manifest.epoch, staged, writer)
                 point("sink.publish")
         self._published.reached(manifest.epoch)
         point("commit.published")
+
+    def _as_written(self, body: Mapping[str, Any]) -> dict[str, Sink]:
+        """The outputs that an earlier version of the program may have had, as it had them."""
+        folder = str(self._log.folder)
+        return {n: as_written(n, body["writes"], folder) for n in body["outputs"]}
+
+    def _go_back(self, manifest: Manifest) -> list[str]:
+        """Take back what outputs have published after the epoch that the job has gone back to."""
+        if "rewound" not in manifest.body:
+            return []
+        behind = [s for s in self._sinks.values() if (s.newest() or 0) < manifest.epoch]
+        return [sink.go_back(manifest.body["rewound"]) for sink in behind]
 
     def _tidy(self, upto: int) -> None:
         """Clear away old manifests and what no manifest names: runs, and staged leftovers."""
         self._log.prune(self._keep)
         kept = [self._log.read(epoch).body["outputs"] for epoch in self._log.epochs()]
-        for name, sink in self._sinks.items():
-            sink.discard({ref["file"] for body in kept for ref in body.get(name, ())}, upto)
+        live = {ref["file"] for outputs in kept for refs in outputs.values() for ref in refs}
+        for sink in self._sinks.values():
+            sink.discard(live, upto)
 
     def _body(self, epoch: int, total: Total, end: Mapping[str, Any]) -> dict[str, Any]:
         before = self._log.read(epoch - 1).body if epoch > 1 else {}
@@ -104,8 +127,11 @@ class Committer:
             "ops": self._ops(before, total),
             "state": self._state(before, total),
             "outputs": {name: refs for name, refs in total.staged.items() if refs},
-            "reads": {r.name: uri_of(r) for r in self._program.sources()},
-            "writes": {w.name: w.uri for w in self._program.outputs()},
+            "reads": dict(self._bundle.reads),
+            "writes": self._writes(epoch, before, total),
+            "retired": before.get("retired", []),
+            "timeline": before.get("timeline", 1),
+            "endless": before.get("endless", False) or self._bundle.endless,
             "epoch_counts": {name: dict(counts) for name, counts in total.inputs.items()},
             "counts": _summed(before.get("counts", {}), total.inputs, FATES),
             "steps": _summed(before.get("steps", {}), total.steps, ("in", "out", "late", "dead")),
@@ -114,6 +140,14 @@ class Committer:
             "rows": _plus(before.get("rows", {}), total.rows),
             "metrics": _added(before.get("metrics", {}), total.metrics),
             "timing": {phase: round(ms, 1) for phase, ms in total.timing.items()},
+        }
+
+    def _writes(self, epoch: int, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
+        """What is known of each output, with the last epoch in which it had rows."""
+        known = before.get("writes", {}) or self._bundle.writes
+        return {
+            name: {**facts, LAST: epoch if total.staged.get(name) else known[name][LAST]}
+            for name, facts in self._bundle.writes.items()
         }
 
     def _watermark(self, splits: Sequence[Mapping[str, Any]], end: Mapping[str, Any]) -> int:
@@ -150,11 +184,6 @@ def _advanced(split: Mapping[str, Any], total: Total) -> dict[str, Any]:
     place = str(split["id"])
     watermark = max(split["watermark"], total.splits.get(place, MIN_TIME))
     return {**split, "watermark": watermark, "memory": total.memory.get(place, split["memory"])}
-
-
-def uri_of(read: Read) -> str:
-    """What an input is called in the manifest; a source made in the program has no name."""
-    return read.uri if isinstance(read.uri, str) else ""
 
 
 def _summed(

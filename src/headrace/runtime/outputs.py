@@ -12,12 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.plan.nodes import DEAD_SCHEMA
-from headrace.plan.program import Program
-from headrace.sinks import Sink, open_sink
+from headrace.sinks import Sink
 from headrace.state.faults import point
 
-DEAD = "dead"  # the job's own output for dead letters, when the program has none
 _STAGE_BYTES = 256 << 20
 
 
@@ -48,16 +45,3 @@ class Outputs:
         unique = f"{self._unique}-{self._count}"
         self.staged[name].extend(self._sinks[name].stage(table, self._epoch, unique))
         point("sink.stage")
-
-
-def open_sinks(program: Program, folder: str) -> dict[str, Sink]:
-    """The job's outputs by name, and its own for dead letters."""
-    sinks = {
-        w.name: open_sink(w.uri, w.schema, dict(w.options), folder, w.name)
-        for w in program.outputs()
-    }
-    if program.dead() is None:
-        sinks[DEAD] = open_sink(
-            f"files:{folder}/dead", DEAD_SCHEMA, {"format": "parquet"}, folder, DEAD
-        )
-    return sinks

@@ -1,12 +1,17 @@
 """How far publishing has come: a small file beside the manifests.
 
-Publishing is idempotent, so the mark may be behind the truth after a crash, never ahead.
+Publishing is idempotent, so the mark may be behind the truth after a crash, never ahead. One
+that is damaged says nothing, and everything that manifests name is published again.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from headrace.errors import StateError
+from headrace.state.files import read_sealed, replace_sealed
+
+_KIND = "published"
 
 
 class Published:
@@ -16,12 +21,12 @@ class Published:
     def epoch(self) -> int:
         """The last epoch known to be published; 0 if none is."""
         try:
-            return int(self._path.read_text())
-        except (FileNotFoundError, ValueError):
+            return int(read_sealed(self._path, _KIND)["epoch"])
+        except StateError as error:
+            if error.code == "HR-STATE-006":  # it cannot be read, whatever it holds
+                raise
             return 0
 
     def reached(self, epoch: int) -> None:
         if epoch > self.epoch():
-            temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
-            temporary.write_text(str(epoch))
-            temporary.replace(self._path)
+            replace_sealed(self._path, _KIND, {"epoch": epoch})

@@ -26,7 +26,8 @@ from headrace.runtime.dead import DeadLetters
 from headrace.runtime.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
 from headrace.runtime.epoch import Piece, SourceTask, Split
 from headrace.runtime.flow import Flow
-from headrace.runtime.outputs import DEAD, Outputs
+from headrace.runtime.opening import DEAD
+from headrace.runtime.outputs import Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.tally import Tally, needs_tracking
 from headrace.runtime.tracking import Failures, tracker

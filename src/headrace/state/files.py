@@ -98,6 +98,17 @@ def create_sealed(path: Path, kind: str, content: dict[str, Any]) -> bool:
         return created
 
 
+def replace_sealed(path: Path, kind: str, content: dict[str, Any]) -> None:
+    """Make `path` hold `content`: whole, but durable only when the system gets to it."""
+    with named_failures(path):
+        temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+        try:
+            temporary.write_bytes(_seal(kind, content))
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
 def _write_synced(path: Path, data: bytes, kind: str) -> None:
     with path.open("xb") as file:
         point(f"{kind}.opened")

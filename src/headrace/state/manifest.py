@@ -1,7 +1,8 @@
 """The log of epochs: one manifest per epoch, the one truth about a job.
 
     <folder>/job.json              whose folder it is, its number of slots, its format
-    <folder>/fence/<n>.json        the n-th driver to take the folder; the newest holds it
+    <folder>/fence/<n>.json        the n-th driver to take the folder; the newest holds it, and
+                                   has the file locked for as long as it lives
     <folder>/epochs/<epoch>.json   the manifest: offsets, state, outputs, counters
 
 What no manifest names does not exist. A manifest is written once and never changed; when
@@ -23,6 +24,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import FencedError, StateError
 from headrace.state import files
 from headrace.state.faults import point
+from headrace.state.holding import Holding, is_held
 from headrace.state.prune import Pruner
 
 _EPOCH = re.compile(r"(\d{12})\.json")
@@ -47,15 +49,23 @@ class EpochLog:
         self._clock = clock or SystemClock()
         self._epochs, self._fences = self.folder / "epochs", self.folder / "fence"
         self._pruner = Pruner(self.folder)
+        self._holding: Holding | None = None
+
+    def look(self, job: str) -> int | None:
+        """The number of slots in force, checked and read only; None if no job is here yet."""
+        path = self.folder / "job.json"
+        if path.exists():
+            return self._check_job(path, job)
+        if self.epochs():
+            raise files.missing(path)
+        return None
 
     def open(self, job: str, slots: int) -> int:
         """Make or check the job's folder; the number of slots that is in force there."""
         for folder in (self.folder, self._epochs, self._fences):
             files.make_folder(folder)
         path = self.folder / "job.json"
-        if not path.exists():
-            if self.epochs():
-                raise files.missing(path)
+        if self.look(job) is None:
             content = {"job": job, "slots": slots, "created": self._clock.now()}
             files.create_sealed(path, "job", content)
         return self._check_job(path, job)
@@ -73,22 +83,37 @@ class EpochLog:
     def take_fence(self) -> int:
         """Take the folder: every driver that took it before can no longer commit."""
         holder = {"host": socket.gethostname(), "pid": os.getpid()}
-        token = 1 + max(files.numbered(self._fences, _FENCE), default=0)
+        token = 1 + max(self._tokens(), default=0)
         while not files.create_sealed(self._fence(token), "fence", holder):
             token += 1
+        with files.named_failures(self._fence(token)):
+            self._holding = Holding(self._fence(token))
         with files.named_failures(self._fences):
-            for old in files.numbered(self._fences, _FENCE):
+            for old in self._tokens():
                 if old < token:
                     self._fence(old).unlink(missing_ok=True)
         return token
 
+    def release(self) -> None:
+        """Say that this driver is done: who comes next need not take the folder over."""
+        if self._holding is not None:
+            self._holding.release()
+
+    def driver(self) -> str | None:
+        """The driver that holds the folder and lives, in words; None if nobody does."""
+        newest = max(self._tokens(), default=None)
+        if newest is None or not is_held(self._fence(newest)):
+            return None
+        holder = files.read_sealed(self._fence(newest), "fence")
+        return f"process {holder['pid']} on {holder['host']}"
+
     def taken(self) -> bool:
         """Whether a driver has ever taken the folder."""
-        return bool(files.numbered(self._fences, _FENCE))
+        return bool(self._tokens())
 
     def check_fence(self, token: int) -> None:
         """Raise FencedError unless `token` is the newest."""
-        newest = max(files.numbered(self._fences, _FENCE), default=None)
+        newest = max(self._tokens(), default=None)
         if newest is None or newest != token:
             raise _fenced(
                 f"another driver has taken the folder {str(self.folder)!r} "
@@ -97,7 +122,11 @@ class EpochLog:
 
     def epochs(self) -> list[int]:
         """The epochs whose manifests are kept, ascending."""
-        return files.numbered(self._epochs, _EPOCH)
+        return files.numbered(self._epochs, _EPOCH) if self._epochs.is_dir() else []
+
+    def newest(self) -> int:
+        """The newest epoch that has a manifest; 0 if none has."""
+        return max(self.epochs(), default=0)
 
     def latest(self) -> Manifest | None:
         """The newest manifest; a corrupt one is an error, never skipped."""
@@ -138,6 +167,9 @@ class EpochLog:
         At most `most` files are deleted per call. Returns their paths within the folder.
         """
         return self._pruner.prune(self.epochs(), max(keep, 1), most, self._path, self.read)
+
+    def _tokens(self) -> list[int]:
+        return files.numbered(self._fences, _FENCE) if self._fences.is_dir() else []
 
     def _path(self, epoch: int) -> Path:
         return self._epochs / f"{epoch:012d}.json"

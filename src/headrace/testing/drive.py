@@ -18,7 +18,8 @@ from headrace.runtime.commit import Committer
 from headrace.runtime.local import LocalRunner
 from headrace.runtime.planner import Pace, Planner
 from headrace.runtime.progress import Progress, progress_of
-from headrace.runtime.start import REAL, Edges, prepare, refuse_ended
+from headrace.runtime.opening import REAL, Edges
+from headrace.runtime.start import prepare
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.state.manifest import Manifest
@@ -37,6 +38,9 @@ class Driver:
         max_batch: int | None = None,
         clock: Clock | None = None,
         drop: Any = (),
+        take_over: bool = True,  # of two in one process the first has crashed
+        go_back: bool = False,
+        for_good: bool = True,
         edges: Edges = REAL,
     ) -> None:
         self.program = build(job)
@@ -44,9 +48,9 @@ class Driver:
         settings = Settings.load(max_batch=max_batch)
         start = prepare(
             self.program, settings, tasks, folder=str(folder), until=until, drop=drop,
-            clock=self.clock, edges=edges,
+            take_over=take_over, go_back=go_back, for_good=for_good, clock=self.clock,
+            edges=edges,
         )  # fmt: skip
-        refuse_ended(start)
         self.start = start
         pace = Pace(min(tasks, start.slots), start.slots, until == "end", max_batch=max_batch)
         planner = Planner(start.bundle, start.log, self.clock, pace)
@@ -79,6 +83,7 @@ class Driver:
     def close(self) -> None:
         for source in self.start.bundle.sources.values():
             source.close()
+        self.start.log.release()
 
 
 def drive(job: Drafted, folder: str | Path, **options: Any) -> Driver:

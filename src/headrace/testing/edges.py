@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.clock import MIN_TIME, Clock
 from headrace.errors import RunError
 from headrace.plan.program import Program
-from headrace.runtime.start import Edges
+from headrace.runtime.opening import Edges, Ids
 from headrace.sinks import Sink, open_sink
 from headrace.sources import Source
 from headrace.sources.contract import Chunk, Range
@@ -117,13 +117,14 @@ def _inputs(
     folder: str,
     until: str | None,
     clock: Clock,
+    ids: Ids,
 ) -> dict[str, Source]:
     return {r.name: FakeSource(script, r.name, schemas[r.name]) for r in program.sources()}
 
 
-def _outputs(program: Program, folder: str) -> dict[str, Sink]:
+def _outputs(program: Program, folder: str, ids: Ids) -> dict[str, Sink]:
     nothing: dict[str, Any] = {}
     return {
-        w.name: open_sink("collect:", w.schema, nothing, folder, w.name)
+        w.name: open_sink("collect:", w.schema, nothing, folder, w.name, ids[w.name])
         for w in program.outputs()
     }  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.engine.run import Run
 from headrace.plan.program import build
 from headrace.runtime.planner import Pace
-from headrace.runtime.start import Start, prepare, refuse_ended
+from headrace.runtime.start import Start, prepare
 from headrace.settings import Settings
 from headrace.testing.stages import MANY, Play
 
@@ -18,9 +18,8 @@ class OnSpark:
         settings = Settings.load(max_batch=MANY)
         self.start: Start = prepare(
             build(play.job), settings, play.tasks, folder=play.folder, drop=play.drop,
-            clock=play.clock, edges=play.edges,
+            clock=play.clock, edges=play.edges, take_over=True,
         )  # fmt: skip
-        refuse_ended(self.start)
         slots = self.start.slots
         pace = Pace(min(play.tasks, slots), slots, max_batch=MANY)
         self._run = Run(self.start, settings, pace, False, None, None)

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from headrace.clock import Clock
 from headrace.plan.program import Drafted
-from headrace.runtime.start import Edges, Start
+from headrace.runtime.opening import Edges
+from headrace.runtime.start import Start
 from headrace.runtime.stopping import clear_wishes
 from headrace.testing.drive import Driver
 

@@ -1,0 +1,89 @@
+"""A changed program, or going back, recorded as an epoch of its own.
+
+So a change is atomic, too: state moved to a new name, state and offsets dropped with consent,
+outputs under new descriptions. Going back takes a number above all that anybody knows of:
+no epoch is ever used twice, whatever outputs remember.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.plan.evolution import SAME, describe
+from headrace.plan.program import Program
+from headrace.runtime.migrating import migrated
+from headrace.runtime.opening import ID, LAST
+from headrace.runtime.refusing import Found, short
+from headrace.runtime.tables import table_key
+
+Body = dict[str, Any]
+
+
+def is_changed(found: Found) -> bool:
+    """Whether the program is another than the last manifest's, or something else is."""
+    assert found.comparison is not None
+    if any(c.verdict != SAME for c in found.comparison.changes):
+        return True
+    told, known = describe(found.bundle.program), found.body["ops"]
+    if any(known[n]["fingerprint"] != told[n]["fingerprint"] for n in known if n in told):
+        return True
+    described = (found.bundle.reads, found.bundle.writes)
+    return (found.body["reads"], found.body["writes"]) != described or bool(short(found))
+
+
+def adopt(found: Found, token: int, ahead: Mapping[str, int]) -> None:
+    """Commit the manifest of the program as it is now, with the offsets of the last one."""
+    moves = found.comparison.moves() if found.comparison is not None else {}
+    program = found.bundle.program
+    body = adopted(found, moves)
+    folder = str(found.log.folder)
+    body["state"] = migrated(program, folder, body["state"], body["ops"], body["clock"])
+    body["ops"] = _described(program, body["ops"])
+    for name in short(found):
+        body["writes"][name] = {**body["writes"][name], LAST: 0}
+    if ahead:
+        body |= {"rewound": found.epoch, "timeline": body["timeline"] + 1}
+    epoch = 1 + max([found.epoch, *ahead.values()])
+    found.log.commit(epoch, body, token, uuid.uuid4().hex)
+
+
+def adopted(found: Found, moves: Mapping[str, str]) -> Body:
+    """The manifest as the changed program needs it: state under its new names, or gone."""
+    body, program = found.body, found.bundle.program
+    names = {old: new for new, old in moves.items()}
+    kept = {n.name for n in program.stateful()}
+    reads = found.bundle.reads
+    ops = {names.get(n, n): facts for n, facts in body["ops"].items()}
+    tables = {_renamed_table(t, names): runs for t, runs in body["state"].items()}
+    splits = [{**s, "input": names.get(s["input"], s["input"])} for s in body["splits"]]
+    ids = {facts[ID] for facts in reads.values()}
+    gone = {f[ID] for f in body["reads"].values()} - ids
+    return {
+        **{name: value for name, value in body.items() if name != "rewound"},
+        "outputs": {},
+        "epoch_counts": {},
+        "ops": {n: facts for n, facts in ops.items() if n in kept},
+        "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in kept},
+        "splits": [s for s in splits if s["input"] in reads],
+        "counts": {names.get(n, n): c for n, c in body["counts"].items()},
+        "steps": {names.get(n, n): c for n, c in body["steps"].items()},
+        "windows": {names.get(n, n): c for n, c in body.get("windows", {}).items()},
+        "rows": {names.get(n, n): c for n, c in body["rows"].items()},
+        "metrics": {names.get(n, n): c for n, c in body.get("metrics", {}).items()},
+        "reads": dict(reads),
+        "writes": dict(found.bundle.writes),
+        "retired": sorted({*body.get("retired", ()), *gone}),
+    }
+
+
+def _described(program: Program, ops: Mapping[str, Mapping[str, Any]]) -> dict[str, Body]:
+    """What is known of each step's state, and what it looks like from now on."""
+    told = describe(program)
+    return {name: {**facts, **told[name]} for name, facts in ops.items()}
+
+
+def _renamed_table(table: str, names: Mapping[str, str]) -> str:
+    op, _, name = table.rpartition("/")
+    return table_key(names.get(op, op), name)

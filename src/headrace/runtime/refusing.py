@@ -1,0 +1,191 @@
+"""What a start refuses, in this order; nothing here changes anything.
+
+1. a driver that lives holds the folder;
+2. the program cannot go on from the state, the offsets or the outputs that are there;
+3. the job has closed its windows for good, or would close those of a job without an end;
+4. an input or an output cannot be used;
+5. outputs hold more, or less, than the folder knows of;
+6. a step would never give anything.
+
+Each can be consented to where it makes sense; the error says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import StateError
+from headrace.plan.evolution import Comparison, consents
+from headrace.runtime.bundle import Bundle
+from headrace.runtime.epoch import ENDED
+from headrace.runtime.opening import LAST
+from headrace.runtime.published import Published
+from headrace.runtime.silent import refuse_silent
+from headrace.state.manifest import EpochLog, Manifest
+
+FOLDER = "the job's folder"
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What the user allows a start to do that cannot be undone."""
+
+    drop: Collection[str] | bool = ()  # what may be lost, by name; or all of it
+    take_over: bool = False  # from a driver that lives
+    go_back: bool = False  # behind what outputs have
+    for_good: bool = False  # close the windows of a job that was without an end
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job as a start finds it."""
+
+    bundle: Bundle
+    log: EpochLog
+    latest: Manifest | None
+    comparison: Comparison | None
+    until: str | None
+
+    @property
+    def name(self) -> str:
+        return self.bundle.program.name
+
+    @property
+    def epoch(self) -> int:
+        return self.latest.epoch if self.latest is not None else 0
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        return self.latest.body if self.latest is not None else {}
+
+
+def refuse(found: Found, consent: Consent) -> None:
+    """Raise the first reason why the job must not start."""
+    if not consent.take_over:
+        _refuse_living(found)
+    if found.comparison is not None:
+        found.comparison.check(consent.drop, _known_to_be_short(found))
+    _refuse_ended(found)
+    if found.until == "end" and not consent.for_good:
+        _refuse_to_end(found)
+    _check_edges(found)
+    if not (consent.go_back and found.latest):
+        _refuse_ahead(found)
+    _refuse_short(found, consent)
+    refuse_silent(found.bundle.program, found.bundle.sources)
+
+
+def _refuse_living(found: Found) -> None:
+    driver = found.log.driver()
+    if driver is not None:
+        raise StateError(
+            f"job {found.name!r} is running: {driver} drives it in {str(found.log.folder)!r}",
+            code="HR-STATE-021",
+            hint="Stop that run first, or give this one another folder. take_over=True "
+            "(--take-over on the command line) takes the folder from it: that run then fails.",
+        )
+
+
+def _refuse_ended(found: Found) -> None:
+    """A job that has closed its windows at the end of its input cannot read on."""
+    if not found.body.get("ended"):
+        return
+    stood = {(s["input"], s["name"]): s for s in found.body["splits"]}
+    moves = found.comparison.moves() if found.comparison is not None else {}
+    for name, source in found.bundle.sources.items():
+        for split in source.splits():
+            known = stood.get((moves.get(name, name), split))
+            if known is None or known["state"] != ENDED or known["at"] != source.latest(split):
+                raise StateError(
+                    f"job {found.name!r} has run to the end of its input and "
+                    f"closed its windows; there is more in input {name!r} now",
+                    code="HR-STATE-020",
+                    hint=f"Start afresh: give it another folder, or remove {found.log.folder}.",
+                )
+
+
+def _refuse_to_end(found: Found) -> None:
+    if found.body.get("endless") and not found.body["ended"]:
+        raise StateError(
+            f'job {found.name!r} has run without an end so far; until="end" would close its '
+            "windows for good, and nothing that comes later could be read", code="HR-STATE-024",
+            hint="If that is what you want, say for_good=True (--for-good on the command line); "
+            "if not, run it without until, or in another folder.",
+        )  # fmt: skip
+
+
+def _check_edges(found: Found) -> None:
+    offsets: dict[str, dict[str, Any]] = {}
+    for split in found.body.get("splits", ()):
+        offsets.setdefault(split["input"], {})[split["name"]] = split["at"]
+    moves = found.comparison.moves() if found.comparison is not None else {}
+    for name, source in found.bundle.sources.items():
+        source.check(offsets.get(moves.get(name, name), {}))
+    for sink in found.bundle.sinks.values():
+        sink.check()
+
+
+def ahead_of(found: Found) -> dict[str, int]:
+    """Who knows of epochs that the newest manifest does not, and how far each has come."""
+    known = {f"output {n!r}": sink.newest() or 0 for n, sink in found.bundle.sinks.items()}
+    known[FOLDER] = Published(found.log.folder).epoch()
+    return {who: epoch for who, epoch in known.items() if epoch > found.epoch}
+
+
+def _refuse_ahead(found: Found) -> None:
+    ahead = ahead_of(found)
+    if not ahead:
+        return
+    told = "; ".join(f"{who} has epoch {epoch}" for who, epoch in ahead.items())
+    if found.latest is None:
+        raise StateError(
+            f"the folder of job {found.name!r} has no manifest, but {told}: its manifests were "
+            "deleted", code="HR-STATE-022",
+            hint="Restore the folder from a copy; or start afresh, in another folder and with "
+            "other outputs.",
+        )  # fmt: skip
+    raise StateError(
+        f"the newest manifest of job {found.name!r} is of epoch {found.epoch}, but {told}: its "
+        "folder was restored from a copy, or manifests were deleted", code="HR-STATE-022",
+        hint="Put the newest folder back if you have it. To go on from the older one, say "
+        "go_back=True (--go-back on the command line): files outputs then lose what is after "
+        f"epoch {found.epoch}, and it is written again; topics keep it and get it twice.",
+    )  # fmt: skip
+
+
+def short(found: Found) -> dict[str, tuple[int, int]]:
+    """Outputs that have lost something: by name, what they hold and what was published there.
+
+    Of the newest epoch publishing may not be complete, so the one before counts.
+    """
+    settled = found.body
+    if Published(found.log.folder).epoch() < found.epoch:
+        earlier = [e for e in found.log.epochs() if e < found.epoch]
+        settled = found.log.read(earlier[-1]).body if earlier else {}
+    due = {facts["id"]: facts[LAST] for facts in settled.get("writes", {}).values()}
+    lost = {}
+    for name, facts in found.bundle.writes.items():
+        held = found.bundle.sinks[name].newest()
+        if held is not None and held < due.get(facts["id"], 0):
+            lost[name] = held, due[facts["id"]]
+    return lost
+
+
+def _known_to_be_short(found: Found) -> Collection[str]:
+    """Names of outputs that `drop` may name, though the program has them."""
+    return tuple(found.bundle.writes)
+
+
+def _refuse_short(found: Found, consent: Consent) -> None:
+    for name, (held, due) in short(found).items():
+        if consents(consent.drop, name):
+            continue
+        holds = f"holds nothing after epoch {held}" if held else "holds nothing"
+        raise StateError(
+            f"output {name!r} {holds}, but job {found.name!r} has published up to epoch {due} "
+            "there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
+            hint=f"Restore it. If its earlier rows may be lost, say drop={name!r} "
+            f"(--drop {name} on the command line); or give the output another name.",
+        )  # fmt: skip
