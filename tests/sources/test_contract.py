@@ -240,3 +240,64 @@ def test_an_input_that_has_become_shorter_is_refused(case):
     end = source.latest(split)
 
     assert refusal(source.rows, split, end + 1, end).code == "HR-INPUT-007"
+
+
+def test_an_input_is_what_it_was_however_often_it_is_opened(case):
+    first, second = case.open().identity(), again(case.open()).identity()
+
+    assert first == second == json.loads(json.dumps(first))
+    assert sorted(first) == ["kind", "place", "thing"]
+    assert all(isinstance(v, str) for v in first.values())
+
+
+def test_a_check_changes_nothing_and_is_content_with_where_a_job_may_stand(case, tmp_path):
+    source = case.open()
+    (split,) = source.splits()
+    start, end = source.start(split), source.latest(split)
+    middle = source.clamp(split, start, end, 900)
+    source.close()
+    fresh, before = case.open(), snapshot(tmp_path)
+
+    for offsets in ({}, {split: start}, {split: middle}, {split: end}):
+        fresh.check(offsets)
+
+    assert snapshot(tmp_path) == before
+    assert not fresh.has_more(split, end) and fresh.has_more(split, middle)
+    assert snapshot(tmp_path) == before
+
+
+def test_to_open_and_check_a_new_input_makes_nothing(tmp_path):
+    (tmp_path / "in").mkdir()
+    put_json(tmp_path / "in")
+    EmbeddedLog(tmp_path / "log").create("t", schema=SCHEMA)
+    before, job = snapshot(tmp_path), str(tmp_path / "job")
+    inputs: list[Any] = [
+        f"files:{tmp_path}/in", "log:t", "socket:localhost:9", rows(ROWS, SCHEMA),
+        generate(5, lambda i: ROWS[i], schema=SCHEMA),
+    ]  # fmt: skip
+
+    for uri in inputs:
+        options = {"log": str(tmp_path / "log")} if uri == "log:t" else {}
+        source = open_source(uri, SCHEMA, options=options, folder=job, name="in")
+        source.check()
+        source.identity()
+
+    assert snapshot(tmp_path) == before
+
+
+def test_a_position_that_the_input_has_not_reached_is_refused_at_the_start(case, request):
+    if request.node.callspec.params["case"] == "script":
+        pytest.skip("a script is what the test says")
+    source = case.open()
+    (split,) = source.splits()
+    end = source.latest(split)
+
+    assert refusal(source.check, {split: end + 1}).code in ("HR-INPUT-007", "HR-INPUT-009")
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    """Every file and folder there is, with what it holds."""
+    return {
+        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+        for p in folder.rglob("*")
+    }

@@ -151,11 +151,59 @@ def test_records_that_retention_took_are_an_error(log):
     assert refusal(lambda: list(found.read(ranges[0]))).code == "HR-INPUT-011"
 
 
-def test_a_topic_that_was_made_again_is_an_error(log):
+@pytest.mark.parametrize("records", [0, 1, 2, 5])
+def test_a_topic_that_was_made_again_is_an_error_for_whoever_reads_the_old_one(log, records):
+    log.create("t")
+    log.append("t", [b"a", b"b"])
+    found, task = source(log), again(source(log))
+    (part,) = found.cut("0", 0, 2, 1)
+    list(task.read(part))
+    log.delete("t")
+    log.create("t")
+    log.append("t", [b"x"] * records)
+
+    calls = (
+        found.check, found.splits, lambda: found.start("0"), lambda: found.latest("0"),
+        lambda: found.rows("0", 0, 2), lambda: found.clamp("0", 0, 2, 1),
+        lambda: found.cut("0", 0, 2, 1), lambda: found.has_more("0", 2),
+        lambda: list(task.read(part)), lambda: list(again(found).read(part)),
+    )  # fmt: skip
+    for call in calls:
+        assert refusal(call).code in ("HR-INPUT-016", "HR-INPUT-011")  # 011: it is not as long
+    assert refusal(found.check).code == "HR-INPUT-016"
+    assert source(log).identity() != found.identity()
+
+
+def test_a_topic_that_is_made_again_between_finding_and_reading_it_is_not_read(log):
     log.create("t")
     log.append("t", [b"a", b"b"])
     found = source(log)
+    (part,) = found.cut("0", 0, 2, 1)
+    chunks = found.read(part)  # the log is asked when the first chunk is
     log.delete("t")
     log.create("t")
+    log.append("t", [b"x", b"y"])
 
-    assert refusal(found.rows, "0", 2, found.latest("0")).code == "HR-INPUT-007"
+    assert refusal(lambda: list(chunks)).code == "HR-INPUT-016"
+
+
+def test_a_topic_that_is_shorter_than_what_was_read_is_refused_at_the_start(log):
+    log.create("t", 2)
+    log.append("t", [b"a", b"b"], partition=1)
+
+    source(log).check({"0": 0, "1": 2})
+    error = refusal(source(log).check, {"0": 0, "1": 3})
+
+    assert error.code == "HR-INPUT-007" and "'1'" in error.message
+
+
+def test_what_retention_took_before_it_was_read_is_refused_at_the_start(log):
+    log.create("t", retention="1s", segment_bytes=1)
+    for i in range(5):
+        log.append("t", [b"%d" % i])
+    log._clock.advance(60_000)
+    log.sweep()
+    earliest = log.earliest("t")[0]
+
+    source(log).check({"0": earliest})
+    assert refusal(source(log).check, {"0": earliest - 1}).code == "HR-INPUT-011"

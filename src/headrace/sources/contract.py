@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ Chunk = tuple[pa.Table, Positions]  # rows, and the offset of each: strictly inc
 Decoded = tuple[pa.Table, npt.NDArray[np.bool_], list[str]]
 
 RAW = "__raw"  # the one column of a chunk that is still to be decoded
+BEGINNING: Mapping[str, Offset] = MappingProxyType({})  # where a new job stands
 MISFIT = "__misfit"  # a column of a typed chunk with bad rows: why they are; null in good ones
 
 
@@ -44,9 +46,26 @@ class Source(Protocol):
     raw: bool  # chunks have the one column `__raw`, for `decode`
     format: str | None = None  # of records that are bytes or lines, where their place says none
 
-    def check(self) -> None:
-        """Raise InputError, with a hint, if the input cannot be read."""
+    def identity(self) -> dict[str, str]:
+        """What this input reads: as long as it is equal, offsets mean the same records.
+
+        `kind`: the kind of input. `place`: where it is, as a user would recognise it. `thing`: what
+        is there, if another may take its place under the same name. Changes nothing.
+        """
+        kind = f"{type(self).__module__}.{type(self).__qualname__}"
+        return {"kind": kind, "place": "", "thing": ""}
+
+    def check(self, offsets: Mapping[str, Offset] = BEGINNING) -> None:
+        """Raise an error, with a hint, if the input cannot be read on from `offsets`.
+
+        `offsets` is where the job stands, by split; none of a new job. Changes nothing: not even
+        a folder is made.
+        """
         return None
+
+    def has_more(self, split: str, offset: Offset) -> bool:
+        """Whether there is anything after `offset` now. Changes nothing."""
+        return bool(self.latest(split) != offset)
 
     def splits(self) -> list[str]: ...
 

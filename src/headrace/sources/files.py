@@ -7,17 +7,21 @@ read on. Only this module scans folders; how a file is read is its layout's busi
 
 from __future__ import annotations
 
+import copy
+import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.errors import InputError
-from headrace.sources.layout import Layout, unreadable
+from headrace.sources.contract import BEGINNING
+from headrace.sources.layout import Layout, changed, unreadable
 from headrace.sources.listing import Extent, Listing, Stretch
-from headrace.sources.place import place
 from headrace.sources.scan import Found, Pattern
 from headrace.sources.tape import TapeSource
 
@@ -31,11 +35,11 @@ SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for thi
 class FilesSource(TapeSource):
     def __init__(
         self, pattern: Pattern, layout: Layout, schema: pa.Schema, clock: Clock,
-        *, bounded: bool, folder: str | None, name: str,
+        *, bounded: bool, home: Path | None,
     ) -> None:  # fmt: skip
         self.schema, self.bounded, self.raw = schema, bounded, layout.raw
         self._pattern, self.layout, self._clock = pattern, layout, clock
-        self._folder, self._name = folder, name
+        self._home = home  # in the job's folder: where the list is stored
         self._tape: Listing | None = None
         self._end: int | None = None  # of a bounded input, once it is known
         self._stats: dict[str, tuple[int, int]] = {}  # size and mtime at the last scan
@@ -51,17 +55,36 @@ class FilesSource(TapeSource):
             "_rest_until": 0.0,
         }
 
-    def check(self) -> None:
+    def identity(self) -> dict[str, str]:
+        """The path; what is there are the files, whose fingerprints are in the list."""
+        unit = "lines" if self.raw else "rows"  # what positions on the tape count
+        return {"kind": "files", "place": self._pattern.place, "thing": unit}
+
+    def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
+        tape, position = self._listing(), offsets.get(SPLIT, 0)
+        tape.check(position)
         self._pattern.check()
         found = self._pattern.scan()
-        if not found and (self.bounded or not self._pattern.watchable):
+        if not found and not position and (self.bounded or not self._pattern.watchable):
             raise InputError(
                 f"there are no files in {self._pattern.uri!r}", code="HR-INPUT-002",
                 hint="Check the path; a folder that is still empty can be watched, "
                 "but not read to its end.",
             )  # fmt: skip
-        for file in found[:100]:
+        self._check_listed(tape, position, found)
+        new = [file for file in found if tape.last(file.name) is None]
+        for file in new[:100]:
             self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
+
+    def _check_listed(self, tape: Listing, position: int, found: list[Found]) -> None:
+        """What was read is as it was, or gone; what is listed and still to be read is there."""
+        for file in found:
+            before = tape.last(file.name)
+            if before is not None:
+                self._attempt(file, partial(self._verify, before))
+        for stretch in tape.stretches(position, tape.end):
+            if not os.path.exists(self.path(stretch)):
+                raise changed(self.path(stretch), "has disappeared before it was read to its end")
 
     def splits(self) -> list[str]:
         return [SPLIT]
@@ -79,6 +102,12 @@ class FilesSource(TapeSource):
         if self.bounded:
             self._end = tape.end
         return tape.end
+
+    def has_more(self, split: str, offset: int) -> bool:
+        twin = copy.copy(self)  # what is seen here is not noted
+        twin._stats, twin._waiting = {}, dict(self._waiting)
+        tape = Listing(self._list_path)
+        return tape.end != offset or bool(twin._new_extents(tape))
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
         return self._listing().stretches(start, end)
@@ -116,6 +145,9 @@ class FilesSource(TapeSource):
         mark = self.layout.mark(file.path, end) if end > start else (0, 0)
         return Extent(file.name, start, end, mark) if end > start else None
 
+    def _verify(self, before: Extent, file: Found) -> None:
+        self.layout.verify(file.path, before)
+
     def _ready(self, file: Found) -> int | None:
         """Where to begin; None while the file is being written, for as long as it changes."""
         stat, now = (file.size, file.mtime), self._clock.now()
@@ -140,6 +172,9 @@ class FilesSource(TapeSource):
 
     def _listing(self) -> Listing:
         if self._tape is None:
-            folder = place(self._folder, self._name) if self._folder else None
-            self._tape = Listing(folder / "files" if folder else None)
+            self._tape = Listing(self._list_path)
         return self._tape
+
+    @property
+    def _list_path(self) -> Path | None:
+        return self._home / "files" if self._home else None

@@ -1,17 +1,17 @@
 """Rows made by a function of their number: for demos, load and tests.
 
 Row `i` is always `fn(i)`, so any range can be made again, in any process. How far the input
-goes is the clock's business: `rate` rows a second since the first start, which is kept in the
+goes is the clock's business: `rate` rows a second since the first start, which is stored in the
 job's folder. Split `s` of `n` holds the rows s, s + n, s + 2n, ...; an offset counts them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,20 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, PlanError, StepError
 from headrace.rows import fitted, table_of
 from headrace.schema import SchemaLike, schema_of
-from headrace.sources.contract import Chunk, Positions, Range, Source
-from headrace.sources.place import place, put
+from headrace.sources.contract import (
+    BEGINNING,
+    Chunk,
+    Offset,
+    Positions,
+    Range,
+    Source,
+    refuse_shorter,
+)
+from headrace.state.files import create_sealed, make_folder, missing, read_sealed
 from headrace.values import array_of
 
 CHUNK_ROWS = 65_536
+_START = "first-start"  # the file that holds it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +46,7 @@ class GenerateSource(Source):
     count: int = 1  # of splits
     vectorised: bool = False
     seed: int | None = None
-    folder: str | None = None
+    home: Path | None = None  # in the job's folder: where the first start is stored
     name: str = "input"
     clock: Clock = field(default_factory=SystemClock)
     since: dict[str, int] = field(default_factory=dict)  # the first start, once it is known
@@ -48,11 +57,25 @@ class GenerateSource(Source):
         return self.total is not None
 
     def placed(
-        self, folder: str | None, name: str, clock: Clock, schema: pa.Schema | None
+        self, home: Path | None, name: str, clock: Clock, schema: pa.Schema | None
     ) -> GenerateSource:
-        """The same source as input `name` of the job in `folder`."""
+        """The same source as input `name` of a job."""
         schema = self.schema if schema is None else schema
-        return replace(self, folder=folder, name=name, clock=clock, schema=schema, since={})
+        return replace(self, home=home, name=name, clock=clock, schema=schema, since={})
+
+    def identity(self) -> dict[str, str]:
+        """The number of splits says which rows an offset counts; the function may change."""
+        return {"kind": "generate", "place": "", "thing": f"{self.count} splits"}
+
+    def check(self, offsets: Mapping[str, Offset] = BEGINNING) -> None:
+        for split, offset in offsets.items():
+            if self.total is not None:
+                refuse_shorter(split, offset, self._share(self.total, int(split)))
+        if self._start_file is not None and self.rate is not None:
+            if self._start_file.exists():
+                read_sealed(self._start_file, _START)
+            elif any(offsets.values()):
+                raise missing(self._start_file)
 
     def splits(self) -> list[str]:
         return [str(i) for i in range(self.count)]
@@ -81,14 +104,19 @@ class GenerateSource(Source):
 
     def _first_start(self) -> int:
         if "ms" not in self.since:
-            self.since["ms"] = self._kept_start() if self.folder else self.clock.now()
+            path = self._start_file
+            self.since["ms"] = self.clock.now() if path is None else self._stored_start(path)
         return self.since["ms"]
 
-    def _kept_start(self) -> int:
-        path = place(str(self.folder), self.name) / "first-start.json"
+    @property
+    def _start_file(self) -> Path | None:
+        return self.home / _START if self.home else None
+
+    def _stored_start(self, path: Path) -> int:
         if not path.exists():
-            put(path, json.dumps({"ms": self.clock.now()}).encode())
-        return int(json.loads(path.read_bytes())["ms"])
+            make_folder(path.parent)
+            create_sealed(path, _START, {"ms": self.clock.now()})
+        return int(read_sealed(path, _START)["ms"])
 
     def _make(self, numbers: Positions) -> pa.Table:
         try:

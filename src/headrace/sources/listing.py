@@ -4,7 +4,8 @@ A position on the tape is one integer that means the same for ever. The tape is 
 an append-only list of extents, each a stretch of one file, one checksummed line per extent;
 a position is handed out only after the line that covers it is durable. A line counts only if
 it goes on where its file was left, so two drivers that append at once still fold the same
-tape. A torn last line was never handed out and is cut off. Knows nothing of formats.
+tape. A torn last line was never handed out and is cut off before the next is written; to open
+a list changes nothing. Knows nothing of formats.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
-from headrace.sources.place import put
-from headrace.state.files import sync_folder
+from headrace.sources.place import damaged, put
+from headrace.state.files import make_folder, sync_folder
 
 MANY_LINES = 10_000
+_WHAT = "the list of files read"
 
 Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
 
@@ -57,9 +59,8 @@ class Listing:
         self._extents: list[Extent] = []
         self._last: dict[str, Extent] = {}  # the newest extent of each file
         self.end = 0
-        if path is not None:
-            _cut_torn_tail(path)
-            self._shorten(path, self._fold_new_lines(path))
+        self._lines = 0 if path is None else self._fold_new_lines(path)
+        self._tidy = path is None  # what a crash or much growth has left is cleared away
 
     def last(self, path: str) -> Extent | None:
         """The newest extent of the file: where to go on reading it."""
@@ -74,19 +75,20 @@ class Listing:
             for extent in extents:
                 self._fold(extent)
         elif extents:
+            self._clear_up(self._path)
             _append(self._path, b"".join(map(_line, extents)))
             self._fold_new_lines(self._path)
+
+    def check(self, position: int) -> None:
+        """Raise InputError if the list does not reach to `position`, up to which it was read."""
+        if position > self.end:
+            raise self._ends_before(position)
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
         """The tape from `start` to `end`, file by file."""
         if end > self.end and self._path is not None:
             self._fold_new_lines(self._path)  # another process has read further
-        if end > self.end:
-            raise InputError(
-                f"the list of files read ends at {self.end}, before position {end}",
-                code="HR-INPUT-009",
-                hint=f"Restore {self._path or 'the job folder'}, or start with a new job folder.",
-            )
+        self.check(end)
         found: list[Stretch] = []
         i = max(0, bisect_right(self._at, start) - 1)
         while i < len(self._at) and self._at[i] < end:
@@ -109,6 +111,7 @@ class Listing:
 
     def _fold_new_lines(self, path: Path) -> int:
         """Take in what was appended; how many lines that was."""
+        self._refuse_shorter(path)
         if not path.exists():
             return 0
         with path.open("rb") as file:
@@ -120,18 +123,28 @@ class Listing:
             self._known += len(line)
         return len(lines)
 
-    def _shorten(self, path: Path, lines: int) -> None:
-        """A file that grew often has many lines where one would do."""
-        if lines > MANY_LINES and lines > 4 * len(self._extents):
+    def _refuse_shorter(self, path: Path) -> None:
+        if self._known and (not path.exists() or path.stat().st_size < self._known):
+            raise damaged(_WHAT, path, "has become shorter")
+
+    def _ends_before(self, position: int) -> InputError:
+        how = f"ends at {self.end}, but the job has read up to {position}"
+        return damaged(_WHAT, self._path or Path("files"), how)
+
+    def _clear_up(self, path: Path) -> None:
+        """Once before the first line is added: a torn line goes, and many become few."""
+        self._refuse_shorter(path)
+        if self._tidy:
+            return
+        make_folder(path.parent)
+        self._lines += self._fold_new_lines(path)  # of another driver
+        if path.exists() and path.stat().st_size > self._known:
+            os.truncate(path, self._known)
+        # A file that grew often has many lines where one would do.
+        if self._lines > MANY_LINES and self._lines > 4 * len(self._extents):
             put(path, b"".join(map(_line, self._extents)))
             self._known = path.stat().st_size
-
-
-def _cut_torn_tail(path: Path) -> None:
-    content = path.read_bytes() if path.exists() else b""
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+        self._tidy = True
 
 
 def _sliced(at: int, extent: Extent, start: int, end: int) -> Stretch:
@@ -149,10 +162,7 @@ def _line(extent: Extent) -> bytes:
 def _parse(line: bytes, path: Path) -> Extent:
     check, _, body = line.rstrip(b"\n").partition(b" ")
     if check != b"%08x" % zlib.crc32(body):
-        raise InputError(
-            f"the list of files read, {str(path)!r}, is damaged", code="HR-INPUT-009",
-            hint="Restore it from a backup, or start with a new job folder.",
-        )  # fmt: skip
+        raise damaged(_WHAT, path, "is damaged")
     name, start, end, covered, crc = json.loads(body)
     return Extent(name, start, end, (covered, crc))
 

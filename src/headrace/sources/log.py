@@ -1,12 +1,14 @@
 """A topic as an input: its partitions are the splits, its offsets the offsets.
 
 A typed topic gives typed columns; a byte topic gives raw records for `decode`. Records that
-retention has removed before they were read are an error, never a silent gap. Reads only.
+retention has removed before they were read are an error, never a silent gap; and so is a topic
+that was deleted and made again, whose offsets are other records. Reads only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InputError, LogError
-from headrace.log import Log
+from headrace.log import Log, TopicInfo
 from headrace.sources import formats
 from headrace.sources.columns import conform, fit
-from headrace.sources.contract import RAW, Chunk, Decoded, Range, Source, even_cuts, refuse_shorter
+from headrace.sources.contract import (
+    BEGINNING,
+    RAW,
+    Chunk,
+    Decoded,
+    Range,
+    Source,
+    even_cuts,
+    refuse_shorter,
+)
 
 LEAST = 16_384  # rows: fewer are not worth a task of their own
 _RAW = pa.schema([(RAW, pa.binary())])
@@ -26,35 +37,41 @@ _CODES = {"HR-LOG-002": "HR-INPUT-010", "HR-LOG-007": "HR-INPUT-011"}  # else: t
 
 class LogSource(Source):
     def __init__(
-        self, log: Log, topic: str, schema: pa.Schema, *,
+        self, log: Log, topic: str, id: str, schema: pa.Schema, *,
         format: str | None, bounded: bool, from_latest: bool = False,
     ) -> None:  # fmt: skip
         self.schema, self.bounded, self.raw = schema, bounded, format is not None
-        self._log, self._topic, self.format = log, topic, format
+        self._log, self._topic, self._id, self.format = log, topic, id, format
         self._from_latest = from_latest
         self._ends: dict[str, int] = {}  # of a bounded input, once they are known
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_ends": {}}
 
-    def check(self) -> None:
-        info = self._asked(lambda: self._log.describe(self._topic))
+    def identity(self) -> dict[str, str]:
+        root = getattr(self._log, "root", "")
+        return {"kind": "log", "place": os.path.join(root, self._topic), "thing": self._id}
+
+    def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
+        info = self._topic_now()
         if info.schema is not None:
             fit(f"topic {self._topic!r}", info.schema, self.schema)
         elif self.format is not None:
             formats.check_schema(self.format, self.schema)
+        for split, offset in offsets.items():
+            self._still_there(split, offset, info.latest[int(split)])
 
     def splits(self) -> list[str]:
-        return [str(p) for p in sorted(self._asked(lambda: self._log.latest(self._topic)))]
+        return [str(p) for p in range(self._topic_now().partitions)]
 
     def start(self, split: str) -> int:
-        ask = self._log.latest if self._from_latest else self._log.earliest
-        return int(self._asked(lambda: ask(self._topic))[int(split)])
+        info = self._topic_now()
+        return (info.latest if self._from_latest else info.earliest)[int(split)]
 
     def latest(self, split: str) -> int:
         if split in self._ends:
             return self._ends[split]
-        end = int(self._asked(lambda: self._log.latest(self._topic))[int(split)])
+        end = self._topic_now().latest[int(split)]
         if self.bounded:
             self._ends[split] = end
         return end
@@ -75,7 +92,9 @@ class LogSource(Source):
     def read(self, range: Range) -> Iterator[Chunk]:
         split = int(range.split)
         try:
-            for first, table in self._log.read(self._topic, split, range.start, range.end):
+            tables = self._log.read(self._topic, split, range.start, range.end)
+            self._topic_now()  # still the same: so it was when `read` found it
+            for first, table in tables:
                 offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
                 yield self._shaped(table), offsets
         except LogError as cause:
@@ -94,7 +113,7 @@ class LogSource(Source):
 
     def _still_there(self, split: str, start: int, end: int) -> None:
         refuse_shorter(split, start, end)
-        earliest = self._asked(lambda: self._log.earliest(self._topic))[int(split)]
+        earliest = self._topic_now().earliest[int(split)]
         if start < earliest and start < end:
             raise self._overtaken(split, start, earliest)
 
@@ -106,11 +125,19 @@ class LogSource(Source):
             "start with a new job folder.",
         )  # fmt: skip
 
-    def _asked(self, ask: Any) -> Any:
+    def _topic_now(self) -> TopicInfo:
+        """What the topic holds now; an error if it is another one of the same name."""
         try:
-            return ask()
+            info = self._log.describe(self._topic)
         except LogError as cause:
             raise self._as_input(cause) from cause
+        if info.id != self._id:
+            raise InputError(
+                f"topic {self._topic!r} was deleted and made again while it was read",
+                code="HR-INPUT-016", hint="Its records are others than those that the job has "
+                "read: start with a new job folder, or read it as an input of another name.",
+            )  # fmt: skip
+        return info
 
     def _as_input(self, cause: LogError) -> InputError:
         code = _CODES.get(cause.code, cause.code)

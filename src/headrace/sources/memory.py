@@ -1,14 +1,17 @@
 """Rows held in the program: for tests, notebooks and small reference data.
 
 Bounded and replayable as long as the program gives the same rows. An offset is a row's
-index within its split. A large table is put in a file in the job's folder, so that the
-source stays small when it travels to tasks; nothing else here touches files.
+index within its split. A large table travels to tasks as a file in the job's folder, which
+is written when the source is pickled; nothing else here touches files.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +19,9 @@ import pyarrow as pa
 
 from headrace.errors import InputError
 from headrace.rows import fitted, table_of
-from headrace.schema import SchemaLike, schema_of
-from headrace.sources.contract import Chunk, Range, Source
-from headrace.sources.place import place, put
+from headrace.schema import SchemaLike, ddl_of, schema_of
+from headrace.sources.contract import BEGINNING, Chunk, Offset, Range, Source, refuse_shorter
+from headrace.sources.place import damaged, put
 
 CHUNK_ROWS = 262_144
 INLINE_BYTES = 1 << 20  # what may travel inside the source itself
@@ -30,18 +33,33 @@ class MemorySource(Source):
 
     def __init__(self, table: pa.Table, splits: int = 1) -> None:
         self.schema = table.schema
-        self._table: pa.Table | str = table
+        self._table: pa.Table | None = table
         self._bounds: list[int] = [table.num_rows * i // splits for i in range(splits + 1)]
+        self._home: Path | None = None  # in the job's folder
+        self._file: TableOnDisk | None = None
 
-    def placed(self, folder: str | None, name: str) -> MemorySource:
-        """The same source with a large table put in `folder`."""
-        if folder is None or isinstance(self._table, str) or self._table.nbytes <= INLINE_BYTES:
-            return self
-        path = place(folder, name) / "rows.arrow"
-        put(path, _ipc(self._table))
-        twin = MemorySource(self.schema.empty_table(), len(self._bounds) - 1)
-        twin._bounds, twin._table = self._bounds, str(path)
+    def placed(self, home: Path | None) -> MemorySource:
+        """The same source as an input of a job."""
+        twin = copy.copy(self)
+        twin._home = home
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._home is None or self._table is None or self._table.nbytes <= INLINE_BYTES:
+            return self.__dict__
+        if self._file is None:
+            self._file = TableOnDisk.of(self._table, self._home / "rows.arrow")
+        return self.__dict__ | {"_table": None}
+
+    def identity(self) -> dict[str, str]:
+        """The columns, and where rows are dealt to several splits, how many of each there are."""
+        splits = len(self._bounds) - 1
+        dealt = f"{self._bounds[-1]} rows in {splits} splits of " if splits > 1 else ""
+        return {"kind": "rows", "place": "", "thing": f"{dealt}{ddl_of(self.schema)}"}
+
+    def check(self, offsets: Mapping[str, Offset] = BEGINNING) -> None:
+        for split, offset in offsets.items():
+            refuse_shorter(split, offset, self.latest(split))
 
     def splits(self) -> list[str]:
         return [str(i) for i in range(len(self._bounds) - 1)]
@@ -58,9 +76,35 @@ class MemorySource(Source):
             start = end
 
     def _rows(self) -> pa.Table:
-        if isinstance(self._table, str):
-            return pa.ipc.open_file(pa.memory_map(self._table)).read_all()
+        if self._table is None:
+            assert self._file is not None
+            self._table = self._file.load()
         return self._table
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableOnDisk:
+    """A table in an Arrow file, and the checksum of its bytes."""
+
+    path: Path
+    crc: int
+
+    @staticmethod
+    def of(table: pa.Table, path: Path) -> TableOnDisk:
+        content = _ipc(table)
+        put(path, content)
+        return TableOnDisk(path, zlib.crc32(content))
+
+    def load(self) -> pa.Table:
+        """The table, mapped; an error if the file is not the one that was written."""
+        what = "the file with the rows of an input"
+        try:
+            content = pa.memory_map(str(self.path)).read_buffer()
+        except (OSError, pa.ArrowException) as cause:
+            raise damaged(what, self.path, "cannot be read") from cause
+        if zlib.crc32(content) != self.crc:
+            raise damaged(what, self.path, "is not as it was written")
+        return pa.ipc.open_file(content).read_all()
 
 
 def rows(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import InputError, LogError
-from headrace.log import EmbeddedLog, Log
+from headrace.log import EmbeddedLog
 from headrace.settings import Settings
 from headrace.sources import formats
 from headrace.sources.contract import Source
@@ -26,6 +27,7 @@ from headrace.sources.lines import Lines
 from headrace.sources.log import LogSource
 from headrace.sources.memory import MemorySource
 from headrace.sources.parquet import Parquet, own_schema
+from headrace.sources.place import place
 from headrace.sources.scan import format_of, pattern_of
 from headrace.sources.sockets import SocketSource, address_of
 
@@ -39,8 +41,7 @@ class Opening:
     schema: pa.Schema | None
     format: str | None
     options: Mapping[str, Any]
-    folder: str | None
-    name: str
+    home: Path | None  # what the input must remember is stored there
     bounded: bool
     clock: Clock
 
@@ -53,20 +54,26 @@ def open_source(
     *,
     folder: str | None = None,
     name: str = "input",
+    key: str | None = None,
     until: str | None = None,
     clock: Clock | None = None,
 ) -> Source:
-    """The source that `uri` names. `folder` is the job's, for what the input must remember;
-    `until="end"` reads what is there at the start and ends."""
+    """The source that `uri` names.
+
+    `folder` is the job's, where the input stores what it must remember under its `key`, which
+    stays when the input is renamed (if there is none: under its `name`). `until="end"` reads
+    what is there at the start and ends. Nothing is made by opening.
+    """
     clock = clock or SystemClock()
+    home = place(folder, name if key is None else key) if folder else None
     if not isinstance(uri, str):
-        return _made(uri, schema, folder, name, clock, until)
+        return _made(uri, schema, home, name, clock, until)
     check_input(uri)
     scheme, _, rest = uri.partition(":")
     if format is not None and format not in formats.FORMATS:
         raise formats.unknown_format(format)
     return _OPENERS[scheme](
-        Opening(uri, rest, schema, format, dict(options or {}), folder, name, until == "end", clock)
+        Opening(uri, rest, schema, format, dict(options or {}), home, until == "end", clock)
     )
 
 
@@ -84,7 +91,7 @@ def check_input(uri: str) -> None:
 def _made(
     source: Source,
     schema: pa.Schema | None,
-    folder: str | None,
+    home: Path | None,
     name: str,
     clock: Clock,
     until: str | None,
@@ -96,9 +103,9 @@ def _made(
             hint='Give it a total, or run without until="end".',
         )  # fmt: skip
     if isinstance(source, MemorySource):
-        return source.placed(folder, name)
+        return source.placed(home)
     if isinstance(source, GenerateSource):
-        return source.placed(folder, name, clock, schema)
+        return source.placed(home, name, clock, schema)
     return source
 
 
@@ -118,9 +125,7 @@ def _files(o: Opening) -> Source:
     schema = own if own is not None else needed_schema(o, format)
     formats.check_schema(format, schema)
     layout: Layout = Parquet(schema) if format == "parquet" else Lines(format, schema, **o.options)
-    return FilesSource(
-        pattern, layout, schema, o.clock, bounded=o.bounded, folder=o.folder, name=o.name
-    )
+    return FilesSource(pattern, layout, schema, o.clock, bounded=o.bounded, home=o.home)
 
 
 def _log(o: Opening) -> Source:
@@ -132,18 +137,19 @@ def _log(o: Opening) -> Source:
             hint='Say start="earliest" or "latest".',
         )  # fmt: skip
     log = EmbeddedLog(Settings.load(log=o.options.get("log")).log, o.clock)
-    schema, format = _topic_schema(o, log)
-    return LogSource(
-        log, o.rest, schema, format=format, bounded=o.bounded, from_latest=where == "latest"
-    )
-
-
-def _topic_schema(o: Opening, log: Log) -> tuple[pa.Schema, str | None]:
-    """The schema of what a topic gives, and the format if its records are bytes."""
     try:
-        known = log.describe(o.rest).schema
+        topic = log.describe(o.rest)
     except LogError as cause:
         raise InputError(cause.message, code="HR-INPUT-010", hint=cause.hint) from cause
+    schema, format = _topic_schema(o, topic.schema)
+    return LogSource(
+        log, o.rest, topic.id, schema,
+        format=format, bounded=o.bounded, from_latest=where == "latest",
+    )  # fmt: skip
+
+
+def _topic_schema(o: Opening, known: pa.Schema | None) -> tuple[pa.Schema, str | None]:
+    """The schema of what a topic gives, and the format if its records are bytes."""
     if known is not None:
         return (known if o.schema is None else o.schema), None
     format = o.format or ("bytes" if o.schema is None else "json")
@@ -164,10 +170,7 @@ def _socket(o: Opening) -> Source:
     schema = needed_schema(o, format)
     formats.check_schema(format, schema)
     layout = Lines(format, schema, header=False, **o.options)
-    return SocketSource(
-        host, port, layout, schema,
-        format=format, bounded=o.bounded, folder=o.folder, name=o.name,
-    )  # fmt: skip
+    return SocketSource(host, port, layout, schema, format=format, bounded=o.bounded, home=o.home)
 
 
 def needed_schema(o: Opening, format: str) -> pa.Schema:

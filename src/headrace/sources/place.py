@@ -1,7 +1,8 @@
-"""What an input keeps in the job's folder: `<folder>/inputs/<name>/`.
+"""What an input stores in the job's folder: `<folder>/inputs/<key>/`.
 
-Files appear whole or not at all, and are durable when `put` returns. Any text may be a name:
-what could leave the folder or surprise a shell is percent-encoded. Nothing else here.
+The key is the input's id: its first name, which stays when it is renamed. Files appear whole
+or not at all, and are durable when `put` returns. Any text may be a key: what could leave the
+folder or surprise a shell is percent-encoded. Nothing is made before it is written to.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import uuid
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.state.files import sync_folder
+from headrace.errors import InputError
+from headrace.state.files import make_folder, sync_folder
 
 
 def safe(name: str) -> str:
@@ -22,15 +24,14 @@ def safe(name: str) -> str:
     return encoded or "%"
 
 
-def place(folder: str, name: str) -> Path:
-    """The folder of input `name`, made if missing."""
-    path = Path(folder) / "inputs" / safe(name)
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+def place(folder: str, key: str) -> Path:
+    """The folder of the input with this key; it need not be there yet."""
+    return Path(folder) / "inputs" / safe(key)
 
 
 def put(path: Path, content: bytes) -> None:
     """Write `content` as `path`, atomically and durably."""
+    make_folder(path.parent)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with fresh.open("wb") as file:
@@ -41,3 +42,11 @@ def put(path: Path, content: bytes) -> None:
     finally:
         fresh.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def damaged(what: str, path: Path, how: str) -> InputError:
+    """The error for a file of an input in the job's folder that is not as it was written."""
+    return InputError(
+        f"{what}, {str(path)!r}, {how}", code="HR-INPUT-009",
+        hint="Restore it from a copy of the job's folder, or start with a new job folder.",
+    )  # fmt: skip

@@ -37,6 +37,11 @@ class Pattern:
     bounded: bool = False
 
     @property
+    def place(self) -> str:
+        """The path as it was written, but absolute."""
+        return str(self.root / self.match if self.match else self.root)
+
+    @property
     def watchable(self) -> bool:
         """Files may still come."""
         return not self.one

@@ -11,14 +11,15 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import InputError
+from headrace.sources.contract import BEGINNING
 from headrace.sources.layout import Layout
 from headrace.sources.listing import Stretch
-from headrace.sources.place import place
 from headrace.sources.spool import Spool, SpoolWriter
 from headrace.sources.tape import TapeSource
 
@@ -33,11 +34,11 @@ class SocketSource(TapeSource):
 
     def __init__(
         self, host: str, port: int, layout: Layout, schema: pa.Schema, *,
-        format: str, bounded: bool, folder: str | None, name: str,
+        format: str, bounded: bool, home: Path | None,
     ) -> None:  # fmt: skip
         self.schema, self.bounded, self.layout = schema, bounded, layout
         self.address, self.format = (host, port), format
-        self._folder, self._name = folder, name
+        self._home = home  # in the job's folder: where the spool is
         self._receiver: Receiver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -45,15 +46,23 @@ class SocketSource(TapeSource):
 
     @property
     def spool(self) -> Spool:
-        if self._folder is None:
+        if self._home is None:
             raise InputError(
-                f"{_named(self.address)} needs a job's folder, to keep what it sends",
+                f"{_named(self.address)} needs a job's folder, to store what it sends",
                 code="HR-INPUT-013", hint="Read it in a job.",
             )  # fmt: skip
-        return Spool(place(self._folder, self._name) / "spool")
+        return Spool(self._home / "spool")
 
-    def check(self) -> None:
-        """Nothing: a connection made only to try would take lines that are then lost."""
+    def identity(self) -> dict[str, str]:
+        return {"kind": "socket", "place": _named(self.address), "thing": ""}
+
+    def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
+        """Only the spool: a connection made only to try would take lines that are then lost."""
+        self._refuse_forgotten(offsets.get(SPLIT, self.spool.start))
+        self.spool.check(offsets.get(SPLIT, 0))
+
+    def has_more(self, split: str, offset: int) -> bool:
+        return self.spool.end != offset
 
     def splits(self) -> list[str]:
         return [SPLIT]
@@ -68,14 +77,18 @@ class SocketSource(TapeSource):
         return self.bounded and self.spool.ended and offset >= self.spool.end
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
+        if start < end:
+            self._refuse_forgotten(start)
+        return self.spool.stretches(start, end)
+
+    def _refuse_forgotten(self, start: int) -> None:
         first = self.spool.start
-        if start < first and start < end:
+        if start < first:
             raise InputError(
                 f"lines up to byte {first} of {_named(self.address)} were read and forgotten",
                 code="HR-INPUT-011", hint="A socket cannot be read again: go on from a later "
                 "epoch, or start with a new job folder.",
             )  # fmt: skip
-        return self.spool.stretches(start, end)
 
     def where(self, split: str, offset: int) -> str:
         return f"{_named(self.address)} byte {offset}"

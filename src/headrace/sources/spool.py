@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.sources.listing import Extent, Stretch
+from headrace.sources.place import damaged
 from headrace.state.files import sync_folder
 
 SEGMENT = 64 << 20
@@ -41,6 +42,12 @@ class Spool:
         for base, path in reversed(self.segments()):
             return base + path.read_bytes().rfind(b"\n") + 1
         return 0
+
+    def check(self, position: int) -> None:
+        """Raise InputError if lines are missing, or up to `position` not all are there."""
+        if position > self.end:
+            how = f"ends at byte {self.end}, but the job has read up to {position}"
+            raise damaged("the spool of lines received", self.folder, how)
 
     @property
     def ended(self) -> bool:

@@ -47,6 +47,9 @@ class FakeSource(Source):
         self.schema = schema
         self._script, self._name = script, name
 
+    def identity(self) -> dict[str, str]:
+        return {"kind": "script", "place": "", "thing": ""}
+
     def splits(self) -> list[str]:
         return self._page.splits(self._name)
 
