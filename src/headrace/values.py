@@ -168,10 +168,10 @@ def _midnight(day: dt.date) -> dt.datetime:
     return dt.datetime.combine(day, dt.time(), dt.UTC)
 
 
-def _day(time: dt.datetime) -> dt.date:
-    if time.time() != dt.time():
-        raise ValueError(f"{time} has a time of day, and is no date")
-    return time.date()
+def _day(moment: dt.datetime) -> dt.date:
+    if moment.time() != dt.time():
+        raise ValueError(f"{moment} has a time of day, and is no date")
+    return moment.date()
 
 
 def _numpy_day(time: np.datetime64) -> dt.date | None:
