@@ -82,7 +82,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "api.job": {"MOST_SLOTS": "a limit that is refused"},
     "cli.state": {"get(limit)": "rows printed", "sql(limit)": "rows printed"},
     "clock": dict.fromkeys(["FURTHEST", "LAST_TIME", "LONGEST", "MAX_TIME"], "the bounds of time"),
-    "engine.archive": {"_ABANDONED": "seconds", "_PATIENCE": "seconds"},
+    "engine.archive": {"_ABANDONED": "ms", "_PATIENCE": "seconds"},
     "engine.java": {"OLDEST": "a version"},
     "engine.jvm": {"_HELD": "what is shown of Java's text"},
     "engine.session": {"_PATIENCE": "seconds"},

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.rows import table_of
+from headrace.rows import fitted, table_of
 from headrace.schema import schema_of
-from headrace.testing import drive
+from headrace.testing import Harness, drive
 from headrace.values import array_of, as_type
 
 UTC = dt.UTC
@@ -250,3 +250,119 @@ def test_a_number_too_large_for_a_float_is_not_infinity(values):
     with pytest.raises(ValueError, match="is no float"):
         array_of(values, pa.float32())
     assert array_of([math.inf, 1.5], pa.float32()).to_pylist() == [math.inf, 1.5]
+
+
+COLUMNS = [
+    pa.array([5]), pa.array([5], pa.uint64()), pa.array([2**63], pa.uint64()), pa.array([300]),
+    pa.array([2**53 + 1]), pa.array([5.0]), pa.array([1.5]), pa.array([1e300]),
+    pa.array([math.inf]), pa.array([Decimal("5.00")]), pa.array([Decimal("1.50")]),
+    pa.array([Decimal("1.505")]),
+    pa.array(["5"]), pa.array(["x"]), pa.array(["2020-01-01"]), pa.array(["true"]),
+    pa.array(["5"], pa.large_string()), pa.array(["5"]).dictionary_encode(), pa.array([b"x"]),
+    pa.array([True]), pa.array([DAY]), pa.array([NEW_YEAR]), pa.array([dt.datetime(2020, 1, 1, 5)]),
+    pa.array([MILLIS], pa.timestamp("ms", "+02:00")),
+    pa.array([MILLIS * 10**6], pa.timestamp("ns")),
+    pa.array([MILLIS // 1_000 - 7_200], pa.timestamp("s", "+02:00")),
+    pa.array([dt.timedelta(seconds=1)]), pa.array([dt.time(1)]), pa.array([None]),
+    pa.array([[5]]), pa.array([[5]], pa.large_list(pa.int64())), pa.array([["5"]]),
+    pa.array([{"a": 5}]), pa.array([{"a": 5, "b": 6}]), pa.array([{"b": 6}]),
+    pa.array([[("a", 5)]], pa.map_(pa.string(), pa.int64())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", NESTED)
+@pytest.mark.parametrize(
+    "kind", [*KINDS, "array<bigint>", "struct<a:bigint>", "map<string,bigint>"]
+)
+def test_a_column_of_a_table_is_judged_as_its_rows_are(shape, kind):
+    schema = schema_of(f"c {shape.format(kind)}")
+    for column in COLUMNS:
+        if {str(column.type)[:3], kind[:3]} == {"map", "str"} and kind != "string":
+            continue  # as rows both are dicts; as columns a struct is no map
+        value = column.to_pylist()[0]
+        given = wrapped(column, shape)
+        try:
+            table = fitted(pa.table({"c": given}), schema).column("c").to_pylist()
+        except (ValueError, pa.ArrowException):
+            table = None
+        assert table == made([NESTED[shape](value)], shape.format(kind)), (given.type, schema)
+
+
+def wrapped(column: pa.Array, shape: str) -> pa.Array:
+    """The column inside of lists, structs or maps."""
+    one = pa.array([0, 1], pa.int32())
+    struct = pa.StructArray.from_arrays([column], ["a"])
+    return {
+        "{}": lambda: column,
+        "array<{}>": lambda: pa.ListArray.from_arrays(one, column),
+        "struct<a:{}>": lambda: struct,
+        "map<string,{}>": lambda: pa.MapArray.from_arrays(one, pa.array(["a"]), column),
+        "array<struct<a:{}>>": lambda: pa.ListArray.from_arrays(one, struct),
+    }[shape]()
+
+
+@pytest.mark.parametrize("shape", NESTED)
+@pytest.mark.parametrize(
+    "far",
+    [
+        pa.array([10**18], pa.timestamp("us", "UTC")),
+        pa.array([-(10**18)], pa.timestamp("us", "UTC")),
+        pa.array([10**13], pa.timestamp("s")),
+        pa.array([10**16]),
+    ],
+)
+def test_far_times_of_tables_are_refused_as_those_of_rows_are(shape, far):
+    with pytest.raises((ValueError, OverflowError)):
+        as_type(wrapped(far, shape), schema_of(f"c {shape.format('timestamp')}").field("c").type)
+
+
+@pytest.mark.parametrize("shape", NESTED)
+def test_far_dates_of_tables_are_refused(shape):
+    far = wrapped(pa.array([3_000_000], pa.date32()), shape)
+    with pytest.raises((ValueError, OverflowError)):
+        as_type(far, far.type)
+
+
+class More(NamedTuple):
+    a: int
+    b: int
+
+
+@dataclass
+class Further:
+    a: int
+    b: int
+
+
+@pytest.mark.parametrize("shape", NESTED)
+@pytest.mark.parametrize(
+    "value",
+    [{"a": 1, "b": 2}, {"b": 2}, {"a": 1, 5: 2}, More(1, 2), Further(1, 2), [("a", 1), ("b", 2)],
+     [("a", 1), ("a", 2)], (1, 2), ()],
+)  # fmt: skip
+def test_a_struct_has_no_fields_but_the_declared_ones(shape, value):
+    assert made([NESTED[shape](value)], shape.format("struct<a:bigint>")) is None
+
+
+def test_a_struct_of_values_in_order_or_of_pairs_follows_the_rule():
+    """They went past it: milliseconds were taken for microseconds."""
+    kind = "struct<at:timestamp,n:bigint>"
+    rows = [{"at": MILLIS}, (MILLIS, None), [("at", MILLIS)], [("n", None), ("at", NEW_YEAR)]]
+    assert made(rows, kind) == [{"at": NEW_YEAR, "n": None}] * 4
+    assert made([(NEW_YEAR, True)], kind) is None
+    assert made([[("at", 1.0)]], kind) is None
+
+
+def test_an_unknown_field_of_a_struct_is_a_dead_letter():
+    job = hr.Job("fields")
+    found = job.read("log:x", schema="i bigint", name="x")
+    found.map(_with_more, schema="i bigint, s struct<a:bigint>").write("collect:", name="out")
+    with Harness(job) as test:
+        test.send("x", [{"i": 1}, {"i": 2}])
+        assert test.output() == [{"i": 1, "s": {"a": 1}}]
+        (letter,) = test.dead()
+    assert "column 's' (struct<a bigint>): struct<a bigint> has no field 'b'" in letter["error"]
+
+
+def _with_more(row: Any) -> Any:
+    return {"i": row.i, "s": {"a": 1} if row.i == 1 else {"a": 1, "b": 2}}

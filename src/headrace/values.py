@@ -6,7 +6,9 @@ each value would be alone. A value is never bent: 1.5 is no integer, a time of d
 A whole number in a timestamp column is milliseconds since 1970; a datetime is itself, in UTC
 if it has no zone; a date is its midnight in UTC; NumPy's and pandas' times are what they say,
 to the microsecond. A date column takes dates, and datetimes at midnight. True is no number.
-pandas' NA and NaT, and NumPy's NaT, are null.
+pandas' NA and NaT, and NumPy's NaT, are null. A struct has no fields but the declared ones.
+
+A column of an Arrow table is taken if its values would be.
 """
 
 from __future__ import annotations
@@ -14,23 +16,23 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import decimal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from headrace.column_types import FAR, check_taken, check_times, holds_time, inside
 from headrace.exact import cast_exactly
 from headrace.schema import ddl_type
 from headrace.times import beyond, milliseconds
 
 Values = Sequence[Any]
 Maker = Callable[[Values, pa.DataType], pa.Array]
-
-_FAR = "a time is not within the years 1 to 9999"
 
 
 def array_of(values: Values, kind: pa.DataType) -> pa.Array:
@@ -49,37 +51,51 @@ def array_of(values: Values, kind: pa.DataType) -> pa.Array:
 
 def as_type(column: Any, kind: pa.DataType) -> Any:
     """An Arrow column that a user gave, as the type that it is to have: by the same rule."""
+    if pt.is_dictionary(column.type) and not pt.is_dictionary(kind):
+        column = column.cast(column.type.value_type)
     given = column.type
+    check_taken(given, kind)
     if given == kind:
-        return column
-    number = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
-    no_time = pt.is_boolean(given) or pt.is_floating(given) or pt.is_decimal(given)
-    if (number and pt.is_boolean(given)) or (pt.is_timestamp(kind) and no_time):
-        raise ValueError(f"{given} is no {ddl_type(kind)}")
-    if pt.is_timestamp(kind) and pt.is_integer(given):
-        column = column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
-    if pt.is_decimal(kind) and pt.is_string(given):  # Arrow loses digits of long ones
-        return _value_by_value(column, kind, _decimal)
-    if pt.is_nested(kind) and _holds_time(kind):
-        return _value_by_value(column, kind, lambda value: value)
-    return cast_exactly(column, kind)
+        made = column
+    elif pt.is_nested(kind) and (_changes(kind) or _other_fields(given, kind)):
+        made = _value_by_value(column, kind)
+    else:
+        made = cast_exactly(_meant(column, kind), kind)
+    check_times(made)
+    return made
 
 
-def _value_by_value(column: Any, kind: pa.DataType, change: Callable[[Any], Any]) -> Any:
-    array = array_of([change(value) for value in column.to_pylist()], kind)
+def _meant(column: Any, kind: pa.DataType) -> Any:
+    """Numbers as the times that they stand for, and of times in a zone the day there."""
+    if pt.is_timestamp(kind) and pt.is_integer(column.type):
+        return column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
+    if pt.is_date(kind) and pt.is_timestamp(column.type) and column.type.tz:
+        return pc.local_timestamp(column)
+    if pt.is_decimal(kind) and pt.is_integer(column.type):  # Arrow asks for room for all integers
+        return column.cast(pa.decimal256(76, kind.scale))
+    return column
+
+
+def _changes(kind: pa.DataType) -> bool:
+    """Whether a column of this type may come of one that Arrow casts otherwise than is meant."""
+    return holds_time(kind) or pt.is_decimal(kind) or any(map(_changes, inside(kind)))
+
+
+def _value_by_value(column: Any, kind: pa.DataType) -> Any:
+    try:
+        array = array_of(column.to_pylist(), kind)
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
     return pa.chunked_array([array]) if isinstance(column, pa.ChunkedArray) else array
 
 
-def _decimal(text: str | None) -> decimal.Decimal | None:
-    try:
-        return None if text is None else decimal.Decimal(text)
-    except decimal.InvalidOperation:
-        raise ValueError(f"{_shown(text)} is no number") from None
-
-
-def _holds_time(kind: pa.DataType) -> bool:
-    inner = [kind.field(i).type for i in range(kind.num_fields)]
-    return pt.is_timestamp(kind) or any(map(_holds_time, inner))
+def _other_fields(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether a struct inside has its fields in another order, or fewer: Arrow casts neither."""
+    if pt.is_null(given):
+        return False
+    names = [[field.name for field in of] for of in (given, kind) if pt.is_struct(of)]
+    pairs = zip(inside(given), inside(kind), strict=False)
+    return (bool(names) and names[0] != names[-1]) or any(_other_fields(g, k) for g, k in pairs)
 
 
 def _by_type(values: Values, kind: pa.DataType) -> pa.Array:
@@ -153,14 +169,14 @@ def _from_millis(values: Values, kind: pa.DataType) -> pa.Array:
 def _from_numpy(values: Values, kind: pa.DataType) -> pa.Array:
     times = [v for v in values if v is not None and not np.isnat(v)]
     if any(not -2_000 < v.astype("M8[Y]").astype(int) < 10_000 for v in times):  # since 1970
-        raise ValueError(_FAR)  # it may not fit microseconds
+        raise ValueError(FAR)  # it may not fit microseconds
     fine = np.array([v if v is None else v.astype("M8[us]") for v in values], "M8[us]")
     return _within(pa.array(fine).cast(pa.timestamp("us", kind.tz)), kind)
 
 
 def _within(times: pa.Array, kind: pa.DataType) -> pa.Array:
     if beyond(milliseconds(pa.chunked_array([times]))) is not None:
-        raise ValueError(_FAR)
+        raise ValueError(FAR)
     return times.cast(kind)
 
 
@@ -168,10 +184,10 @@ def _midnight(day: dt.date) -> dt.datetime:
     return dt.datetime.combine(day, dt.time(), dt.UTC)
 
 
-def _day(time: dt.datetime) -> dt.date:
-    if time.time() != dt.time():
-        raise ValueError(f"{time} has a time of day, and is no date")
-    return time.date()
+def _day(moment: dt.datetime) -> dt.date:
+    if moment.time() != dt.time():
+        raise ValueError(f"{moment} has a time of day, and is no date")
+    return moment.date()
 
 
 def _numpy_day(time: np.datetime64) -> dt.date | None:
@@ -181,7 +197,7 @@ def _numpy_day(time: np.datetime64) -> dt.date | None:
         raise ValueError(f"{time} has a time of day, and is no date")
     day = time.astype("M8[D]").tolist()
     if not isinstance(day, dt.date):  # NumPy gives a number for what is too far
-        raise ValueError(_FAR)
+        raise ValueError(FAR)
     return day
 
 
@@ -205,28 +221,49 @@ def _bounds(values: Values) -> tuple[pa.Array, pa.Array]:
     return offsets, pa.array([v is None for v in values])
 
 
-def _structs(read: Callable[[Any, str], Any]) -> Maker:
-    def make(values: Values, kind: pa.DataType) -> pa.Array:
-        none = pa.array([v is None for v in values])
-        columns = [
-            array_of([None if v is None else read(v, f.name) for v in values], f.type) for f in kind
-        ]
-        if not columns:
-            return pa.array([None if v is None else {} for v in values], kind)
-        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=none)
-
-    return make
+def _structs(values: Values, kind: pa.DataType, read: Callable[[Any, str], Any]) -> pa.Array:
+    none = pa.array([v is None for v in values])
+    columns = [
+        array_of([None if v is None else read(v, f.name) for v in values], f.type) for f in kind
+    ]
+    if not columns:
+        return pa.array([None if v is None else {} for v in values], kind)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=none)
 
 
-def _of_record(value: Any, name: str) -> Any:
-    return getattr(value, name, None)
+def _of_mappings(values: Values, kind: pa.DataType) -> pa.Array:
+    _check_names(set(map(tuple, (v for v in values if v is not None))), kind)
+    return _structs(values, kind, lambda value, name: value.get(name))
 
 
-def _struct_maker(values: Values, kind: pa.DataType) -> pa.Array:
+def _of_records(values: Values, kind: pa.DataType) -> pa.Array:
+    """Dataclasses and named tuples; else values in the order of the fields, or pairs."""
     first = next(v for v in values if v is not None)
-    if not dataclasses.is_dataclass(first) and not hasattr(first, "_fields"):
-        return pa.array(values, kind)  # pairs of names and values, or an error
-    return _structs(_of_record)(values, kind)
+    if dataclasses.is_dataclass(first):
+        names = tuple(field.name for field in dataclasses.fields(first))
+    elif hasattr(first, "_fields"):
+        names = tuple(first._fields)
+    else:
+        return _of_mappings([None if v is None else _mapping(v, kind) for v in values], kind)
+    _check_names([names], kind)
+    return _structs(values, kind, lambda value, name: getattr(value, name, None))
+
+
+def _check_names(shapes: Iterable[tuple[Any, ...]], kind: pa.DataType) -> None:
+    known = {field.name for field in kind}
+    for names in shapes:
+        extra = [name for name in names if name not in known]
+        if extra:
+            raise ValueError(f"{ddl_type(kind)} has no field {extra[0]!r}")
+
+
+def _mapping(value: Any, kind: pa.DataType) -> dict[str, Any]:
+    if isinstance(value, tuple) and len(value) == kind.num_fields:
+        return dict(zip([field.name for field in kind], value, strict=True))
+    pairs = isinstance(value, list) and all(isinstance(v, tuple) and len(v) == 2 for v in value)
+    if pairs and len(dict(value)) == len(value):
+        return dict(value)
+    raise ValueError(f"{_shown(value)} is no {ddl_type(kind)}")
 
 
 _FAMILIES: Sequence[tuple[str, Callable[[pa.DataType], bool]]] = (
@@ -252,7 +289,7 @@ _MAKERS: Mapping[str, Sequence[tuple[type | tuple[type, ...], Maker]]] = {
     "string": ((np.str_, _each(str)), (object, _direct)),
     "map": (((str, bytes), _refuse), ((Mapping, Collection), _maps)),
     "list": (((str, bytes, Mapping), _refuse), (Collection, _lists)),
-    "struct": ((Mapping, _structs(lambda value, name: value.get(name))), (object, _struct_maker)),
+    "struct": ((Mapping, _of_mappings), (object, _of_records)),
     "other": ((object, _direct),),
 }  # fmt: skip
 _TOGETHER = {  # types of which Arrow makes the same in one column as in several

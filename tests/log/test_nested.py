@@ -69,6 +69,34 @@ def test_a_named_tuple_with_another_field_is_refused(embedded):
 
 
 @pytest.mark.parametrize(
+    ("kind", "given"),
+    [("bigint", ["5"]), ("string", [5]), ("boolean", [0, 1]), ("decimal(9,2)", [1.5]),
+     ("double", [Decimal(1)]), ("timestamp", pa.array([10**18], pa.timestamp("us"))),
+     ("timestamp", ["soon"]), ("array<bigint>", [["5"]]), ("struct<a:bigint>", [{"a": "5"}])],
+)  # fmt: skip
+def test_a_column_of_a_table_is_refused_as_its_values_are(embedded, kind, given):
+    embedded.create("t", 1, f"c {kind}")
+    with pytest.raises(LogError) as caught:
+        embedded.append("t", pa.table({"c": given}))
+    assert caught.value.code == "HR-LOG-006"
+    assert "Cast the column before the append" in caught.value.hint
+    assert embedded.latest("t") == {0: 0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("timestamp", "2024-01-01T02:00:00+02:00"), ("timestamp", "2024-01-01"),
+     ("date", "2024-01-01"), ("decimal(38,2)", "123456789012345678901234567890123456.78")],
+)  # fmt: skip
+def test_text_of_times_and_decimals_is_read_in_tables_as_in_rows(embedded, kind, text):
+    embedded.create("t", 1, f"c {kind}")
+    embedded.append("t", [{"c": text}])
+    embedded.append("t", pa.table({"c": [text]}))
+    first, second = read(embedded)
+    assert first == second
+
+
+@pytest.mark.parametrize(
     "value",
     [b"abc", {1, 2}, object(), float("nan"), float("inf"), np.float32("nan"), pd.NaT, pd.NA,
      np.datetime64("NaT"), Decimal("NaN"), 1j, dt.timedelta(1), np.timedelta64(1, "ns"),

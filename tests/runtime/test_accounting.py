@@ -7,11 +7,14 @@ makes something of them (a sum, a window, state) has used all ten, whatever beco
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.testing import Harness
@@ -144,17 +147,125 @@ def test_the_inputs_of_a_union_are_counted_apart() -> None:
     assert (counts["y"]["used"], counts["y"]["filtered"]) == (1, 2)
 
 
-def test_where_a_record_goes_two_ways_and_one_passes_a_lookup_it_is_used() -> None:
-    """What becomes of one record is not brought together across tasks: the page says so."""
+def fates_of(make: Callable[[Any], None], *batches: list[Any], tasks: int = 1) -> dict[str, int]:
+    """What became of the records of a job that writes for itself."""
     job = hr.Job("accounted")
-    rows = job.read("log:x", schema=SCHEMA, time="at", delay="1m", name="x")
-    lookup(rows).where("v < 3").write("collect:", name="out")
-    rows.where("v < 5").write("collect:", name="other")
-    with Harness(job) as test:
-        test.send("x", ROWS)
+    make(job.read("log:x", schema=SCHEMA, time="at", delay="1m", name="x"))
+    with Harness(job, tasks=tasks) as test:
+        for rows in batches:
+            test.send("x", rows)
         test.end()
         counts = test.progress.counts["x"]
-    assert (counts["read"], counts["used"], counts["filtered"]) == (10, 10, 0)
+    assert counts["read"] == sum(counts[f] for f in ("used", "filtered", "late", "dead"))
+    return {fate: n for fate, n in counts.items() if n and fate != "read"}
+
+
+def to(stream: Any, name: str) -> None:
+    stream.write("collect:", name=name)
+
+
+@pytest.mark.parametrize("step", ["lookup", "deduplicate", "changes_only", "throttle"])
+def test_where_a_record_goes_two_ways_it_is_used_if_one_of_them_uses_it(step: str) -> None:
+    def make(rows: Any) -> None:
+        to(rows.where("v >= 6"), "high")
+        to(PASSING[step](rows.where("v < 6")).where("v < 3"), "low")
+
+    assert fates_of(make, ROWS[:4], ROWS[4:], tasks=3) == {"used": 7, "filtered": 3}
+
+
+def test_a_record_of_which_a_function_makes_several_is_used_if_one_of_them_is() -> None:
+    def make(rows: Any) -> None:
+        each = rows.flat_map(lambda r: [(r.k, r.v, r.at), (r.k, r.v + 5, r.at)], schema=SCHEMA)
+        to(lookup(each).where("v between 5 and 6"), "out")
+
+    assert fates_of(make, ROWS) == {"used": 4, "filtered": 6}  # 5, 6 themselves, and 0, 1
+
+
+def test_what_a_throttle_drops_is_used_if_the_stream_of_the_dropped_uses_it() -> None:
+    def make(rows: Any) -> None:
+        few = rows.with_columns(g="v % 2").key_by("g").throttle(1, per="1m")
+        to(few, "few")
+        to(few.side("dropped").where("v < 6"), "dropped")
+
+    assert fates_of(make, ROWS) == {"used": 6, "filtered": 4}
+
+
+def some() -> pa.Table:
+    return TABLE.slice(0, 5)
+
+
+def test_a_record_that_waits_in_a_lookup_is_used_by_it() -> None:
+    def make(rows: Any) -> None:
+        waiting = {"refresh": "1m", "on_missing": "wait", "patience": "1h"}
+        known = rows.lookup(some, on="k", schema="k string, name string", **waiting)
+        to(known.where("v < 3"), "known")
+        to(rows.where("v = 4"), "four")
+
+    job = hr.Job("accounted")
+    make(job.read("log:x", schema=SCHEMA, time="at", delay="1m", name="x"))
+    with Harness(job) as test:
+        test.send("x", ROWS)
+        counts = test.progress.counts["x"]
+        assert (counts["used"], counts["filtered"]) == (9, 1)  # 3 is known and dropped
+        test.end()
+        counts = test.progress.counts["x"]
+    assert (counts["used"], counts["filtered"], counts["dead"]) == (4, 1, 5)
+
+
+def test_a_record_that_one_way_uses_and_that_is_late_behind_a_lookup_is_late() -> None:
+    def make(rows: Any) -> None:
+        to(lookup(rows).key_by("k").window(hr.tumbling("1s")).agg(n=hr.count()), "counts")
+        to(rows.where("v >= 0"), "all")
+
+    late = [("k1", 1, 1), ("k2", 2, 200_000)]
+    assert fates_of(make, [("k0", 0, 100_000)], late) == {"used": 2, "late": 1}
+
+
+STEPS = {
+    "lookup": (lookup, lambda v: "on"),
+    "strict": (lambda rows: rows.lookup(TABLE.slice(0, 7), on="k", on_missing="dead")
+               .select("k", "v", "at"), lambda v: "on" if v % 10 < 7 else "dead"),
+    "deduplicate": (lambda rows: rows.deduplicate("k", "v", within="1m"), lambda v: "on"),
+    "changes_only": (lambda rows: rows.key_by("v").changes_only("k", unbounded=True),
+                     lambda v: "on"),
+    "window": (lambda rows: rows.key_by("k").window(hr.tumbling("1s"))
+               .agg(v=hr.sum("v"), at=hr.max("at")).select("k", "v", "at"), lambda v: "used"),
+    "odd": (lambda rows: rows.where("v % 2 = 1"), lambda v: "on" if v % 2 else "gone"),
+    "low": (lambda rows: rows.where("v < 25"), lambda v: "on" if v < 25 else "gone"),
+    "third": (lambda rows: rows.where("v % 3 = 0"), lambda v: "gone" if v % 3 else "on"),
+}  # fmt: skip
+STEP = st.sampled_from(sorted(STEPS))
+WAYS = st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=2, max_size=3)
+
+
+def fate(v: int, way: list[str]) -> str:
+    """What becomes of the record on this way; what a window makes of it is no record."""
+    for step in way:
+        met = STEPS[step][1](v)
+        if met != "on":
+            return met
+    return "used"
+
+
+@settings(max_examples=25)
+@given(ways=WAYS, shared=st.lists(STEP, max_size=2), tasks=st.sampled_from([1, 3]))
+def test_of_drawn_ways_each_record_counts_by_the_worst_that_it_met(
+    ways: list[list[str]], shared: list[str], tasks: int
+) -> None:
+    def make(rows: Any) -> None:
+        for step in shared:
+            rows = STEPS[step][0](rows)
+        for number, way in enumerate(ways):
+            found = rows
+            for step in way:
+                found = STEPS[step][0](found)
+            to(found, f"out{number}")
+
+    sent = [(f"k{v % 10}", v, 1_000 + v) for v in range(40)]
+    met = [{fate(v, [*shared, *way]) for way in ways} for v in range(40)]
+    expected = Counter(next(f for f in ("dead", "used", "gone") if f in fates) for fates in met)
+    expected["filtered"] = expected.pop("gone", 0)
+    assert fates_of(make, sent[:15], sent[15:], tasks=tasks) == +expected
 
 
 class Picky(hr.KeyedProcess):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import pyspark
 from pyspark.find_spark_home import _find_spark_home
 
+from headrace.clock import SystemClock
 from headrace.engine.java import find_java, release_of
 from headrace.engine.jvm import end as end_spark
 from headrace.errors import RunError
@@ -30,7 +30,7 @@ _QUIET = "-Xlog:disable"  # an archive that does not fit is no news to the user
 # Mapped where it was made for, its pages stay the file's; moved, every one is copied.
 _IN_PLACE = "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
 _PATIENCE = 300  # seconds in which a JVM must have written its archive
-_ABANDONED = 3_600  # seconds after which nobody is still writing a file
+_ABANDONED = 3_600_000  # ms after which nobody is still writing a file
 
 
 def found() -> Path | None:
@@ -133,7 +133,7 @@ def _made_folder() -> Path:
 def _sweep(folder: Path) -> None:
     """Remove what somebody who was killed left half written, and what another Spark was for."""
     for file in folder.glob(".spark-*"):
-        if time.time() - file.stat().st_mtime > _ABANDONED:
+        if SystemClock().now() - file.stat().st_mtime * 1_000 > _ABANDONED:
             file.unlink(missing_ok=True)
     for file in folder.glob(f"spark-*-{_installation()}.jsa"):
         if not file.name.startswith(f"spark-{pyspark.__version__}-"):

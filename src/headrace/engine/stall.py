@@ -7,12 +7,12 @@ only when nothing has moved for some time.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from headrace.clock import SystemClock
 from headrace.runtime.standstill import Look, Standstill, Tasks
 
 _EVERY = 1.0  # seconds
@@ -90,7 +90,7 @@ class StallWatch:
 
 
 def _now() -> int:
-    return int(time.time() * 1_000)
+    return SystemClock().now()
 
 
 def tasks_of(spark: Any, query: Any) -> Tasks:

@@ -18,30 +18,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from headrace.column_types import inside
+
 
 def has_struct(kind: pa.DataType) -> bool:
-    return pt.is_struct(kind) or any(has_struct(inner) for inner in _inside(kind))
-
-
-def extra_field(given: pa.DataType, kind: pa.DataType, path: str) -> str | None:
-    """The first field of a struct anywhere in `given` that `kind` does not have, as a path."""
-    if pt.is_dictionary(given):
-        given = given.value_type
-    if not (pt.is_struct(given) and pt.is_struct(kind)):
-        pairs = zip(_inside(given), _inside(kind), strict=False)
-        return next((x for g, k in pairs if (x := extra_field(g, k, path))), None)
-    for i in range(given.num_fields):
-        field, at = given.field(i), f"{path}.{given.field(i).name}"
-        if kind.get_field_index(field.name) < 0:
-            return at
-        found = extra_field(field.type, kind.field(field.name).type, at)
-        if found:
-            return found
-    return None
+    return pt.is_struct(kind) or any(has_struct(inner) for inner in inside(kind))
 
 
 def extra_name(value: Any, kind: pa.DataType, path: str) -> str | None:
-    """The same of a Python value."""
+    """The first name in a Python value that `kind` does not have, as a path."""
     if value is None:
         return None
     if pt.is_struct(kind):
@@ -58,8 +43,8 @@ def extra_name(value: Any, kind: pa.DataType, path: str) -> str | None:
     if pt.is_map(kind):
         pairs = value.items() if isinstance(value, Mapping) else value
         return next((x for p in pairs if (x := extra_name(p[1], kind.item_type, path))), None)
-    inside = _inside(kind)[0]
-    return next((x for v in value if (x := extra_name(v, inside, path))), None)
+    within = inside(kind)[0]
+    return next((x for v in value if (x := extra_name(v, within, path))), None)
 
 
 def _items(value: Any) -> list[tuple[Any, Any]]:
@@ -70,12 +55,6 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
     return [(name, getattr(value, name)) for name in names]
-
-
-def _inside(kind: pa.DataType) -> list[pa.DataType]:
-    if pt.is_map(kind):
-        return [kind.key_type, kind.item_type]
-    return [kind.field(i).type for i in range(kind.num_fields)]
 
 
 def json_of(record: Any) -> bytes:

@@ -19,9 +19,10 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from headrace.column_types import extra_field
 from headrace.errors import LogError
 from headrace.log.contract import BYTES
-from headrace.log.nested import extra_field, extra_name, has_struct, json_of
+from headrace.log.nested import extra_name, has_struct, json_of
 from headrace.log.topic import Topic
 from headrace.rows import values_of
 from headrace.values import array_of, as_type
@@ -114,7 +115,7 @@ def _fit(topic: Topic, field: pa.Field, column: pa.ChunkedArray | None) -> pa.Ch
         )  # fmt: skip
     _check_fields(topic, field, extra_field(column.type, field.type, field.name))
     try:
-        fitted = as_type(column, field.type)
+        fitted = as_type(_from_text(field, column), field.type)
     except _MISFITS as error:
         raise _misfit(
             topic, f"has {field.type} in column {field.name!r}, the records have {column.type}",
@@ -164,13 +165,12 @@ def _column(topic: Topic, field: pa.Field, values: list[Any]) -> pa.ChunkedArray
         array = array_of(_parsed(field, values), field.type)
     except _MISFITS as e:
         bad = _first_bad(field, values)
+        if has_struct(field.type):
+            _check_fields(topic, field, extra_name(bad, field.type, field.name))
         raise _misfit(
             topic, f"has {field.type} in column {field.name!r}, a record has {bad!r}",
             f"Give a value of that type, or none at all ({_first_line(e)}).",
         ) from e  # fmt: skip
-    if has_struct(field.type):
-        for value in values:
-            _check_fields(topic, field, extra_name(value, field.type, field.name))
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
@@ -185,6 +185,13 @@ def _parsed(field: pa.Field, values: list[Any]) -> list[Any]:
     """Times and decimals may be as JSON has them, which is text."""
     parse = _parser(field.type)
     return values if parse is None else [parse(v) if isinstance(v, str) else v for v in values]
+
+
+def _from_text(field: pa.Field, column: Any) -> Any:
+    """The same of a column of a table."""
+    if _parser(field.type) is None or not pa.types.is_string(column.type):
+        return column
+    return pa.chunked_array([array_of(_parsed(field, column.to_pylist()), field.type)])
 
 
 def _parser(kind: pa.DataType) -> Callable[[str], Any] | None:

@@ -43,6 +43,7 @@ from headrace.runtime.narrow import coded
 from headrace.runtime.operators import operator_for, runs_user_code
 from headrace.runtime.outputs import Outputs
 from headrace.runtime.pythons import ROW_KINDS, run_batches, run_rows
+from headrace.runtime.tally import PASSED, passes_on
 
 _FLUSH_ROWS = 1_000_000  # rows held back for an operator before they are folded and sent
 _TRIES = 1_000  # calls of a function of tables on parts of a chunk, to find the rows it fails on
@@ -176,7 +177,8 @@ class Flow:
             self.fate("late", gone)
             self.push(node.name, late_port(index), gone)
         if prepared is not None:
-            self.fate("used", prepared if getattr(operator, "filters", False) else rows)
+            fate = PASSED if passes_on(node) else "used"
+            self.fate(fate, prepared if getattr(operator, "filters", False) else rows)
             self._hold(node, index, prepared)
 
     def _hold(self, node: Stateful, index: int, prepared: pa.Table) -> None:

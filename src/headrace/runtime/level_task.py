@@ -32,12 +32,14 @@ from headrace.runtime.outputs import Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.source_task import finish_dead
 from headrace.runtime.tables import TaskState
-from headrace.runtime.tally import (
-    Passed,
+from headrace.runtime.tally import Passed, needs_tracking, passes_on
+from headrace.runtime.ways import (
     corrections,
     filtered_below,
+    followed,
+    held_back,
     may_be_dropped,
-    needs_tracking,
+    noted,
 )
 from headrace.state.faults import point
 
@@ -86,6 +88,7 @@ class _Level:
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
         self._homes = tuple(first_hash(slot, epoch.slots) for slot in range(*slots))
         self._report = Report(epoch.number, epoch.attempt)
+        self._followed = followed(program, epoch)
 
     def run(self, chunks: dict[tuple[str, int], list[pa.Table]]) -> Iterator[Envelope]:
         began = wall.perf_counter()
@@ -143,22 +146,28 @@ class _Level:
         }  # fmt: skip
         for port, tables in step.sides.items():
             for rows in tables:
-                self._flow.push(node.name, port, rows)
+                self._send(node, port, rows)
         for rows in step.out:
             self._flow.steps[node.name]["out"] += rows.num_rows
-            self._pass_on(node, rows)
+            passed = self._send(node, OUT, rows)
+            if passed is not None and len(self._followed) < len(self._epoch.splits):
+                for fate, splits in passed.fates().items():
+                    self._correct(corrections(self._program, node.name, splits, fate, self._epoch))
+        if self._followed and passes_on(node):
+            self._report.ways += held_back(step, self._followed)
 
-    def _pass_on(self, node: Stateful, rows: pa.Table) -> None:
-        """Send rows on; of those that are records of an input, count what becomes of them."""
-        if SOURCE not in rows.column_names or not may_be_dropped(self._program, node.name):
-            self._flow.push(node.name, OUT, rows)
-            return
+    def _send(self, node: Stateful, port: str, rows: pa.Table) -> Passed | None:
+        """Send rows on; of those that are records of an input, see what becomes of them."""
+        follow = passes_on(node) and (self._followed or may_be_dropped(self._program, node.name))
+        if SOURCE not in rows.column_names or not follow:
+            self._flow.push(node.name, port, rows)
+            return None
         passed = Passed(rows, needs_tracking(self._program, node.name))
         counted, self._flow.fate = self._flow.fate, passed.mark
-        self._flow.push(node.name, OUT, rows)
+        self._flow.push(node.name, port, rows)
         self._flow.fate = counted
-        for fate, splits in passed.fates().items():
-            self._correct(corrections(self._program, node.name, splits, fate, self._epoch))
+        self._report.ways += noted(passed, self._followed)
+        return passed
 
     def _correct(self, found: Mapping[str, Counter[str]]) -> None:
         for name, fates in found.items():

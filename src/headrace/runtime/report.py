@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headrace.runtime.ways import corrected
+
 
 @dataclass(slots=True)
 class Report:
@@ -30,6 +32,8 @@ class Report:
     dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
     # input, split, fate, first and last offset: records that did not count as used, but were
     several: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    # input, split, fate, offsets: what became of records that go several ways
+    ways: list[tuple[str, str, str, str]] = field(default_factory=list)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
     metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
@@ -63,6 +67,7 @@ def add_up(reports: Iterable[Report]) -> Total:
     total = Total()
     fallen: set[tuple[str, str, int]] = set()
     several: list[tuple[str, str, str, int, int]] = []
+    ways: list[tuple[str, str, str, str]] = []
     for report in reports:
         for name, counts in report.inputs.items():
             total.inputs[name].update(counts)
@@ -80,6 +85,7 @@ def add_up(reports: Iterable[Report]) -> Total:
             total.ops[name] = _joined(total.ops.get(name), facts)
         fallen.update((i, s, o) for i, s, o in report.dead)
         several += report.several
+        ways += report.ways
         total.examples |= report.examples
         total.timing.update(report.timing)
         for name, counts in report.metrics.items():
@@ -89,6 +95,8 @@ def add_up(reports: Iterable[Report]) -> Total:
         assert counted is not None
         total.inputs[name].update({"dead": 1})
         total.inputs[name].subtract({counted.of(name, split, offset): 1})
+    for name, counts in corrected(ways, fallen):
+        total.inputs[name].update(counts)
     return total
 
 

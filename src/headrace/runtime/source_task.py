@@ -31,6 +31,7 @@ from headrace.runtime.outputs import Outputs
 from headrace.runtime.report import Report
 from headrace.runtime.tally import Tally, needs_tracking
 from headrace.runtime.tracking import Failures, tracker
+from headrace.runtime.ways import OPEN, SURE, goes_several_ways, packed
 from headrace.sources import Source
 from headrace.sources.contract import MISFIT
 from headrace.state.faults import point
@@ -115,7 +116,8 @@ class _Reader:
         self._source = source.encoding(encodable(program, node))
         self._clock, self._numbered = clock, False
         self._limit = None if node.max_skew is None else clock + node.max_skew
-        self._tally = Tally(needs_tracking(program, node.name))
+        several = goes_several_ways(program, node.name)
+        self._tally = Tally(needs_tracking(program, node.name), several)
         self._tracker = tracker(node, self._limit, split.memory)
 
     @property
@@ -131,6 +133,9 @@ class _Reader:
             report.memory[place] = self._tracker.memory
         where = (self._split.input, self._split.name)
         report.several += [(*where, *several) for several in self._tally.several]
+        for fate, offsets in ((OPEN, self._tally.open), (SURE, self._tally.sure)):
+            if sum(map(len, offsets)):
+                report.ways.append((*where, fate, packed(np.concatenate(offsets))))
 
     def run(self, piece: Piece) -> Iterator[Envelope]:
         self._flow.fate = self._tally.mark

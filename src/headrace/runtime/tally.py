@@ -6,7 +6,8 @@ only one place, counting rows is enough; elsewhere its offset is followed.
 
 A record is used where something is made of it: at an output, or at an operator. Operators that
 only pass rows on (`passes`: lookups, deduplication and the like) make nothing of them, so what
-becomes of such a row behind them corrects what the source has counted.
+becomes of such a row behind them corrects what the source has counted: by number where it can
+go no other way, and else by name (`ways`).
 """
 
 from __future__ import annotations
@@ -29,30 +30,39 @@ from headrace.plan.nodes import (
     late_port,
 )
 from headrace.plan.program import Program
-from headrace.runtime.epoch import Epoch
 
 FATES = ("read", "used", "filtered", "late", "dead")
+PASSED = "passed"  # a step got it that only passes rows on: used, unless it is dropped behind it
 
 
 class Tally:
-    """Counts the records of one input in one task."""
+    """Counts the records of one input in one task.
 
-    def __init__(self, tracked: bool) -> None:
-        self._tracked = tracked
+    Where they are `followed`, it also gathers the offsets of those counted as used that a step
+    got which passes rows on: `open` if nothing else has used them, otherwise `sure`.
+    """
+
+    def __init__(self, tracked: bool, followed: bool = False) -> None:
+        self._tracked, self._followed = tracked or followed, followed
         self.counts: Counter[str] = Counter({fate: 0 for fate in FATES})
         self._offsets = np.zeros(0, dtype=np.int64)
         self._marks: dict[str, np.ndarray] = {}
         self._rows: Counter[str] = Counter()
         self.several: list[tuple[str, int, int]] = []  # fate, first and last offset
+        self.open: list[np.ndarray] = []
+        self.sure: list[np.ndarray] = []
 
     def begin(self, offsets: np.ndarray) -> None:
         """A chunk with these offsets has been read."""
         self._offsets = offsets
         self._rows.clear()
         if self._tracked:
-            self._marks = {f: np.zeros(len(offsets), dtype=bool) for f in ("used", "late", "dead")}
+            fates = ("used", PASSED, "late", "dead")
+            self._marks = {fate: np.zeros(len(offsets), dtype=bool) for fate in fates}
 
     def mark(self, fate: str, rows: pa.Table) -> None:
+        if fate == PASSED and not self._followed:
+            fate = "used"
         if not self._tracked:
             self._rows[fate] += rows.num_rows
         elif OFFSET in rows.column_names and rows.num_rows:
@@ -68,13 +78,16 @@ class Tally:
         """The chunk has gone through the program as far as this task takes it."""
         read = len(self._offsets)
         if self._tracked:
-            dead = self._marks["dead"]
+            sure, passed, dead = self._marks["used"], self._marks[PASSED], self._marks["dead"]
             late = self._marks["late"] & ~dead
-            used = self._marks["used"] & ~dead & ~late
+            used = (sure | passed) & ~dead & ~late
             fates = {"dead": dead.sum(), "late": late.sum(), "used": used.sum()}
             self._rows.update({fate: int(n) for fate, n in fates.items()})
             for fate, rows in (("dead", dead), ("late", late)):
-                self._note(fate, rows & self._marks["used"])
+                self._note(fate, rows & (sure | passed))
+            if self._followed:
+                self.open.append(self._offsets[used & ~sure])
+                self.sure.append(self._offsets[used & sure & passed])
         self.counts.update(self._rows)
         self.counts["read"] += read
         self.counts["filtered"] += read - sum(self._rows.values())
@@ -96,40 +109,45 @@ class Passed:
 
     def __init__(self, rows: pa.Table, tracked: bool) -> None:
         self._tracked = tracked
-        self._rows = _places(rows)
-        self._met: dict[str, list[np.ndarray]] = {fate: [] for fate in ("used", "late", "dead")}
+        self._rows = places(rows)
+        fates = ("used", PASSED, "late", "dead")
+        self._met: dict[str, list[np.ndarray]] = {fate: [] for fate in fates}
 
     def mark(self, fate: str, rows: pa.Table) -> None:
         if SOURCE in rows.column_names:
-            self._met[fate].append(_places(rows))
+            self._met[fate].append(places(rows))
+
+    def met(self, *fates: str) -> np.ndarray:
+        """The places of the rows that met one of these fates."""
+        return np.concatenate([NOWHERE, *(rows for fate in fates for rows in self._met[fate])])
 
     def fates(self) -> dict[str, Counter[int]]:
         """By split, how many records are late or filtered: of each record once."""
-        met = {fate: np.concatenate([_NOWHERE, *rows]) for fate, rows in self._met.items()}
+        met = {"used": self.met("used", PASSED), "late": self.met("late"), "dead": self.met("dead")}
         if not self._tracked:
-            by = {fate: _by_split(rows) for fate, rows in met.items()}
-            rest = _by_split(self._rows)
+            by = {fate: by_split(rows) for fate, rows in met.items()}
+            rest = by_split(self._rows)
             rest.subtract(by["used"] + by["late"] + by["dead"])
             return {"late": by["late"], "filtered": rest}
         left, late = np.unique(self._rows), Counter[int]()
         for fate in ("dead", "late", "used"):
             there = np.isin(left, met[fate])
-            late = _by_split(left[there]) if fate == "late" else late
+            late = by_split(left[there]) if fate == "late" else late
             left = left[~there]
-        return {"late": late, "filtered": _by_split(left)}
+        return {"late": late, "filtered": by_split(left)}
 
 
-def _by_split(places: np.ndarray) -> Counter[int]:
+def by_split(places: np.ndarray) -> Counter[int]:
     ids, counts = np.unique(places["split"], return_counts=True)
     return Counter(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
 
 
-_NOWHERE = np.zeros(0, dtype=[("split", np.int32), ("offset", np.int64)])
+NOWHERE = np.zeros(0, dtype=[("split", np.int32), ("offset", np.int64)])
 
 
-def _places(rows: pa.Table) -> np.ndarray:
+def places(rows: pa.Table) -> np.ndarray:
     """Where each row comes from."""
-    found = np.zeros(rows.num_rows, _NOWHERE.dtype)
+    found = np.zeros(rows.num_rows, NOWHERE.dtype)
     found["split"] = rows.column(SOURCE).to_numpy()
     found["offset"] = rows.column(OFFSET).to_numpy()
     return found
@@ -140,41 +158,7 @@ def passes_on(node: object) -> bool:
     return isinstance(node, Apply) and bool(getattr(node.what, "passes", False))
 
 
-def may_be_dropped(program: Program, step: str) -> bool:
-    """Whether rows that `step` passes on can be left out, or be late, before they are used."""
-    if not passes_on(program.nodes[step]):
-        return False
-    consumers = [program.nodes[consumer] for consumer, _ in program.consumers_of(step, OUT)]
-    return not consumers or not all(isinstance(node, Write) for node in consumers)
-
-
-def corrections(
-    program: Program, step: str, splits: Counter[int], fate: str, epoch: Epoch
-) -> dict[str, Counter[str]]:
-    """By input, for records that counted as used until `step` got them, or passed them on.
-
-    Only where a record leads to one row, and that row nowhere else: otherwise it was used.
-    """
-    inputs = {s.id: s.input for s in epoch.splits}
-    found: dict[str, Counter[str]] = {}
-    for split, count in splits.items():
-        name = inputs.get(split) if count else None
-        if name is not None and _leads_only_to(program, name, step):
-            found.setdefault(name, Counter()).update({"used": -count, fate: count})
-    return found
-
-
-def filtered_below(
-    program: Program, step: str, rows: pa.Table, epoch: Epoch
-) -> dict[str, Counter[str]]:
-    """Corrections by input for records that counted as used until `step` left them out."""
-    aside = any(program.consumers_of(step, port) for port in program.nodes[step].sides)
-    if SOURCE not in rows.column_names or aside:
-        return {}
-    return corrections(program, step, _by_split(_places(rows)), "filtered", epoch)
-
-
-def _leads_only_to(program: Program, name: str, step: str) -> bool:
+def leads_only_to(program: Program, name: str, step: str) -> bool:
     """Whether a record of input `name` becomes at most one row, which only `step` gets."""
     while True:
         consumers = program.consumers_of(name, OUT)
