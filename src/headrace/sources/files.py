@@ -20,12 +20,13 @@ import pyarrow as pa
 from headrace.clock import Clock
 from headrace.errors import InputError
 from headrace.sources.contract import BEGINNING
-from headrace.sources.layout import Layout, changed, unreadable
+from headrace.sources.layout import Layout, gone, unreadable
 from headrace.sources.listing import Extent, Listing, Stretch
 from headrace.sources.scan import Found, Pattern
 from headrace.sources.tape import TapeSource
 
 T = TypeVar("T")
+Stamp = tuple[int, ...]
 
 SPLIT = "files"
 MANY = 500  # files: scanning more takes time, and is done for a tenth of the time at most
@@ -42,15 +43,15 @@ class FilesSource(TapeSource):
         self._home = home  # in the job's folder: where the list is stored
         self._tape: Listing | None = None
         self._end: int | None = None  # of a bounded input, once it is known
-        self._stats: dict[str, tuple[int, int]] = {}  # size and mtime at the last scan
-        self._waiting: dict[str, tuple[tuple[int, int], int]] = {}  # not ready, and since when
+        self._stamps: dict[str, Stamp] = {}  # of the last scan
+        self._waiting: dict[str, tuple[Stamp, int]] = {}  # not ready, and since when
         self._rest_until = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {
             "_tape": None,
             "_end": None,
-            "_stats": {},
+            "_stamps": {},
             "_waiting": {},
             "_rest_until": 0.0,
         }
@@ -84,7 +85,7 @@ class FilesSource(TapeSource):
                 self._attempt(file, partial(self._verify, before))
         for stretch in tape.stretches(position, tape.end):
             if not os.path.exists(self.path(stretch)):
-                raise changed(self.path(stretch), "has disappeared before it was read to its end")
+                raise gone(self.path(stretch))
 
     def splits(self) -> list[str]:
         return [SPLIT]
@@ -96,7 +97,7 @@ class FilesSource(TapeSource):
         if time.monotonic() >= self._rest_until:
             began = time.monotonic()
             fresh = self._new_extents(tape)
-            if len(self._stats) > MANY:
+            if len(self._stamps) > MANY:
                 self._rest_until = time.monotonic() + 9 * (time.monotonic() - began)
             tape.append(fresh)
         if self.bounded:
@@ -105,7 +106,7 @@ class FilesSource(TapeSource):
 
     def has_more(self, split: str, offset: int) -> bool:
         twin = copy.copy(self)  # what is seen here is not noted
-        twin._stats, twin._waiting = {}, dict(self._waiting)
+        twin._stamps, twin._waiting = {}, dict(self._waiting)
         tape = Listing(self._list_path)
         return tape.end != offset or bool(twin._new_extents(tape))
 
@@ -122,13 +123,12 @@ class FilesSource(TapeSource):
     def _new_extents(self, tape: Listing) -> list[Extent]:
         fresh = []
         for file in self._pattern.scan():
-            stat = (file.size, file.mtime)
-            if self._stats.get(file.name) != stat:
+            if self._stamps.get(file.name) != file.stamp:
                 extent = self._attempt(file, lambda f: self._extent(f, tape))
                 if extent is not None:
                     fresh.append(extent)
                 if file.name not in self._waiting:
-                    self._stats[file.name] = stat
+                    self._stamps[file.name] = file.stamp
         return fresh
 
     def _extent(self, file: Found, tape: Listing) -> Extent | None:
@@ -150,14 +150,14 @@ class FilesSource(TapeSource):
 
     def _ready(self, file: Found) -> int | None:
         """Where to begin; None while the file is being written, for as long as it changes."""
-        stat, now = (file.size, file.mtime), self._clock.now()
-        seen, since = self._waiting.get(file.name, (stat, now))
-        if seen != stat:
+        now = self._clock.now()
+        seen, since = self._waiting.get(file.name, (file.stamp, now))
+        if seen != file.stamp:
             since = now
         late = now - since > SETTLE and not self.raw
         start = self.layout.begin(file.path, file.size, self.bounded or late)
         if start is None:
-            self._waiting[file.name] = (stat, since)
+            self._waiting[file.name] = (file.stamp, since)
         else:
             self._waiting.pop(file.name, None)
         return start

@@ -6,7 +6,6 @@ it never writes.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
@@ -58,17 +57,22 @@ class Layout(Protocol):
     def decode(self, chunk: pa.Table) -> Decoded: ...
 
 
-def checksum(path: str, start: int, length: int) -> int:
+ENDS = 1 << 12  # bytes at the beginning and at the end that a fingerprint covers
+
+
+def fingerprint(path: str, length: int) -> Mark:
+    """Of the first `length` bytes: changes with their first and their last few thousand.
+
+    So it changes when bytes are added or removed anywhere among them, since the last ones move.
+    """
     with open(path, "rb") as file:
-        file.seek(start)
-        return zlib.crc32(file.read(length))
+        crc = zlib.crc32(file.read(min(ENDS, length)))
+        file.seek(max(ENDS, length - ENDS))
+        return length, zlib.crc32(file.read(max(0, length - file.tell())), crc)
 
 
-def size_of(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError as cause:
-        raise changed(path, "has disappeared before it was read to its end") from cause
+def gone(path: str) -> InputError:
+    return changed(path, "has disappeared before it was read to its end")
 
 
 def changed(path: str, how: str) -> InputError:

@@ -18,12 +18,11 @@ import pyarrow as pa
 from headrace.kernel import is_document
 from headrace.sources import delimited, formats
 from headrace.sources.contract import RAW, Chunk, Decoded
-from headrace.sources.layout import changed, checksum, size_of
+from headrace.sources.layout import changed, fingerprint
 from headrace.sources.listing import Extent, Mark
 
 BLOCK = 1 << 20
 LEAST = 1 << 18  # bytes: fewer are not worth a task of their own
-HEAD = 1 << 10  # bytes of a file that its fingerprint covers
 PROBE = 1 << 16
 COUNTED = 1 << 28  # bytes of a file whose lines are counted, to say where a bad one is
 BOM = b"\xef\xbb\xbf"
@@ -62,14 +61,13 @@ class Lines:
         return end
 
     def mark(self, path: str, end: int) -> Mark:
-        covered = min(HEAD, end)
-        return covered, checksum(path, 0, covered)
+        return fingerprint(path, end)
 
     def verify(self, path: str, extent: Extent) -> None:
-        if size_of(path) < extent.end:
+        if os.stat(path).st_size < max(extent.end, extent.mark[0]):
             raise changed(path, "is shorter than what was read of it")
-        if checksum(path, 0, extent.mark[0]) != extent.mark[1]:
-            raise changed(path, "was replaced after it was read")
+        if fingerprint(path, extent.mark[0]) != extent.mark:
+            raise changed(path, "was changed after it was read")
 
     def weight(self, path: str, start: int) -> float:
         sample = _pread(path, start, PROBE)
@@ -117,7 +115,7 @@ class Lines:
         if self.format != "csv" or not self.header:
             return schema
         start = len(BOM) if _pread(path, 0, len(BOM)) == BOM else 0
-        columns = self.columns_of(path, _first_line(path, start, size_of(path)))
+        columns = self.columns_of(path, _first_line(path, start, os.stat(path).st_size))
         return schema.with_metadata({COLUMNS: json.dumps(columns)})
 
 

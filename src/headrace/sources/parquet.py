@@ -6,6 +6,7 @@ its footer is there; a footer that does not fit the schema names the file and th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,13 +17,12 @@ import pyarrow.parquet as pq
 from headrace.errors import InputError
 from headrace.sources.columns import conform, fit, plain
 from headrace.sources.contract import Chunk, Decoded
-from headrace.sources.layout import changed, checksum, size_of
+from headrace.sources.layout import changed, fingerprint
 from headrace.sources.listing import Extent, Mark
 from headrace.sources.scan import Pattern
 
 CHUNK_ROWS = 524_288
 LEAST = 1 << 14  # rows: fewer are not worth a task of their own
-TAIL = 1 << 13
 MAGIC = b"PAR1"
 
 
@@ -49,12 +49,11 @@ class Parquet:
             return int(file.metadata.num_rows)
 
     def mark(self, path: str, end: int) -> Mark:
-        size = size_of(path)
-        return size, checksum(path, max(0, size - TAIL), TAIL)
+        return fingerprint(path, os.stat(path).st_size)
 
     def verify(self, path: str, extent: Extent) -> None:
-        if size_of(path) != extent.mark[0] or self.mark(path, extent.end) != extent.mark:
-            raise changed(path, "was replaced after it was read")
+        if self.mark(path, extent.end) != extent.mark:
+            raise changed(path, "was changed after it was read")
 
     def weight(self, path: str, start: int) -> float:
         return 1.0

@@ -1,30 +1,36 @@
 """Which files an input has: the path as the user wrote it, and what is there now.
 
 Hidden names (a leading "_" or ".") are never read, so writers can prepare files under them.
-A path that exists is taken as it is, whatever characters it has; only then is it a glob.
+A path that exists is taken as it is, whatever characters it has; only then is it a glob. In
+folders and globs a file goes by its real path, so it is there once, however many symbolic
+links lead to it. Two hard links are two files: they cannot be told from a file and its copy.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
+from headrace.schemes import scheme_hint, scheme_of
 from headrace.sources.formats import EXTENSIONS
 from headrace.sources.layout import unreadable
+from headrace.sources.walk import files_below, hidden
 
 PACKED = (".gz", ".bz2", ".zst", ".xz", ".zip", ".lz4")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    name: str  # relative to the pattern's root: the file's identity
+    name: str  # the file's identity: its path below the pattern's root, if it is there
     path: str
     size: int
     mtime: int
+    stamp: tuple[int, ...]  # changes whenever the file is written to or replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +66,38 @@ class Pattern:
 
     def scan(self) -> list[Found]:
         """The files there are, oldest first; of the same age, by name."""
-        try:
-            found = [f for f in map(self._look, self._names()) if f is not None]
-        except FileNotFoundError:
-            return []
-        except OSError as cause:
-            raise unreadable(str(self.root), cause) from cause
-        return sorted(found, key=lambda f: (f.mtime, f.name))
+        found = {}
+        for name, identity in self._names():
+            file = self._look(name, identity)
+            if file is not None:
+                found[file.name] = file
+        return sorted(found.values(), key=lambda f: (f.mtime, f.name))
 
-    def _names(self) -> Iterator[str]:
+    def _names(self) -> Iterator[tuple[str, str]]:
+        """The names that fit, and by which each file is known."""
         if self.one and self.match:
-            yield self.match
-        elif self.match:
-            yield from glob.glob(self.match, root_dir=self.root, recursive=True)
-        else:
-            with os.scandir(self.root) as entries:
-                yield from (e.name for e in entries if e.is_file())
+            yield self.match, self.match
+            return
+        home = os.path.join(os.path.realpath(self.root), "")
+        for name, real in files_below(str(self.root), Path(self.match or "*").parts):
+            yield name, real.removeprefix(home)
 
-    def _look(self, name: str) -> Found | None:
-        if not self.one and _hidden(name):
-            return None
-        path = self.root / name
-        self._refuse_packed(name, path)
+    def _look(self, name: str, identity: str) -> Found | None:
+        path = self.root / identity
+        self._refuse_packed(name, self.root / name)
         if not self._wanted(name):
             return None
         try:
-            stat = path.stat()
+            s = path.stat()
         except FileNotFoundError:
             return None
-        if not path.is_file():
+        except OSError as cause:
+            raise unreadable(str(path), cause) from cause
+        if not stat.S_ISREG(s.st_mode):
             return None
         self._refuse_merged(path)
-        return Found(name, str(path), stat.st_size, stat.st_mtime_ns)
+        stamp = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_dev, s.st_ino)
+        return Found(identity, str(path), s.st_size, s.st_mtime_ns, stamp)
 
     def _wanted(self, name: str) -> bool:
         return self.suffixes is None or name.lower().endswith(self.suffixes)
@@ -120,6 +126,10 @@ def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> Patter
         raise InputError(
             f"{uri!r} names no path", code="HR-INPUT-001", hint='Write "files:folder/*.json".'
         )
+    if scheme_of(path):
+        raise InputError(
+            f"{uri!r} is not a path of this machine", code="HR-INPUT-001", hint=scheme_hint(path)
+        )
     full = Path(os.path.abspath(os.path.expanduser(path)))
     if full.is_dir():
         return Pattern(uri, full, suffixes=_suffixes(full, format), bounded=bounded)
@@ -145,7 +155,7 @@ def _suffixes(folder: Path, format: str | None) -> tuple[str, ...] | None:
     """With no format given, a folder is read for the one that its first known file has."""
     if format is not None:
         return None
-    kinds = {EXTENSIONS.get(p.suffix.lower()) for p in folder.iterdir() if not _hidden(p.name)}
+    kinds = {EXTENSIONS.get(p.suffix.lower()) for p in folder.iterdir() if not hidden(p.name)}
     known = kinds - {None}
     if len(known) != 1:
         return None
@@ -157,7 +167,3 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except OSError as cause:
         raise unreadable(str(path), cause) from cause
-
-
-def _hidden(name: str) -> bool:
-    return any(part[:1] in ("_", ".") for part in Path(name).parts)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.sources.contract import Chunk, Decoded, Range, Source, even_cuts, refuse_shorter
-from headrace.sources.layout import Layout, unreadable
+from headrace.sources.layout import Layout, gone, unreadable
 from headrace.sources.lines import LineNumbers
 from headrace.sources.listing import Stretch
 from headrace.sources.parquet import Parquet
@@ -88,6 +88,8 @@ class TapeSource(Source):
             try:
                 self.layout.verify(path, part.extent)
                 yield from self.layout.read(path, part.extent, part.at)
+            except FileNotFoundError as cause:
+                raise gone(path) from cause
             except OSError as cause:
                 raise unreadable(path, cause) from cause
 
