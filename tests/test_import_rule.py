@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
-    "errors", "clock", "times", "sizes", "ddl", "schema", "chunk", "records", "column_types",
-    "exact", "values", "rows", "apart", "reads", "hashing", "hints", "settings", "import_path",
-    "metrics", "expr", "expr/*", "functions", "kernel", "kernel/*",
+    "errors", "clock", "times", "sizes", "uris", "ddl", "schema", "chunk", "records",
+    "column_types", "exact", "values", "rows", "apart", "reads", "hashing", "hints", "settings",
+    "import_path", "metrics", "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
 # A room, and what it may import besides itself: whole rooms, or single modules of one.

@@ -81,9 +81,7 @@ class Committer:
         self._publish(manifest, self._sinks)
 
     def _publish(self, manifest: Manifest, sinks: Mapping[str, Sink]) -> None:
-        writer = Writer(
-            self._token, lambda: self._log.check_fence(self._token), manifest.body["timeline"]
-        )
+        writer = self._writer(manifest)
         for name, staged in manifest.body["outputs"].items():
             if staged:
                 sinks[name].publish(manifest.epoch, staged, writer)
@@ -101,7 +99,12 @@ class Committer:
         if "rewound" not in manifest.body:
             return []
         behind = [s for s in self._sinks.values() if (s.newest() or 0) < manifest.epoch]
-        return [sink.go_back(manifest.body["rewound"]) for sink in behind]
+        writer = self._writer(manifest)
+        return [sink.go_back(manifest.body["rewound"], writer) for sink in behind]
+
+    def _writer(self, manifest: Manifest) -> Writer:
+        token, log = self._token, self._log
+        return Writer(token, lambda: log.check_fence(token), manifest.body["timeline"])
 
     def _tidy(self, upto: int) -> None:
         """Clear away old manifests and what no manifest names: runs, and staged leftovers."""
