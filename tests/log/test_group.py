@@ -7,12 +7,14 @@ import os
 import sys
 import threading
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from headrace.errors import LogError
 from headrace.log import group as module
 from headrace.log.group import Group
+from headrace.log.lock import locked
 
 
 def run_together(group: Group[int, int], items: list[int]) -> dict[int, object]:
@@ -194,3 +196,16 @@ def test_who_waits_for_a_thread_that_is_stuck_is_told_so(monkeypatch):
     go_on.set()
     leader.join()
     assert group.run(3) == 3
+
+
+def test_who_need_not_wait_for_a_lock_gives_its_file_back(tmp_path: Path) -> None:
+    """Readers, and appenders whose records others publish, do this thousands of times a minute."""
+    path = tmp_path / "lock"
+    with locked(path):
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(100):
+            with locked(path, needless=lambda: True) as held:
+                assert not held
+        assert len(os.listdir("/proc/self/fd")) == before
+    with locked(path) as held:
+        assert held

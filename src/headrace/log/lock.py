@@ -74,6 +74,7 @@ def _acquire(path: Path, patience: float, needless: Callable[[], bool] | None) -
         try:
             if not (_try(fd, until, needless) or _queue(fd, until, needless)):
                 if needless is not None and needless():
+                    _drop(fd)
                     return None
                 raise _blocked(path, patience)
             if os.fstat(fd).st_ino == os.stat(path).st_ino:
