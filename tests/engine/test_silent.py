@@ -12,8 +12,8 @@ from headrace import triggers as t
 from headrace.clock import SystemClock
 from headrace.errors import PlanError
 from headrace.plan.program import build
-from headrace.runtime.silent import refuse_silent
 from headrace.runtime.opening import open_inputs
+from headrace.runtime.silent import refuse_silent
 
 
 def _job(tmp_path: Path, **said: Any) -> hr.Job:

@@ -84,20 +84,23 @@ def living(place: Place) -> dict[str, Any]:
     return {"take_over": False}
 
 
-def other_key(place: Place) -> dict[str, Any]:
+def counts(key: str) -> Callable[[hr.Stream], Any]:
     def change(stream: hr.Stream) -> None:
-        stream.key_by("a").agg(n=hr.count(), unbounded=True, name="more")
+        found = stream.key_by(key).agg(n=hr.count(), unbounded=True, name="more")
+        found.write("collect:", name="counts")
 
-    place.go(place.job(change))
+    return change
 
-    def changed(stream: hr.Stream) -> None:
-        stream.key_by("at").agg(n=hr.count(), unbounded=True, name="more")
 
-    return {"job": place.job(changed)}
+def other_key(place: Place) -> dict[str, Any]:
+    place.send()
+    place.go(place.job(counts("a")))
+    return {"job": place.job(counts("at"))}
 
 
 def gone_step(place: Place) -> dict[str, Any]:
-    place.go(place.job(lambda s: s.key_by("a").agg(n=hr.count(), unbounded=True, name="more")))
+    place.send()
+    place.go(place.job(counts("a")))
     return {}
 
 
@@ -109,10 +112,6 @@ def ended(place: Place) -> dict[str, Any]:
 
 def to_the_end(place: Place) -> dict[str, Any]:
     return {"until": "end", "for_good": False}
-
-
-def no_topic(place: Place) -> dict[str, Any]:
-    return {"job": place.job(lambda s: s.key_by("x").agg(n=hr.count()))}
 
 
 def new_output_beside_one_that_does_not_fit(place: Place) -> dict[str, Any]:
@@ -159,7 +158,11 @@ def deleted_topic(place: Place) -> dict[str, Any]:
 
 
 def silent(place: Place) -> dict[str, Any]:
-    return {"job": place.job(lambda s: s.window(hr.everything()).agg(n=hr.count(), name="all"))}
+    def change(stream: hr.Stream) -> None:
+        found = stream.window(hr.everything()).agg(n=hr.count(), name="all")
+        found.write("collect:", name="all rows")
+
+    return {"job": place.job(change)}
 
 
 def other_topic_of_the_name(place: Place) -> dict[str, Any]:
@@ -245,7 +248,7 @@ signal.pause()
             place.go(take_over=False)
     finally:
         running.kill()
-        running.wait()
+        running.communicate()
     place.send()
     place.go(take_over=False)
     assert place.topic() == place.files() == Counter(range(20))

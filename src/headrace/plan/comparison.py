@@ -20,6 +20,8 @@ _CANNOT = {
     OUTPUT: "cannot go on from what it has written",
 }
 
+Drop = str | Collection[str] | bool
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -59,10 +61,11 @@ class Comparison:
             if c.verdict == RENAMED and c.role != VALUE
         }
 
-    def check(self, drop: str | Collection[str] | bool = ()) -> None:
+    def check(self, drop: Drop = (), short: Collection[str] = ()) -> None:
         """Refuse to start where state would be misread, or lost without consent.
 
-        `drop` is a name, several, or True for all that may go without being named.
+        `drop` is a name, several, or True for all that may go without being named; `short` are
+        outputs that have lost rows, which it may name, too.
         """
         for change in self.of(REFUSED) + self.of(REFUSED, INPUT) + self.of(REFUSED, OUTPUT):
             raise StateError(
@@ -70,9 +73,10 @@ class Comparison:
                 f"{change.because}", code=change.code, hint=change.hint,
             )  # fmt: skip
         gone = self.of(DROPPED) + self.of(DROPPED, VALUE) + self.of(DROPPED, INPUT)
-        names = () if isinstance(drop, bool) else (drop,) if isinstance(drop, str) else tuple(drop)
+        names = named(drop)
         for name in names:
-            self._refuse_unknown(name, gone)
+            if name not in short:
+                self._refuse_unknown(name, gone)
         lost = [c for c in gone if c.name not in names and (drop is not True or c.by_name)]
         if lost:
             raise _lost(lost)
@@ -89,6 +93,11 @@ class Comparison:
             if there
             else "Leave it out: nothing is lost.",
         )
+
+
+def named(drop: Drop) -> tuple[str, ...]:
+    """The names that may be dropped: a text is one of them."""
+    return () if isinstance(drop, bool) else (drop,) if isinstance(drop, str) else tuple(drop)
 
 
 def _lost(lost: Sequence[Change]) -> StateError:

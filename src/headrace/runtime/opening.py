@@ -56,7 +56,7 @@ def as_written(name: str, written: Descriptions, folder: str) -> Sink:
     if name not in written and name == DEAD:
         return open_dead(folder)
     described = written[name]
-    return reopen_sink(described, folder, name, described[ID])
+    return reopen_sink(dict(described), folder, name, described[ID])
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ Each can be consented to where it makes sense; the error says how.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import StateError
-from headrace.plan.evolution import Comparison, consents
+from headrace.plan.comparison import Comparison, Drop, consent, named
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED
 from headrace.runtime.opening import LAST
@@ -32,7 +32,7 @@ FOLDER = "the job's folder"
 class Consent:
     """What the user allows a start to do that cannot be undone."""
 
-    drop: Collection[str] | bool = ()  # what may be lost, by name; or all of it
+    drop: Drop = ()  # what may be lost, by name; or all of it
     take_over: bool = False  # from a driver that lives
     go_back: bool = False  # behind what outputs have
     for_good: bool = False  # close the windows of a job that was without an end
@@ -61,19 +61,19 @@ class Found:
         return self.latest.body if self.latest is not None else {}
 
 
-def refuse(found: Found, consent: Consent) -> None:
+def refuse(found: Found, allowed: Consent) -> None:
     """Raise the first reason why the job must not start."""
-    if not consent.take_over:
+    if not allowed.take_over:
         _refuse_living(found)
     if found.comparison is not None:
-        found.comparison.check(consent.drop, _known_to_be_short(found))
+        found.comparison.check(allowed.drop, short(found))
     _refuse_ended(found)
-    if found.until == "end" and not consent.for_good:
+    if found.until == "end" and not allowed.for_good:
         _refuse_to_end(found)
     _check_edges(found)
-    if not (consent.go_back and found.latest):
+    if not (allowed.go_back and found.latest):
         _refuse_ahead(found)
-    _refuse_short(found, consent)
+    _refuse_short(found, allowed)
     refuse_silent(found.bundle.program, found.bundle.sources)
 
 
@@ -173,19 +173,14 @@ def short(found: Found) -> dict[str, tuple[int, int]]:
     return lost
 
 
-def _known_to_be_short(found: Found) -> Collection[str]:
-    """Names of outputs that `drop` may name, though the program has them."""
-    return tuple(found.bundle.writes)
-
-
-def _refuse_short(found: Found, consent: Consent) -> None:
+def _refuse_short(found: Found, allowed: Consent) -> None:
     for name, (held, due) in short(found).items():
-        if consents(consent.drop, name):
+        if name in named(allowed.drop):
             continue
         holds = f"holds nothing after epoch {held}" if held else "holds nothing"
         raise StateError(
             f"output {name!r} {holds}, but job {found.name!r} has published up to epoch {due} "
             "there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
-            hint=f"Restore it. If its earlier rows may be lost, say drop={name!r} "
-            f"(--drop {name} on the command line); or give the output another name.",
+            hint=f"Restore it. If its earlier rows may be lost, say {consent(name)}; or give "
+            "the output another name.",
         )  # fmt: skip

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from headrace.clock import Clock, SystemClock
-from headrace.plan.evolution import Comparison, compare
+from headrace.plan.comparison import Comparison, Drop
+from headrace.plan.evolution import compare
 from headrace.plan.program import Program
 from headrace.runtime.adopting import adopt, is_changed
 from headrace.runtime.bundle import Bundle, Descriptions
@@ -64,7 +64,7 @@ def prepare(
     *,
     folder: str | None = None,
     until: str | None = None,
-    drop: Collection[str] = (),
+    drop: Drop = (),
     drop_all: bool = False,
     take_over: bool = False,
     go_back: bool = False,

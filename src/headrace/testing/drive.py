@@ -16,9 +16,9 @@ from headrace.clock import Clock, SystemClock
 from headrace.plan.program import Drafted, build
 from headrace.runtime.commit import Committer
 from headrace.runtime.local import LocalRunner
+from headrace.runtime.opening import REAL, Edges
 from headrace.runtime.planner import Pace, Planner
 from headrace.runtime.progress import Progress, progress_of
-from headrace.runtime.opening import REAL, Edges
 from headrace.runtime.start import prepare
 from headrace.settings import Settings
 from headrace.sinks import collected
