@@ -194,3 +194,14 @@ def test_what_else_lies_in_a_topics_folder_does_no_harm(log, name):
     assert [v for _, t in again.read("bytes", 0, 0) for v in t["value"].to_pylist()] == [
         b"0", b"1", b"2",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/log", "file:///tmp/log"])
+def test_a_folder_on_another_system_is_refused_and_makes_nothing(tmp_path, monkeypatch, root):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(LogError) as refused:
+        EmbeddedLog(root).create("t")
+
+    assert refused.value.code == "HR-LOG-019" and root in refused.value.message
+    assert list(tmp_path.iterdir()) == []

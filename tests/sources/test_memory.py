@@ -92,3 +92,21 @@ def test_the_row_that_does_not_fit_is_named():
     given = [{"i": 0, "at": 5}, {"i": 1, "at": "2013-01-01"}, {"i": 2, "at": True}]
     error = refusal(rows, given, "i bigint, at timestamp")
     assert error.code == "HR-INPUT-006" and "row 1, column 'at'" in str(error)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "emptied", "deleted"])
+def test_a_table_whose_file_is_damaged_while_the_job_runs_is_refused(tmp_path, monkeypatch, damage):
+    monkeypatch.setattr("headrace.sources.memory.INLINE_BYTES", 1)
+    source = open_source(rows(pa.table({"n": range(1_000)})), folder=str(tmp_path), name="in")
+    task = again(source)
+    path = tmp_path / "inputs" / "in" / "rows.arrow"
+    content = bytearray(path.read_bytes())
+    content[500] ^= 1
+    if damage == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes({"flipped": content, "cut": content[:400], "emptied": b""}[damage])
+
+    error = refusal(lambda: list(task.read(source.cut("0", 0, 1_000, 1)[0])))
+
+    assert error.code == "HR-INPUT-009" and str(path) in error.message

@@ -47,3 +47,37 @@ def test_lines_of_a_socket_without_a_schema_are_text():
 
     (read,) = job.program().sources()
     assert read.format == "text" and read.schema.names == ["value"]
+
+
+def test_inputs_of_which_one_cannot_go_on_for_the_other_have_other_identities(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    schema = schema_of("a bigint")
+    for root, topic in (("one", "t"), ("one", "u"), ("two", "t")):
+        hr.EmbeddedLog(tmp_path / root).create(topic, schema=schema)
+
+    def identity(uri, format=None, **options):
+        return tuple(open_source(uri, schema, format, options, name="in").identity().values())
+
+    def number(i):
+        return {"a": i}
+
+    found = [
+        identity("files:in", "json"), identity("files:other", "json"),
+        identity("files:in", "parquet"),
+        identity("files:in/*.json", "json"), identity("log:t", log="one"),
+        identity("log:u", log="one"), identity("log:t", log="two"),
+        identity("socket:h:1"), identity("socket:h:2"), identity(hr.rows([{"a": 1}])),
+        identity(hr.rows([{"b": 1}])), identity(hr.rows([{"a": 1}] * 2, splits=2)),
+        identity(hr.rows([{"a": 1}] * 3, splits=2)), identity(hr.generate(1, number)),
+        identity(hr.generate(1, number, splits=2)),
+    ]  # fmt: skip
+    hr.EmbeddedLog(tmp_path / "one").delete("t")
+    hr.EmbeddedLog(tmp_path / "one").create("t", schema=schema)
+    found.append(identity("log:t", log="one"))
+
+    assert len(set(found)) == len(found)
+    assert identity("files:in", "json") == identity(f"files:{tmp_path}/in/", "csv")
+    assert identity(hr.rows([{"a": 1}])) == identity(hr.rows([{"a": 1}, {"a": 2}]))
+    assert identity(hr.generate(1, number)) == identity(hr.generate(9, number, 50))

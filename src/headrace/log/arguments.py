@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
-from headrace.schemes import scheme_hint, scheme_of
+from headrace.uris import remote_scheme
 
 _MOST = 2**63 - 1
 _LONGEST_NAME = 10_000  # bytes
@@ -25,8 +25,9 @@ def folder_of(root: Any) -> Path:
             raise ValueError("a null in a path")
     except (TypeError, ValueError) as error:
         raise _unusable(f"the log's folder {root!r}", "Give the path of a folder.") from error
-    if scheme_of(os.fsdecode(path)):
-        raise _unusable(f"the log's folder {root!r}", scheme_hint(os.fsdecode(path)))
+    if elsewhere := remote_scheme(os.fsdecode(path)):
+        hint = f"{elsewhere} is not a folder of this machine: give the path of one."
+        raise _unusable(f"the log's folder {root!r}", hint)
     return Path(os.fsdecode(path)).absolute()
 
 

@@ -30,6 +30,7 @@ from headrace.sources.parquet import Parquet, own_schema
 from headrace.sources.place import place
 from headrace.sources.scan import format_of, pattern_of
 from headrace.sources.sockets import SocketSource, address_of
+from headrace.uris import remote_scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,13 @@ def open_source(
 
 def check_input(uri: str) -> None:
     """Refuse what is no kind of input; needs nothing but the text."""
-    scheme, colon, _ = uri.partition(":")
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "files" and (elsewhere := remote_scheme(rest)):
+        raise InputError(
+            f"{uri!r}: files cannot be read from {elsewhere!r}", code="HR-INPUT-001",
+            hint=f"{elsewhere} is not a folder of this machine. Give a path, as in "
+            '"files:readings"; storage elsewhere must be mounted as a folder.',
+        )  # fmt: skip
     if not colon or scheme not in _OPENERS:
         start = f'There is no input "{scheme}:"' if colon else f'Write "files:{uri}" for files'
         raise InputError(

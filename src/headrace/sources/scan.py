@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
-from headrace.schemes import scheme_hint, scheme_of
 from headrace.sources.formats import EXTENSIONS
 from headrace.sources.layout import unreadable
 from headrace.sources.walk import files_below, hidden
@@ -125,10 +124,6 @@ def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> Patter
     if not path:
         raise InputError(
             f"{uri!r} names no path", code="HR-INPUT-001", hint='Write "files:folder/*.json".'
-        )
-    if scheme_of(path):
-        raise InputError(
-            f"{uri!r} is not a path of this machine", code="HR-INPUT-001", hint=scheme_hint(path)
         )
     full = Path(os.path.abspath(os.path.expanduser(path)))
     if full.is_dir():

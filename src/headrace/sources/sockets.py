@@ -96,6 +96,9 @@ class SocketSource(TapeSource):
     def path(self, stretch: Stretch) -> str:
         return str(self.spool.folder / stretch.extent.path)
 
+    def verify(self, stretch: Stretch) -> None:
+        self.spool.verify(stretch.extent)
+
     def commit(self, offsets: Mapping[str, int]) -> None:
         if SPLIT in offsets:
             self.spool.forget(offsets[SPLIT])
@@ -107,7 +110,6 @@ class SocketSource(TapeSource):
 
     def _receiving(self) -> Receiver:
         if self._receiver is None:
-            self.spool.folder.mkdir(parents=True, exist_ok=True)
             self._receiver = Receiver(self.address, self.spool, once=self.bounded)
         return self._receiver
 
@@ -146,19 +148,18 @@ class Receiver:
             return None
 
     def _run(self) -> None:
-        while self._writer is None and not self._stop.wait(0.05):
-            self._writer = self._open()
-        if self._writer is None:
-            return
         try:
-            if not (self._once and self._spool.ended):
+            while self._writer is None and not self._stop.wait(0.05):
+                self._writer = self._open()
+            if self._writer is not None and not (self._once and self._spool.ended):
                 self._receive_until_stopped(self._writer)
         except InputError as failed:
             self._failed = failed
         except OSError as cause:
             self._failed = unkept(self._address, self._spool, cause)
         finally:
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
 
     def _receive_until_stopped(self, writer: SpoolWriter) -> None:
         pause = SHORTEST_PAUSE

@@ -1,8 +1,9 @@
-"""Lines kept on disk because where they come from will not send them again.
+"""Lines stored on disk because where they come from will not send them again.
 
-A spool is a folder of segments, each named by the position of its first byte. What `add`
-has returned from is durable; a torn last line is cut off when the spool is opened. One
-process at a time may add; any may read.
+A spool is a folder of segments, each named by the position of its first byte, with checksums
+beside it. What `add` has returned from is durable; a torn last line is cut off when the spool
+is written to again. Segments follow one another without a gap, and none is shorter than its
+checksums say: anything else is damage. One process at a time may add; any may read.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import os
 from itertools import pairwise
 from pathlib import Path
 
+from headrace.errors import InputError
 from headrace.sources.listing import Extent, Stretch
 from headrace.sources.place import damaged
-from headrace.state.files import sync_folder
+from headrace.sources.sums import Sums
+from headrace.state.files import make_folder, sync_folder
 
 SEGMENT = 64 << 20
-SUFFIX = ".lines"
+SUFFIX, SUMS = ".lines", ".sums"
 ENDED = "ended"
+_WHAT = "the spool of lines received"
 
 
 class Spool:
@@ -30,6 +34,9 @@ class Spool:
     def segments(self) -> list[tuple[int, Path]]:
         names = self.folder.glob(f"*{SUFFIX}") if self.folder.is_dir() else []
         return sorted((int(p.stem), p) for p in names)
+
+    def sums(self, path: Path) -> Sums:
+        return Sums(_WHAT, path, path.with_suffix(SUMS))
 
     @property
     def start(self) -> int:
@@ -43,22 +50,43 @@ class Spool:
             return base + path.read_bytes().rfind(b"\n") + 1
         return 0
 
-    def check(self, position: int) -> None:
-        """Raise InputError if lines are missing, or up to `position` not all are there."""
+    def check(self, position: int = 0) -> None:
+        """Raise InputError if lines are missing, or if not all up to `position` are there."""
+        segments = self.segments()
+        for path in self.folder.glob(f"*{SUMS}") if self.folder.is_dir() else ():
+            if not path.with_suffix(SUFFIX).exists():
+                raise damaged(_WHAT, path.with_suffix(SUFFIX), "is missing")
+        for (base, path), (after, _) in pairwise(segments):
+            if base + path.stat().st_size != after:
+                raise damaged(_WHAT, path, f"does not end at byte {after}, where the next begins")
+        if segments:
+            base, path = segments[-1]
+            if base + self.sums(path).covered() > self.end:
+                raise damaged(_WHAT, path, "is shorter than it was")
         if position > self.end:
-            how = f"ends at byte {self.end}, but the job has read up to {position}"
-            raise damaged("the spool of lines received", self.folder, how)
+            raise self._ends_before(position)
+
+    def verify(self, extent: Extent) -> None:
+        """Raise InputError if the lines of `extent` are not as they were received."""
+        self.sums(self.folder / extent.path).verify(extent.start, extent.end)
 
     @property
     def ended(self) -> bool:
-        return (self.folder / ENDED).exists()
+        if (self.folder / ENDED).exists():
+            return True
+        return any(self.sums(path).ended() for _, path in self.segments()[-1:])
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
-        found = []
+        found, reached = [], start
         for base, path in self.segments():
             lo, hi = max(start, base), min(end, base + path.stat().st_size)
             if lo < hi:
                 found.append(Stretch(lo, Extent(path.name, lo - base, hi - base, (0, 0))))
+                if lo != reached:
+                    raise damaged(_WHAT, path, f"begins after byte {reached}, which is missing")
+                reached = hi
+        if reached < end:
+            raise self._ends_before(end)
         return found
 
     def forget(self, before: int) -> None:
@@ -66,18 +94,25 @@ class Spool:
         segments = self.segments()
         for (_, path), (after, _) in pairwise(segments):
             if after <= before:
+                path.with_suffix(SUMS).unlink(missing_ok=True)  # alone they would be damage
                 path.unlink(missing_ok=True)
+
+    def _ends_before(self, position: int) -> InputError:
+        how = f"ends at byte {self.end}, but the job has read up to {position}"
+        return damaged(_WHAT, self.folder, how)
 
 
 class SpoolWriter:
     """The writing side; made by the one process that receives."""
 
     def __init__(self, folder: Path) -> None:
+        make_folder(folder)
         self._spool = Spool(folder)
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            self._spool.check()
+        except (OSError, InputError):
             os.close(self._lock)
             raise
         self._handle: int | None = None
@@ -95,13 +130,17 @@ class SpoolWriter:
             while done < len(lines):
                 done += os.write(handle, lines[done:])
             os.fdatasync(handle)
+            self._sums.add(self.end + len(lines) - self._base, lines)
         except OSError:
             os.ftruncate(handle, self.end - self._base)  # no half line, and nothing unsynced
             raise
         self.end += len(lines)
 
     def finish(self) -> None:
-        """Note that nothing more will come."""
+        """Note that nothing more will come: twice, so that it is not lost with one file."""
+        if self._handle is None:
+            self._begin(self.end)
+        self._sums.finish()
         (self._spool.folder / ENDED).touch()
         sync_folder(self._spool.folder)
 
@@ -116,11 +155,14 @@ class SpoolWriter:
         if not segments:
             return
         self._base, path = segments[-1]
+        self._sums = self._spool.sums(path)
         content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
+        whole, covered = content.rfind(b"\n") + 1, self._sums.covered()
         self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.ftruncate(self._handle, whole)
         os.fsync(self._handle)
+        if covered < whole:  # a crash or a power cut has taken the checksum, not the lines
+            self._sums.add(whole, content[covered:whole])
         self.end = self._base + whole
 
     def _begin(self, base: int) -> None:
@@ -128,5 +170,5 @@ class SpoolWriter:
             os.close(self._handle)
         path = self._spool.folder / f"{base:020d}{SUFFIX}"
         self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._base = base
+        self._base, self._sums = base, self._spool.sums(path)
         sync_folder(self._spool.folder)

@@ -41,6 +41,10 @@ class TapeSource(Source):
         """Where the file of a stretch lies."""
         raise TypeError(f"{type(self).__name__} has no tape")
 
+    def verify(self, stretch: Stretch) -> None:
+        """Raise InputError if the file does not hold what the stretch was made from."""
+        self.layout.verify(self.path(stretch), stretch.extent)
+
     def clamp(self, split: str, start: int, end: int, rows: int) -> int:
         if start >= end:
             return end
@@ -86,7 +90,7 @@ class TapeSource(Source):
         for part in parts:
             path = self.path(part)
             try:
-                self.layout.verify(path, part.extent)
+                self.verify(part)
                 yield from self.layout.read(path, part.extent, part.at)
             except FileNotFoundError as cause:
                 raise gone(path) from cause
