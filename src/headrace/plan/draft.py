@@ -95,8 +95,10 @@ class Draft:
     def add(self, node: NodeT, *, given: str | None, kind: str, place: str = "") -> NodeT:
         """Take `node` into the program under its name; the node as it is kept."""
         place = place or (self.scope(node.inputs[0]) if node.inputs else "")
-        name = self._name(given, f"{place}.{kind}" if place and kind else place or kind, node.site)
-        kept = replace(node, name=name, was=node.was and self._numbered(node.was))
+        derived = f"{place}.{kind}" if place and kind else place or kind
+        name = self._name(given, derived, node.site)
+        was = node.was and self._numbered(node.was)
+        kept = replace(node, name=name, was=was, derived=derived if given is None else None)
         opens = given is not None or node.stateful or isinstance(node, Union) or not node.inputs
         opens = opens or not kind  # a branch
         self._scopes[name] = name if opens else place
@@ -112,7 +114,8 @@ class Draft:
         del self._scopes[node.name]
         self._given.pop(node.name, None)
         new = self._name(name, node.name, site)
-        kept = replace(node, name=new, was=self._numbered(was) if was else node.was)
+        before = self._numbered(was) if was else node.was
+        kept = replace(node, name=new, was=before, derived=None)
         self._nodes[self._nodes.index(node)] = kept
         self._scopes[new] = new
         self._renamed[id(node)] = kept

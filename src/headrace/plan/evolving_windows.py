@@ -46,12 +46,26 @@ def window_differences(old: Shape, new: Shape) -> Iterator[str]:
     was, now = (window_word(s["window"]) for s in (old, new))
     if was != now:
         yield f"its window was {was} and is {now}"
+    else:
+        yield from _setting_differences(was, *(_window_settings(s["window"]) for s in (old, new)))
     was, now = (_mode(s["window"]) for s in (old, new))
     if was != now:
         yield f"its mode was {was!r} and is {now!r}"
     was, now = kept_word(old), kept_word(new)
     if was != now:
         yield f"it kept {was} of each window and keeps {now}"
+
+
+def _window_settings(window: str | Shape) -> Shape:
+    return {} if isinstance(window, str) else window.get("settings", {})
+
+
+def _setting_differences(window: str, old: Shape, new: Shape) -> Iterator[str]:
+    """What differs between the attributes of two assigners of the user's own."""
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            was, now = (s.get(name, "not there") for s in (old, new))
+            yield f"{name!r} of its window {window} was {was} and is {now}"
 
 
 def row_differences(old: Shape, new: Shape) -> Iterator[str]:

@@ -80,6 +80,7 @@ class Node:
     timed: bool = False  # rows carry an event time
     site: Site | None = None
     was: str | None = None  # the step's name in an earlier version of the program
+    derived: str | None = None  # the name its place gives it; None if the user named it
     sides: Mapping[str, pa.Schema] = field(default_factory=dict)  # columns of side outputs
 
     @property

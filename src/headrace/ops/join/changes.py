@@ -56,7 +56,8 @@ class Changes:
         return f"by {'processing' if self.processing else 'event'} time"
 
     def shape(self) -> dict[str, Any]:
-        return {"processing": self.processing, "rows": list(self.rows)}
+        deletes = self.gone is not None
+        return {"processing": self.processing, "deletes": deletes, "rows": list(self.rows)}
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema

@@ -69,7 +69,7 @@ class Latest:
         bounded = self.within is not None
         outer = {"outer": "right"} if self.how in ("right", "full") else {}
         same = {"processing": self.processing, "bounded": bounded, "rows": list(self.rows)}
-        return same | outer
+        return same | outer | {"deletes": self.gone is not None}
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema

@@ -54,13 +54,18 @@ class Lookup:
                 return (connect,)
         return ()
 
+    @property
+    def stateless(self) -> bool:
+        return self.on_missing != "wait"
+
     def __str__(self) -> str:
         often = "once" if self.refresh is None else f"every {pretty(self.refresh)}"
         done = "made by Spark" if isinstance(self.source, SparkTable) else "loaded"
         return f"{done} {often}; what is missing: {self.on_missing}"
 
     def shape(self) -> dict[str, Any]:
-        return {"waits": self.on_missing == "wait", "rows": list(self.rows)}
+        rows = {} if self.stateless else {"rows": list(self.rows)}
+        return {"waits": not self.stateless, **rows}
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema

@@ -90,7 +90,7 @@ class TableJoin:
     def shape(self) -> dict[str, Any]:
         return {
             "how": self.how, "own": list(self.own), "processing": self.processing,
-            "rows": list(self.rows),
+            "deletes": [gone is not None for gone in self.gone], "rows": list(self.rows),
         }  # fmt: skip
 
     def operator(

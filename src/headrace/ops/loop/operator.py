@@ -63,6 +63,11 @@ class Iterate(Basic):
         until = "a condition" if callable(self.until) else self.until
         return " or ".join([*said, *([f"until {until}"] if until else [])])
 
+    @property
+    def stores_input(self) -> bool:
+        """Whether rows like the input's wait in its state."""
+        return self.over_batches and self.feed is None
+
     def shape(self) -> dict[str, Any]:
         kept = {name: described(schema) for name, schema in self.keep}
         back = described(self.feed) if self.over_batches and self.feed is not None else None

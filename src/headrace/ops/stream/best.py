@@ -61,8 +61,18 @@ class Best(Basic):
         return f"the {self.rows} {'largest' if self.largest else 'smallest'} by {self.by}"
 
     def shape(self) -> dict[str, Any]:
-        said = {"by": self.by, "period": self.period, "each": [*self.each], "again": self.again}
+        said: dict[str, Any] = {
+            "rows": self.rows,
+            "by": self.by,
+            "largest": self.largest,
+            "period": self.period,
+        }
+        said |= {"each": [*self.each], "again": self.again, "seed": self.seed}
         return {**said, "columns": [list(pair) for pair in self.types]}
+
+    @property
+    def compares(self) -> tuple[str, ...]:
+        return () if self.by is None else (self.by, *self.each)
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema

@@ -40,6 +40,10 @@ class ChangesOnly(Basic):
     def shape(self) -> dict[str, Any]:
         return {"columns": [list(pair) for pair in self.types]}
 
+    @property
+    def compares(self) -> tuple[str, ...]:
+        return self.columns
+
     @staticmethod
     def of(columns: Sequence[str], input: pa.Schema) -> ChangesOnly:
         known = [input.field(c) for c in columns if c in input.names]

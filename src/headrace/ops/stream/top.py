@@ -53,6 +53,10 @@ class Top(Basic):
         said = {"rows": self.rows, "by": self.by, "largest": self.largest, "each": [*self.each]}
         return {**said, "columns": [list(pair) for pair in self.types]}
 
+    @property
+    def compares(self) -> tuple[str, ...]:
+        return (self.by, *self.each)
+
     @staticmethod
     def of(rows: int, by: str, largest: bool, each: Sequence[str], input: pa.Schema) -> Top:
         types = tuple((name, kind) for name, kind in described(input))

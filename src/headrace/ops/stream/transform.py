@@ -31,6 +31,7 @@ class Transform(Basic):
     ask: Callable[[pa.Table], pa.Table] | None = None  # how a task lets the driver do so
 
     kind = "transform"
+    stateless = True
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:

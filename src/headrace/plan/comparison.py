@@ -1,0 +1,106 @@
+"""What becomes of each step, input and output of a changed program: to print, or to check.
+
+Values only. A start is refused here and nowhere else for what a program has become, so
+`headrace plan` and a run cannot disagree.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from headrace.errors import StateError
+
+SAME, NEW, RENAMED, DROPPED, REFUSED = "same", "new", "renamed", "dropped", "refused"
+OPERATOR, INPUT, OUTPUT, VALUE = "operator", "input", "output", "value"
+_CANNOT = {
+    OPERATOR: "cannot go on from its state",
+    INPUT: "cannot go on from where it was read to",
+    OUTPUT: "cannot go on from what it has written",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of one operator, input or output."""
+
+    name: str
+    role: str
+    verdict: str
+    because: str = ""
+    hint: str = ""
+    code: str = "HR-EVOLVE-001"  # of the error, if it is refused
+    by_name: bool = False  # consent to losing it must name it
+
+    def __str__(self) -> str:
+        because = f", because {self.because}" if self.verdict == REFUSED else f" {self.because}"
+        return f"{self.role:<8}  {self.name}: {self.verdict}{because}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A program beside what its folder holds; print it, or `check` it before a start."""
+
+    changes: tuple[Change, ...]
+
+    def __str__(self) -> str:
+        lines = ([str(c), *([f"    {c.hint}"] if c.hint else [])] for c in self.changes)
+        return "\n".join(line for pair in lines for line in pair)
+
+    def of(self, verdict: str, role: str = OPERATOR) -> tuple[Change, ...]:
+        return tuple(c for c in self.changes if c.verdict == verdict and c.role == role)
+
+    def moves(self) -> dict[str, str]:
+        """For each renamed operator, input and output: its name now -> its name before."""
+        return {
+            c.name: c.because.removeprefix("from ")
+            for c in self.changes
+            if c.verdict == RENAMED and c.role != VALUE
+        }
+
+    def check(self, drop: str | Collection[str] | bool = ()) -> None:
+        """Refuse to start where state would be misread, or lost without consent.
+
+        `drop` is a name, several, or True for all that may go without being named.
+        """
+        for change in self.of(REFUSED) + self.of(REFUSED, INPUT) + self.of(REFUSED, OUTPUT):
+            raise StateError(
+                f"the {change.role} {change.name!r} {_CANNOT[change.role]}, because "
+                f"{change.because}", code=change.code, hint=change.hint,
+            )  # fmt: skip
+        gone = self.of(DROPPED) + self.of(DROPPED, VALUE) + self.of(DROPPED, INPUT)
+        names = () if isinstance(drop, bool) else (drop,) if isinstance(drop, str) else tuple(drop)
+        for name in names:
+            self._refuse_unknown(name, gone)
+        lost = [c for c in gone if c.name not in names and (drop is not True or c.by_name)]
+        if lost:
+            raise _lost(lost)
+
+    def _refuse_unknown(self, name: str, gone: Sequence[Change]) -> None:
+        if any(c.name == name for c in gone):
+            return
+        there = ", ".join(repr(c.name) for c in gone)
+        has = any(c.name == name for c in self.changes)
+        raise StateError(
+            f"drop names {name!r}, which the program {'has' if has else 'never had'}",
+            code="HR-EVOLVE-004",
+            hint=f"What it no longer has is {there}."
+            if there
+            else "Leave it out: nothing is lost.",
+        )
+
+
+def _lost(lost: Sequence[Change]) -> StateError:
+    names = ", ".join(repr(c.name) for c in lost)
+    inputs = all(c.role == INPUT for c in lost)
+    what = "and how far it was read is" if inputs else "whose state is"
+    return StateError(
+        f"the program no longer has {names}, {what} in the job's folder",
+        code="HR-EVOLVE-002", hint=" ".join(dict.fromkeys(c.hint for c in lost)),
+    )  # fmt: skip
+
+
+def consent(name: str) -> str:
+    """As a program says it, and as one types it."""
+    return f"drop={name!r} (--drop {shlex.quote(name)} on the command line)"

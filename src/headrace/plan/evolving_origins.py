@@ -1,0 +1,153 @@
+"""What changed about where a step's columns and rows come from, as far as it matters.
+
+Compared by input: one that is new, or gone, says nothing about the rows of the others. What
+was renamed is compared under its name now. Plain JSON from `shapes.py` on both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.clock import pretty
+
+_QUOTED = re.compile(r"`(\w+)`")
+Origin = Mapping[str, Any]
+Renames = Mapping[str, str]  # name before -> name now
+
+
+def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
+    """Each difference that gives the state another meaning, in a few words."""
+    yield from _keys(old, new)
+    was = old.get("columns", {})
+    for what, now in new.get("columns", {}).items():
+        yield from _columns(what, _renamed(was.get(what, {}), renames), now)
+    yield from _times(_by_input(old, renames), _by_input(new, {}))
+    for name, length in new.get("lengths", {}).items():
+        before = old.get("lengths", {}).get(name, length)
+        if length > before:
+            yield (
+                f"its {name} was {pretty(before)} and is {pretty(length)}: what was over by the "
+                "shorter time is gone"
+            )
+    if "sides" in old and "sides" in new:
+        yield from _sides(old, new, renames)
+
+
+def chain_difference(old: Origin, new: Origin, renames: Renames) -> str:
+    """For a step without a name of its own: what it reads from, if that is not the same."""
+    if "inputs" not in old:
+        return "it has no name of its own, and what it read from was not recorded"
+    if "chains" not in old:
+        return "it had a name of its own and has none now"
+    was = [_moved(chain, renames) for chain in old["chains"]]
+    if was == new["chains"]:
+        return ""
+    return (
+        f"it has no name of its own and reads from {chains_word(new['chains'])}, where the step "
+        f"whose state is there reads from {chains_word(was)}"
+    )
+
+
+def chains_word(chains: Sequence[Any]) -> str:
+    return " and ".join(_chain_word(chain) for chain in chains)
+
+
+def _chain_word(chain: Any) -> str:
+    if isinstance(chain, str):
+        return _text([chain])
+    if chain and chain[0] == "union":
+        return f"the union of ({'; '.join(map(_chain_word, chain[1:]))})"
+    first, *rest = chain
+    name = repr(first) if isinstance(first, str) else _chain_word(first)
+    return ", ".join([name, *map(_chain_word, rest)])
+
+
+def _keys(old: Origin, new: Origin) -> Iterator[str]:
+    """The key columns of each input of a step that has, or may have, several."""
+    was, now = old.get("keys", {}), new.get("keys", {})
+    common = [label for label in now if label in was]
+    pairs = [(was[label], now[label]) for label in common]
+    if not common:
+        pairs = list(zip(was.values(), now.values(), strict=False))
+    for before, after in dict.fromkeys((tuple(b), tuple(a)) for b, a in pairs if b != a):
+        yield f"its key was {', '.join(before) or 'none'} and is {', '.join(after) or 'none'}"
+
+
+def _columns(what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    changed = [(was[name], now[name]) for name in now if name in was and was[name] != now[name]]
+    for before, after in dict.fromkeys((tuple(b), tuple(a)) for b, a in changed):
+        yield f"{what} was {_text(before)} and is {_text(after)}"
+
+
+def _text(exprs: Sequence[str]) -> str:
+    return _QUOTED.sub(r"\1", " or ".join(exprs))
+
+
+def _times(was: Mapping[str, set[str]], now: Mapping[str, set[str]]) -> Iterator[str]:
+    for name in now:
+        if name in was and was[name] != now[name]:
+            before, after = (" or ".join(sorted(t)) for t in (was[name], now[name]))
+            yield f"the event time of rows of {name!r} was {before} and is {after}"
+
+
+def _by_input(origin: Origin, renames: Renames) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for side in origin.get("times", ()):
+        for name, said in _renamed(side, renames).items():
+            found.setdefault(name, set()).update(said)
+    return found
+
+
+def _sides(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
+    """Which stream is which side of a join: what is stored of one must not meet as the other."""
+    was = [[label, _moved(chain, renames), code] for label, chain, code in old["sides"]]
+    now = new["sides"]
+    if [label for label, *_ in was] != [label for label, *_ in now]:
+        return  # another number of inputs, or other names for them: the settings tell
+    before = [{renames.get(n, n) for n in names} for names in old["inputs"]]
+    after = [set(names) for names in new["inputs"]]
+    moved = sorted(_exchanged(before, after, [label for label, *_ in now]))
+    if moved:
+        yield "; ".join(moved)
+    elif _overlap(before) or _overlap(after):
+        yield from _unclear(was, now)
+
+
+def _exchanged(
+    before: Sequence[set[str]], after: Sequence[set[str]], labels: Sequence[str]
+) -> Iterator[str]:
+    for i, names in enumerate(before):
+        for j, others in enumerate(after):
+            if i != j:
+                gone = (names & others) - after[i] - before[j]
+                yield from (f"{n!r} was {labels[i]} of it and is {labels[j]}" for n in gone)
+
+
+def _overlap(sides: Sequence[set[str]]) -> bool:
+    return sum(map(len, sides)) > len(set[str]().union(*sides))
+
+
+def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
+    """Sides of the same input: with one of two unchanged, the other is sure."""
+    texts = [json.dumps(side[1]) for side in now]
+    alike = len(set(texts)) < len(texts)  # only functions tell them apart
+    changed = [b[0] for a, b in zip(was, now, strict=True) if a[1] != b[1] or (alike and a != b)]
+    if len(changed) > 1 or (changed and alike):
+        sides = "; ".join(f"{b[0]} of {_chain_word(a[1])} is of {_chain_word(b[1])}"
+                          for a, b in zip(was, now, strict=True) if b[0] in changed)  # fmt: skip
+        yield f"which side is which cannot be told: {sides}"
+
+
+def _renamed(origin: Mapping[str, Any], renames: Renames) -> dict[str, Any]:
+    return {renames.get(name, name): said for name, said in origin.items()}
+
+
+def _moved(chain: Any, renames: Renames) -> Any:
+    """A chain, with the names now of what it begins with."""
+    first, *rest = chain
+    if isinstance(first, str):
+        return [renames.get(first, first), *rest]
+    return [["union", *(_moved(one, renames) for one in first[1:])], *rest]

@@ -1,0 +1,192 @@
+"""Where the columns, the event time and the rows of a step come from, as text that stays.
+
+A computed column is followed upstream through expressions to what gave its columns: an input,
+a Python function or a step with state. So the same meaning has the same text wherever in the
+program it is written. What is here reads the graph; whether a difference matters is decided
+in `evolving_origins.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from headrace.expr import Expr, col
+from headrace.plan.nodes import (
+    OUT,
+    Apply,
+    Chunks,
+    Dead,
+    Edge,
+    Node,
+    Process,
+    Python,
+    PythonChain,
+    Read,
+    Rolling,
+    Select,
+    SelectChain,
+    Stateful,
+    Union,
+    Windowed,
+)
+from headrace.plan.signature import title
+
+SAME_ROWS = ("filter", "tap", "sample")  # kinds of steps after which the columns are as before
+WINDOW_END = "the end of a window"
+
+
+def roots(edge: Edge) -> tuple[str, ...]:
+    """The names of the inputs whose rows reach `edge`."""
+    node = edge.node
+    if isinstance(node, Read | Dead):
+        return (node.name,)
+    found = (name for above in node.inputs for name in roots(above))
+    return tuple(sorted(set(found)))
+
+
+def origins(edge: Edge, column: str) -> dict[str, list[str]]:
+    """For each input: what the column is, in terms of what that input's rows became of."""
+    found: dict[str, set[str]] = {}
+    for base, expr in lifted(edge, col(column)):
+        for root in roots(base):
+            found.setdefault(root, set()).add(expr.sql())
+    return {root: sorted(found[root]) for root in sorted(found)}
+
+
+def lifted(edge: Edge, expr: Expr) -> Iterator[tuple[Edge, Expr]]:
+    """`expr` over the rows at `edge`, written over those at each place where they begin."""
+    node = edge.node
+    if edge.port != OUT:
+        above = edge.origin
+        yield from lifted(above, expr) if above is not None else [(edge, expr)]
+    elif isinstance(node, Union):
+        for above in node.inputs:
+            yield from lifted(above, expr)
+    elif isinstance(node, Select | SelectChain):
+        yield from lifted(node.inputs[0], _through(selects(node), expr))
+    elif node.inputs and _passes(node, expr):
+        yield from lifted(node.inputs[0], expr)
+    else:
+        yield edge, expr
+
+
+def selects(node: Select | SelectChain) -> tuple[Select, ...]:
+    return node.steps if isinstance(node, SelectChain) else (node,)
+
+
+def _through(steps: Sequence[Select], expr: Expr) -> Expr:
+    """`expr` over the rows after `steps`, over those before them."""
+    for step in reversed(steps):
+        if step.columns is not None:
+            expr = _replaced(expr, dict(step.columns))
+    return expr
+
+
+def _replaced(expr: Expr, made: dict[str, Expr]) -> Expr:
+    def one(node: Any) -> Any:
+        if not isinstance(node, exp.Column) or node.name not in made:
+            return node
+        of = made[node.name].node
+        return (of.this if isinstance(of, exp.Alias) else of).copy()
+
+    return Expr(expr.node.copy().transform(one))
+
+
+def _passes(node: Node, expr: Expr) -> bool:
+    """Whether the columns of `expr` are as they were before the step."""
+    if not expr.columns <= set(node.inputs[0].schema.names):
+        return False
+    if isinstance(node, PythonChain):
+        return all(step.kind in SAME_ROWS for step in node.steps)
+    if isinstance(node, Python):
+        return node.kind in SAME_ROWS
+    if isinstance(node, Rolling):
+        return not expr.columns & {name for name, _ in node.aggs}
+    if isinstance(node, Chunks):
+        return node.what.kind in SAME_ROWS
+    return isinstance(node, Apply) and bool(getattr(node.what, "passes", False))
+
+
+def times(edge: Edge) -> dict[str, list[str]]:
+    """For each input: what the event time of its rows is at `edge`, if they have one."""
+    found: dict[str, set[str]] = {}
+    for root, time in _times(edge):
+        found.setdefault(root, set()).add(time)
+    return {root: sorted(found[root]) for root in sorted(found)}
+
+
+def _times(edge: Edge) -> Iterator[tuple[str, str]]:
+    node = edge.node
+    own = getattr(node.what, "time", None) if isinstance(node, Apply) else None
+    if isinstance(node, Read):
+        yield from [(node.name, str(node.time))] if node.time is not None else []
+    elif edge.port == OUT and (own is not None or isinstance(node, Windowed)):
+        yield from ((root, own or WINDOW_END) for root in roots(edge))
+    else:
+        for above in node.inputs:
+            yield from _times(above)
+
+
+def chain(edge: Edge) -> list[Any]:
+    """The steps without state by which rows come to `edge`, beginning with what they come from.
+
+    Only what decides which rows come and by which function they were made: columns that are
+    computed on the way count where they are used.
+    """
+    node = edge.node
+    if isinstance(node, Read | Dead | Stateful):
+        return [node.name if edge.port == OUT else f"{node.name}.{edge.port}"]
+    if isinstance(node, Union):
+        return [["union", *(chain(above) for above in node.inputs)]]
+    return [*chain(node.inputs[0]), *_words(node)]
+
+
+def _words(node: Node) -> list[str]:
+    if isinstance(node, Select | SelectChain):
+        return list(_conditions(node))
+    if isinstance(node, PythonChain):
+        return [f"{step.kind} {title(step.function.fn)}" for step in node.steps]
+    if isinstance(node, Python):
+        return [f"{node.kind} {title(node.function.fn)}"]
+    return [f"{node.what.kind} {node.what}"] if isinstance(node, Chunks) else []
+
+
+def _conditions(node: Select | SelectChain) -> Iterator[str]:
+    steps = selects(node)
+    for number, step in enumerate(steps):
+        if step.where is not None:
+            before = _through(steps[:number], step.where)
+            texts = {over.sql() for _, over in lifted(node.inputs[0], before)}
+            yield "where " + " or ".join(sorted(texts))
+
+
+def functions(node: Stateful) -> list[Any]:
+    """The user's code that makes the state: the step's own, and the functions before it."""
+    return [*_own(node), *(fn for edge in node.inputs for fn in functions_before(edge))]
+
+
+def _own(node: Stateful) -> list[Any]:
+    if isinstance(node, Process):
+        return [type(node.function), vars(node.function)]
+    if isinstance(node, Apply):
+        return list(node.what.functions)
+    said = (getattr(node, name, None) for name in ("function", "zero"))
+    found = [one.fn for one in said if one is not None]
+    own = [agg.own for _, agg in getattr(node, "aggs", ()) if agg.own is not None]
+    return [*found, *(part for one in own for part in (type(one), vars(one)))]
+
+
+def functions_before(edge: Edge) -> list[Any]:
+    """The user's functions by which rows come to `edge`."""
+    node = edge.node
+    if isinstance(node, Read | Dead | Stateful):
+        return []
+    above = [fn for inner in node.inputs for fn in functions_before(inner)]
+    if isinstance(node, PythonChain):
+        return [*above, *(step.function.fn for step in node.steps)]
+    if isinstance(node, Python):
+        return [*above, node.function.fn]
+    return [*above, *(node.what.functions if isinstance(node, Chunks) else ())]
