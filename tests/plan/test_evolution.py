@@ -244,7 +244,7 @@ def test_inputs_and_outputs_are_compared_by_name_and_place():
     )
     assert verdicts(comparison, "input") == {"temperature": "same", "gone": "dropped"}
     assert verdicts(comparison, "output") == {"out.write": "new", "old.write": "dropped"}
-    with pytest.raises(StateError, match="HR-EVOLVE-002.*'gone', and how far it was read"):
+    with pytest.raises(StateError, match=r"HR-EVOLVE-002.*'gone', and how far it was read"):
         comparison.check()
     comparison.check(drop="gone")
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlglot import exp
-
-from headrace.expr import Expr, col
+from headrace.expr import Expr, col, over
 from headrace.plan.nodes import (
     OUT,
     Apply,
@@ -81,18 +79,8 @@ def _through(steps: Sequence[Select], expr: Expr) -> Expr:
     """`expr` over the rows after `steps`, over those before them."""
     for step in reversed(steps):
         if step.columns is not None:
-            expr = _replaced(expr, dict(step.columns))
+            expr = over(expr, dict(step.columns))
     return expr
-
-
-def _replaced(expr: Expr, made: dict[str, Expr]) -> Expr:
-    def one(node: Any) -> Any:
-        if not isinstance(node, exp.Column) or node.name not in made:
-            return node
-        of = made[node.name].node
-        return (of.this if isinstance(of, exp.Alias) else of).copy()
-
-    return Expr(expr.node.copy().transform(one))
 
 
 def _passes(node: Node, expr: Expr) -> bool:
