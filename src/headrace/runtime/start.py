@@ -149,6 +149,8 @@ def adopted(program: Program, body: Mapping[str, Any], moves: Mapping[str, str])
     """The manifest as the changed program needs it: state under its new names, or gone."""
     names = {old: new for new, old in moves.items()}
     kept = {n.name for n in program.stateful()}
+    read = {r.name for r in program.sources()}
+    splits = [{**s, "input": names.get(s["input"], s["input"])} for s in body["splits"]]
     ops = {names.get(n, n): facts for n, facts in body["ops"].items()}
     tables = {_renamed_table(t, names): runs for t, runs in body["state"].items()}
     return {
@@ -157,7 +159,7 @@ def adopted(program: Program, body: Mapping[str, Any], moves: Mapping[str, str])
         "epoch_counts": {},
         "ops": {n: facts for n, facts in ops.items() if n in kept},
         "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in kept},
-        "splits": [{**s, "input": names.get(s["input"], s["input"])} for s in body["splits"]],
+        "splits": [s for s in splits if s["input"] in read],  # how far others were read is gone
         "counts": {names.get(n, n): c for n, c in body["counts"].items()},
         "steps": {names.get(n, n): c for n, c in body["steps"].items()},
         "windows": {names.get(n, n): c for n, c in body.get("windows", {}).items()},
