@@ -381,6 +381,12 @@ CASES: dict[str, Case] = {
                 right.table("k", delete="x = 0", unbounded=True), on="k", name="s"),
         },
     ),
+    "join with a table that forgets": Case(
+        lambda left, right: left.join(right.table("k"), on="k", within="1h", name="s"),
+        {"older": lambda left, right: left.join(right.table("k"), on="k", within="2h", name="s")},
+        {"younger": lambda left, right: left.join(
+            right.table("k"), on="k", within="1m", name="s")},
+    ),
     "Table.join": Case(
         lambda left, right: tab(left).join(
             tab(right), name="s"),

@@ -144,3 +144,12 @@ class _Process(hr.KeyedProcess):
 def test_a_digest_of_a_process_function_is_of_its_class() -> None:
     other = type("_Process", (_Process,), {"on_row": lambda self, row, ctx: (2,)})
     assert digest(_Process) != digest(other)
+
+
+def test_unions_of_the_same_rows_do_not_grow_without_end() -> None:
+    def deep(s: hr.Stream) -> Any:
+        for number in range(40):
+            s = s.union(s.where(f"x > {number}"))
+        return s.key_by("k").agg(t=hr.sum("x"), unbounded=True)
+
+    assert not refused(versus((deep,), (deep,)))
