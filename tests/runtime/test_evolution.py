@@ -135,3 +135,85 @@ def test_another_job_on_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(hr.StateError) as caught:
         Driver(other, tmp_path)
     assert caught.value.code == "HR-STATE-001"
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hr.EmbeddedLog:
+    monkeypatch.setenv("HEADRACE_LOG", str(tmp_path / "log"))
+    made = hr.EmbeddedLog()
+    for topic in ("x", "y"):
+        made.create(topic, schema="k string, v bigint")
+        made.append(topic, [{"k": topic, "v": 1}] * 3)
+    return made
+
+
+def two_inputs(second: str | None, **named: Any) -> hr.Job:
+    made = hr.Job("two")
+    made.read("log:x", name="first").write("collect:", name="kept")
+    if second:
+        made.read(second, **named).write("collect:", name="out")
+    return made
+
+
+def run(changed: hr.Job, place: Path, **options: Any) -> Driver:
+    driver = Driver(changed, place, until=None, **options)
+    driver.drain()
+    return driver
+
+
+def refused(changed: hr.Job, place: Path, **options: Any) -> str:
+    with pytest.raises(hr.StateError) as caught:
+        run(changed, place, **options)
+    return str(caught.value.code)
+
+
+def test_an_input_is_forgotten_with_consent_and_then_read_from_its_beginning(
+    tmp_path: Path, log: hr.EmbeddedLog
+) -> None:
+    place = tmp_path / "job"
+    run(two_inputs("log:y", name="in"), place)
+    assert refused(two_inputs(None), place) == "HR-EVOLVE-002"
+    run(two_inputs(None), place, drop="in")
+    driver = run(two_inputs("log:y", name="in"), place)  # put back: it is new
+    assert driver.output("out").num_rows == 6
+
+
+def test_an_input_under_another_name_is_read_again_only_with_consent(
+    tmp_path: Path, log: hr.EmbeddedLog
+) -> None:
+    place = tmp_path / "job"
+    run(two_inputs("log:y", name="in"), place)
+    assert refused(two_inputs("log:y", name="again"), place) == "HR-EVOLVE-002"
+    assert refused(two_inputs("log:y", name="again", was="inn"), place) == "HR-EVOLVE-003"
+    renamed = run(two_inputs("log:y", name="again", was="in"), place)
+    assert renamed.output("out").num_rows == 3
+
+
+def test_a_name_once_used_by_another_input_starts_afresh(
+    tmp_path: Path, log: hr.EmbeddedLog
+) -> None:
+    place = tmp_path / "job"
+    run(two_inputs("log:y", name="in"), place)
+    assert refused(two_inputs("log:x", name="in"), place) == "HR-EVOLVE-001"
+    run(two_inputs(None), place, drop="in")
+    driver = run(two_inputs("log:x", name="in"), place)
+    assert [r["k"] for r in driver.output("out").to_pylist()] == ["y"] * 3 + ["x"] * 3
+
+
+def test_an_unnamed_step_before_another_does_not_take_its_state(
+    tmp_path: Path, log: hr.EmbeddedLog
+) -> None:
+    def counts(*keys: str) -> hr.Job:
+        made = hr.Job("counts")
+        stream = made.read("log:x", name="in")
+        for key in keys:
+            counted = stream.where(f"k = '{key}'").key_by("k").agg(n=hr.count(), unbounded=True)
+            counted.write("collect:", name=f"of {key}")
+        return made
+
+    place = tmp_path / "job"
+    run(counts("x"), place)
+    assert refused(counts("y", "x"), place) == "HR-EVOLVE-005"
+    log.append("x", [{"k": "x", "v": 1}])
+    driver = run(counts("x", "y"), place)
+    assert [r["n"] for r in driver.output("of x").to_pylist()] == [1, 2, 3, 4]

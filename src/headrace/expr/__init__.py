@@ -16,11 +16,12 @@ from headrace.expr.expression import (
     col,
     column_of,
     lit,
+    over,
     parsed,
     same,
 )
 
 __all__ = [
     "Column", "Expr", "Untraceable", "all_columns", "as_expr", "as_exprs", "call", "col",
-    "column_of", "lit", "parsed", "same",
+    "column_of", "lit", "over", "parsed", "same",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ in `headrace.kernel`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from headrace.schema import ddl_type, type_of
 
 __all__ = [
     "Column", "Expr", "Untraceable", "all_columns", "as_expr", "as_exprs", "call", "col",
-    "column_of", "lit", "parsed", "same",
+    "column_of", "lit", "over", "parsed", "same",
 ]  # fmt: skip
 
 TypeLike = Any  # a pyarrow type, a Python type, or the name of one
@@ -186,6 +186,18 @@ def parsed(text: str, *, named: bool = True) -> Expr:
 def same(a: Expr, b: Expr) -> bool:
     """Whether two expressions are the same tree (`a == b` builds a comparison instead)."""
     return bool(a.node == b.node)
+
+
+def over(expr: Expr, made: Mapping[str, Expr]) -> Expr:
+    """The expression with what each of these columns is made of in the column's place."""
+
+    def one(node: Any) -> Any:
+        if not isinstance(node, exp.Column) or node.name not in made:
+            return node
+        of = made[node.name].node
+        return (of.this if isinstance(of, exp.Alias) else of).copy()
+
+    return Expr(expr.node.copy().transform(one))
 
 
 def all_columns(schema: pa.Schema) -> dict[str, Expr]:

@@ -25,7 +25,7 @@ from headrace.plan.comparison import (
     Comparison,
     consent,
 )
-from headrace.plan.evolving_edges import described, input_changes, input_matches, output_changes
+from headrace.plan.evolving_edges import described, input_changes, output_changes
 from headrace.plan.evolving_names import Match, matches
 from headrace.plan.evolving_origins import chain_difference, origin_differences
 from headrace.plan.evolving_steps import differences
@@ -47,12 +47,10 @@ Ops = Mapping[str, Facts]
 @lru_cache(maxsize=16)
 def describe(program: Program) -> Mapping[str, Mapping[str, Any]]:
     """What a manifest should say of each operator, for `compare` to read later."""
-    return {n.name: _describe(n) for n in program.stateful()}
-
-
-def _describe(node: Stateful) -> dict[str, Any]:
-    said = {"kind": type(node).__name__, "fingerprint": fingerprint(node), "shape": shape(node)}
-    return said if node.was is None else {**said, "was": node.was}
+    return {
+        n.name: {"kind": type(n).__name__, "fingerprint": fingerprint(n), "shape": shape(n)}
+        for n in program.stateful()
+    }
 
 
 def compare(
@@ -71,7 +69,7 @@ def compare(
     state format of each operator now, where it is known.
     """
     known = described(inputs)
-    sources = input_matches(program.sources(), known, reads or {})
+    sources = matches(program.sources(), known, INPUT)
     steps = _Steps(program, ops, versions or {}, sources)
     changes = [
         *steps.changes(),

@@ -27,7 +27,7 @@ from headrace.plan.nodes import Read, Write
 Described = Mapping[str, Any]
 Known = Mapping[str, Described]
 URI = "uri"  # all that is known where there is no description
-OURS = ("id", "was", "last")  # what a manifest notes about an input or output besides
+OURS = ("id", "last")  # what a manifest notes about an input or output besides
 PLACE = ("kind", "place", "format", URI)  # what says where an output writes
 
 
@@ -36,10 +36,6 @@ def described(known: Mapping[str, Any] | Iterable[str]) -> dict[str, Described]:
     if not isinstance(known, Mapping):
         return {name: {} for name in known}
     return {n: {URI: d} if isinstance(d, str) else d for n, d in known.items()}
-
-
-def input_matches(reads: Iterable[Read], known: Known, now: Known) -> dict[str, Match]:
-    return matches(reads, _settled(reads, known, now), INPUT)
 
 
 def input_changes(
@@ -67,7 +63,7 @@ def input_changes(
 
 
 def output_changes(writes: Iterable[Write], known: Known, now: Known) -> Iterator[Change]:
-    found = matches(writes, _settled(writes, known, now), OUTPUT)
+    found = matches(writes, known, OUTPUT)
     for node in writes:
         match, mine = found[node.name], _now(node, now)
         if match.unknown:
@@ -96,16 +92,6 @@ def _now(node: Read | Write, now: Known) -> Described:
     """What is known of an input or output of the program; its uri beside its description."""
     uri = {URI: node.uri} if isinstance(node.uri, str) else {}
     return {**now.get(node.name, {}), **uri}
-
-
-def _settled(nodes: Iterable[Read | Write], known: Known, now: Known) -> dict[str, Described]:
-    """The known ones, with `was` recorded of those that are as they are now: they were renamed."""
-    found = dict(known)
-    for node in nodes:
-        old, mine = known.get(node.name), _now(node, now)
-        if old is not None and "was" not in old and _alike(old, mine):
-            found[node.name] = {**old, "was": node.was}
-    return found
 
 
 def _identity(one: Described, beside: Described) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def chain_difference(old: Origin, new: Origin, renames: Renames) -> str:
     if was == new["chains"]:
         return ""
     return (
-        f"it has no name of its own and reads from {chains_word(new['chains'])}, where the step "
-        f"whose state is there reads from {chains_word(was)}"
+        f"it has no name of its own and reads from ({chains_word(new['chains'])}), but the step "
+        f"whose state is there read from ({chains_word(was)})"
     )
 
 
@@ -123,7 +123,7 @@ def _exchanged(
         for j, others in enumerate(after):
             if i != j:
                 gone = (names & others) - after[i] - before[j]
-                yield from (f"{n!r} was {labels[i]} of it and is {labels[j]}" for n in gone)
+                yield from (f"{n!r} was its {labels[i]} and is its {labels[j]}" for n in gone)
 
 
 def _overlap(sides: Sequence[set[str]]) -> bool:

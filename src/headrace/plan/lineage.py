@@ -8,12 +8,13 @@ in `evolving_origins.py`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlglot import exp
-
-from headrace.expr import Expr, col
+from headrace.expr import Expr, col, over
 from headrace.plan.nodes import (
     OUT,
     Apply,
@@ -35,16 +36,27 @@ from headrace.plan.nodes import (
 from headrace.plan.signature import title
 
 SAME_ROWS = ("filter", "tap", "sample")  # kinds of steps after which the columns are as before
+_LONG = 2_000  # characters of a chain within a union
 WINDOW_END = "the end of a window"
 
 
 def roots(edge: Edge) -> tuple[str, ...]:
     """The names of the inputs whose rows reach `edge`."""
-    node = edge.node
-    if isinstance(node, Read | Dead):
-        return (node.name,)
-    found = (name for above in node.inputs for name in roots(above))
-    return tuple(sorted(set(found)))
+    return tuple(sorted(n.name for n in _upstream(edge) if isinstance(n, Read | Dead)))
+
+
+def _upstream(edge: Edge, until: type[Node] | None = None) -> list[Node]:
+    """All nodes that `edge` depends on, once each, those before `until` left out."""
+    found: dict[int, Node] = {}
+    waiting = [edge.node]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in found:
+            continue
+        found[id(node)] = node
+        if until is None or not isinstance(node, until):
+            waiting += [above.node for above in reversed(node.inputs)]
+    return list(found.values())
 
 
 def origins(edge: Edge, column: str) -> dict[str, list[str]]:
@@ -56,21 +68,33 @@ def origins(edge: Edge, column: str) -> dict[str, list[str]]:
     return {root: sorted(found[root]) for root in sorted(found)}
 
 
-def lifted(edge: Edge, expr: Expr) -> Iterator[tuple[Edge, Expr]]:
+def lifted(edge: Edge, expr: Expr) -> list[tuple[Edge, Expr]]:
     """`expr` over the rows at `edge`, written over those at each place where they begin."""
+    found: dict[tuple[Edge, str], tuple[Edge, Expr]] = {}
+    seen: set[tuple[Edge, str]] = set()
+    waiting = [(edge, expr)]
+    while waiting:
+        place = waiting.pop()
+        key = (place[0], place[1].sql())
+        above = _above(*place) if key not in seen else []
+        if above is None:
+            found[key] = place
+        else:
+            waiting += above
+        seen.add(key)
+    return list(found.values())
+
+
+def _above(edge: Edge, expr: Expr) -> list[tuple[Edge, Expr]] | None:
+    """The same one step further up; None where the rows begin."""
     node = edge.node
     if edge.port != OUT:
-        above = edge.origin
-        yield from lifted(above, expr) if above is not None else [(edge, expr)]
-    elif isinstance(node, Union):
-        for above in node.inputs:
-            yield from lifted(above, expr)
-    elif isinstance(node, Select | SelectChain):
-        yield from lifted(node.inputs[0], _through(selects(node), expr))
-    elif node.inputs and _passes(node, expr):
-        yield from lifted(node.inputs[0], expr)
-    else:
-        yield edge, expr
+        return None if edge.origin is None else [(edge.origin, expr)]
+    if isinstance(node, Union):
+        return [(above, expr) for above in node.inputs]
+    if isinstance(node, Select | SelectChain):
+        return [(node.inputs[0], _through(selects(node), expr))]
+    return [(node.inputs[0], expr)] if node.inputs and _passes(node, expr) else None
 
 
 def selects(node: Select | SelectChain) -> tuple[Select, ...]:
@@ -81,18 +105,8 @@ def _through(steps: Sequence[Select], expr: Expr) -> Expr:
     """`expr` over the rows after `steps`, over those before them."""
     for step in reversed(steps):
         if step.columns is not None:
-            expr = _replaced(expr, dict(step.columns))
+            expr = over(expr, dict(step.columns))
     return expr
-
-
-def _replaced(expr: Expr, made: dict[str, Expr]) -> Expr:
-    def one(node: Any) -> Any:
-        if not isinstance(node, exp.Column) or node.name not in made:
-            return node
-        of = made[node.name].node
-        return (of.this if isinstance(of, exp.Alias) else of).copy()
-
-    return Expr(expr.node.copy().transform(one))
 
 
 def _passes(node: Node, expr: Expr) -> bool:
@@ -113,23 +127,34 @@ def _passes(node: Node, expr: Expr) -> bool:
 def times(edge: Edge) -> dict[str, list[str]]:
     """For each input: what the event time of its rows is at `edge`, if they have one."""
     found: dict[str, set[str]] = {}
-    for root, time in _times(edge):
-        found.setdefault(root, set()).add(time)
+    seen: set[Edge] = set()
+    waiting = [edge]
+    while waiting:
+        place = waiting.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        time = _time(place)
+        if time is None:
+            waiting += place.node.inputs
+        else:
+            for root in roots(place):
+                found.setdefault(root, set()).add(time)
     return {root: sorted(found[root]) for root in sorted(found)}
 
 
-def _times(edge: Edge) -> Iterator[tuple[str, str]]:
+def _time(edge: Edge) -> str | None:
+    """What a step makes the event time of its rows; None if it leaves it as it is."""
     node = edge.node
-    own = getattr(node.what, "time", None) if isinstance(node, Apply) else None
     if isinstance(node, Read):
-        yield from [(node.name, str(node.time))] if node.time is not None else []
-    elif edge.port == OUT and (own is not None or isinstance(node, Windowed)):
-        yield from ((root, own or WINDOW_END) for root in roots(edge))
-    else:
-        for above in node.inputs:
-            yield from _times(above)
+        return None if node.time is None else str(node.time)
+    if edge.port != OUT:
+        return None
+    own = getattr(node.what, "time", None) if isinstance(node, Apply) else None
+    return own or (WINDOW_END if isinstance(node, Windowed) else None)
 
 
+@lru_cache(maxsize=512)
 def chain(edge: Edge) -> list[Any]:
     """The steps without state by which rows come to `edge`, beginning with what they come from.
 
@@ -140,8 +165,14 @@ def chain(edge: Edge) -> list[Any]:
     if isinstance(node, Read | Dead | Stateful):
         return [node.name if edge.port == OUT else f"{node.name}.{edge.port}"]
     if isinstance(node, Union):
-        return [["union", *(chain(above) for above in node.inputs)]]
+        return [["union", *(_short(chain(above)) for above in node.inputs)]]
     return [*chain(node.inputs[0]), *_words(node)]
+
+
+def _short(said: list[Any]) -> list[Any]:
+    """Unions of unions of the same rows would grow without end: what is long is a digest."""
+    text = json.dumps(said)
+    return said if len(text) < _LONG else [hashlib.sha256(text.encode()).hexdigest()]
 
 
 def _words(node: Node) -> list[str]:
@@ -181,12 +212,13 @@ def _own(node: Stateful) -> list[Any]:
 
 def functions_before(edge: Edge) -> list[Any]:
     """The user's functions by which rows come to `edge`."""
-    node = edge.node
-    if isinstance(node, Read | Dead | Stateful):
-        return []
-    above = [fn for inner in node.inputs for fn in functions_before(inner)]
+    nodes = (n for n in reversed(_upstream(edge, until=Stateful)) if not isinstance(n, Stateful))
+    return [fn for node in nodes for fn in _functions_of(node)]
+
+
+def _functions_of(node: Node) -> list[Any]:
     if isinstance(node, PythonChain):
-        return [*above, *(step.function.fn for step in node.steps)]
+        return [step.function.fn for step in node.steps]
     if isinstance(node, Python):
-        return [*above, node.function.fn]
-    return [*above, *(node.what.functions if isinstance(node, Chunks) else ())]
+        return [node.function.fn]
+    return list(node.what.functions) if isinstance(node, Chunks) else []

@@ -217,7 +217,8 @@ def _lengths(node: Stateful) -> dict[str, int]:
     if isinstance(node, AnyWindow):
         return {"lateness": node.windowing.lateness}
     spec = _spec(node)
-    return {"lateness": spec.lateness} if hasattr(spec, "lateness") else {}
+    own: dict[str, int] | None = getattr(spec, "lengths", None)
+    return own or ({"lateness": spec.lateness} if hasattr(spec, "lateness") else {})
 
 
 def columns(schema: pa.Schema) -> list[list[str]]:

@@ -71,6 +71,12 @@ class Latest:
         same = {"processing": self.processing, "bounded": bounded, "rows": list(self.rows)}
         return same | outer | {"deletes": self.gone is not None}
 
+    @property
+    def lengths(self) -> dict[str, int]:
+        """For how long versions and rows stay."""
+        age = {} if self.within is None else {"within": self.within}
+        return {"lateness": self.lateness, **age}
+
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
     ) -> LatestOperator:
