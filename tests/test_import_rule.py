@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "headrace"
 BASE = (
     "errors", "clock", "times", "sizes", "ddl", "schema", "chunk", "records", "column_types",
     "exact", "values", "rows", "apart", "reads", "hashing", "hints", "settings", "import_path",
-    "metrics", "expr", "expr/*", "functions", "kernel", "kernel/*",
+    "metrics", "uris", "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
 # A room, and what it may import besides itself: whole rooms, or single modules of one.

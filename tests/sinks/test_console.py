@@ -7,7 +7,7 @@ import json
 from uuid import uuid4
 
 import pytest
-from tests.sinks.writing import SCHEMA, refusal, table
+from tests.sinks.writing import ALONE, SCHEMA, refusal, table
 
 from headrace.sinks import open_sink
 
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 def printed(tmp_path, content, stream=None, **options) -> str:
     stream = stream or io.StringIO()
     sink = open_sink("console:", SCHEMA, options | {"stream": stream}, str(tmp_path), "averages")
-    sink.publish(3, sink.stage(content, 3, uuid4().hex))
+    sink.publish(3, sink.stage(content, 3, uuid4().hex), ALONE)
     return stream.getvalue()
 
 
@@ -57,7 +57,7 @@ def test_values_cannot_draw_on_the_terminal(tmp_path):
 
 def test_without_a_stream_it_is_standard_output(tmp_path, capsys):
     sink = open_sink("console:", SCHEMA, {}, str(tmp_path), "o")
-    sink.publish(0, sink.stage(table(0, 1), 0, "a"))
+    sink.publish(0, sink.stage(table(0, 1), 0, "a"), ALONE)
 
     assert capsys.readouterr().out.startswith("o: epoch=0")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.sinks.writing import expected, stage, table
+from tests.sinks.writing import ALONE, expected, made, stage, table
 
 from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE
 
@@ -17,11 +17,11 @@ def test_opening_leaves_no_trace(output, tmp_path):
 
 def test_what_is_staged_is_not_seen_until_it_is_published(output):
     sink = output.open()
-    sink.check()
+    made(sink)
     staged = stage(sink, 0)
     assert output.rows() == []
 
-    output.open().publish(0, staged)
+    output.open().publish(0, staged, ALONE)
 
     assert output.rows() == expected(1)
 
@@ -29,63 +29,63 @@ def test_what_is_staged_is_not_seen_until_it_is_published(output):
 def test_epochs_add_up(output):
     for epoch in range(5):
         sink = output.open()
-        sink.check()
-        sink.publish(epoch, stage(sink, epoch))
+        made(sink)
+        sink.publish(epoch, stage(sink, epoch), ALONE)
 
     assert output.rows() == expected(5)
 
 
 def test_an_epoch_without_rows_is_nothing(output):
     sink = output.open()
-    sink.check()
+    made(sink)
     assert sink.stage(table(0), 0, "a") == []
-    sink.publish(0, [])
-    sink.publish(1, stage(sink, 1))
-    sink.publish(2, [])
+    sink.publish(0, [], ALONE)
+    sink.publish(1, stage(sink, 1), ALONE)
+    sink.publish(2, [], ALONE)
 
     assert output.rows() == [r for r in expected(2) if r[0] == 1]
 
 
 def test_publishing_again_changes_nothing(exact):
     assert exact.open().guarantee == EXACTLY_ONCE
-    exact.open().check()
+    made(exact.open())
     for epoch in range(4):
         staged = stage(exact.open(), epoch)
         for sink in (exact.open(), exact.open()):
-            sink.publish(epoch, staged)
-            sink.publish(epoch, staged)
+            sink.publish(epoch, staged, ALONE)
+            sink.publish(epoch, staged, ALONE)
 
     assert exact.rows() == expected(4)
 
 
 def test_the_console_may_say_a_thing_twice_but_not_in_one_run(tmp_path):
-    from tests.sinks.writing import console
+    from tests.sinks.writing import ALONE, console
 
     output = console(tmp_path)
     sink = output.open()
     staged = stage(sink, 0)
-    sink.publish(0, staged)
-    sink.publish(0, staged)
+    sink.publish(0, staged, ALONE)
+    sink.publish(0, staged, ALONE)
     assert (sink.guarantee, output.rows()) == (AT_LEAST_ONCE, expected(1))
-    output.open().publish(0, staged)
+    output.open().publish(0, staged, ALONE)
     assert len(output.rows()) == 2 * len(expected(1))
 
 
 def test_two_attempts_at_an_epoch_do_not_meet_and_one_is_published(output):
     sink = output.open()
-    sink.check()
+    made(sink)
     stage(sink, 0, attempt="lost")
     staged = stage(sink, 0, attempt="kept")
-    sink.publish(0, staged)
+    sink.publish(0, staged, ALONE)
 
     assert output.rows() == expected(1)
 
 
 def test_discard_removes_what_no_manifest_names_and_nothing_else(output, tmp_path):
     sink = output.open()
-    sink.check()
+    made(sink)
     published = stage(sink, 0)
-    sink.publish(0, published)
+    sink.publish(0, published, ALONE)
     stage(sink, 1, attempt="lost")
     waiting = stage(sink, 1, attempt="kept")
     running = stage(sink, 2)
@@ -97,7 +97,7 @@ def test_discard_removes_what_no_manifest_names_and_nothing_else(output, tmp_pat
 
     sink.discard(live)
     assert not staged_files(tmp_path) & {r["file"] for r in running}
-    sink.publish(1, waiting)
+    sink.publish(1, waiting, ALONE)
     assert output.rows() == expected(2)
 
 
@@ -107,25 +107,25 @@ def staged_files(tmp_path: Path) -> set[str]:
 
 def test_hidden_columns_are_not_written(output):
     sink = output.open()
-    sink.check()
+    made(sink)
     rows = table(0, 1).append_column("__t", [[5]])
 
-    sink.publish(0, sink.stage(rows, 0, "a"))
+    sink.publish(0, sink.stage(rows, 0, "a"), ALONE)
 
     assert output.rows() == [(0, 1, 'é "1"')]
 
 
 def test_an_output_that_was_renamed_publishes_what_it_staged_before_once(exact):
     sink = exact.open()
-    sink.check()
+    made(sink)
     staged = stage(sink, 0)
-    sink.publish(0, staged)
+    sink.publish(0, staged, ALONE)
     waiting = stage(sink, 1)
     renamed = exact.open()
     renamed._name = "renamed"
 
-    renamed.publish(0, staged)
-    renamed.publish(1, waiting)
-    renamed.publish(2, stage(renamed, 2))
+    renamed.publish(0, staged, ALONE)
+    renamed.publish(1, waiting, ALONE)
+    renamed.publish(2, stage(renamed, 2), ALONE)
 
     assert exact.rows() == expected(3)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.sinks.writing import EXACT, expected, files, in_child, stage, values
+from tests.sinks.writing import ALONE, EXACT, expected, files, in_child, made, stage, values
 
 from headrace.sinks import merging, read_output
 from headrace.state import faults
@@ -40,12 +40,12 @@ class Machine:
             while published < EPOCHS - 1:
                 try:
                     sink = self._output.open()
-                    sink.check()
+                    made(sink)
                     for epoch in range(published, EPOCHS):  # the last one again, as at a restart
                         if epoch >= 0:
                             if epoch not in manifests:
                                 manifests[epoch] = stage(sink, epoch, attempt=str(len(self.passed)))
-                            sink.publish(epoch, manifests[epoch])
+                            sink.publish(epoch, manifests[epoch], ALONE)
                             self._look(epoch)
                             published = epoch
                     sink.discard({r["file"] for m in manifests.values() for r in m})
@@ -92,7 +92,7 @@ def life(tmp_path: Path) -> None:
     """One life of a driver: it takes up what the manifests say and goes on to the end."""
     merging.EVERY = merging.FEW = 2
     sink = files(tmp_path).open()
-    sink.check()
+    made(sink)
     log = tmp_path / "manifests"
     done = log.read_text().splitlines() if log.exists() else []
     manifests = [json.loads(line) for line in done]
@@ -101,7 +101,7 @@ def life(tmp_path: Path) -> None:
             manifests.append(stage(sink, epoch, attempt=f"{len(done)}-{epoch}"))
             with log.open("a") as file:
                 file.write(json.dumps(manifests[-1]) + "\n")
-        sink.publish(epoch, manifests[epoch])
+        sink.publish(epoch, manifests[epoch], ALONE)
 
 
 @pytest.mark.chaos

@@ -15,10 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sinks.writing import SCHEMA, expected, files, in_child, refusal, stage, table, values
+from tests.sinks.writing import (
+    ALONE,
+    SCHEMA,
+    expected,
+    files,
+    in_child,
+    made,
+    refusal,
+    stage,
+    table,
+    values,
+)
 
 from headrace.schema import schema_of
 from headrace.sinks import absolute, collected, merging, open_sink, output_files, read_output
+from headrace.state import faults
 
 
 def opened(tmp_path, schema=SCHEMA, name="o", job="job", path="out", **options):
@@ -40,7 +52,7 @@ def test_a_large_table_becomes_several_files_of_about_the_size_asked(tmp_path):
     sink = opened(tmp_path, schema, target_file_mb=2)
 
     staged = sink.stage(rows, 0, "a")
-    sink.publish(0, staged)
+    sink.publish(0, staged, ALONE)
 
     sizes = [p.stat().st_size / (1 << 20) for p in output_files(tmp_path / "out")]
     assert len(sizes) == len(staged) >= 3 and all(s < 4 for s in sizes)
@@ -55,7 +67,7 @@ def test_small_files_are_merged_as_they_gather(tmp_path, hasty):
     output = files(tmp_path)
     for epoch in range(100):
         sink = output.open()
-        sink.publish(epoch, stage(sink, epoch))
+        sink.publish(epoch, stage(sink, epoch), ALONE)
 
     assert len(visible(tmp_path / "out")) < 40
     assert len(list((tmp_path / "out" / "_commits").iterdir())) < 25
@@ -68,7 +80,7 @@ def test_merged_files_are_merged_again_a_level_higher(tmp_path, eager, hasty):
     output = files(tmp_path)
     for epoch in range(32):
         sink = output.open()
-        sink.publish(epoch, stage(sink, epoch, 1))
+        sink.publish(epoch, stage(sink, epoch, 1), ALONE)
 
     assert output.rows() == expected(32, 1)
     assert len(visible(tmp_path / "out")) <= 6  # a handful, as in counting by twos
@@ -78,7 +90,7 @@ def test_merged_files_are_merged_again_a_level_higher(tmp_path, eager, hasty):
 def test_full_files_are_left_alone(tmp_path, eager):
     sink = opened(tmp_path, target_file_mb=0.0001)
     for epoch in range(8):
-        sink.publish(epoch, stage(sink, epoch))
+        sink.publish(epoch, stage(sink, epoch), ALONE)
 
     assert len(visible(tmp_path / "out")) == 16
     assert values(read_output(tmp_path / "out")) == expected(8)
@@ -87,7 +99,7 @@ def test_full_files_are_left_alone(tmp_path, eager):
 def test_merging_can_be_turned_off(tmp_path, eager):
     sink = opened(tmp_path, merge=False)
     for epoch in range(8):
-        sink.publish(epoch, stage(sink, epoch))
+        sink.publish(epoch, stage(sink, epoch), ALONE)
 
     assert len(visible(tmp_path / "out")) == 16
     assert len(list((tmp_path / "out" / "_commits").iterdir())) <= 4
@@ -97,11 +109,11 @@ def test_merging_can_be_turned_off(tmp_path, eager):
 def test_files_of_different_columns_are_not_merged_into_one(tmp_path, eager):
     old = opened(tmp_path, schema_of("n bigint"))
     for epoch in range(3):
-        old.publish(epoch, old.stage(pa.table({"n": [epoch]}), epoch, "a"))
+        old.publish(epoch, old.stage(pa.table({"n": [epoch]}), epoch, "a"), ALONE)
     new = opened(tmp_path)
-    new.check()
+    made(new)
     for epoch in range(3, 9):
-        new.publish(epoch, stage(new, epoch, 1))
+        new.publish(epoch, stage(new, epoch, 1), ALONE)
 
     found = read_output(tmp_path / "out")
 
@@ -113,11 +125,19 @@ def test_files_of_different_columns_are_not_merged_into_one(tmp_path, eager):
 # Readers
 
 
+def killed_at(wanted: str) -> Callable[[str], None]:
+    def pass_by(name: str) -> None:
+        if name == wanted:
+            raise KeyboardInterrupt(name)
+
+    return pass_by
+
+
 def test_a_reader_sees_whole_epochs_and_every_row_once_while_files_are_merged(
     tmp_path, eager, hasty
 ):
     output = files(tmp_path)
-    output.open().check()
+    made(output.open())
     done, failures, sights = threading.Event(), [], 0
 
     def read() -> None:
@@ -134,7 +154,7 @@ def test_a_reader_sees_whole_epochs_and_every_row_once_while_files_are_merged(
     reader.start()
     for epoch in range(30):
         sink = output.open()
-        sink.publish(epoch, stage(sink, epoch))
+        sink.publish(epoch, stage(sink, epoch), ALONE)
     done.set()
     reader.join()
 
@@ -145,16 +165,17 @@ def test_a_reader_sees_whole_epochs_and_every_row_once_while_files_are_merged(
 def test_an_epoch_that_is_half_renamed_is_not_seen(tmp_path):
     output = files(tmp_path)
     sink = output.open()
-    sink.check()
+    made(sink)
     staged = stage(sink, 0)
-    sink._show(staged[0]["chain"], staged[0])
+    with pytest.raises(KeyboardInterrupt), faults.hooked(killed_at("sink.publish.file")):
+        sink.publish(0, staged, ALONE)
 
     assert visible(tmp_path / "out") and output.rows() == []
 
 
 def test_an_output_without_rows_still_has_its_columns(tmp_path):
     for format in ("parquet", "json"):
-        opened(tmp_path, path=format, format=format).check()
+        made(opened(tmp_path, path=format, format=format))
         assert read_output(tmp_path / format).schema == SCHEMA
 
 
@@ -167,7 +188,7 @@ def test_json_lines_bring_every_type_back(tmp_path):
                                   {"a": 1, "b": None}], strict=True))  # fmt: skip
     rows = pa.Table.from_pylist([row, dict.fromkeys(schema.names)], schema)
     sink = opened(tmp_path, schema, format="json")
-    sink.publish(0, sink.stage(rows, 0, "a"))
+    sink.publish(0, sink.stage(rows, 0, "a"), ALONE)
 
     assert read_output(tmp_path / "out") == rows
 
@@ -186,7 +207,7 @@ def test_rows_with_several_dictionaries_can_be_written(tmp_path, eager, format):
     collects = open_sink("collect:", schema, {}, str(tmp_path / "job"), "o")
     sink = opened(tmp_path, schema, format=format) if format else collects
     for epoch, rows in enumerate([pa.concat_tables(pieces), *pieces]):
-        sink.publish(epoch, sink.stage(rows, epoch, "a"))
+        sink.publish(epoch, sink.stage(rows, epoch, "a"), ALONE)
 
     given = read_output(tmp_path / "out") if format else collected(tmp_path / "job", "o")
     wanted = [row for piece in [*pieces, *pieces] for row in piece.to_pylist()]
@@ -199,7 +220,7 @@ def test_what_is_no_output_cannot_be_read(tmp_path):
 
 def test_a_file_that_somebody_removed_is_missed(tmp_path):
     sink = opened(tmp_path)
-    sink.publish(0, stage(sink, 0))
+    sink.publish(0, stage(sink, 0), ALONE)
     output_files(tmp_path / "out")[0].unlink()
 
     assert refusal(read_output, tmp_path / "out").code == "HR-OUTPUT-005"
@@ -210,9 +231,9 @@ def test_a_file_that_somebody_removed_is_missed(tmp_path):
 
 def test_another_jobs_files_are_not_mixed_with_ours_unawares(tmp_path):
     mine = opened(tmp_path)
-    mine.check()
-    mine.publish(0, stage(mine, 0))
-    mine.check()
+    made(mine)
+    mine.publish(0, stage(mine, 0), ALONE)
+    made(mine)
     theirs = opened(tmp_path, job="another")
 
     error = refusal(theirs.check)
@@ -224,12 +245,12 @@ def test_another_jobs_files_are_not_mixed_with_ours_unawares(tmp_path):
 
 def test_a_job_that_begins_anew_does_not_take_its_old_epochs_for_done(tmp_path):
     mine = opened(tmp_path)
-    mine.publish(0, stage(mine, 0))
+    mine.publish(0, stage(mine, 0), ALONE)
     shutil.rmtree(tmp_path / "job")
     again = opened(tmp_path, mode="append")
-    again.check()
+    made(again)
 
-    again.publish(0, stage(again, 0))
+    again.publish(0, stage(again, 0), ALONE)
 
     assert len(read_output(tmp_path / "out")) == 2 * len(expected(1))
 
@@ -237,9 +258,9 @@ def test_a_job_that_begins_anew_does_not_take_its_old_epochs_for_done(tmp_path):
 def test_two_outputs_of_a_job_may_share_a_folder(tmp_path):
     one, two = opened(tmp_path, name="one"), opened(tmp_path, name="two")
     for sink, attempt in ((one, "x"), (two, "x")):
-        sink.check()
+        made(sink)
         for epoch in range(2):
-            sink.publish(epoch, stage(sink, epoch, attempt=attempt))
+            sink.publish(epoch, stage(sink, epoch, attempt=attempt), ALONE)
 
     assert len(read_output(tmp_path / "out")) == 2 * len(expected(2))
 
@@ -252,8 +273,8 @@ def test_outputs_of_any_name_stay_where_they_belong(tmp_path, name):
     for uri in (f"files:{tmp_path}/out", "collect:", "console:"):
         options = {"stream": open(os.devnull, "w")} if uri == "console:" else {}  # noqa: SIM115
         sink = open_sink(uri, SCHEMA, options, str(tmp_path / "job"), name)
-        sink.check()
-        sink.publish(0, sink.stage(table(0, 1), 0, f"{name}/{name}"))
+        made(sink)
+        sink.publish(0, sink.stage(table(0, 1), 0, f"{name}/{name}"), ALONE)
         if options:
             options["stream"].close()
 
@@ -266,8 +287,8 @@ def test_outputs_of_any_name_stay_where_they_belong(tmp_path, name):
 @pytest.mark.parametrize("name", ["a b", "it's", 'a"b; rm', "[x]*?", "é"])
 def test_any_folder_can_be_written(tmp_path, name):
     sink = opened(tmp_path, path=name)
-    sink.check()
-    sink.publish(0, stage(sink, 0))
+    made(sink)
+    sink.publish(0, stage(sink, 0), ALONE)
 
     assert values(read_output(tmp_path / name)) == expected(1)
 
@@ -278,7 +299,7 @@ def test_a_manifest_that_names_files_elsewhere_is_refused(tmp_path, name):
     staged = stage(sink, 0)
     staged[0]["file"] = name
 
-    assert refusal(sink.publish, 0, staged).code == "HR-OUTPUT-007"
+    assert refusal(sink.publish, 0, staged, ALONE).code == "HR-OUTPUT-007"
 
 
 def test_a_relative_path_can_be_made_to_last(tmp_path, monkeypatch):
@@ -296,14 +317,14 @@ def test_a_full_disk_is_named_and_nothing_is_left_behind(tmp_path, format):
     schema = schema_of("x double")
     rows = pa.table({"x": np.random.default_rng(1).random(200_000)}, schema=schema)
     sink = opened(tmp_path, schema, format=format)
-    sink.check()
+    made(sink)
 
     with no_file_larger_than(50_000):
         error = refusal(sink.stage, rows, 0, "a")
 
     assert error.code == "HR-OUTPUT-003" and str(tmp_path / "out") in error.message
     assert list((tmp_path / "out").rglob("part-*")) == []
-    sink.publish(0, sink.stage(rows, 0, "a"))
+    sink.publish(0, sink.stage(rows, 0, "a"), ALONE)
     assert read_output(tmp_path / "out").num_rows == 200_000
 
 
@@ -367,21 +388,21 @@ def test_a_staged_file_that_is_gone_is_named(tmp_path):
     staged = stage(sink, 0)
     shutil.rmtree(tmp_path / "out" / "_staging")
 
-    error = refusal(sink.publish, 0, staged)
+    error = refusal(sink.publish, 0, staged, ALONE)
 
     assert error.code == "HR-OUTPUT-005" and staged[0]["file"] in error.message
 
 
 def test_a_damaged_record_is_named(tmp_path, eager):
     sink = opened(tmp_path)
-    sink.publish(0, stage(sink, 0))
+    sink.publish(0, stage(sink, 0), ALONE)
     (record,) = (tmp_path / "out" / "_commits").glob("*.json")
     content = bytearray(record.read_bytes())
     content[-20] ^= 1
     record.write_bytes(content)
 
     assert refusal(read_output, tmp_path / "out").code == "HR-OUTPUT-007"
-    assert refusal(sink.publish, 1, stage(sink, 1)).code == "HR-OUTPUT-007"
+    assert refusal(sink.publish, 1, stage(sink, 1), ALONE).code == "HR-OUTPUT-007"
 
 
 def test_columns_that_parquet_cannot_hold_are_refused(tmp_path):
@@ -419,7 +440,7 @@ def test_the_work_of_one_merge_is_bounded(tmp_path, monkeypatch, hasty):
     monkeypatch.setattr(merging, "MANY", 10)
     sink = opened(tmp_path)
     for epoch in range(16):
-        sink.publish(epoch, stage(sink, epoch))
+        sink.publish(epoch, stage(sink, epoch), ALONE)
 
     merged = [n for n in visible(tmp_path / "out") if n.startswith("merged")]
     assert len(merged) == 1

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from tests.sinks.writing import SCHEMA, expected, log, refusal, stage, table
+from tests.sinks.writing import ALONE, SCHEMA, expected, log, made, refusal, stage, table
 
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
@@ -24,7 +24,7 @@ def opened(tmp_path, topic="t", **options):
 
 
 def test_a_missing_topic_is_made_with_the_outputs_columns(tmp_path, topics):
-    opened(tmp_path, partitions=4, key="n").check()
+    made(opened(tmp_path, partitions=4, key="n"))
 
     info = topics.describe("t")
     assert (info.schema, info.partitions, info.key) == (SCHEMA, 4, "n")
@@ -32,9 +32,9 @@ def test_a_missing_topic_is_made_with_the_outputs_columns(tmp_path, topics):
 
 def test_rows_of_one_key_stay_in_one_partition_in_order(tmp_path, topics):
     sink = opened(tmp_path, partitions=4, key="n")
-    sink.check()
+    made(sink)
     for epoch in range(4):
-        sink.publish(epoch, sink.stage(table(epoch, *range(12)), epoch, "a"))
+        sink.publish(epoch, sink.stage(table(epoch, *range(12)), epoch, "a"), ALONE)
 
     for n in range(12):
         found = [
@@ -50,8 +50,8 @@ def test_rows_of_one_key_stay_in_one_partition_in_order(tmp_path, topics):
 def test_a_topic_of_bytes_gets_json_and_keys(tmp_path, topics):
     topics.create("t")
     sink = opened(tmp_path, key="n")
-    sink.check()
-    sink.publish(0, sink.stage(table(0, 7), 0, "a"))
+    made(sink)
+    sink.publish(0, sink.stage(table(0, 7), 0, "a"), ALONE)
 
     ((_, records),) = topics.read("t", 0, 0)
     assert records["key"].to_pylist() == [b"7"]
@@ -61,8 +61,8 @@ def test_a_topic_of_bytes_gets_json_and_keys(tmp_path, topics):
 def test_columns_may_come_in_another_order_and_width(tmp_path, topics):
     topics.create("t", schema=schema_of("text string, n int, epoch bigint"))
     sink = opened(tmp_path)
-    sink.check()
-    sink.publish(0, sink.stage(table(0, 7), 0, "a"))
+    made(sink)
+    sink.publish(0, sink.stage(table(0, 7), 0, "a"), ALONE)
 
     ((_, records),) = topics.read("t", 0, 0)
     assert records.to_pylist() == [{"text": 'é "7"', "n": 7, "epoch": 0}]
@@ -91,30 +91,41 @@ def test_a_key_that_is_no_column_is_refused(tmp_path):
     assert refusal(opened, tmp_path, keys="n").code == "HR-OUTPUT-008"
 
 
-def test_a_job_that_begins_anew_is_not_taken_for_its_old_self(tmp_path):
-    output = log(tmp_path)
-    for _ in range(2):
-        sink = output.open()
-        sink.check()
-        sink.publish(0, stage(sink, 0))
-        shutil.rmtree(tmp_path / "job")
+def test_a_topic_that_another_job_folder_writes_to_is_refused_unless_one_says_append(tmp_path):
+    mine = made(opened(tmp_path))
+    mine.publish(0, stage(mine, 0), ALONE)
+    made(opened(tmp_path))  # its own job may go on
+    shutil.move(tmp_path / "job", tmp_path / "first")
 
-    assert len(output.rows()) == 2 * len(expected(1))
+    error = refusal(opened(tmp_path).check)
+    assert error.code == "HR-OUTPUT-004" and "'t'" in error.message
+    assert not (tmp_path / "job").exists()
+
+    again = made(opened(tmp_path, mode="append"))
+    again.publish(0, stage(again, 0), ALONE)  # not taken for the epoch of its old self
+    assert len(log(tmp_path).rows()) == 2 * len(expected(1))
+
+
+def test_producers_that_are_no_outputs_are_no_owners(tmp_path, topics):
+    topics.create("t", schema=SCHEMA)
+    topics.append("t", table(0, 1), producer="a script", sequence=1)
+
+    opened(tmp_path).check()
 
 
 def test_a_topic_that_was_deleted_meanwhile_is_named(tmp_path, topics):
     sink = opened(tmp_path)
-    sink.check()
+    made(sink)
     staged = stage(sink, 0)
     topics.delete("t")
 
-    assert refusal(sink.publish, 0, staged).code == "HR-OUTPUT-010"
+    assert refusal(sink.publish, 0, staged, ALONE).code == "HR-OUTPUT-010"
 
 
 def test_a_staged_file_that_is_gone_is_named(tmp_path):
     sink = opened(tmp_path)
-    sink.check()
+    made(sink)
     staged = stage(sink, 0)
     shutil.rmtree(tmp_path / "job" / "staged")
 
-    assert refusal(sink.publish, 0, staged).code == "HR-OUTPUT-005"
+    assert refusal(sink.publish, 0, staged, ALONE).code == "HR-OUTPUT-005"

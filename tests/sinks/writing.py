@@ -19,9 +19,10 @@ import pytest
 from headrace.errors import OutputError
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
-from headrace.sinks import Sink, collected, open_sink, read_output
+from headrace.sinks import Sink, Writer, collected, open_sink, read_output
 
 SCHEMA = schema_of("epoch bigint, n bigint, text string")
+ALONE = Writer(1, lambda: None)  # the only driver there is
 
 
 @dataclass
@@ -30,6 +31,13 @@ class Output:
 
     open: Callable[[], Sink]
     rows: Callable[[], list[tuple[Any, ...]]]
+
+
+def made(sink: Sink) -> Sink:
+    """The sink, once a start has checked and opened it."""
+    sink.check()
+    sink.open()
+    return sink
 
 
 def table(epoch: int, *numbers: int) -> pa.Table:

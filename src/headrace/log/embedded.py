@@ -45,6 +45,7 @@ from headrace.log.partitioning import check_partition, keys_of, route, route_row
 from headrace.log.reader import TopicReader, gone
 from headrace.log.records import few, table_for, taken
 from headrace.log.settings import new_topic
+from headrace.log.tail import producers
 from headrace.log.topic import Topic
 from headrace.log.writer import TopicWriter
 from headrace.settings import Settings
@@ -209,6 +210,16 @@ class EmbeddedLog:
                 return {}
             parts = route(opened.topic, table, key, partition, partitioner, turn)
         return opened.group.run(Append(parts, producer, -1 if sequence is None else sequence))
+
+    def producers(self, topic: str) -> dict[str, int]:
+        """Who has appended to the topic with `producer` and `sequence`: the largest sequence."""
+        for _ in range(_TRIES):
+            opened, head = self._published(topic)
+            try:
+                return producers(opened.topic.path, opened.topic.tag, head)
+            except FileNotFoundError as error:  # retention has removed the segment, or the topic
+                gone = error
+        raise unreadable(opened.topic.path, gone)
 
     def earliest(self, topic: str) -> dict[int, int]:
         """The first offset kept, by partition."""

@@ -62,6 +62,10 @@ class Seen:
             raise _too_old(producer, sequence, made.floor)
         return made.places.get(sequence, {})
 
+    def newest(self) -> dict[str, int]:
+        """The largest sequence of every producer."""
+        return {name: made.ranges[-1][1] for name, made in self._made.items() if made.ranges}
+
     def note(self, group: Iterable[tuple[int, Note]]) -> None:
         """Add the appends of a whole group: notes with their partitions."""
         appends: dict[tuple[str, int], Places] = {}

@@ -36,6 +36,15 @@ def opened(folder: Path, segment: int) -> Iterator[int]:
         os.close(fd)
 
 
+def producers(folder: Path, topic: int, head: Head) -> dict[str, int]:
+    """Who has appended with a sequence up to `head`, and the largest of each; reads only."""
+    fd = os.open(segment_path(folder, head.segment), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return Memory(folder, topic).upto(fd, head).newest()
+    finally:
+        os.close(fd)
+
+
 def follow(fd: int, path: Path, topic: int, head: Head, *, bodies: bool = False) -> Head:
     """The head moved past every whole group that follows it in its segment."""
     size = os.fstat(fd).st_size

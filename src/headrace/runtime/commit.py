@@ -27,6 +27,7 @@ from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
 from headrace.runtime.report import Report, Total, add_up
 from headrace.runtime.tally import FATES
+from headrace.sinks import Writer
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import EpochLog, Manifest
 from headrace.state.slots import SlotState
@@ -44,6 +45,7 @@ class Committer:
         self._log, self._token = log, token
         self._slots, self._clock, self._keep = slots, clock, keep
         self._published = Published(log.folder)
+        self._writer = Writer(token, lambda: log.check_fence(token), 1)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
         with hooked(self._told):
@@ -76,7 +78,7 @@ class Committer:
     def publish(self, manifest: Manifest) -> None:
         for name, staged in manifest.body["outputs"].items():
             if name in self._sinks and staged:
-                self._sinks[name].publish(manifest.epoch, staged)
+                self._sinks[name].publish(manifest.epoch, staged, self._writer)
                 point("sink.publish")
         self._published.reached(manifest.epoch)
         point("commit.published")

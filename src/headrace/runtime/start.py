@@ -105,6 +105,8 @@ def prepare(
     for sink in sinks.values():
         sink.check()
     token = log.take_fence()
+    for sink in sinks.values():
+        sink.open()
     bundle = Bundle(program, sources, sinks, clock, edges.told)
     start = Start(bundle, log, token, slots, comparison)
     Committer(bundle, log, token, slots, clock, settings.keep_epochs).recover()

@@ -1,10 +1,28 @@
 """What a job writes: the contract of a sink, the sinks, and reading outputs back."""
 
-from headrace.sinks.contract import AT_LEAST_ONCE, EXACTLY_ONCE, Reference, Sink
-from headrace.sinks.open import absolute, check_output, collected, open_sink
+from headrace.sinks.contract import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    Description,
+    Reference,
+    Sink,
+    Writer,
+)
+from headrace.sinks.open import absolute, check_output, collected, open_sink, reopen_sink
 from headrace.sinks.output import output_files, read_output
 
 __all__ = [
-    "AT_LEAST_ONCE", "EXACTLY_ONCE", "Reference", "Sink", "absolute", "check_output", "collected",
-    "open_sink", "output_files", "read_output",
+    "AT_LEAST_ONCE",
+    "EXACTLY_ONCE",
+    "Description",
+    "Reference",
+    "Sink",
+    "Writer",
+    "absolute",
+    "check_output",
+    "collected",
+    "open_sink",
+    "output_files",
+    "read_output",
+    "reopen_sink",
 ]  # fmt: skip

@@ -1,30 +1,49 @@
 """What a folder of output files holds: records of published epochs, and snapshots of them.
 
-One chain of records per output. A record adds the files of one epoch; a snapshot names all
-files up to its epoch and may replace several by one merged file. A file counts when a record
-or the newest snapshot names it, so an epoch appears whole, and merging is one step too.
+One chain of records per output. A record adds the files of one epoch and names the epoch that
+the record before it has, so a missing one is noticed; a snapshot names all files up to its
+epoch and may replace several by one merged file. A file counts when a record or the newest
+snapshot names it, so an epoch appears whole, and merging is one step too.
+
+A snapshot has a *slot*, its epoch and a revision (0; going back makes the next ones). Slots
+only grow, and of two drivers that write the same slot the first is right: the other's is not
+there. Whatever an old driver does late, a newer snapshot stays in force.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from headrace.errors import StateError
-from headrace.sinks.durable import folder_for, named
+from headrace.errors import OutputError, StateError
+from headrace.sinks.durable import folder_for, named, remove
 from headrace.sinks.staging import safe_name
 from headrace.state.files import create_sealed, read_sealed
 
 FOLDER = "_commits"
 KIND = "output-commit"
-_NAME = re.compile(r"(\d{12,})\.([0-9a-f]+)\.(all\.)?json")
+VERSION = 2
+NEVER = -1  # the epoch before the first record
+TRIES = 20  # a merge takes files away a few times a minute; twenty in a row never
+
+_NAME = re.compile(r"(\d{12,})\.([0-9a-f]+)\.(?:all\.(\d+)\.)?json")
+_FILE = re.compile(r"(?:part-(\d{12,})|merged-(\d{12,})-(\d+))-([0-9a-f]{12})-.*")
+
+T = TypeVar("T")
 
 
 class Replaced(Exception):
     """A record, or a file, is gone because a newer snapshot has taken its place."""
+
+
+class Slot(NamedTuple):
+    """Where a snapshot, or a file that one may name, stands in the order of a chain."""
+
+    epoch: int
+    revision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +53,10 @@ class Part:
     file: str
     rows: int
     bytes: int
-    epoch: int
+    crc: int
+    schema: str  # the digest of its columns
+    epoch: int  # of its first rows
+    last: int  # of its last ones
     level: int = 0  # how often its rows have been merged
 
 
@@ -42,11 +64,13 @@ class Part:
 class Record:
     epoch: int
     chain: str
-    whole: bool  # a snapshot: stands for everything before it
     parts: tuple[Part, ...]
+    before: int  # the epoch of the record, or snapshot, before this one
+    token: int  # of the driver that wrote it
+    job: str
+    output: str
+    revision: int | None = None  # of a snapshot: it stands for everything before it
     gone: tuple[str, ...] = ()  # replaced by this snapshot's merged files
-    job: str = ""
-    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,62 +78,94 @@ class Name:
     file: str
     epoch: int
     chain: str
-    whole: bool
+    revision: int | None
+
+    @property
+    def whole(self) -> bool:
+        return self.revision is not None
+
+    @property
+    def slot(self) -> Slot:
+        return Slot(self.epoch, -1 if self.revision is None else self.revision)
 
 
 class Commits:
     def __init__(self, target: Path) -> None:
-        self._folder = target / FOLDER
+        self.folder = target / FOLDER
 
     def names(self, chain: str | None = None) -> list[Name]:
-        """The records there are, oldest first, a snapshot after its epoch's record."""
-        found = [_NAME.fullmatch(name) for name in self._list()]
-        names = [Name(m[0], int(m[1]), m[2], bool(m[3])) for m in found if m]
-        mine = [n for n in names if chain in (None, n.chain)]
-        return sorted(mine, key=lambda n: (n.epoch, n.whole, n.chain))
-
-    def settled(self) -> list[Name]:
-        """The records there are, in a list that was not made while they changed.
+        """The records there are, oldest first, a snapshot after its epoch's record.
 
         A folder is not listed in one moment: a snapshot could be missed and the records it
         replaces be gone. Two equal lists in a row cannot both have missed it.
         """
-        last, names = None, self.names()
+        last, names = None, self._names(chain)
         while names != last:
-            last, names = names, self.names()
+            last, names = names, self._names(chain)
         return names
+
+    def _names(self, chain: str | None) -> list[Name]:
+        found = [_NAME.fullmatch(name) for name in self._list()]
+        names = [Name(m[0], int(m[1]), m[2], int(m[3]) if m[3] else None) for m in found if m]
+        mine = [n for n in names if chain in (None, n.chain)]
+        return sorted(mine, key=lambda n: (n.slot, n.chain))
 
     def chains(self) -> list[str]:
         return sorted({n.chain for n in self.names()})
 
     def current(self, chain: str) -> list[Record]:
         """The newest snapshot, if there is one, and the records after it."""
-        return [self.read(n) for n in in_force(self.names(chain))]
+        return retried(self.folder, lambda: self.force(in_force(self.names(chain))))
+
+    def force(self, names: list[Name]) -> list[Record]:
+        """The records of `names`, which are in force; an error if one between is missing."""
+        records = [self.read(n) for n in names]
+        for before, record in zip([None, *records], records, strict=False):
+            known = NEVER if before is None else before.epoch
+            if record.revision is None and record.before != known:
+                raise OutputError(
+                    f"a record of epoch {record.before} is missing in {str(self.folder)!r}",
+                    code="HR-OUTPUT-005",
+                    hint="Restore the folder from a backup; only the job itself may remove "
+                    "what is in it.",
+                )  # fmt: skip
+        return records
 
     def read(self, name: Name) -> Record:
-        path = self._folder / name.file
+        path = self.folder / name.file
         with named(path):
             body = _sealed(path)
+        if body.pop("version", 1) != VERSION:
+            raise OutputError(
+                f"{str(path)!r} was written by another version of Headrace",
+                code="HR-OUTPUT-007", hint="Run the job with that version, or write to a new "
+                "folder.",
+            )  # fmt: skip
         parts = tuple(Part(**p) for p in body.pop("parts"))
         for part in parts:
             safe_name(part.file)
-        return Record(**{**body, "parts": parts, "gone": tuple(body["gone"])})
+        record = Record(**{**body, "parts": parts, "gone": tuple(body["gone"])})
+        if _file_of(record) != name.file:
+            raise OutputError(
+                f"{str(path)!r} is a record of epoch {record.epoch}, under another name",
+                code="HR-OUTPUT-007", hint="Restore the file from a backup.",
+            )  # fmt: skip
+        return record
 
-    def write(self, record: Record) -> None:
-        """Add a record durably; one that is there already stays."""
-        path = folder_for(self._folder) / _file_of(record)
-        body: dict[str, Any] = asdict(record)
+    def write(self, record: Record) -> bool:
+        """Add a record durably; False if one is there already, which stays."""
+        path = folder_for(self.folder) / _file_of(record)
+        body: dict[str, Any] = {"version": VERSION, **asdict(record)}
         with named(path):
-            create_sealed(path, KIND, body)
+            return create_sealed(path, KIND, body)
 
     def remove(self, names: Iterable[Name]) -> None:
         for name in names:
-            with named(self._folder / name.file):
-                (self._folder / name.file).unlink(missing_ok=True)
+            remove(self.folder / name.file)
 
     def _list(self) -> list[str]:
-        with named(self._folder):
-            return [p.name for p in self._folder.iterdir()] if self._folder.is_dir() else []
+        with named(self.folder):
+            return [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []
 
 
 def _sealed(path: Path) -> dict[str, Any]:
@@ -119,6 +175,20 @@ def _sealed(path: Path) -> dict[str, Any]:
         if path.exists():
             raise
         raise Replaced(path.name) from cause
+
+
+def retried(place: Path, work: Callable[[], T]) -> T:
+    """What `work` returns once nobody replaces what it reads."""
+    for _ in range(TRIES):
+        try:
+            return work()
+        except (Replaced, FileNotFoundError) as replaced:
+            missing = replaced
+    raise OutputError(
+        f"files that the records in {str(place)!r} name are gone: {missing}",
+        code="HR-OUTPUT-005",
+        hint="Restore them from a backup; only the job itself may remove output files.",
+    )  # fmt: skip
 
 
 def in_force(names: list[Name]) -> list[Name]:
@@ -133,5 +203,15 @@ def parts_of(records: Iterable[Record]) -> Iterator[Part]:
     yield from sorted(seen.values(), key=lambda p: (p.epoch, p.file))
 
 
+def owner_of(file: str) -> tuple[str, Slot] | None:
+    """The chain whose output file has that name, and its slot; None of any other file."""
+    match = _FILE.fullmatch(file)
+    if match is None:
+        return None
+    part, merged, revision, chain = match.groups()
+    return chain, Slot(int(part or merged), int(revision or 0))
+
+
 def _file_of(record: Record) -> str:
-    return f"{record.epoch:012d}.{record.chain}.{'all.' if record.whole else ''}json"
+    whole = "" if record.revision is None else f"all.{record.revision}."
+    return f"{record.epoch:012d}.{record.chain}.{whole}json"

@@ -19,9 +19,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headrace.sinks.contract import AT_LEAST_ONCE, Reference, Sink
+from headrace.sinks.columns import packed
+from headrace.sinks.contract import AT_LEAST_ONCE, Description, Reference, Sink, Writer
 from headrace.sinks.json_lines import json_lines
 from headrace.sinks.staging import Staging
+from headrace.state.faults import point
 
 SHOWN = 20
 STDOUT = "HEADRACE_STDOUT"  # in the environment: the path of the driver's standard output
@@ -42,14 +44,26 @@ class ConsoleSink(Sink):
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         return self._staging.add(table.select(self.schema.names), epoch, unique)
 
-    def publish(self, epoch: int, staged: list[Reference]) -> None:
+    def describe(self) -> Description:
+        return {
+            "kind": "console", "place": "console:", "format": self._format,
+            "options": {} if self._rows is None else {"rows": self._rows},
+            "schema": packed(self.schema),
+        }  # fmt: skip
+
+    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
         if epoch > self._printed and staged:
             rows = pa.concat_tables([self._staging.read(r) for r in staged])
+            writer.check()
             self._print(epoch, rows)
             self._printed = epoch
+            point("sink.publish.printed")
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)
+
+    def go_back(self, epoch: int, writer: Writer) -> str:
+        return f"output {self._name!r}: what was printed of after epoch {epoch} stays printed"
 
     def _print(self, epoch: int, rows: pa.Table) -> None:
         with self._opened() as stream:

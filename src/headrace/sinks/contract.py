@@ -1,17 +1,23 @@
 """The contract of a sink: staged in tasks, published by epoch, published twice without harm.
 
+    check    before a start: can it be written, and is it ours? Changes nothing
+    open     after every check of the start has passed: makes the topic or the folder
     stage    in a task: durable, invisible to readers, under names that nobody else uses
     publish  on the driver, after the manifest: makes an epoch visible; in epoch order, and
              again after a crash, with the same references
     discard  removes what was staged and is in no manifest
+    go_back  takes back what was published after an epoch, where that is possible
 
-A reference is a JSON-able dict with at least `file` (unique within the output) and `rows`.
-A sink is small and picklable. Nothing here knows about Spark.
+A reference is a JSON-able dict with at least `file` (unique within the output), `rows`,
+`bytes` and `crc`. An epoch's number stands for one set of references for ever, so whatever a
+driver does that was stopped and let go later, it can only repeat. A sink is small and
+picklable. Nothing here knows about Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -20,6 +26,16 @@ EXACTLY_ONCE = "exactly once"
 AT_LEAST_ONCE = "at least once"
 
 Reference = dict[str, Any]
+Description = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The driver that publishes."""
+
+    token: int  # its number at the job's fence
+    check: Callable[[], None]  # raises FencedError unless it still holds the fence
+    timeline: int = 1
 
 
 class Sink(Protocol):
@@ -31,14 +47,26 @@ class Sink(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise OutputError, with a hint, if the output cannot be written."""
+        """Raise OutputError, with a hint, if the output cannot be written. Changes nothing."""
+        return None
+
+    def open(self) -> None:
+        """Make what the output needs: its topic, its folder."""
+        return None
+
+    def describe(self) -> Description:
+        """What the output is, as JSON: enough for `reopen_sink` to publish what it staged."""
+        ...
+
+    def newest(self) -> int | None:
+        """The last epoch that this job's output has published there; None if none is known."""
         return None
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         """Write the rows where no reader sees them; durable when this returns."""
         ...
 
-    def publish(self, epoch: int, staged: list[Reference]) -> None:
+    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
         """Make what was staged visible; a second call changes nothing."""
         ...
 
@@ -48,6 +76,10 @@ class Sink(Protocol):
         While tasks may be staging, say `upto`: only leftovers of that epoch and before go.
         """
         return None
+
+    def go_back(self, epoch: int, writer: Writer) -> str:
+        """Take back what was published after `epoch`; a sentence that says what was done."""
+        ...
 
     def close(self) -> None:
         return None

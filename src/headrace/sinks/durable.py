@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 from headrace.errors import OutputError, StateError
@@ -56,29 +57,115 @@ def _failure(path: str, cause: OSError) -> OutputError:
     )  # fmt: skip
 
 
-def write(path: Path, content: Callable[[IO[bytes]], T]) -> tuple[int, T]:
-    """Make `path` with what `content` writes, durably: its size, and what `content` returned.
-    On failure nothing stays."""
+@dataclass(frozen=True, slots=True)
+class Written(Generic[T]):
+    """A file that was written: its size and checksum, and what its writer returned."""
+
+    size: int
+    crc: int
+    result: T
+
+
+class _Summed:
+    """A file that adds up the checksum of what is written to it, which is never taken back."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.crc = file, 0
+
+    def write(self, data: Any) -> int:
+        self.crc = zlib.crc32(data, self.crc)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        return None
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+
+def write(path: Path, content: Callable[[IO[bytes]], T]) -> Written[T]:
+    """Make `path` with what `content` writes, durably. On failure nothing stays."""
     with named(path):
         try:
             with path.open("xb") as file:
-                result = content(file)
+                summed = _Summed(file)
+                result = content(cast("IO[bytes]", summed))
                 file.flush()
                 os.fsync(file.fileno())
-                return file.tell(), result
+                return Written(file.tell(), summed.crc, result)
         except BaseException:
             with suppress(OSError):
                 path.unlink()
             raise
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Make `path` hold `content`, atomically and durably."""
-    fresh = path.with_name(f".new-{uuid.uuid4().hex}")
-    write(fresh, lambda file: file.write(content))
+def check_bytes(path: Path, size: int, crc: int) -> None:
+    """Raise OutputError unless `path` holds the bytes that were written to it.
+
+    FileNotFoundError stays one: the file may have been replaced, which is no damage.
+    """
+    found = seen = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                found, seen = zlib.crc32(block, found), seen + len(block)
+    except FileNotFoundError:
+        raise
+    except OSError as cause:
+        raise _failure(str(path), cause) from cause
+    if (seen, found) != (size, crc):
+        what = "its checksum is another" if seen == size else f"it has {seen} bytes, not {size}"
+        raise damaged(path, what)
+
+
+def check_size(path: Path, size: int) -> None:
+    """Raise OutputError unless `path` is as long as it was written; cheap."""
+    found = path.stat().st_size
+    if found != size:
+        raise damaged(path, f"it has {found} bytes, not {size}")
+
+
+def damaged(path: Path, what: str) -> OutputError:
+    return OutputError(
+        f"the output file {str(path)!r} is damaged: {what}", code="HR-OUTPUT-012",
+        hint="Restore the file from a backup; only the job itself may change output files.",
+    )  # fmt: skip
+
+
+def remove(path: Path) -> None:
     with named(path):
-        fresh.replace(path)
-        sync_folder(path.parent)
+        path.unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Raise OutputError if a folder could not be made at `path`, or not be written."""
+    place = path
+    with named(path):
+        while not place.exists() and place != place.parent:
+            place = place.parent
+    if not place.is_dir():
+        raise OutputError(
+            f"{str(place)!r} is a file, not a folder", code="HR-OUTPUT-009",
+            hint="This output needs a folder: choose another path.",
+        )  # fmt: skip
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise _failure(str(path), PermissionError(errno.EACCES, "permission denied"))
 
 
 def folder_for(path: Path) -> Path:

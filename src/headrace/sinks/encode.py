@@ -159,3 +159,14 @@ def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
             held = []
     if held:
         yield pa.concat_tables(held).combine_chunks()
+
+
+def format_of(file: str) -> Format:
+    """The format of an output file, which its name says."""
+    found = next((f for f in FORMATS.values() if file.endswith(f.suffix)), None)
+    if found is None:
+        raise OutputError(
+            f"{file!r} is not the name of an output file", code="HR-OUTPUT-007",
+            hint="Restore the output's folder from a backup.",
+        )  # fmt: skip
+    return found

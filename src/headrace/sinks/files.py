@@ -6,25 +6,29 @@
               3 now and then, merge small files (`merging.py`)
 
 Exact readers go by the records (`read_output`); a reader that globs sees whole files and, at
-rest, every row once. Each output of each job has a chain of records of its own.
+rest, every row once. Each output of each job has a chain of records of its own. Before each
+visible step the driver's fence is looked at; a step of a driver that was stopped right after
+that look repeats what its successor has done, and changes nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Set
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import OutputError
-from headrace.sinks.commits import FOLDER, Commits, Part, Record
-from headrace.sinks.contract import EXACTLY_ONCE, Reference, Sink
-from headrace.sinks.durable import folder_for, named, replace
+from headrace.sinks import columns, going_back
+from headrace.sinks.commits import FOLDER, NEVER, Commits, Part, Record, Replaced, in_force
+from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, Writer
+from headrace.sinks.durable import check_size, check_writable, folder_for, named
 from headrace.sinks.encode import format_named
 from headrace.sinks.identity import Identity
 from headrace.sinks.merging import Merging
+from headrace.sinks.ownership import check_folder
 from headrace.sinks.staging import Staging, lost, safe_name
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
@@ -37,13 +41,14 @@ class FilesSink(Sink):
 
     def __init__(
         self, target: Path, schema: pa.Schema, job: Identity, name: str,
-        *, format: str = "parquet", target_file_mb: float = TARGET_MB, merge: bool = True,
-        append: bool = False,
+        *, key: str | None = None, format: str = "parquet", target_file_mb: float = TARGET_MB,
+        merge: bool = True, append: bool = False, described: Description | None = None,
     ) -> None:  # fmt: skip
         self.schema, self._target, self._format = schema, target, format
         self._identity, self._name, self._append = job, name, append
+        self._key = name if key is None else key
         self._limit = max(1, int(target_file_mb * (1 << 20)))
-        self._merge = merge
+        self._merge, self._described = merge, described or {}
         self._commits = Commits(target)
         self._mergings: dict[str, Merging] = {}
 
@@ -53,46 +58,56 @@ class FilesSink(Sink):
 
     @property
     def _chain(self) -> str:
-        return hashlib.sha256(f"{self._job}/{self._name}".encode()).hexdigest()[:12]
+        return chain_of(self._job, self._key)
+
+    def describe(self) -> Description:
+        return {**self._described, "schema": columns.packed(self.schema)}
 
     def check(self) -> None:
-        if self._target.exists() and not self._target.is_dir():
-            raise OutputError(
-                f"{str(self._target)!r} is a file, not a folder", code="HR-OUTPUT-009",
-                hint="An output of files needs a folder: choose another path.",
-            )  # fmt: skip
+        check_writable(self._target)
         self._check_schema()
-        self._check_owner()
-        hidden = folder_for(self._staging(self._chain).folder)
-        probe = hidden / f".probe-{uuid.uuid4().hex}"
-        with named(self._target):
-            probe.touch()
-            probe.unlink()
-        self._keep_schema(always=True)
+        job = self._identity.known()
+        own = None if job is None else chain_of(job, self._key)
+        check_folder(self._target, job, own, self._append)
+        stored = columns.stored(self._target / FOLDER).values()
+        columns.unified(self._target, [*stored, self.schema])
+
+    def open(self) -> None:
+        folder_for(self._staging(self._chain).folder)
+        columns.store(self._target / FOLDER, self._chain, self.schema)
+
+    def newest(self) -> int | None:
+        job = self._identity.known()
+        names = self._commits.names(chain_of(job, self._key)) if job is not None else []
+        return max((n.epoch for n in names), default=None)
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
-        rows = table.select(self.schema.names)
+        rows, schema = table.select(self.schema.names), columns.digest_of(self.schema)
         references = self._staging(self._chain).add(rows, epoch, f"{self._chain}-{unique}")
-        return [{**r, "chain": self._chain} for r in references]
+        return [{**r, "chain": self._chain, "schema": schema} for r in references]
 
-    def publish(self, epoch: int, staged: list[Reference]) -> None:
+    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
         if not staged:
             return
         chain = staged[0]["chain"]  # of the output as it was named when it staged them
-        self._merging(chain).recover()
-        if not self._published(chain, epoch):
-            for reference in staged:
-                self._show(chain, reference)
+        self._merging(chain).recover(writer)
+        record = self._record(chain, epoch, staged, writer)
+        if not self._published(record) and self._show(record, writer):
             with named(self._target):
                 sync_folder(self._target)
             point("sink.publish.renamed")
-            self._keep_schema()
-            self._commits.write(self._record(chain, epoch, staged))
+            self._store_columns(chain, staged)
+            writer.check()
+            self._commits.write(record)
             point("sink.publish.recorded")
-        self._merging(chain).advance(self._job, self._name)
+        self._merging(chain).advance(self._job, self._name, writer)
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging(self._chain).sweep(live, upto)
+
+    def go_back(self, epoch: int, writer: Writer) -> str:
+        merging = self._merging(self._chain)
+        return going_back.go_back(merging, epoch, self._job, self._name, writer)
 
     def _staging(self, chain: str) -> Staging:
         return Staging(self._target / "_staging" / chain, self._format, self._limit)
@@ -105,36 +120,57 @@ class FilesSink(Sink):
             )
         return self._mergings[chain]
 
-    def _published(self, chain: str, epoch: int) -> bool:
-        names = self._commits.names(chain)
-        return any(n.epoch == epoch or (n.whole and n.epoch >= epoch) for n in names)
+    def _published(self, record: Record) -> bool:
+        """Whether the epoch is there; an error if it is there with other files."""
+        for name in self._commits.names(record.chain):
+            if name.whole and name.epoch >= record.epoch:
+                return True
+            if name.epoch == record.epoch:
+                try:
+                    there = self._commits.read(name)
+                except Replaced:
+                    return True
+                if {p.file for p in there.parts} != {p.file for p in record.parts}:
+                    raise _other(self._target, record, there)
+                return True
+        return False
 
-    def _show(self, chain: str, reference: Reference) -> None:
-        """Rename a staged file into view, unless that was done before."""
-        name = safe_name(reference["file"])
-        hidden, shown = self._staging(chain).folder / name, self._target / name
-        with named(shown):
-            try:
-                hidden.rename(shown)
-            except FileNotFoundError as cause:
-                if not shown.exists():
-                    raise lost(hidden) from cause
-        point("sink.publish.file")
+    def _show(self, record: Record, writer: Writer) -> bool:
+        """Rename staged files into view, unless that was done before.
 
-    def _record(self, chain: str, epoch: int, staged: list[Reference]) -> Record:
-        parts = tuple(Part(r["file"], r["rows"], r["bytes"], epoch) for r in staged)
-        return Record(epoch, chain, False, parts, (), self._job, self._name)
+        False if another driver has meanwhile published them, and merged them away.
+        """
+        hidden = self._staging(record.chain).folder
+        for part in record.parts:
+            staged, shown = hidden / part.file, self._target / part.file
+            writer.check()
+            with named(shown):
+                try:
+                    check_size(staged, part.bytes)
+                    staged.rename(shown)
+                except FileNotFoundError as cause:
+                    if not shown.exists() and self._published(record):
+                        return False
+                    if not shown.exists():
+                        raise lost(staged) from cause
+            point("sink.publish.file")
+        return True
 
-    def _check_owner(self) -> None:
-        """Files of another job, or of an earlier life of this one, would be mixed with ours."""
-        for chain in self._commits.chains():
-            record = self._commits.current(chain)[-1]
-            if record.job != self._identity.known() and not self._append:
-                raise OutputError(
-                    f"{str(self._target)!r} holds files that another job folder's output "
-                    f"{record.output!r} wrote", code="HR-OUTPUT-004",
-                    hint='Remove the folder, choose another, or say mode="append" to add to it.',
-                )  # fmt: skip
+    def _record(
+        self, chain: str, epoch: int, staged: list[Reference], writer: Writer
+    ) -> Record:  # fmt: skip
+        earlier = [n for n in in_force(self._commits.names(chain)) if n.epoch < epoch]
+        parts = tuple(
+            Part(safe_name(r["file"]), r["rows"], r["bytes"], r["crc"], r["schema"], epoch, epoch)
+            for r in staged
+        )
+        before = earlier[-1].epoch if earlier else NEVER
+        return Record(epoch, chain, parts, before, writer.token, self._job, self._name)
+
+    def _store_columns(self, chain: str, staged: list[Reference]) -> None:
+        """Those of the rows, which `open` has stored unless the folder was made anew since."""
+        if any(r["schema"] == columns.digest_of(self.schema) for r in staged):
+            columns.store(self._target / FOLDER, chain, self.schema)
 
     def _check_schema(self) -> None:
         try:
@@ -145,10 +181,18 @@ class FilesSink(Sink):
                 code="HR-OUTPUT-006", hint="Cast or drop the column, or choose another format.",
             ) from cause  # fmt: skip
 
-    def _keep_schema(self, always: bool = False) -> None:
-        """Readers need the columns even when there is no row, and types that JSON has not."""
-        path = self._target / FOLDER / f"{self._chain}.schema"
-        content = bytes(self.schema.serialize())
-        if not path.exists() or (always and path.read_bytes() != content):
-            folder_for(path.parent)
-            replace(path, content)
+
+def chain_of(job: str, key: str) -> str:
+    """What the files and records of one output of one job's folder are called by."""
+    return hashlib.sha256(f"{job}/{key}".encode()).hexdigest()[:12]
+
+
+def _other(target: Path, ours: Record, there: Record) -> OutputError:
+    what: dict[str, Any] = {"driver": there.token, "output": there.output}
+    return OutputError(
+        f"epoch {ours.epoch} was published to {str(target)!r} with other files than the job's "
+        f"manifest names ({', '.join(f'{k} {v!r}' for k, v in what.items())})",
+        code="HR-OUTPUT-013",
+        hint="The job's folder was taken back to an earlier epoch while another driver went on. "
+        "Stop that driver, and write to a new folder.",
+    )  # fmt: skip

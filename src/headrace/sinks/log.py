@@ -3,69 +3,133 @@
 Rows are staged as Arrow files in the job's folder; publishing appends them at once, under the
 producer that their references carry and the epoch as its sequence, so publishing again
 changes nothing, in any process, even after the output was renamed. Topics are not read here.
+Who has written to a topic, and how far, the log knows by its producers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+import os
+import re
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.errors import LogError, OutputError
-from headrace.log import Log
-from headrace.sinks.contract import EXACTLY_ONCE, Reference, Sink
+from headrace.log import EmbeddedLog
+from headrace.sinks.columns import packed
+from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, Writer
+from headrace.sinks.durable import check_writable
 from headrace.sinks.identity import Identity
 from headrace.sinks.json_lines import json_values
 from headrace.sinks.staging import Staging
 from headrace.state.faults import point
+
+_OUTPUT = re.compile(r"([0-9a-f]{32})/(.*)", re.DOTALL)  # a producer that is a job's output
 
 
 class LogSink(Sink):
     guarantee = EXACTLY_ONCE
 
     def __init__(
-        self, log: Log, topic: str, schema: pa.Schema, staged: Path, job: Identity, name: str,
-        *, key: str | None = None, partitions: int = 1,
+        self, log: EmbeddedLog, topic: str, schema: pa.Schema, staged: Path, job: Identity,
+        name: str, *, id: str | None = None, key: str | None = None, partitions: int = 1,
+        append: bool = False,
     ) -> None:  # fmt: skip
         self.schema, self._log, self._topic = schema, log, topic
-        self._key, self._partitions = key, partitions
+        self._key, self._partitions, self._append_mode = key, partitions, append
         self._identity, self._name = job, name
+        self._id = name if id is None else id
         self._staging = Staging(staged)
 
+    def describe(self) -> Description:
+        mode = {"mode": "append"} if self._append_mode else {}
+        return {
+            "kind": "log", "place": os.path.join(os.path.abspath(self._log.root), self._topic),
+            "format": None, "key": self._key,
+            "options": {"partitions": self._partitions, **mode}, "schema": packed(self.schema),
+        }  # fmt: skip
+
     def check(self) -> None:
-        """Make the topic if it is missing; see that the rows fit if it is there."""
+        """See that the topic can be made, or that it is ours and the rows fit."""
         if self._key is not None and self._key not in self.schema.names:
             raise OutputError(
                 f"output to topic {self._topic!r} has no column {self._key!r} to be its key",
                 code="HR-OUTPUT-008", hint=f"It has: {', '.join(self.schema.names)}.",
             )  # fmt: skip
+        if self._partitions < 1:
+            raise OutputError(
+                f"output to topic {self._topic!r} has partitions={self._partitions}",
+                code="HR-OUTPUT-008", hint="A topic has at least one partition.",
+            )  # fmt: skip
+        check_writable(Path(self._log.root))
+        try:
+            if self._topic not in self._log.topics():
+                return
+            known = self._log.describe(self._topic).schema
+            producers = self._log.producers(self._topic)
+        except LogError as cause:
+            raise _as_output(cause) from cause
+        if known is not None:
+            _fit(self._topic, self.schema, known)
+        if not self._append_mode:
+            self._check_owner(producers)
+
+    def _check_owner(self, producers: Mapping[str, int]) -> None:
+        """Rows of another job's folder, or of an earlier life of this one, would be doubled."""
+        outputs = [m for p in sorted(producers) if (m := _OUTPUT.fullmatch(p))]
+        for match in outputs:
+            if match[1] != self._identity.known():
+                raise OutputError(
+                    f"topic {self._topic!r} holds records that another job folder's output "
+                    f"{match[2]!r} wrote", code="HR-OUTPUT-004",
+                    hint='Delete the topic, choose another, or say mode="append" to add to it.',
+                )  # fmt: skip
+
+    def open(self) -> None:
         try:
             if self._topic not in self._log.topics():
                 self._log.create(
                     self._topic, self._partitions, self.schema, self._key, exist_ok=True
                 )
-            known = self._log.describe(self._topic).schema
-            if known is not None:
-                _fit(self._topic, self.schema, known)
         except LogError as cause:
             raise _as_output(cause) from cause
 
+    def newest(self) -> int | None:
+        job = self._identity.known()
+        try:
+            there = job is not None and self._topic in self._log.topics()
+            made = self._log.producers(self._topic) if there else {}
+        except LogError as cause:
+            raise _as_output(cause) from cause
+        return made.get(f"{job}/{self._id}")
+
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         references = self._staging.add(table.select(self.schema.names), epoch, unique)
-        producer = f"{self._identity.get()}/{self._name}"
+        producer = f"{self._identity.get()}/{self._id}"
         return [{**r, "producer": producer} for r in references]
 
-    def publish(self, epoch: int, staged: list[Reference]) -> None:
+    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
         """One append for the epoch: a reader of the topic sees all of it or none."""
         if not staged:
             return
         rows = pa.concat_tables([self._staging.read(r) for r in staged])
+        point("sink.publish.read")
         try:
+            writer.check()
             self._append(rows, staged[0]["producer"], epoch)
         except LogError as cause:
             raise _as_output(cause) from cause
         point("sink.publish.appended")
+
+    def go_back(self, epoch: int, writer: Writer) -> str:
+        newest = self.newest()
+        if newest is None or newest <= epoch:
+            return f"output {self._name!r} holds nothing of after epoch {epoch}"
+        return (
+            f"output {self._name!r}: a topic cannot take records back, so the rows of epochs "
+            f"{epoch + 1} to {newest} will be in {self._topic!r} twice"
+        )
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)

@@ -8,21 +8,42 @@ file's worth per level, so a row is rewritten a handful of times however long th
     2 write the snapshot that names it                 exact readers: the merged file
     3 remove the files it replaces                     globbing readers: rows are missing
     4 rename the merged file into view                 everybody: every row once
+    5 remove what no later snapshot can name any more
 
-A crash between any two is mended by `recover`, which does 3 and 4 again. A globbing reader
-may miss rows of old epochs between 3 and 4, or fail on a file that has gone; it never sees a
-row twice.
+A crash between any two is mended by `recover`, which does 3 to 5 again, for the snapshot that
+is in force on disk, whoever wrote it. Two drivers may do all of it at once: a merged file has a
+name of its own; of two snapshots of one slot one is there, and whose is not deletes nothing
+but its own file; and a file whose slot is not beyond that of the snapshot in force, which does
+not name it, is never named again. A globbing reader may miss rows of old epochs between 3 and
+4, or fail on a file that has gone; it never sees a row twice.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import IO
 
-from headrace.sinks.commits import Commits, Part, Record, in_force, parts_of
-from headrace.sinks.durable import named, write
-from headrace.sinks.encode import format_named, join
+from headrace.sinks import spans
+from headrace.sinks.commits import (
+    Commits,
+    Name,
+    Part,
+    Record,
+    Replaced,
+    Slot,
+    in_force,
+    owner_of,
+    parts_of,
+    retried,
+)
+from headrace.sinks.contract import Writer
+from headrace.sinks.durable import check_bytes, named, remove, write
+from headrace.sinks.encode import Format, format_named, join
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
 
@@ -39,76 +60,119 @@ class Merging:
     format: str
     limit: int  # bytes of a full file
     enabled: bool
-    recovered: bool = False
+    recovered: Slot | None = None  # the snapshot that was finished last
 
     @property
     def commits(self) -> Commits:
         return Commits(self.target)
 
-    def advance(self, job: str, output: str) -> None:
+    def advance(self, job: str, output: str, writer: Writer) -> None:
         """Write a snapshot if enough records have gathered."""
+        retried(self.target, lambda: self._advance(job, output, writer))
+
+    def _advance(self, job: str, output: str, writer: Writer) -> None:
         names = in_force(self.commits.names(self.chain))
         if sum(not n.whole for n in names) < EVERY:
             return
-        records = [self.commits.read(n) for n in names]
-        epoch = records[-1].epoch
-        kept, gone = self._merge(list(parts_of(records)), epoch)
+        records = self.commits.force(names)
+        slot = Slot(records[-1].epoch, 0)
+        kept, gone = self._merge(list(parts_of(records)), slot, writer)
         point("sink.merge.written")
-        snapshot = Record(epoch, self.chain, True, tuple(kept), tuple(gone), job, output)
-        self.commits.write(snapshot)
-        point("sink.merge.recorded")
-        self.recovered = False
-        self.recover()
+        snapshot = Record(
+            slot.epoch, self.chain, tuple(kept), records[-1].epoch, writer.token, job, output,
+            slot.revision, tuple(gone),
+        )  # fmt: skip
+        self.take_force(snapshot, writer)
 
-    def recover(self) -> None:
-        """Finish what the newest snapshot began; nothing to do if that was done."""
-        if self.recovered:
-            return
+    def take_force(self, snapshot: Record, writer: Writer) -> None:
+        """Write the snapshot, unless another driver was first; finish the one in force."""
+        writer.check()
+        if not self.commits.write(snapshot):
+            self._drop(p.file for p in snapshot.parts if _slot(p.file) == _slot_of(snapshot))
+        point("sink.merge.recorded")
+        self.recover(writer)
+
+    def recover(self, writer: Writer) -> None:
+        """Finish what the snapshot in force began; nothing to do if that was done."""
+        retried(self.target, lambda: self._recover(writer))
+
+    def _recover(self, writer: Writer) -> None:
         names = self.commits.names(self.chain)
         newest = max((i for i, n in enumerate(names) if n.whole), default=None)
-        if newest is not None:
-            snapshot = self.commits.read(names[newest])
-            for file in snapshot.gone:
-                with named(self.target / file):
-                    (self.target / file).unlink(missing_ok=True)
-            point("sink.merge.removed")
-            self._show(snapshot)
-            self.commits.remove(names[:newest])
-        self.recovered = True
+        if newest is None or names[newest].slot == self.recovered:
+            return
+        snapshot = self.commits.read(names[newest])
+        writer.check()
+        self._drop(snapshot.gone)
+        point("sink.merge.removed")
+        self._show(snapshot, writer)
+        self._sweep(snapshot, names[newest:], writer)
+        old = [n for n in names[:newest] if n.epoch < snapshot.epoch or n.whole]
+        writer.check()
+        self.commits.remove(old)  # all but the record of its own epoch: it tells of a lost one
+        self.recovered = names[newest].slot
 
-    def _show(self, snapshot: Record) -> None:
-        merged = {p.file for p in snapshot.parts if p.level}
-        for path in sorted(self.hidden.glob("merged-*")):
-            with named(path):
-                if path.name in merged:
-                    path.rename(self.target / path.name)
-                else:
-                    path.unlink()  # of a merge that no snapshot names
-            point("sink.merge.renamed")
+    def _show(self, snapshot: Record, writer: Writer) -> None:
+        for part in (p for p in snapshot.parts if p.level):
+            hidden, shown = self.hidden / part.file, self.target / part.file
+            if hidden.exists():
+                writer.check()
+                with named(hidden), suppress(FileNotFoundError):  # another did it
+                    hidden.rename(shown)
+                point("sink.merge.renamed")
+            elif not shown.exists():
+                raise Replaced(part.file)
         with named(self.target):
             sync_folder(self.target)
 
-    def _merge(self, parts: list[Part], epoch: int) -> tuple[list[Part], list[str]]:
+    def _sweep(self, snapshot: Record, names: list[Name], writer: Writer) -> None:
+        """Remove files of this chain that no snapshot can name any more."""
+        live = {p.file for n in names for p in self.commits.read(n).parts}
+        places = (self.target, self.hidden, self.commits.folder)
+        with named(self.target):
+            found = [path for place in places if place.is_dir() for path in place.iterdir()]
+        for path in found:
+            file = path.name.removesuffix(spans.SUFFIX)
+            owner = owner_of(file)
+            if owner is None or owner[0] != self.chain or file in live:
+                continue
+            staged = path.parent == self.hidden and file.startswith("part-")
+            if owner[1] <= _slot_of(snapshot) and not staged:
+                writer.check()
+                remove(path)
+
+    def _drop(self, files: Iterable[str]) -> None:
+        for file in files:
+            for path in (self.target / file, self.hidden / file, self._rows(file)):
+                remove(path)
+
+    def _rows(self, file: str) -> Path:
+        return self.commits.folder / f"{file}{spans.SUFFIX}"
+
+    def _merge(self, parts: list[Part], slot: Slot, writer: Writer) -> tuple[list[Part], list[str]]:
         """The parts after merging, and the files that are no longer needed."""
         kept, gone = parts, list[str]()
         by_level = sorted(self._small(parts), key=lambda p: p.level)
         for level, group in groupby(by_level, key=lambda p: p.level):
             chosen = self._choose(list(group))
             if len(chosen) >= FEW:
-                merged = self._join(chosen, epoch, level + 1)
+                merged = self._join(chosen, slot, level + 1, writer)
                 names = {p.file for p in chosen}
                 kept = [*(p for p in kept if p.file not in names), merged]
                 gone += sorted(names)
         return kept, gone
 
     def _small(self, parts: list[Part]) -> list[Part]:
-        return [p for p in parts if p.bytes < self.limit // 2] if self.enabled else []
+        """Files that are worth joining; those of another format stay as they are."""
+        suffix = format_named(self.format).suffix
+        small = (p for p in parts if p.bytes < self.limit // 2)
+        return [p for p in small if p.file.endswith(suffix)] if self.enabled else []
 
     def _choose(self, parts: list[Part]) -> list[Part]:
         """The oldest files that fit into one, of those with the most common columns."""
-        alike: dict[bytes, list[Part]] = {}
+        alike: dict[str, list[Part]] = {}
         for part in sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]:
-            alike.setdefault(self._columns(part), []).append(part)
+            alike.setdefault(part.schema, []).append(part)
         chosen, size = list[Part](), 0
         for part in max(alike.values(), key=len):
             size += part.bytes
@@ -117,18 +181,45 @@ class Merging:
             chosen.append(part)
         return chosen
 
-    def _columns(self, part: Part) -> bytes:
-        with named(self.target / part.file):
-            schema = format_named(self.format).schema(self.target / part.file)
-        return b"" if schema is None else bytes(schema.serialize())
-
-    def _join(self, parts: list[Part], epoch: int, level: int) -> Part:
+    def _join(self, parts: list[Part], slot: Slot, level: int, writer: Writer) -> Part:
         format = format_named(self.format)
-        name = f"merged-{epoch:012d}-{self.chain}-{level}{format.suffix}"
-        paths = [self.target / p.file for p in parts]
-        (self.hidden / name).unlink(missing_ok=True)  # of a try that was cut short
-        size, _ = write(self.hidden / name, lambda file: join(file, format, paths))
+        file = self.fresh(slot, level, writer) + format.suffix
+        paths = [self.find(p) for p in parts]
+        for part, path in zip(parts, paths, strict=True):
+            check_bytes(path, part.bytes, part.crc)
+        made = write(self.hidden / file, lambda out: _joined(out, format, paths))
+        epochs = [span for p in parts for span in spans.spans_of(self.commits.folder, p)]
+        spans.store(self.commits.folder, file, epochs)
         with named(self.hidden):
             sync_folder(self.hidden)
-        rows = sum(p.rows for p in parts)
-        return Part(name, rows, size, min(p.epoch for p in parts), level)
+        rows, last = sum(p.rows for p in parts), max(p.last for p in parts)
+        first = min(p.epoch for p in parts)
+        return Part(file, rows, made.size, made.crc, parts[0].schema, first, last, level)
+
+    def fresh(self, slot: Slot, level: int, writer: Writer) -> str:
+        """A name for a merged file that nobody else uses, without its suffix."""
+        place = f"{slot.epoch:012d}-{slot.revision}-{self.chain}"
+        return f"merged-{place}-{level}-{writer.token}-{uuid.uuid4().hex[:8]}"
+
+    def find(self, part: Part) -> Path:
+        """A merged file is hidden until the files it replaces are gone."""
+        for path in (self.target / part.file, self.hidden / part.file, self.target / part.file):
+            if path.exists():
+                return path
+        raise Replaced(part.file)
+
+
+def _joined(file: IO[bytes], format: Format, paths: list[Path]) -> None:
+    try:
+        join(file, format, paths)
+    except FileNotFoundError as cause:
+        raise Replaced(str(cause.filename or cause)) from cause
+
+
+def _slot(file: str) -> Slot | None:
+    owner = owner_of(file)
+    return owner[1] if owner is not None and file.startswith("merged-") else None
+
+
+def _slot_of(snapshot: Record) -> Slot:
+    return Slot(snapshot.epoch, snapshot.revision or 0)

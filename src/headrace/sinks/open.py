@@ -1,7 +1,7 @@
 """From a URI to a sink: "files:path", "log:topic", "console:", "collect:".
 
-The one list of what can be written. Opening makes nothing; `check` says whether the output
-can be written, and makes what it needs.
+The one list of what can be written. Opening makes nothing. An output's key is what its files,
+records and producer go by; it stays the same when the output is renamed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from headrace.errors import LogError, OutputError
 from headrace.log import EmbeddedLog
 from headrace.log.contract import check_name
 from headrace.settings import Settings
+from headrace.sinks.columns import unpacked
 from headrace.sinks.console import ConsoleSink
-from headrace.sinks.contract import Sink
+from headrace.sinks.contract import Description, Sink
 from headrace.sinks.durable import safe
 from headrace.sinks.files import FilesSink
 from headrace.sinks.identity import Identity
 from headrace.sinks.log import LogSink
 from headrace.sinks.output import read_output
+from headrace.state.manifest import EpochLog
+from headrace.uris import remote_scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Opening:
     options: Mapping[str, Any]
     folder: str
     name: str
+    key: str
 
 
 def open_sink(
@@ -46,16 +50,42 @@ def open_sink(
     options: Mapping[str, Any] | None,
     folder: str,
     name: str,
+    key: str | None = None,
 ) -> Sink:
     """The sink that `uri` names, for output `name` of the job in `folder`."""
     check_output(uri)
     scheme, _, rest = uri.partition(":")
-    return _OPENERS[scheme](Opening(uri, rest, schema, dict(options or {}), folder, name))
+    given = dict(options or {})
+    known = name if key is None else key
+    return _OPENERS[scheme](Opening(uri, rest, schema, given, folder, name, known))
+
+
+def reopen_sink(
+    description: Description, folder: str, name: str, key: str | None = None
+) -> Sink:  # fmt: skip
+    """The sink that `describe` has described, to publish what was staged under it."""
+    options = dict(description["options"])
+    kind, place = description["kind"], description["place"]
+    if kind == "log":
+        options["log"], place = os.path.split(place)
+        options["key"] = description["key"]
+    elif kind in ("files", "console"):
+        options["format"] = description["format"]
+    uri = f"{kind}:{'' if kind in ('console', 'collect') else place}"
+    if kind == "collect":
+        uri = place
+    return open_sink(uri, unpacked(description["schema"]), options, folder, name, key)
 
 
 def check_output(uri: str) -> None:
     """Refuse what is no kind of output; needs nothing but the text."""
-    scheme, colon, _ = uri.partition(":")
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "files" and (elsewhere := remote_scheme(rest)):
+        raise OutputError(
+            f"{uri!r}: files cannot be written to {elsewhere!r}", code="HR-OUTPUT-001",
+            hint=f"{elsewhere} is not a folder of this machine. Give a path, as in "
+            '"files:out/orders"; storage elsewhere must be mounted as a folder.',
+        )  # fmt: skip
     if scheme not in _OPENERS:
         start = f'There is no output "{scheme}:"' if colon else f'Write "files:{uri}" for files'
         raise OutputError(
@@ -73,7 +103,15 @@ def absolute(uri: str) -> str:
 
 def collected(folder: str, name: str) -> pa.Table:
     """What the collect output `name` of the job in `folder` holds so far."""
-    return read_output(_collect_folder(folder, name))
+    return read_output(_collect_folder(folder, _key_of(folder, name)))
+
+
+def _key_of(folder: str, name: str) -> str:
+    """The key of an output, which stays when the output is renamed; its name if it has none."""
+    log = EpochLog(folder)
+    latest = log.latest() if (Path(folder) / "epochs").is_dir() else None
+    known = latest.body.get("writes", {}).get(name) if latest is not None else None
+    return str(known.get("id", name)) if isinstance(known, dict) else name
 
 
 def _files(o: Opening) -> Sink:
@@ -83,34 +121,58 @@ def _files(o: Opening) -> Sink:
             f"{o.uri!r} names no folder", code="HR-OUTPUT-001", hint='Write "files:folder".'
         )
     options = dict(o.options)
-    mode = options.pop("mode", None)
+    append = _mode(o, options)
     size = options.get("target_file_mb", 1)
-    if mode not in (None, "append"):
-        raise _bad(o, "mode", mode, 'Say mode="append", or leave it out.')
     if options.get("format") not in (None, "parquet", "json"):
         raise _bad(o, "format", options["format"], 'Say format="parquet" or "json".')
     if not isinstance(size, int | float) or size <= 0:
         raise _bad(o, "target_file_mb", size, "Give the size of a file in megabytes, above 0.")
+    format = options.pop("format", None) or "parquet"
     target = Path(os.path.abspath(os.path.expanduser(o.rest)))
-    identity = Identity(o.folder)
-    return FilesSink(target, o.schema, identity, o.name, append=mode is not None, **options)
+    described = {
+        "kind": "files", "place": str(target), "format": format,
+        "options": {n: v for n, v in o.options.items() if n != "format"},
+    }  # fmt: skip
+    return FilesSink(
+        target, o.schema, Identity(o.folder), o.name, key=o.key, format=format, append=append,
+        described=described, **options,
+    )  # fmt: skip
 
 
 def _collect(o: Opening) -> Sink:
     refuse_unknown(o, ())
-    target = _collect_folder(o.folder, o.rest or o.name)
-    return FilesSink(target, o.schema, Identity(o.folder), o.name, format="arrow")
+    place = o.rest or o.key
+    target = _collect_folder(o.folder, place)
+    described = {
+        "kind": "collect", "place": f"collect:{place}", "format": "arrow", "options": {},
+    }  # fmt: skip
+    return FilesSink(
+        target, o.schema, Identity(o.folder), o.name, key=o.key, format="arrow",
+        described=described,
+    )  # fmt: skip
 
 
 def _log(o: Opening) -> Sink:
-    refuse_unknown(o, ("log", "key", "partitions"))
+    refuse_unknown(o, ("log", "key", "partitions", "mode"))
     options = dict(o.options)
+    append = _mode(o, options)
     try:
         topic = check_name(o.rest)
     except LogError as cause:
         raise OutputError(cause.message, code="HR-OUTPUT-001", hint=cause.hint) from cause
     log = EmbeddedLog(Settings.load(log=options.pop("log", None)).log)
-    return LogSink(log, topic, o.schema, _staged(o), Identity(o.folder), o.name, **options)
+    return LogSink(
+        log, topic, o.schema, _staged(o), Identity(o.folder), o.name, id=o.key, append=append,
+        **options,
+    )  # fmt: skip
+
+
+def _mode(o: Opening, options: dict[str, Any]) -> bool:
+    """Whether the output may be written beside what others have written there."""
+    mode = options.pop("mode", None)
+    if mode not in (None, "append"):
+        raise _bad(o, "mode", mode, 'Say mode="append", or leave it out.')
+    return mode is not None
 
 
 def _console(o: Opening) -> Sink:
@@ -121,7 +183,7 @@ def _console(o: Opening) -> Sink:
 
 
 def _staged(o: Opening) -> Path:
-    return Path(o.folder) / "staged" / safe(o.name)
+    return Path(o.folder) / "staged" / safe(o.key)
 
 
 def _collect_folder(folder: str, name: str) -> Path:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.sinks.contract import Reference
-from headrace.sinks.durable import folder_for, named, safe, write
+from headrace.sinks.durable import check_bytes, folder_for, named, remove, safe, write
 from headrace.sinks.encode import fill, format_named, steps
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
@@ -39,20 +39,22 @@ class Staging:
         while rest:
             name = f"part-{epoch:012d}-{safe(unique)}-{len(references)}{format.suffix}"
             fill_one = partial(fill, format=format, tables=rest, limit=self.limit)
-            size, written = write(self.folder / name, fill_one)
-            rows = sum(t.num_rows for t in rest[:written])
-            references.append({"file": name, "rows": rows, "bytes": size})
-            rest = rest[written:]
+            made = write(self.folder / name, fill_one)
+            rows = sum(t.num_rows for t in rest[: made.result])
+            references.append({"file": name, "rows": rows, "bytes": made.size, "crc": made.crc})
+            rest = rest[made.result :]
         with named(self.folder):
             sync_folder(self.folder)
         point("sink.stage.durable")
         return references
 
     def read(self, reference: Reference) -> pa.Table:
-        """The rows that a reference stands for."""
+        """The rows that a reference stands for; an error if they are not as they were staged."""
         path = self.folder / safe_name(reference["file"])
-        if not path.exists():
-            raise lost(path)
+        try:
+            check_bytes(path, reference["bytes"], reference["crc"])
+        except FileNotFoundError as cause:
+            raise lost(path) from cause
         with named(path):
             return pa.concat_tables(format_named(self.format).batches(path, pa.schema([])))
 
@@ -60,8 +62,7 @@ class Staging:
         """Remove the files that are not in `live`, of epoch `upto` and before."""
         for name, epoch in self._files():
             if name not in live and (upto is None or epoch <= upto):
-                with named(self.folder / name):
-                    (self.folder / name).unlink(missing_ok=True)
+                remove(self.folder / name)
 
     def _files(self) -> Iterator[tuple[str, int]]:
         names = [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []

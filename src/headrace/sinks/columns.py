@@ -1,0 +1,90 @@
+"""The columns of an output's files: a sealed file in `_commits` for each set of them.
+
+Readers need them even when there is no row, and types that JSON has not. A file is named after
+a digest of its content and never changed: every output file is read with the columns it was
+written with.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.errors import OutputError
+from headrace.sinks.durable import folder_for, named
+from headrace.sinks.encode import without_dictionaries
+from headrace.state.files import create_sealed, read_sealed
+
+KIND = "output-columns"
+
+
+def packed(schema: pa.Schema) -> str:
+    """A schema as text."""
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def unpacked(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def digest_of(schema: pa.Schema) -> str:
+    return hashlib.sha256(packed(schema).encode()).hexdigest()[:12]
+
+
+def store(folder: Path, chain: str, schema: pa.Schema) -> None:
+    path = folder / f"{chain}.{digest_of(schema)}.schema"
+    if not path.exists():
+        folder_for(folder)
+        with named(path):
+            create_sealed(path, KIND, {"schema": packed(schema)})
+
+
+def stored(folder: Path) -> dict[tuple[str, str], pa.Schema]:
+    """All columns that outputs have had in a folder, plain, by chain and digest."""
+    found = {}
+    for path in sorted(folder.glob("*.schema")):
+        chain, _, digest = path.stem.partition(".")
+        with named(path):
+            found[chain, digest] = without_dictionaries(unpacked(read_sealed(path, KIND)["schema"]))
+    return found
+
+
+def unified(place: Path, schemas: list[pa.Schema]) -> pa.Schema:
+    """One set of columns for rows of several; OutputError if two types do not go together."""
+    plain = [without_dictionaries(schema) for schema in schemas]
+    fields: dict[str, pa.Field] = {}
+    for field in (f for schema in plain for f in schema):
+        known = fields.setdefault(field.name, field).type
+        both = _both(known, field.type)
+        if both is None:
+            raise OutputError(
+                f"{str(place)!r} holds rows in which {field.name!r} is {known}, and others in "
+                f"which it is {field.type}", code="HR-OUTPUT-006",
+                hint="Cast the column to the type that the rows there have, or write to another "
+                "folder.",
+            )  # fmt: skip
+        nullable = field.nullable or fields[field.name].nullable
+        fields[field.name] = field.with_type(both).with_nullable(nullable)
+    return pa.schema(list(fields.values()))
+
+
+def _both(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type that holds every value of both as it is; None if there is none."""
+    pair = [pa.schema([("x", one)]), pa.schema([("x", other)])]
+    try:
+        both = pa.unify_schemas(pair, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None
+    if pa.types.is_floating(both) and not all(_fits(kind, both) for kind in (one, other)):
+        return None
+    return both
+
+
+def _fits(kind: pa.DataType, floating: pa.DataType) -> bool:
+    """Whether a floating type has every value of `kind`."""
+    if pa.types.is_integer(kind):
+        return bool(kind.bit_width <= floating.bit_width // 2)
+    return not pa.types.is_decimal(kind)

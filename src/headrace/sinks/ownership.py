@@ -1,0 +1,95 @@
+"""Whose a folder of output files is, and whether all that its records name is there.
+
+Looked at when a job starts; nothing is changed. What a crash has left is ours: staged files,
+files in view whose record is not written yet (of one epoch, the next one), merged files that
+nothing names any more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.errors import OutputError
+from headrace.sinks import columns
+from headrace.sinks.commits import FOLDER, Commits, Record, owner_of, parts_of, retried
+from headrace.sinks.durable import check_size, named
+
+
+def check_folder(target: Path, job: str | None, own: str | None, append: bool) -> None:
+    """Raise OutputError unless `target` holds what its records say, and nothing else.
+
+    `own` is the chain of the output that asks. With `append` others' files may be there, too.
+    """
+    commits = Commits(target)
+    chains = {chain: commits.current(chain) for chain in commits.chains()}
+    known = {chain for chain, _ in columns.stored(target / FOLDER)} | set(chains)
+    if not append:
+        _check_owners(target, chains, job)
+    if own in chains:
+        retried(target, lambda: _check_files(target, commits.current(own)))
+    for file in _visible(target):
+        owner = owner_of(file)
+        if owner is not None and owner[0] in known:
+            continue
+        if owner is not None and owner[0] == own:
+            raise _lost(target, f"{file!r} is there, but its records are not")
+        if not append:
+            raise _foreign(target, file)
+    _check_unrecorded(target, own, chains.get(own or "", []))
+
+
+def _check_owners(target: Path, chains: dict[str, list[Record]], job: str | None) -> None:
+    """Files of another job, or of an earlier life of this one, would be mixed with ours."""
+    for records in chains.values():
+        if records[-1].job != job:
+            raise OutputError(
+                f"{str(target)!r} holds files that another job folder's output "
+                f"{records[-1].output!r} wrote", code="HR-OUTPUT-004",
+                hint='Remove the folder, choose another, or say mode="append" to add to it.',
+            )  # fmt: skip
+
+
+def _check_files(target: Path, records: list[Record]) -> None:
+    for part in parts_of(records):
+        check_size(find(target, part.file), part.bytes)
+
+
+def _check_unrecorded(target: Path, own: str | None, records: list[Record]) -> None:
+    """A crash leaves files of one epoch without a record: the one that was being published."""
+    newest = records[-1].epoch if records else -1
+    owners = [owner for file in _visible(target) if (owner := owner_of(file)) is not None]
+    ahead = {slot.epoch for chain, slot in owners if chain == own and slot.epoch > newest}
+    if len(ahead) > 1:
+        raise _lost(target, f"files of epochs {min(ahead)} to {max(ahead)} have no record")
+
+
+def _visible(target: Path) -> list[str]:
+    """The files that a reader that globs would find."""
+    with named(target):
+        if not target.is_dir():
+            return []
+        return sorted(p.name for p in target.iterdir() if p.name[0] not in "._" and not p.is_dir())
+
+
+def find(target: Path, name: str) -> Path:
+    """A merged file is hidden until the files it replaces are gone."""
+    places = [target / name, *target.glob(f"_staging/*/{name}"), target / name]
+    found = next((p for p in places if p.exists()), None)
+    if found is None:
+        raise FileNotFoundError(name)
+    return found
+
+
+def _lost(target: Path, what: str) -> OutputError:
+    return OutputError(
+        f"records of the output {str(target)!r} are missing: {what}", code="HR-OUTPUT-005",
+        hint=f"Restore {FOLDER} in that folder from a backup; only the job itself may remove "
+        "what is in it.",
+    )  # fmt: skip
+
+
+def _foreign(target: Path, file: str) -> OutputError:
+    return OutputError(
+        f"{str(target)!r} holds {file!r}, which no job has written there", code="HR-OUTPUT-011",
+        hint='Move the file away, choose another folder, or say mode="append" to write beside it.',
+    )  # fmt: skip
