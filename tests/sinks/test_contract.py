@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.sinks.writing import ALONE, expected, made, stage, table
+from tests.sinks.writing import ALONE, expected, files, log, made, refusal, stage, table
 
 from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE, reopen_sink
 
@@ -165,3 +165,9 @@ def test_a_description_says_what_and_where(output, tmp_path):
     assert {"kind", "place", "format", "options", "schema"} <= set(described)
     if described["kind"] in ("files", "log"):
         assert described["place"].startswith(str(tmp_path))
+
+
+def test_what_an_output_of_another_kind_staged_is_refused_by_name(tmp_path):
+    one, other = files(tmp_path / "a").open(), log(tmp_path / "b").open()
+    for sink, staging in ((made(one), other), (made(other), one)):
+        assert refusal(sink.publish, 0, stage(staging, 0), ALONE).code == "HR-OUTPUT-007"
