@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from tests.sinks.writing import ALONE, expected, made, stage, table
+from tests.sinks.writing import ALONE, expected, files, log, made, refusal, stage, table
 
-from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE
+from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE, reopen_sink
 
 
 def test_opening_leaves_no_trace(output, tmp_path):
@@ -129,3 +130,44 @@ def test_an_output_that_was_renamed_publishes_what_it_staged_before_once(exact):
     renamed.publish(2, stage(renamed, 2), ALONE)
 
     assert exact.rows() == expected(3)
+
+
+def test_checking_leaves_no_trace(output, tmp_path):
+    def seen() -> dict[Path, bytes | None]:
+        return {p: p.read_bytes() if p.is_file() else None for p in tmp_path.rglob("*")}
+
+    before = seen()
+    sink = output.open()
+    sink.check()
+    sink.describe()
+    assert sink.newest() is None
+    assert seen() == before
+
+
+def test_what_was_staged_is_published_under_its_description(exact, tmp_path):
+    sink = made(exact.open())
+    sink.publish(0, stage(sink, 0), ALONE)
+    staged = stage(sink, 1)
+    described = json.loads(json.dumps(sink.describe()))
+
+    reopened = reopen_sink(described, str(tmp_path / "job"), "another name", key="o")
+    reopened.publish(1, staged, ALONE)
+    reopened.publish(2, stage(reopened, 2), ALONE)
+
+    assert exact.rows() == expected(3)
+    assert (reopened.describe(), reopened.newest()) == (described, 2)
+
+
+def test_a_description_says_what_and_where(output, tmp_path):
+    described = output.open().describe()
+
+    assert described["kind"] in ("files", "log", "collect", "console")
+    assert {"kind", "place", "format", "options", "schema"} <= set(described)
+    if described["kind"] in ("files", "log"):
+        assert described["place"].startswith(str(tmp_path))
+
+
+def test_what_an_output_of_another_kind_staged_is_refused_by_name(tmp_path):
+    one, other = files(tmp_path / "a").open(), log(tmp_path / "b").open()
+    for sink, staging in ((made(one), other), (made(other), one)):
+        assert refusal(sink.publish, 0, stage(staging, 0), ALONE).code == "HR-OUTPUT-007"

@@ -29,7 +29,7 @@ from headrace.sinks.encode import format_named
 from headrace.sinks.identity import Identity
 from headrace.sinks.merging import Merging
 from headrace.sinks.ownership import check_folder
-from headrace.sinks.staging import Staging, lost, safe_name
+from headrace.sinks.staging import Staging, lost, noted, safe_name
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
 
@@ -89,7 +89,7 @@ class FilesSink(Sink):
     def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
         if not staged:
             return
-        chain = staged[0]["chain"]  # of the output as it was named when it staged them
+        chain = noted(staged[0], "chain")  # of the output as it was named when it staged them
         self._merging(chain).recover(writer)
         record = self._record(chain, epoch, staged, writer)
         if not self._published(record) and self._show(record, writer):

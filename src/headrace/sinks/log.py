@@ -22,7 +22,7 @@ from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, 
 from headrace.sinks.durable import check_writable
 from headrace.sinks.identity import Identity
 from headrace.sinks.json_lines import json_values
-from headrace.sinks.staging import Staging
+from headrace.sinks.staging import Staging, noted
 from headrace.state.faults import point
 
 _OUTPUT = re.compile(r"([0-9a-f]{32})/(.*)", re.DOTALL)  # a producer that is a job's output
@@ -113,11 +113,12 @@ class LogSink(Sink):
         """One append for the epoch: a reader of the topic sees all of it or none."""
         if not staged:
             return
+        producer = noted(staged[0], "producer")
         rows = pa.concat_tables([self._staging.read(r) for r in staged])
         point("sink.publish.read")
         try:
             writer.check()
-            self._append(rows, staged[0]["producer"], epoch)
+            self._append(rows, producer, epoch)
         except LogError as cause:
             raise _as_output(cause) from cause
         point("sink.publish.appended")

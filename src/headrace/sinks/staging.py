@@ -82,6 +82,17 @@ def safe_name(name: str) -> str:
     return name
 
 
+def noted(reference: Reference, what: str) -> str:
+    """What an output of its kind has noted in a reference."""
+    if what not in reference:
+        raise OutputError(
+            f"{reference.get('file')!r} was staged by an output of another kind",
+            code="HR-OUTPUT-007",
+            hint="Start the job once with the output as it was; then change it.",
+        )  # fmt: skip
+    return str(reference[what])
+
+
 def lost(path: Path) -> OutputError:
     return OutputError(
         f"the staged file {str(path)!r} is gone", code="HR-OUTPUT-005",

@@ -1,0 +1,136 @@
+"""Going back: exactly what was published after an epoch is taken back, also out of merged files."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.sinks.test_two_drivers import nothing_is_left_over
+from tests.sinks.writing import ALONE, EXACT, console, expected, files, log, made, stage
+
+from headrace.sinks import merging
+from headrace.state import faults
+
+FILES = ["collect", "json lines", "parquet"]
+
+
+def rows_of(epochs) -> Counter:
+    whole = expected(max(epochs, default=-1) + 1)
+    return Counter(r for r in whole if r[0] in set(epochs))
+
+
+def publish(output, epochs) -> None:
+    sink = output.open()
+    sink.open()
+    for epoch in epochs:
+        sink.publish(epoch, stage(sink, epoch, attempt=f"x{epoch}"), ALONE)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_rows_of_later_epochs_are_taken_back_and_newer_numbers_follow(
+    tmp_path_factory, eager, hasty, kind
+):
+    for to in range(-1, 12):
+        output = EXACT[kind](tmp_path_factory.mktemp("back"))
+        publish(output, range(11))
+        said = output.open().go_back(to, ALONE)
+        assert Counter(output.rows()) == rows_of(range(to + 1)) & rows_of(range(11))
+        assert ("nothing" in said) == (to >= 10)
+        assert output.open().newest() == 10  # numbers are not used again
+
+        publish(output, range(11, 18))
+        assert Counter(output.rows()) == rows_of([*range(min(to, 10) + 1), *range(11, 18)])
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives=st.lists(st.tuples(st.integers(1, 7), st.integers(0, 9)), min_size=1, max_size=5))
+def test_any_lives_with_any_returns_agree_with_a_model(tmp_path_factory, lives):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "EVERY", 2)
+        patch.setattr(merging, "FEW", 2)
+        patch.setattr("os.fsync", lambda handle: None)
+        place = tmp_path_factory.mktemp("lives")
+        output, model, number = files(place), set[int](), 0
+        for epochs, back in lives:
+            fresh = range(number, number + epochs)
+            publish(output, fresh)
+            number += epochs
+            to = number - 1 - back
+            output.open().go_back(to, ALONE)
+            model = {e for e in model | set(fresh) if e <= to}
+            assert Counter(output.rows()) == rows_of(model)
+        publish(output, range(number, number + 4))
+        assert Counter(output.rows()) == rows_of(model | set(range(number, number + 4)))
+        made(output.open())
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_crash_while_going_back_is_mended_by_going_back_again_or_by_going_on(
+    tmp_path_factory, eager, hasty, kind
+):
+    for again in (True, False):
+        at = 0
+        while True:
+            at += 1
+            place = tmp_path_factory.mktemp("crash")
+            output = EXACT[kind](place)
+            publish(output, range(7))
+            if not crashed(output, at):
+                break
+            assert Counter(output.rows()) in (rows_of(range(7)), rows_of(range(3)))
+            if again:
+                output.open().go_back(2, ALONE)
+                assert Counter(output.rows()) == rows_of(range(3))
+            before = {r[0] for r in output.rows()}
+            made(output.open())
+            publish(output, range(7, 12))
+            assert Counter(output.rows()) == rows_of([*before, *range(7, 12)])
+            if (place / "out").is_dir():
+                nothing_is_left_over(place / "out")
+        assert at > 8
+
+
+def crashed(output, at: int) -> bool:
+    passed = 0
+
+    def pass_by(name: str) -> None:
+        nonlocal passed
+        passed += 1
+        if passed == at:
+            raise KeyboardInterrupt(name)
+
+    try:
+        with faults.hooked(pass_by):
+            output.open().go_back(2, ALONE)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def test_what_a_driver_of_before_publishes_late_does_not_count(tmp_path, eager):
+    output = files(tmp_path)
+    publish(output, range(6))
+    late = output.open()
+    staged = stage(late, 5, attempt="x5")
+    output.open().go_back(2, ALONE)
+
+    late.publish(5, staged, ALONE)
+
+    assert Counter(output.rows()) == rows_of(range(3))
+    publish(output, range(6, 10))
+    assert Counter(output.rows()) == rows_of([0, 1, 2, 6, 7, 8, 9])
+
+
+def test_topics_and_the_console_say_what_will_be_there_twice(tmp_path):
+    output = log(tmp_path)
+    publish(output, range(5))
+    sink = output.open()
+
+    assert sink.newest() == 4
+    assert "epochs 3 to 4" in sink.go_back(2, ALONE) and "'t' twice" in sink.go_back(2, ALONE)
+    assert "nothing" in sink.go_back(4, ALONE)
+    assert output.rows() == expected(5)
+    assert "printed" in console(tmp_path).open().go_back(2, ALONE)
+    assert console(tmp_path).open().newest() is None
