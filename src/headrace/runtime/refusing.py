@@ -97,11 +97,7 @@ def _refuse_ended(found: Found) -> None:
     for name, source in found.bundle.sources.items():
         for split in source.splits():
             known = stood.get((moves.get(name, name), split))
-            if (
-                known is None
-                or known["state"] != ENDED
-                or source.has_more(split, known["at"])
-            ):
+            if known is None or known["state"] != ENDED or source.has_more(split, known["at"]):
                 raise StateError(
                     f"job {found.name!r} has run to the end of its input and "
                     f"closed its windows; there is more in input {name!r} now",
