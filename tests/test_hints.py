@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 import pytest
 
@@ -71,3 +72,30 @@ def test_asking_whether_there_is_a_name_and_copying_work():
 def test_every_hint_leads_somewhere():
     kinds = (hr, hr.Stream, hr.KeyedStream, hr.Expr)
     assert {n for n in _ELSEWHERE.values() if not any(hasattr(k, n) for k in kinds)} == set()
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "hint"),
+    [
+        (lambda: stream().map_async(len, schema="a int"), "map_async", "Say output=."),
+        (lambda: stream().map(len, output="a int"), "map", "Say schema=."),
+        (lambda: stream().flat_map(len, output="a int"), "flat_map", "Say schema=."),
+        (lambda: stream().key_by("a").process(len, schema="a int"), "process", "Say output=."),
+        (lambda: stream().key_by("a").fold(0, len, output="a int"), "fold", "Say schema=."),
+        (lambda: stream().match(schema="a int"), "match", "Say output=."),
+        (lambda: stream().map(len, nane="x"), "map", "Say name=."),
+        (lambda: stream().union(stream(), zzz=1), "union", "It takes "),
+    ],
+)
+def test_an_argument_that_a_method_does_not_have_comes_with_the_one_that_it_has(call, method, hint):
+    with pytest.raises(TypeError) as caught:
+        call()
+    error = caught.value
+    assert isinstance(error, PlanError)
+    assert (error.code, error.site.line > 0) == ("HR-PLAN-061", True)
+    assert f"{method} has no argument " in error.message
+    assert error.hint.startswith(hint)
+
+
+def test_methods_are_still_described_as_they_were_written():
+    assert "concurrency" in inspect.signature(hr.Stream.map_async).parameters

@@ -7,9 +7,14 @@ Invariant: what is raised for an attribute that does not exist is an AttributeEr
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, call_site
+
+T = TypeVar("T")
 
 _ELSEWHERE = {
     "avg": "mean", "average": "mean", "std": "stddev", "stdev": "stddev", "var": "variance",
@@ -73,3 +78,51 @@ def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
         return UnknownNameError(f"{what} has no {name!r}", hint=f"Use agg(x=hr.{ours}(...)).")
     hint = f"Did you mean {' or '.join(near)}?" if near else "See the guide for what there is."
     return UnknownNameError(f"{what} has no {name!r}", hint=hint)
+
+
+class UnknownArgumentError(PlanError, TypeError):
+    """A word that a method does not take, with the one that it does."""
+
+    code = "HR-PLAN-061"
+
+
+def named_arguments(cls: type[T]) -> type[T]:
+    """Refuse arguments that a method of the class, or of its parts, does not have, with a hint."""
+    for part in cls.__mro__:
+        if part.__module__.startswith("headrace."):
+            for name, method in list(vars(part).items()):
+                if inspect.isfunction(method) and not name.startswith("_"):
+                    setattr(part, name, _checked(method))
+    return cls
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    arguments = inspect.signature(method).parameters
+    named = {name for name, a in arguments.items() if a.kind is not a.POSITIONAL_ONLY}
+    anything = any(a.kind is a.VAR_KEYWORD for a in arguments.values())
+    if anything or hasattr(method, "__wrapped__"):
+        return method
+
+    @functools.wraps(method)
+    def call(*args: Any, **given: Any) -> Any:
+        if not given.keys() <= named:
+            raise _no_such_argument(method.__name__, given, named - {"self"})
+        return method(*args, **given)
+
+    return call
+
+
+_OTHER_WORD = {"schema": "output", "output": "schema"}
+
+
+def _no_such_argument(method: str, given: Iterable[str], named: set[str]) -> PlanError:
+    wrong = next(name for name in given if name not in named)
+    other = _OTHER_WORD.get(wrong)
+    near = [other] if other in named else difflib.get_close_matches(wrong, sorted(named), n=3)
+    hint = f"Say {' or '.join(f'{name}=' for name in near)}." if near else (
+        f"It takes {', '.join(f'{name}=' for name in sorted(named))}." if named
+        else "It takes no arguments by name."
+    )  # fmt: skip
+    error = UnknownArgumentError(f"{method} has no argument {wrong!r}", hint=hint)
+    error.site = call_site()
+    return error

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.log import EmbeddedLog
+from headrace.log import topic as topics
 from headrace.log.lock import locked
 from headrace.state import faults
 
@@ -180,3 +181,55 @@ def test_an_appender_waits_for_the_lock_and_readers_do_not(log):
         assert not acks.poll()
     producer.join(PATIENCE)
     assert log.latest("t") == {0: 3, 1: 0}
+
+
+# what a killed creation leaves
+
+
+def killed_while_creating(root: Path, name: str) -> None:
+    topics.disk.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    EmbeddedLog(root).create(name)
+
+
+def left(root: Path) -> list[str]:
+    return sorted(name for name in os.listdir(root) if name.startswith("."))
+
+
+@pytest.mark.parametrize("clear", [lambda log: log.create("u"), lambda log: log.sweep()])
+def test_the_folder_of_a_killed_creation_is_removed(folder, clear):
+    child = FORK.Process(target=killed_while_creating, args=(folder, "t"))
+    child.start()
+    child.join(PATIENCE)
+    assert (child.exitcode, len(left(folder))) == (-signal.SIGKILL, 1)
+    (folder / ".gone-t-0123456789abcdef").mkdir()  # of a deletion that was killed
+    for mine in (".new-notes", ".cache"):
+        (folder / mine).mkdir()  # nobody's business
+
+    clear(EmbeddedLog(folder))
+
+    assert left(folder) == [".cache", ".new-notes"]
+
+
+def test_the_folder_of_a_creation_under_way_stays(folder):
+    with topics._draft(folder, "slow") as draft:
+        EmbeddedLog(folder).create("quick")
+        EmbeddedLog(folder).sweep()
+        assert draft.exists()
+
+
+def creates(root: Path, name: str) -> None:
+    log = EmbeddedLog(root)
+    for n in range(60):
+        log.create(f"{name}{n}")
+        log.sweep()
+
+
+def test_creations_that_clear_at_the_same_time_all_succeed(folder):
+    others = [FORK.Process(target=creates, args=(folder, name)) for name in "abc"]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join(PATIENCE)
+    assert [other.exitcode for other in others] == [0, 0, 0]
+    assert len(EmbeddedLog(folder).topics()) == 180
+    assert left(folder) == []

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.clock import ManualClock, SystemClock
 from headrace.errors import LogError
-from headrace.log import EmbeddedLog, reader, roll, seen
+from headrace.log import EmbeddedLog, head, reader, recovery, roll, seen
 from headrace.log.lock import locked
 from headrace.state import faults
 
@@ -308,3 +308,70 @@ def test_an_append_that_cannot_be_written_fails_alone(folder, monkeypatch):
     assert refused.code == "HR-LOG-010"
     assert sorted(ack[0] for ack in found.values()) == [(n, n + 1) for n in range(4)]
     assert log.latest("t") == {0: 4}
+
+
+# a reader while an appender recovers
+
+
+def torn(root, blocks: int) -> None:
+    """A bulk append that is killed in the middle, so that its segment has a torn tail."""
+    passed: list[str] = []
+
+    def hook(point: str) -> None:
+        passed.append(point)
+        if passed.count("log.block") == blocks:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with faults.hooked(hook):
+        EmbeddedLog(root).append("t", pa.table({"n": range(2_000_000)}))
+
+
+def next_boot() -> None:
+    for module in (head, recovery):
+        module.boot_id = lambda: b"the next boot 16"
+
+
+def reads_on(root, together, recovered) -> None:
+    """Holds what it has read, and reads on, while the other recovers; then looks at all again."""
+    log = EmbeddedLog(root)
+    held = [table for _, table in log.read("t", 0, 0)]
+    before = [table.to_pydict() for table in held]
+    next_boot()
+    together.wait(60)
+    while not recovered.is_set():
+        log.latest("t")
+        held += [table for _, table in EmbeddedLog(root).read("t", 0, 0, 3)]
+    assert all(table.to_pydict() == before[0] for table in held)
+    assert log.latest("t") == {0: 4}
+
+
+def recovers(root, together, recovered) -> None:
+    next_boot()
+    together.wait(60)
+    EmbeddedLog(root).append("t", [(9,)])
+    recovered.set()
+
+
+def test_no_reader_dies_when_an_appender_recovers_a_torn_tail(folder):
+    """It was killed by SIGBUS: the tail that it had mapped was cut off below it."""
+    log = EmbeddedLog(folder)
+    log.create("t", 1, "n bigint")
+    log.append("t", [(1,), (2,), (3,)])
+    (segment,) = (folder / "t").glob("*.log")
+    whole = segment.stat().st_size
+    killed = FORK.Process(target=torn, args=(folder, 4))
+    killed.start()
+    killed.join(60)
+    tail = segment.stat().st_size
+    together, recovered = FORK.Barrier(4), FORK.Event()
+    roles = [reads_on] * 3 + [recovers]
+    others = [FORK.Process(target=role, args=(folder, together, recovered)) for role in roles]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join(60)
+
+    assert (killed.exitcode, tail > whole) == (-signal.SIGKILL, True)
+    assert [other.exitcode for other in others] == [0] * 4
+    assert segment.stat().st_size < tail  # it was cut, while they read
+    assert [n for _, t in log.read("t", 0, 0) for n in t["n"].to_pylist()] == [1, 2, 3, 9]

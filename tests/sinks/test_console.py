@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import socket
+import subprocess
+import sys
 from uuid import uuid4
 
 import pytest
 from tests.sinks.writing import ALONE, SCHEMA, refusal, table
 
 from headrace.sinks import open_sink
+from headrace.sinks.console import STDOUT, reopened
 
 
 class Terminal(io.StringIO):
@@ -67,3 +72,42 @@ def test_options_that_make_no_sense_are_refused(tmp_path, options):
     error = refusal(open_sink, "console:", SCHEMA, options, str(tmp_path), "o")
 
     assert error.code == "HR-OUTPUT-008"
+
+
+def test_standard_output_that_cannot_be_opened_again_is_refused_by_name(tmp_path, monkeypatch):
+    """As that of another user, which no test that runs as root can make: here it is a socket."""
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as standard_output:
+        standard_output.bind(path)
+        monkeypatch.setenv(STDOUT, path)
+        sink = open_sink("console:", SCHEMA, {}, str(tmp_path), "o")
+        error = refusal(sink.publish, 0, sink.stage(table(0, 1), 0, "a"))
+
+    assert error.code == "HR-OUTPUT-014"
+    assert "| cat" in error.hint
+
+
+def test_a_pipe_that_nobody_reads_any_more_is_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    assert refusal(reopened, str(pipe)).code == "HR-OUTPUT-014"
+
+
+def test_a_job_that_could_not_print_does_not_start(tmp_path):
+    """Refused before Spark is started, in the words of the error."""
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import headrace as hr\njob = hr.Job('prints', folder='state')\n"
+        "job.read(hr.rows([{'n': 1}])).write('console:')\n"
+    )
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [sys.executable, "-m", "headrace.cli.app", "run", str(job), "--until", "end"]
+        done = subprocess.run(
+            command, check=False, stdout=theirs, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+            timeout=120,
+        )  # fmt: skip
+
+    assert "HR-OUTPUT-014" in done.stderr
+    assert done.returncode != 0

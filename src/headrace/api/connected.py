@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.api import keyed, stream
 from headrace.api.adding import Adding
 from headrace.errors import PlanError, call_site
-from headrace.hints import no_such_name
+from headrace.hints import named_arguments, no_such_name
 from headrace.ops.process.keyed import KeyedProcess
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
@@ -27,6 +27,7 @@ Input: TypeAlias = "AnyStream | BroadcastStream"
 By = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
 
 
+@named_arguments
 class BroadcastStream:
     """A control stream: each of its rows reaches every task of the step it is an input of."""
 
@@ -53,6 +54,7 @@ class BroadcastStream:
             raise no_such_name("a broadcast stream", method, dir(BroadcastStream))
 
 
+@named_arguments
 class ConnectedStreams:
     """Named inputs that share a key, waiting for the function that sees them."""
 

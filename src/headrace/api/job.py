@@ -17,6 +17,7 @@ from headrace.api.stream import Stream
 from headrace.api.timing import Timing, timing
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
+from headrace.hints import named_arguments
 from headrace.ops.watermarks import Ingestion, Strategy
 from headrace.plan.check import check
 from headrace.plan.draft import DEAD, UNKNOWN, Draft, bad_name
@@ -29,6 +30,7 @@ from headrace.schema import SchemaLike, schema_of
 MOST_SLOTS = 4096
 
 
+@named_arguments
 class Job:
     """A program under a name; the name is the identity of its folder and its outputs."""
 

@@ -25,7 +25,7 @@ from headrace.api.joining import Joining
 from headrace.api.operators import Operators
 from headrace.api.windowing import cut
 from headrace.clock import Duration
-from headrace.hints import no_such_name
+from headrace.hints import named_arguments, no_such_name
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.window.evictors import Evictor
@@ -36,6 +36,7 @@ from headrace.plan.nodes import Edge, Fold, Rolling
 from headrace.schema import SchemaLike
 
 
+@named_arguments
 class KeyedStream(Operators, Joining, Looping):
     """A stream and the columns that are its key."""
 

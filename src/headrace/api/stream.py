@@ -31,7 +31,7 @@ from headrace.api.reading import check_place
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
-from headrace.hints import no_such_name
+from headrace.hints import named_arguments, no_such_name
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
@@ -45,6 +45,7 @@ Condition = Expr | str | bool | Callable[[Any], Any]
 ColumnLike = Any  # an expression, SQL text, a lambda over the row, or a literal
 
 
+@named_arguments
 class Stream(Operators, Calling, Joining, Looping, Repeating):
     """Rows on their way. Streams are values: every method gives a new one."""
 

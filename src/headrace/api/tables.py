@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.api import meeting, stream, table_joins
 from headrace.api.adding import Adding
 from headrace.expr import col
-from headrace.hints import no_such_name
+from headrace.hints import named_arguments, no_such_name
 from headrace.ops.join.side import GONE
 from headrace.plan.draft import Draft
 from headrace.plan.nodes import Edge
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.api.connected import AnyStream
 
 
+@named_arguments
 class Table:
     """The latest row of each key."""
 

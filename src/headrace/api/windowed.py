@@ -19,6 +19,7 @@ from headrace.api.folding import accumulator, reduced
 from headrace.api.window_checks import is_class
 from headrace.api.windowing import Cut
 from headrace.errors import PlanError
+from headrace.hints import named_arguments
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.window.process import WindowProcess, takes
@@ -31,6 +32,7 @@ from headrace.schema import TIMESTAMP, SchemaLike
 BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 
 
+@named_arguments
 class WindowedStream:
     """A stream and its windows, waiting to hear what to compute."""
 

@@ -25,7 +25,13 @@ from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.made_tables import MadeTables
 from headrace.engine.reporter import Reporter
-from headrace.engine.session import activate, configured, session, starts_slowly
+from headrace.engine.session import (
+    activate,
+    check_standard_output,
+    configured,
+    session,
+    starts_slowly,
+)
 from headrace.engine.signals import acting
 from headrace.engine.spark_batches import SparkBatches
 from headrace.engine.stall import StallWatch, beat, tasks_of
@@ -45,6 +51,7 @@ from headrace.runtime.why import STARTED
 from headrace.runtime.why_told import Why, told
 from headrace.settings import Settings
 from headrace.sinks import collected
+from headrace.sinks.console import ConsoleSink
 from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 
@@ -85,6 +92,8 @@ class Run:
         self._changed = threading.Condition()
         self._asked = False
         self._query_name = f"headrace_{uuid.uuid4().hex[:12]}"
+        if any(isinstance(sink, ConsoleSink) for sink in start.bundle.sinks.values()):
+            check_standard_output()
         clear_wishes(start.log.folder)
         standstill.note(start.log.folder, None, 0)
         if reporter is not None:

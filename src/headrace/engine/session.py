@@ -28,6 +28,7 @@ from headrace.engine.starting import resume, uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.errors import HeadraceError, RunError
 from headrace.settings import Settings
+from headrace.sinks.console import STDOUT, reopened
 from headrace.state.faults import point
 
 _FILES = (
@@ -111,7 +112,7 @@ def _started(master: str, extra: dict[str, str], debug: bool) -> SparkSession:
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # the JVM's many threads share theirs
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # it keeps the least back
     os.environ["HEADRACE_PYTHON"] = sys.executable
-    os.environ["HEADRACE_STDOUT"] = f"/proc/{os.getpid()}/fd/1"
+    os.environ[STDOUT] = _standard_output()
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_JVM)
     import_path.share()
     try:
@@ -129,6 +130,16 @@ def _started(master: str, extra: dict[str, str], debug: bool) -> SparkSession:
         raise _given_up(master, error, debug) from None
     jvm.release_words()
     return spark
+
+
+def check_standard_output() -> None:
+    """OutputError if the processes of Spark could not print where this one does."""
+    if os.path.isdir("/proc/self/fd"):
+        reopened(_standard_output()).close()
+
+
+def _standard_output() -> str:
+    return f"/proc/{os.getpid()}/fd/1"
 
 
 def _made(settings: dict[str, str]) -> SparkSession:

@@ -270,6 +270,8 @@ class EmbeddedLog:
         """Apply retention now; segments removed, by topic. Appends do so as they go."""
         if topic is not None:
             return {topic: self._sweep(topic)}
+        if self.root.is_dir():
+            topics.clear_abandoned(self.root)
         removed = {}
         for name in self.topics():
             try:

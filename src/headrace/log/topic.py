@@ -14,10 +14,15 @@ from __future__ import annotations
 
 import base64
 import errno
+import fcntl
 import json
+import os
+import re
 import secrets
 import shutil
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +40,8 @@ from headrace.schema import ddl_of
 FORMAT = 2
 SEGMENT_BYTES = 128 * 1024 * 1024
 _LEAST_SEGMENT = 64 * 1024
+_NEW, _GONE = ".new-", ".gone-"  # folders of topics that are being made, or removed
+_LEFT = re.compile(r"\.(new|gone)-.+-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +104,60 @@ def create(topic: Topic) -> bool:
     """Make the folder, durable when it returns; False if there is one of that name."""
     root = topic.path.parent
     root.mkdir(parents=True, exist_ok=True)
-    draft = root / f".new-{topic.name}-{secrets.token_hex(8)}"
-    draft.mkdir()
-    try:
-        _fill(draft, topic)
-        disk.rename(draft, topic.path)
-    except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            return False
-        raise
+    clear_abandoned(root)
+    with _draft(root, topic.name) as draft:
+        try:
+            _fill(draft, topic)
+            disk.rename(draft, topic.path)
+        except OSError as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
     disk.sync_folder(root)
     return True
+
+
+@contextmanager
+def _draft(root: Path, name: str) -> Iterator[Path]:
+    """A new folder, locked while a topic is made in it: one that nobody locks is abandoned."""
+    while True:
+        draft = root / f"{_NEW}{name}-{secrets.token_hex(8)}"
+        draft.mkdir()
+        try:
+            folder = os.open(draft, os.O_RDONLY)
+        except FileNotFoundError:  # it was taken for abandoned before it was locked
+            continue
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if draft.exists():
+                yield draft
+                return
+        finally:
+            os.close(folder)
+
+
+def clear_abandoned(root: Path) -> None:
+    """Remove what a `create` or `remove` that was killed has left."""
+    for name in filter(_LEFT.fullmatch, os.listdir(root)):
+        if name.startswith(_GONE):
+            shutil.rmtree(root / name, ignore_errors=True)
+        else:
+            _remove_unlocked(root / name)
+
+
+def _remove_unlocked(draft: Path) -> None:
+    try:
+        folder = os.open(draft, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(draft, ignore_errors=True)  # it stays locked: whoever made it makes another
+    except OSError:
+        return
+    finally:
+        os.close(folder)
 
 
 def _fill(draft: Path, topic: Topic) -> None:
@@ -127,7 +176,7 @@ def _fill(draft: Path, topic: Topic) -> None:
 
 def remove(topic: Topic, patience: float) -> None:
     """Take the folder away once running appends are done."""
-    gone = topic.path.parent / f".gone-{topic.name}-{secrets.token_hex(8)}"
+    gone = topic.path.parent / f"{_GONE}{topic.name}-{secrets.token_hex(8)}"
     with locked(topic.sync_lock, patience), locked(topic.write_lock, patience):
         now = load(topic.path)
         if now is None or now.id != topic.id:

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headrace.errors import OutputError
 from headrace.sinks.columns import packed
 from headrace.sinks.contract import AT_LEAST_ONCE, Description, Reference, Sink, Writer
 from headrace.sinks.json_lines import json_lines
@@ -75,7 +76,7 @@ class ConsoleSink(Sink):
         users = os.environ.get(STDOUT, "")
         elsewhere = f"/{os.getpid()}/" not in users and os.path.exists(users)
         if self._stream is None and elsewhere:
-            with open(users, "a", encoding="utf-8") as stream:
+            with reopened(users) as stream:
                 yield stream
         else:
             yield self._stream or sys.stdout
@@ -100,6 +101,28 @@ class ConsoleSink(Sink):
         if rows.num_rows > limit:
             table.caption = f"and {rows.num_rows - limit} more"
         Console(file=stream).print(table)
+
+
+def reopened(path: str) -> TextIO:
+    """Standard output by its path, for appending; OutputError where the system does not let us."""
+    try:
+        return open(path, "a", encoding="utf-8", opener=_at_once)
+    except OSError as error:
+        raise OutputError(
+            f"the console cannot be written: standard output cannot be opened again "
+            f"({error.strerror})",
+            code="HR-OUTPUT-014",
+            hint="Rows are printed by another process. If standard output belongs to another user, "
+            "or is a socket, put a pipe of your own in between: headrace run job.py | cat; "
+            'or write to "files:".',
+        ) from error
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Without waiting for a reader: a pipe that nobody reads any more is an error."""
+    handle = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    os.set_blocking(handle, True)
+    return handle
 
 
 def _lines(rows: pa.Table, limit: int | None) -> list[str]:
