@@ -23,15 +23,18 @@ from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reas
 from headrace.sources.contract import Decoded
 
 MISQUOTED = "a quote that does not close, or is not around a whole field"
+LONE_RETURN = "a carriage return inside the record: lines end with a line feed"
 
 
 def header(path: str, line: str, delimiter: str) -> list[str]:
     """The names of the columns in a file's first line."""
+    line = line.rstrip("\r\n")
     try:
-        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, strict=True), [])
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
     except csv.Error as cause:
+        why = LONE_RETURN if "\r" in line else cause
         raise InputError(
-            f"the header of {path!r} cannot be read: {cause}", code="HR-INPUT-005",
+            f"the header of {path!r} cannot be read: {why}", code="HR-INPUT-005",
             hint="Is it a CSV file whose lines end with a line feed? Its first line names the "
             "columns; say header=False if it is data.",
         ) from cause  # fmt: skip
@@ -75,8 +78,8 @@ def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]
     """What must not reach the parser: it would run on into the record after, or pass as nulls."""
     _, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
     breaks = np.flatnonzero(pc.match_substring(values, b"\n").fill_null(False).to_numpy(False))
-    short = pc.less(pc.binary_length(values), 1 if width > 1 else 0).fill_null(True)
-    none = np.flatnonzero(short.to_numpy(False))
+    blank = pc.is_in(values, pa.array([b"", b"\r"] if width > 1 else [], values.type))
+    none = np.flatnonzero(pc.or_(blank, pc.is_null(values)).to_numpy(False))
     found = dict.fromkeys(_misquoted(values, delimiter), MISQUOTED)
     found |= {int(i): "a line break in a record" for i in breaks}
     found |= dict.fromkeys(not_text, NOT_TEXT)
@@ -121,6 +124,7 @@ def _split(
     except (pa.ArrowException, ValueError) as cause:
         why = str(cause)
     if len(values) == 1:
+        why = LONE_RETURN if b"\r" in values[0].as_py() else why
         return _split(values[:0], names, delimiter, base)[0], {base: why}
     half = len(values) // 2
     left, a = _split(values[:half], names, delimiter, base)
