@@ -312,6 +312,7 @@ def test_a_relative_path_can_be_made_to_last(tmp_path, monkeypatch):
 # Failures
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize("format", ["parquet", "json"])
 def test_a_full_disk_is_named_and_nothing_is_left_behind(tmp_path, format):
     schema = schema_of("x double")
