@@ -34,7 +34,8 @@ def test_a_job_gives_on_a_cluster_what_it_should_and_goes_on_under_another_maste
     assert outputs(tmp_path) == model(ROWS[:HALF], ROWS[HALF - 1]["at"] - DELAY)
 
     log.append("rows", ROWS[HALF:])
-    run = hr.run(moving(tmp_path), folder=str(tmp_path / "job"), until="end", master="local[2]")
+    folder = str(tmp_path / "job")
+    run = hr.run(moving(tmp_path), folder=folder, until="end", for_good=True, master="local[2]")
     assert {change.verdict for change in run.comparison.changes} == {"same"}
     assert run.wait(timeout=120).state == "ended"
     assert run.progress is not None and run.progress.total["used"] == len(ROWS)

@@ -120,7 +120,9 @@ def test_a_second_driver_fences_the_first(spark: Any, tmp_path: Path) -> None:
     log.append("rows", [{"k": "a", "at": 0}])
     older = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
     _until(older, lambda: _seen(older) == 1)
-    newer = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
+    with pytest.raises(hr.HeadraceError, match="HR-STATE-021"):
+        hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
+    newer = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"), take_over=True)
     log.append("rows", [{"k": "a", "at": t} for t in range(1_000, 30_000, 1_000)])
     with pytest.raises(hr.FencedError) as caught:
         older.wait(timeout=120)
@@ -137,7 +139,9 @@ def test_a_driver_that_has_nothing_to_do_learns_that_it_is_fenced(
     log.append("rows", [{"k": "a", "at": 0}])
     older = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
     _until(older, lambda: _seen(older) == 1)
-    newer = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
+    with pytest.raises(hr.HeadraceError, match="HR-STATE-021"):
+        hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"))
+    newer = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"), take_over=True)
     with pytest.raises(hr.FencedError):
         older.wait(timeout=30)
     newer.stop()
