@@ -43,12 +43,12 @@ class FakeSource(Source):
     bounded = True  # the script says when it ends
     raw = False
 
-    def __init__(self, script: Script, name: str, schema: pa.Schema) -> None:
-        self.schema = schema
+    def __init__(self, script: Script, name: str, schema: pa.Schema, uri: object) -> None:
+        self.schema, self._uri = schema, uri if isinstance(uri, str) else ""
         self._script, self._name = script, name
 
     def identity(self) -> dict[str, str]:
-        return {"kind": "script", "place": "", "thing": ""}
+        return {"kind": "script", "place": self._uri, "thing": ""}
 
     def splits(self) -> list[str]:
         return self._page.splits(self._name)
@@ -122,7 +122,7 @@ def _inputs(
     clock: Clock,
     ids: Ids,
 ) -> dict[str, Source]:
-    return {r.name: FakeSource(script, r.name, schemas[r.name]) for r in program.sources()}
+    return {r.name: FakeSource(script, r.name, schemas[r.name], r.uri) for r in program.sources()}
 
 
 def _outputs(program: Program, folder: str, ids: Ids) -> dict[str, Sink]:
