@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ def _label(
         return [f"{label} has gone on as another step: {[s.step for s in life]}"]
     for some in [c for n in range(len(cuts) + 1) for c in combinations(cuts, n)]:
         bounds = [0, *some, len(life)]
-        lives = [life[i:j] for i, j in zip(bounds, bounds[1:], strict=False)]
+        lives = [life[i:j] for i, j in pairwise(bounds)]
         problems = list(_differences(label, lives, alive, mine))
         if not problems:
             return []

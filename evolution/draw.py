@@ -29,6 +29,7 @@ class Drawer:
     def __init__(self, random: random.Random) -> None:
         self.random, self._made = random, 0
         self.lives: dict[str, int] = {}  # by place: how often it is read from its beginning
+        self.outputs = list[Output]()  # all that were ever drawn
 
     def fresh(self, letter: str) -> str:
         self._made += 1
@@ -60,7 +61,9 @@ class Drawer:
     def output(self) -> Output:
         kind, name = self.random.choice(("log", "files", "collect")), self.fresh("o")
         format = self.random.choice(("parquet", "json")) if kind == "files" else ""
-        return Output(name, kind, name if kind == "collect" else f"p{name}", format)
+        made = Output(name, kind, name if kind == "collect" else f"p{name}", format)
+        self.outputs.append(made)
+        return made
 
     def change(self, version: Version) -> Version:
         """One to three changes, of which some must be refused."""
@@ -275,8 +278,19 @@ def rename_output(d: Drawer, version: Version) -> Version:
 def move_output(d: Drawer, version: Version) -> Version:
     n, made = d.random.randrange(len(version.branches)), d.output()
     if d.random.random() < 0.4:  # under the old name
+        d.outputs.pop()
         made = replace(made, name=version.branches[n].output.name)
     return _with(version, n, output=made)
+
+
+def put_back_output(d: Drawer, version: Version) -> Version | None:
+    """An output that was there before takes the place of one."""
+    used = {b.output.name for b in version.branches} | {b.output.place for b in version.branches}
+    gone = [o for o in d.outputs if not {o.name, o.place} & used]
+    if not gone:
+        return None
+    n = d.random.randrange(len(version.branches))
+    return _with(version, n, output=d.random.choice(gone))
 
 
 def other_format(d: Drawer, version: Version) -> Version | None:
@@ -327,6 +341,6 @@ def unname_step(d: Drawer, version: Version) -> Version | None:
 CHANGES: list[Change] = [
     add_branch, twin_branch, remove_branch, restart_branch, exchange_branches, rename_step,
     other_key, other_column, other_length, other_kind, other_condition, swap_sides, rename_input,
-    move_input, add_input, drop_input, other_time, rename_output, move_output, other_format,
-    other_option, exchange_outputs, stray_consent, unname_step,
+    move_input, add_input, drop_input, other_time, rename_output, move_output, put_back_output,
+    other_format, other_option, exchange_outputs, stray_consent, unname_step,
 ]  # fmt: skip

@@ -100,8 +100,12 @@ def _windows(rows: Sequence[Row], step: Step, time: str) -> list[tuple[int, Emit
             spans = [(start, start + 2 * size), (start - size, start + size)]
         for span in spans:
             found[_key(row, step), *span].append(row)
-    return [(end, (key, start, len(held), sum(r[step.column] for r in held)))
+    return [(end, (key, start, len(held), _sum(held, step)))
             for (key, start, end), held in found.items()]  # fmt: skip
+
+
+def _sum(rows: Sequence[Row], step: Step) -> int:
+    return sum(r[step.column] for r in rows)
 
 
 def _sessions(rows: Sequence[Row], step: Step, time: str) -> list[tuple[int, Emitted]]:
@@ -118,8 +122,9 @@ def _sessions(rows: Sequence[Row], step: Step, time: str) -> list[tuple[int, Emi
         if key in open_:
             done.append((key, open_[key]))
         open_[key] = [row]
-    return [(held[-1][time] + gap, (key, held[0][time], len(held), sum(r[step.column] for r in held)))
-            for key, held in [*done, *open_.items()]]  # fmt: skip
+    found = [*done, *open_.items()]
+    return [(rows[-1][time] + gap, (key, rows[0][time], len(rows), _sum(rows, step)))
+            for key, rows in found]  # fmt: skip
 
 
 def _matches(rows: Sequence[Row], step: Step, time: str) -> Iterator[Emitted]:

@@ -82,7 +82,17 @@ class Chain:
         last = self.begun[-1].version.settled()
         if self._version(last, STARTS, "the last version", until="end"):
             self.result.violations += compare(self.root, self.begun, self.rows, self.result)
+            self._make_again(last)
         return self.result
+
+    def _make_again(self, last: Version) -> None:
+        """A topic that was deleted and made again, with the same records, is another one."""
+        topics = [i.place for i in last.inputs if i.kind == "log"]
+        if topics:
+            self.log.delete(topics[0])
+            self.log.create(topics[0], schema=ROW)
+            self.log.append(topics[0], self.rows[topics[0]])
+            self._version(last, REFUSED, "a topic was made again", until="end")
 
     def _prepare(self) -> None:
         for kind, place in KINDS:
