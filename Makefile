@@ -2,7 +2,7 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check installed chaos models corpus logstress soak bench docs clean
+.PHONY: help demo test check installed chaos models evolution corpus logstress soak bench docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -40,6 +40,9 @@ else
 	@$(READY) env HEADRACE_EXAMPLES=500 HEADRACE_CUTS=1,2,3 $(BIN)/python -m pytest -m "not spark" \
 		$(addprefix tests/,$(MODELS)) $(ARGS)
 endif
+
+evolution: ## 2,000 chains of changed programs with crashes, against a model (about half an hour, no Spark)
+	@$(READY) $(BIN)/python -m evolution $(ARGS)
 
 corpus: ## ten thousand drawn expressions, as text, against Spark (about half an hour)
 	@$(SPARK) env HEADRACE_EXAMPLES=10000 $(BIN)/python -m pytest \

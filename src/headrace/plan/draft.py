@@ -34,7 +34,8 @@ def unknown_columns(schema: pa.Schema) -> frozenset[str]:
 
 def uncertain(schema: pa.Schema, names: frozenset[str]) -> bool:
     """Whether a judgement about `names` would only repeat an earlier problem."""
-    return len(schema) == 0 or bool(unknown_columns(schema) & names)
+    twice = any(schema.names.count(n) > 1 for n in names)  # a clash, reported before
+    return len(schema) == 0 or twice or bool(unknown_columns(schema) & names)
 
 
 def bad_name(name: object, what: str) -> PlanError | None:

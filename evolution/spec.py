@@ -1,0 +1,82 @@
+"""A program as plain values: what is drawn, built, and judged by the model.
+
+A branch is one input (or two), a condition, one step and one output. Its `label` stands for one
+life of the step's state: it is written into every row, so that a row tells whose it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+JOINED = "join"
+TIMED = ("tumbling", "sliding", "session", "dedup", "throttle", "join", "match")  # go by event time
+UNTIMED = ("agg", "changes", "top", "process", "fold")
+STATEFUL = (*TIMED, *UNTIMED)
+BY_BATCH = ("tumbling", "sliding", "session", "match", "top")  # emit when a batch, or time, is over
+KEYS = (("k",), ("p",), ("k", "p"), ("p", "k"))
+WHERES = ("true", "x > 3", "x <= 3", "y > 2")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    name: str
+    kind: str  # log, files, rows, generate
+    place: str
+    time: str = "at"
+    was: str | None = None
+    life: int = 1  # of its offsets: one more when it is read again from its beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    kind: str
+    name: str | None
+    inputs: tuple[str, ...]
+    keys: tuple[str, ...] = ("k",)
+    column: str = "x"
+    length: int = 5  # seconds
+    where: str = "true"
+    was: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    name: str
+    kind: str  # log, files, collect
+    place: str
+    format: str = "parquet"
+    merge: bool = True
+    was: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    label: str
+    step: Step
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a program, and what its start may drop."""
+
+    inputs: tuple[Input, ...]
+    branches: tuple[Branch, ...]
+    drop: tuple[str, ...] | bool = ()
+    changes: tuple[str, ...] = field(default=())
+
+    def input(self, name: str) -> Input:
+        return next(i for i in self.inputs if i.name == name)
+
+    def settled(self) -> Version:
+        """The same, once it has started: nothing is to be followed or dropped any more."""
+        return replace(
+            self,
+            drop=(),
+            changes=(),
+            inputs=tuple(replace(i, was=None) for i in self.inputs),
+            branches=tuple(
+                replace(b, step=replace(b.step, was=None), output=replace(b.output, was=None))
+                for b in self.branches
+            ),
+        )

@@ -1,0 +1,48 @@
+"""Chains of changed programs, in their short form, and that they notice what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from evolution.__main__ import play
+
+from headrace.plan.comparison import Comparison
+from headrace.runtime import adopting, start
+from headrace.runtime.refusing import Found
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_a_chain_of_changed_programs_holds_what_the_model_says(seed: int) -> None:
+    assert play(seed).violations == []
+
+
+def noticed(seeds: range) -> list[str]:
+    return [v for seed in seeds for v in play(seed).violations]
+
+
+def test_changes_that_are_accepted_unseen_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Comparison, "check", lambda *told: None)
+    assert any("must be refused" in v for v in noticed(range(1, 7)))
+
+
+def test_state_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = adopting.adopted
+
+    def forgetful(found: Found, moves: Any) -> dict[str, Any]:
+        return {**real(found, moves), "state": {}}
+
+    monkeypatch.setattr(adopting, "adopted", forgetful)
+    assert any("lacks" in v for v in noticed(range(1, 7)))
+
+
+def test_a_refused_start_that_leaves_a_trace_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = start.refuse
+
+    def late(found: Found, *told: Any) -> None:
+        found.log.open(found.name, 8)
+        found.log.take_fence()
+        real(found, *told)
+
+    monkeypatch.setattr(start, "refuse", late)
+    assert any("has changed" in v for v in noticed(range(1, 7)))
