@@ -2,7 +2,8 @@
 # of them work in a fresh clone. Pass more arguments with ARGS: make test ARGS="-k windows".
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check installed chaos models evolution corpus logstress soak bench docs clean
+.PHONY: help demo test check installed chaos models evolution corpus logstress damage soak bench
+.PHONY: docs clean
 
 READY := sh tools/bootstrap.sh
 SPARK := sh tools/bootstrap.sh --java
@@ -50,6 +51,9 @@ corpus: ## ten thousand drawn expressions, as text, against Spark (about half an
 
 logstress: ## the log under kills, errors, a full disk, damage, power cuts (about ten minutes)
 	@$(READY) $(BIN)/python -m stress $(ARGS)
+
+damage: ## every kind of file of a whole job damaged; a driver stopped at every point (hours)
+	@$(READY) $(BIN)/python -m damage $(ARGS)
 
 soak: ## five million keys for ten minutes: does memory stay flat?
 	@$(SPARK) $(BIN)/python -m soak $(ARGS)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
-from headrace.errors import RunError
+from headrace.errors import RunError, StateError
 from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
 from headrace.plan.program import Program
@@ -48,7 +48,11 @@ class Committer:
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
         with hooked(self._told):
-            return self._commit(reports)
+            try:
+                return self._commit(reports)
+            except StateError:  # of a file that another driver has removed, perhaps
+                self._log.check_fence(self._token)
+                raise
 
     def _commit(self, reports: Sequence[Report]) -> Manifest:
         epoch = reports[0].epoch

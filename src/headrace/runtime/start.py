@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, replace
 
 from headrace.clock import Clock, SystemClock
+from headrace.errors import FencedError
 from headrace.plan.comparison import Comparison, Drop
 from headrace.plan.evolution import compare
 from headrace.plan.program import Program
@@ -79,21 +80,33 @@ def prepare(
     refuse(found, consent)
     log = found.log
     slots = log.open(program.name, slots_for(program, settings, cores))
+    disputed = log.is_held()  # by a driver that may still commit what it has begun
     token = log.take_fence()
-    if log.newest() != found.epoch:  # the driver that we have taken over has gone on meanwhile
-        found = replace(look(program, place, until, clock, edges), log=log)
-        refuse(found, replace(consent, take_over=True))
-    return _begun(found, token, slots, settings.keep_epochs)
+    while True:
+        if log.newest() != found.epoch:  # that driver has gone on meanwhile
+            found = replace(look(program, place, until, clock, edges), log=log)
+            refuse(found, replace(consent, take_over=True))
+        try:
+            return _begun(found, token, slots, settings.keep_epochs, disputed)
+        except FencedError:
+            log.check_fence(token)
+            if log.newest() == found.epoch:
+                raise
 
 
-def _begun(found: Found, token: int, slots: int, keep: int) -> Start:
+def _begun(found: Found, token: int, slots: int, keep: int, disputed: bool) -> Start:
+    """Publish what was promised, open the outputs, and record what begins here.
+
+    Where the folder is taken from a driver that lives, the next epoch is taken at once: nothing
+    that it has begun can become the truth after that, in the place of an epoch of ours.
+    """
     log, bundle, notes = found.log, found.bundle, list[str]()
     committer = Committer(bundle, log, token, slots, bundle.clock, keep)
     committer.recover()
     for sink in bundle.sinks.values():
         sink.open()
     ahead = ahead_of(found)
-    if found.latest is not None and (ahead or is_changed(found)):
+    if found.latest is not None and (ahead or disputed or is_changed(found)):
         adopt(found, token, ahead)
         notes = committer.recover()
     return Start(bundle, log, token, slots, found.comparison, tuple(notes))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.errors import OutputError
 from headrace.sinks.durable import folder_for, named
 from headrace.sinks.encode import without_dictionaries
-from headrace.state.files import create_sealed, read_sealed
+from headrace.state.files import corrupt, create_sealed, read_sealed
 
 KIND = "output-columns"
 
@@ -31,7 +31,11 @@ def unpacked(text: str) -> pa.Schema:
 
 
 def digest_of(schema: pa.Schema) -> str:
-    return hashlib.sha256(packed(schema).encode()).hexdigest()[:12]
+    return _digest(packed(schema))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def store(folder: Path, chain: str, schema: pa.Schema) -> None:
@@ -48,7 +52,10 @@ def stored(folder: Path) -> dict[tuple[str, str], pa.Schema]:
     for path in sorted(folder.glob("*.schema")):
         chain, _, digest = path.stem.partition(".")
         with named(path):
-            found[chain, digest] = without_dictionaries(unpacked(read_sealed(path, KIND)["schema"]))
+            text = read_sealed(path, KIND)["schema"]
+            if _digest(text) != digest:
+                raise corrupt(path, "it holds the columns of another output")
+        found[chain, digest] = without_dictionaries(unpacked(text))
     return found
 
 

@@ -158,6 +158,8 @@ class SpoolWriter:
         self._sums = self._spool.sums(path)
         content = path.read_bytes()
         whole, covered = content.rfind(b"\n") + 1, self._sums.covered()
+        if covered < whole:
+            self._sums.verify(0, covered)  # else the rest may be of another file
         self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.ftruncate(self._handle, whole)
         os.fsync(self._handle)

@@ -101,11 +101,15 @@ class EpochLog:
 
     def driver(self) -> str | None:
         """The driver that holds the folder and lives, in words; None if nobody does."""
-        newest = max(self._tokens(), default=None)
-        if newest is None or not is_held(self._fence(newest)):
+        if not self.is_held():
             return None
-        holder = files.read_sealed(self._fence(newest), "fence")
+        holder = files.read_sealed(self._fence(max(self._tokens())), "fence")
         return f"process {holder['pid']} on {holder['host']}"
+
+    def is_held(self) -> bool:
+        """Whether the driver that has taken the folder last still lives."""
+        newest = max(self._tokens(), default=None)
+        return newest is not None and is_held(self._fence(newest))
 
     def taken(self) -> bool:
         """Whether a driver has ever taken the folder."""

@@ -54,7 +54,9 @@ class Driver:
         self.start = start
         pace = Pace(min(tasks, start.slots), start.slots, until == "end", max_batch=max_batch)
         planner = Planner(start.bundle, start.log, self.clock, pace)
-        committer = Committer(start.bundle, start.log, start.token, start.slots, self.clock)
+        committer = Committer(
+            start.bundle, start.log, start.token, start.slots, self.clock, settings.keep_epochs
+        )
         self._runner = LocalRunner(start.bundle, planner, committer)
         self.manifest: Manifest | None = start.log.latest()
 

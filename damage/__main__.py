@@ -1,0 +1,86 @@
+"""`make damage`: every kind of file of a whole job damaged; two drivers stopped at every point.
+
+Ends by writing what it found to docs/evidence; exits with 1 if anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+from tools.evidence import record
+
+from damage import drivers, matrix
+from damage.kinds import KINDS
+from damage.world import small
+
+COMMAND = "make damage"
+
+
+def damaged(positions: int, per_kind: int, seed: int) -> matrix.Tally:
+    tally = matrix.Tally()
+    with small(), tempfile.TemporaryDirectory() as name:
+        for moment in matrix.CRASHES:
+            one = matrix.Moment(Path(name) / moment.replace(" ", "-"), moment)
+            for case in one.cases(positions, per_kind, random.Random(seed)):
+                matrix.judge(one, case, tally)
+            one.close()
+            _say(f"damage, {moment}", tally.cases, tally.violations)
+    print(f"  {tally.unchanged} unchanged, {tally.refused} refused by name")
+    print(f"  kinds that never were there: {sorted(KINDS.keys() - tally.kinds) or 'none'}")
+    return tally
+
+
+def two_drivers(every: int) -> drivers.Found:
+    """Every point, or each `every`-th, with the newer driver at rest and within a commit."""
+    found = drivers.Found()
+    with drivers.tiny(), tempfile.TemporaryDirectory() as name:
+        for scene in drivers.SCENES:
+            passed = drivers.points(scene, Path(name) / "calm" / scene)
+            for number, case in enumerate(drivers.cases(scene, len(passed))):
+                if number % every == 0:
+                    drivers.judge(case, Path(name) / "two", found)
+            _say(f"drivers, {scene}", found.cases, found.violations)
+    return found
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--positions", type=int, default=4, help="bits flipped in each file")
+    options.add_argument("--per-kind", type=int, default=5, help="files of each kind")
+    options.add_argument("--every", type=int, default=1, help="of the pairs of drivers")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--only", choices=["damage", "drivers"])
+    asked = options.parse_args()
+    pa.set_cpu_count(1)  # the tables are tiny
+    wrong = 0
+    if asked.only != "drivers":
+        tally = damaged(asked.positions, asked.per_kind, asked.seed)
+        wrong += len(tally.violations)
+        record(
+            "damage", "whole jobs: every kind of file damaged, then run to the end", COMMAND,
+            faults=tally.cases, records=tally.records, violations=len(tally.violations),
+        )  # fmt: skip
+    if asked.only != "damage":
+        found = two_drivers(asked.every)
+        wrong += len(found.violations)
+        record(
+            "drivers", "whole jobs: a driver stopped at every point, and let go after a takeover",
+            COMMAND, faults=found.cases, records=found.records, violations=len(found.violations),
+        )  # fmt: skip
+    return 1 if wrong else 0
+
+
+def _say(what: str, cases: int, violations: list[str]) -> None:
+    print(f"{what}: {cases:,} cases so far, {len(violations)} violations")
+    for violation in violations[:20]:
+        print(f"  {violation}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
