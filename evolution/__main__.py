@@ -30,6 +30,8 @@ def main() -> int:
     for seed in range(asked.seed, asked.seed + asked.chains):
         found.append(play(seed))
         _say(found[-1], asked.verbose)
+        if len(found) % 100 == 0:
+            print(f"{len(found):,} chains, {time.monotonic() - began:.0f} s", flush=True)
     total = summary(found)
     print(f"{asked.chains:,} chains, " + ", ".join(f"{n:,} {what}" for what, n in total.items())
           + f", {time.monotonic() - began:.0f} s")  # fmt: skip
