@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ class Result:
     violations: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     opened: int = 0  # verdicts that the guide leaves open
+    points: list[str] = field(default_factory=list)  # where it was killed
 
 
 class Chain:
@@ -180,8 +182,8 @@ class Chain:
 
         try:
             refused = self._tried(begin)
-        except Killed:
-            self.result.crashes += 1
+        except Killed as killed:
+            self._crashed(killed)
             if planned is not None or verdict == REFUSED:
                 self._wrong(f"the start went on, and must be refused: {planned or rule}")
             return "killed"
@@ -205,8 +207,8 @@ class Chain:
         try:
             with hooked(killer):
                 failed = self._tried(driver.drain)
-        except Killed:
-            self.result.crashes += 1
+        except Killed as killed:
+            self._crashed(killed)
             self.begun[-1] = replace(self.begun[-1], crashed=True)
             return "ran"
         if failed is not None:
@@ -229,11 +231,13 @@ class Chain:
                 self._wrong(f"an error without code or hint: {error}")
             return error
         except Exception as error:
-            import traceback
-
             self._wrong(f"a bare exception: {error!r}\n{traceback.format_exc()[-1500:]}")
             return HeadraceError(repr(error))
         return None
+
+    def _crashed(self, killed: Killed) -> None:
+        self.result.crashes += 1
+        self.result.points.append(str(killed))
 
     def _wrong(self, what: str) -> None:
         self.result.violations.append(f"start {self.number}: {what}")
