@@ -30,9 +30,13 @@ def main() -> int:
     for seed in range(asked.seed, asked.seed + asked.chains):
         found.append(play(seed))
         _say(found[-1], asked.verbose)
+        if len(found) % 100 == 0:
+            print(f"{len(found):,} chains, {time.monotonic() - began:.0f} s", flush=True)
     total = summary(found)
     print(f"{asked.chains:,} chains, " + ", ".join(f"{n:,} {what}" for what, n in total.items())
           + f", {time.monotonic() - began:.0f} s")  # fmt: skip
+    points = Counter(point for one in found for point in one.points)
+    print("killed at", ", ".join(f"{point} {n}" for point, n in points.most_common()))
     if asked.chains >= ENOUGH:
         record(
             "evolution", f"{asked.chains:,} chains of changed programs", "make evolution",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ class Result:
     violations: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     opened: int = 0  # verdicts that the guide leaves open
+    points: list[str] = field(default_factory=list)  # where it was killed
 
 
 class Chain:
@@ -133,14 +135,31 @@ class Chain:
 
     def _version(self, version: Version, verdict: str, rule: str, until: str | None = None) -> bool:
         """Start a version and let it run, perhaps into a crash; whether it started."""
-        said = f"{version.changes} drop={version.drop} -> {verdict} {rule}"
         crash = self.random.randrange(1, 60) if until is None and self.random.random() < 0.6 else 0
-        while True:
-            started = self._start(version, verdict, rule, until, crash)
-            self.result.history.append(f"{self.number}: {said}: {started}")
-            if started != "killed":
-                return started == "ran"
-            crash = 0  # in its start: again, the same
+        started = self._start(version, verdict, rule, until, crash)
+        self._note(version, verdict, rule, started)
+        if started == "killed":
+            return self._again(version, until)
+        return started == "ran"
+
+    def _again(self, version: Version, until: str | None) -> bool:
+        """After a crash in its start a version starts as it is, or is adopted already.
+
+        What it may drop is gone then, and to drop it again is refused.
+        """
+        verdict = OPEN if version.drop and version.drop is not True else STARTS
+        started = self._start(version, verdict, "", until, 0)
+        self._note(version, verdict, "again", started)
+        if verdict == OPEN and started == "refused HR-EVOLVE-004":
+            started = self._start(replace(version, drop=()), STARTS, "", until, 0)
+            self._note(version, STARTS, "again, with nothing to drop", started)
+        if started != "ran":
+            self._wrong("a start that crashed cannot be repeated")
+        return started == "ran"
+
+    def _note(self, version: Version, verdict: str, rule: str, started: str) -> None:
+        said = f"{version.changes} drop={version.drop} -> {verdict} {rule}"
+        self.result.history.append(f"{self.number}: {said}: {started}")
 
     def _start(
         self, version: Version, verdict: str, rule: str, until: str | None, crash: int
@@ -163,11 +182,10 @@ class Chain:
 
         try:
             refused = self._tried(begin)
-        except Killed:
-            self.result.crashes += 1
-            # whether the version was adopted is not known: it has taken part, with no row
-            if planned is not None:
-                self._wrong(f"plan refuses and the start went on: {planned}")
+        except Killed as killed:
+            self._crashed(killed)
+            if planned is not None or verdict == REFUSED:
+                self._wrong(f"the start went on, and must be refused: {planned or rule}")
             return "killed"
         if str(planned) != str(refused):
             self._wrong(f"plan says {planned}\nand the start {refused}")
@@ -189,8 +207,8 @@ class Chain:
         try:
             with hooked(killer):
                 failed = self._tried(driver.drain)
-        except Killed:
-            self.result.crashes += 1
+        except Killed as killed:
+            self._crashed(killed)
             self.begun[-1] = replace(self.begun[-1], crashed=True)
             return "ran"
         if failed is not None:
@@ -213,11 +231,13 @@ class Chain:
                 self._wrong(f"an error without code or hint: {error}")
             return error
         except Exception as error:
-            import traceback
-
             self._wrong(f"a bare exception: {error!r}\n{traceback.format_exc()[-1500:]}")
             return HeadraceError(repr(error))
         return None
+
+    def _crashed(self, killed: Killed) -> None:
+        self.result.crashes += 1
+        self.result.points.append(str(killed))
 
     def _wrong(self, what: str) -> None:
         self.result.violations.append(f"start {self.number}: {what}")

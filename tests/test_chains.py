@@ -12,18 +12,18 @@ from headrace.runtime import adopting, start
 from headrace.runtime.refusing import Found
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("seed", range(1, 9))
 def test_a_chain_of_changed_programs_holds_what_the_model_says(seed: int) -> None:
     assert play(seed).violations == []
 
 
-def noticed(seeds: range) -> list[str]:
-    return [v for seed in seeds for v in play(seed).violations]
+def noticed(what: str, seeds: range = range(1, 20)) -> bool:
+    return any(what in v for seed in seeds for v in play(seed).violations)
 
 
 def test_changes_that_are_accepted_unseen_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Comparison, "check", lambda *told: None)
-    assert any("must be refused" in v for v in noticed(range(1, 7)))
+    assert noticed("must be refused")
 
 
 def test_state_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_state_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatc
         return {**real(found, moves), "state": {}}
 
     monkeypatch.setattr(adopting, "adopted", forgetful)
-    assert any("lacks" in v for v in noticed(range(1, 7)))
+    assert noticed("lacks")
 
 
 def test_a_refused_start_that_leaves_a_trace_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,4 +45,4 @@ def test_a_refused_start_that_leaves_a_trace_is_noticed(monkeypatch: pytest.Monk
         real(found, *told)
 
     monkeypatch.setattr(start, "refuse", late)
-    assert any("has changed" in v for v in noticed(range(1, 7)))
+    assert noticed("has changed")

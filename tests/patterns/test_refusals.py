@@ -288,6 +288,13 @@ def test_timeouts_that_were_not_asked_for_are_refused() -> None:
         _ = rows.key_by("key").match(good).timeouts
 
 
+def test_a_column_that_is_there_twice_is_one_problem_whatever_follows() -> None:
+    job, rows = stream()
+    found = rows.key_by("key").match(a.then("b").within("1s"), select={"key": "a.key"})
+    found.select(upper="upper(key)").where("upper = 'A'").write("collect:", name="out")
+    assert codes(job) == ["HR-PATTERN-029"]
+
+
 def test_a_pattern_needs_event_time() -> None:
     job = hr.Job("untimed")
     rows = job.read("log:x", schema="key string, value bigint", name="rows")
