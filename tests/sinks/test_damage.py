@@ -249,3 +249,15 @@ def test_files_that_are_not_of_this_machine_are_refused(tmp_path, monkeypatch, p
 
     assert error.code == "HR-OUTPUT-001" and "://" in error.message
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_columns_of_another_output_in_the_place_of_its_own_are_refused(tmp_path):
+    for name, schema in (("a", SCHEMA), ("b", schema_of("n bigint"))):
+        sink = made(open_sink(f"files:{tmp_path}/{name}", schema, {}, str(tmp_path / "job"), name))
+        sink.publish(0, sink.stage(table(0, 1).select(schema.names), 0, "x"), ALONE)
+    (own,), (other,) = ((tmp_path / n / "_commits").glob("*.schema") for n in "ab")
+    shutil.copyfile(other, own)
+
+    error = refusal(read_output, tmp_path / "a")
+
+    assert error.code == "HR-OUTPUT-007" and own.name in error.message

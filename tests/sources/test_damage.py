@@ -22,7 +22,7 @@ import pytest
 from tests.sources.reading import again, chunks, typed
 
 from headrace.clock import ManualClock
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InputError
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
 from headrace.sources import spool as spools
@@ -228,3 +228,22 @@ def same_or_named(stored: Stored, at: int, wanted: list[int]) -> bool:
         return sorted(read_on(stored, at)[0]) == wanted
     except HeadraceError as error:
         return bool(re.fullmatch(r"HR-(INPUT|STATE)-\d{3}", error.code) and error.hint)
+
+
+def test_a_longer_file_in_the_place_of_a_spools_last_one_is_refused_and_nothing_is_changed(
+    tmp_path,
+):
+    writer = spools.SpoolWriter(tmp_path)
+    writer.add(line(1).encode())
+    writer.close()
+    (last,) = tmp_path.glob("*.lines")
+    whole = last.read_bytes()
+    last.write_bytes(line(2).encode() + line(3).encode())
+    spoilt = stored_files(tmp_path)
+
+    with pytest.raises(InputError, match="HR-INPUT-009"):
+        spools.SpoolWriter(tmp_path)
+
+    assert stored_files(tmp_path) == spoilt
+    last.write_bytes(whole)
+    spools.SpoolWriter(tmp_path).close()

@@ -109,15 +109,15 @@ class SpoolWriter:
         make_folder(folder)
         self._spool = Spool(folder)
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        self._handle: int | None = None
+        self._base, self.end = 0, 0
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._spool.check()
+            self._go_on()
         except (OSError, InputError):
-            os.close(self._lock)
+            self.close()
             raise
-        self._handle: int | None = None
-        self._base, self.end = 0, 0
-        self._go_on()
 
     def add(self, lines: bytes) -> None:
         """Append whole lines; durable when this returns."""
