@@ -34,7 +34,7 @@ CUTS: dict[str, dict[str, int]] = {
     "log.tail": {"_CHUNK": 64},
     "log.topic": {"SEGMENT_BYTES": 4096, "_LEAST_SEGMENT": 4096},
     "ops.agg.cells": {"_BLANK": 1, "_FEW": 1},
-    "ops.agg.exact": {"_BLOCK": 1},
+    "ops.agg.exact": {"_BLOCK": 1, "_ROOM": 4},
     "ops.agg.grid": {"_SHORT": 1},
     "ops.agg.order": {"_LIMIT": 1, "_SHORT": 1},
     "ops.agg.sums": {"_LIMIT": 1},

@@ -164,6 +164,23 @@ def test_a_partial_stays_small_however_often_it_is_merged(values: Any) -> None:
     assert len(merged["s__sum"][0]) <= {_measured: 1, _any_digits: 2}.get(values, 60)
 
 
+def test_what_was_split_once_is_merged_and_windowed_without_splitting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Splitting is most of what exact sums cost: rows are split, their partials are not."""
+    monkeypatch.setattr(exact, "_ROOM", 1 << 12)
+    random = np.random.default_rng(5)
+    x, group = _any_digits(random, 4_000), random.integers(0, 400, 4_000)
+    halves = [agg.partial(table(x[h::2], group[h::2]), ["g"], AGGS) for h in (0, 1)]
+    monkeypatch.setattr(exact, "_digits", None)
+    merged = agg.merge(pa.concat_tables(halves), ["g"], AGGS).sort_by("g")
+    every = np.arange(merged.num_rows)
+    low, high = every, np.minimum(every + 12, merged.num_rows)
+    windows = exact.rounded(exact.combined(merged["s__sum"], None, Ranges(low, high, every)))
+    sums = [x[(group >= a) & (group < b)].tolist() for a, b in zip(low, high, strict=True)]
+    assert windows.tolist() == [wanted(each) for each in sums]
+
+
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30))
 def test_the_mean_of_integers_is_that_of_their_exact_sum(values: list[int]) -> None:
     """Whole numbers below 2**31, of any size as doubles."""

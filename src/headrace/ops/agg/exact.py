@@ -32,6 +32,7 @@ _LARGEST = 2.0**_HUGE
 _DIGITS = 53
 _SMALLEST = -1_074  # every double is a multiple of 2**-1074
 _BLOCK = 1 << 14  # rows looked at together while they are in the processor's cache
+_ROOM = 1 << 12  # numbers that add up exactly at least: what is split now is not split when merged
 
 Floats = npt.NDArray[np.float64]
 Summed = Callable[[], pa.Array]
@@ -86,9 +87,9 @@ def of_integers(values: Index) -> Terms:
 
 def split_up(columns: Sequence[Floats], count: int) -> list[Floats]:
     """Columns with the same sums row by row, in which any `count` numbers add up exactly."""
-    if len(columns) == 1 and _all_multiples(columns[0], count):
+    if all(_all_multiples(c, count) for c in columns):
         return [*columns]
-    count = max(count * len(columns), 4)
+    count = max(count * len(columns), _ROOM)
     unit, found = _unit(_largest(columns), count), list[Floats]()
     for part in _blocks(columns):
         for i, digit in enumerate(_digits([c[part] for c in columns], unit, count)):
@@ -136,7 +137,7 @@ def _all_multiples(values: Floats, count: int) -> bool:
 
 def encoded(terms: Terms, present: Mask | None = None) -> pa.Array:
     """As a column of partials, null where `present` is false."""
-    plain, huge = _distilled(terms.plain), _distilled(terms.huge)
+    plain, huge = _shortened(terms.plain), _shortened(terms.huge)
     if terms.special is None and not huge and present is None and len(plain) <= 2:
         table = plain[0] if len(plain) == 1 else np.stack(plain, axis=1).reshape(-1)
         offsets = np.arange(0, len(table) + 1, len(plain), dtype=np.int32)
@@ -158,10 +159,17 @@ def encoded(terms: Terms, present: Mask | None = None) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(table[used]), mask=mask)
 
 
+def _shortened(columns: Sequence[Floats]) -> list[Floats]:
+    """The same sums without columns of zeros; two stay as they are, with room for more sums."""
+    if len(columns) > 2:
+        return _distilled(columns)
+    return [*columns[:1], *(c for c in columns[1:] if c.any())]
+
+
 def _distilled(columns: Sequence[Floats]) -> list[Floats]:
     """The same sums in as few columns as two rounds leave; the first is nearly the whole sum."""
     left = [*columns]
-    for _ in range(2 if len(left) > 2 else 1):
+    for _ in range(2):
         for i in range(len(left) - 1, 0, -1):
             left[i - 1], left[i] = _two_sum(left[i - 1], left[i])
         left = [*left[:1], *(c for c in left[1:] if c.any())]
