@@ -38,11 +38,14 @@ def _raised(*conditions: str) -> Kind:
     return kind
 
 
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _decimal(found: Difference) -> bool:
     """The same number up to the last digit of Spark's decimal."""
     ours, theirs = found.ours, found.theirs
-    number = isinstance(ours, int | float) and not isinstance(ours, bool) and math.isfinite(ours)
-    if not (number and isinstance(theirs, Decimal)):
+    if not (_number(ours) and isinstance(theirs, Decimal)):
         return False
     exponent = theirs.as_tuple().exponent
     unit = Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
@@ -126,7 +129,7 @@ def _days(found: Difference) -> bool:
 def _pole(found: Difference) -> bool:
     """The last bit of an angle decides where its tangent is steep: by as much as the tangent."""
     ours, theirs = found.ours, found.theirs
-    if not (isinstance(ours, float) and isinstance(theirs, float) and "tan(" in found.text):
+    if not (_number(ours) and _number(theirs) and "tan(" in found.text):
         return False
     return abs(ours) > 1e6 and abs(ours - theirs) <= 4 * sys.float_info.epsilon * ours * ours
 

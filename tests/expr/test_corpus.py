@@ -62,7 +62,8 @@ def test_many_drawn_texts(drawn_oracle):
     for seed in range(1000, 1000 + EXAMPLES // 1000):
         found = compare(drawn_oracle, TABLE, Draw(seed).texts(1000))
         compared, values = compared + found.compared, values + found.values
-        wrong += undocumented(found.differences)
+        wrong += (differs := undocumented(found.differences))
+        print(f"seed {seed}: {found.compared} texts", *differs, sep="\n  ", flush=True)
     record("expressions", "drawn expressions against Spark, as text", "make corpus",
            faults=compared, records=values, violations=len(wrong))  # fmt: skip
     assert wrong == []
