@@ -47,7 +47,7 @@ evolution: ## 2,000 chains of changed programs with crashes, against a model (ab
 
 corpus: ## ten thousand drawn expressions, as text, against Spark (about half an hour)
 	@$(SPARK) env HEADRACE_EXAMPLES=10000 $(BIN)/python -m pytest \
-		tests/expr/test_corpus.py $(ARGS)
+		--capture=no tests/expr/test_corpus.py $(ARGS)
 
 logstress: ## the log under kills, errors, a full disk, damage, power cuts (about ten minutes)
 	@$(READY) $(BIN)/python -m stress $(ARGS)

@@ -7,7 +7,9 @@ row goes), and says which differences of drawn texts are of its kind.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -36,10 +38,14 @@ def _raised(*conditions: str) -> Kind:
     return kind
 
 
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _decimal(found: Difference) -> bool:
     """The same number up to the last digit of Spark's decimal."""
     ours, theirs = found.ours, found.theirs
-    if not (isinstance(ours, int | float) and isinstance(theirs, Decimal)):
+    if not (_number(ours) and isinstance(theirs, Decimal)):
         return False
     exponent = theirs.as_tuple().exponent
     unit = Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
@@ -66,7 +72,8 @@ def _beside_null(found: Difference) -> bool:
 
 def _last_element(found: Difference) -> bool:
     text, failed = found.text, isinstance(found.theirs, Failure)
-    return found.ours is None and not failed and "element_at(array(" in text
+    position = re.search(r"element_at\(array\(.*\),", text)  # any: it is null in this row
+    return found.ours is None and found.theirs is not None and not failed and bool(position)
 
 
 def _document(found: Difference) -> bool:
@@ -82,8 +89,15 @@ def _spelling(found: Difference) -> bool:
 
 
 def _sigma(found: Difference) -> bool:
+    """The same text but for which small sigma it is, or a comparison of texts that have one."""
     final, plain = "\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
-    return final in str(found.theirs) or plain in str(found.ours) + found.text
+    if isinstance(found.ours, bool):
+        sigma = any(
+            letter in found.text for letter in (final, plain, "\N{GREEK CAPITAL LETTER SIGMA}")
+        )
+        return sigma and "ilike" in found.text.lower()
+    same = str(found.theirs).replace(final, plain) == str(found.ours)
+    return isinstance(found.ours, str) and isinstance(found.theirs, str) and same
 
 
 def _line_end(found: Difference) -> bool:
@@ -91,18 +105,33 @@ def _line_end(found: Difference) -> bool:
 
 
 def _json(found: Difference) -> bool:
-    return "json_" in found.text and found.ours is None
+    """`json_object_keys` and `json_array_length`, where Spark reads the first document."""
+    read = re.search(r"json_(object_keys|array_length)\(", found.text)
+    failed = isinstance(found.theirs, Failure)
+    return bool(read) and found.ours is None and found.theirs is not None and not failed
 
 
 def _text_of_time(found: Difference) -> bool:
-    """Texts that name a zone, a moment of the clock, or a year beyond four digits."""
+    """Texts that name a zone, a moment of the clock, or a year beyond four digits; hexadecimal
+    doubles. What is cast is written out, or the column `u`, which has a time without a date."""
     unread = found.ours is None or isinstance(found.ours, Failure)
-    return unread and "cast(" in found.text and not isinstance(found.theirs, Failure)
+    cast = re.search(r"cast\(.*\bas (timestamp|date|double|float)", found.text, re.DOTALL)
+    named = re.search(r"[A-Z][a-z]+/|\d:|\d{4}'?, '\d|\d{5}-|0x|\bu\b", found.text)
+    return unread and bool(cast and named) and not isinstance(found.theirs, Failure | type(None))
 
 
 def _days(found: Difference) -> bool:
     """Days, which are an interval of as many days in Spark."""
-    return isinstance(found.theirs, dt.timedelta) and found.theirs == dt.timedelta(found.ours)
+    theirs = found.theirs
+    return isinstance(theirs, dt.timedelta) and theirs / dt.timedelta(days=1) == found.ours
+
+
+def _pole(found: Difference) -> bool:
+    """The last bit of an angle decides where its tangent is steep: by as much as the tangent."""
+    ours, theirs = found.ours, found.theirs
+    if not (_number(ours) and _number(theirs) and "tan(" in found.text):
+        return False
+    return abs(ours) > 1e6 and abs(ours - theirs) <= 4 * sys.float_info.epsilon * ours * ours
 
 
 def _calendar(found: Difference) -> bool:
@@ -124,6 +153,7 @@ DESIGN = (
             "cast(9223372036854775807D as bigint)")),
     Design("a date or timestamp beyond the calendar", _calendar,
            ("timestamp_micros(9223372036854775807)", "date_sub(d, -2147483648)")),
+    Design("the last bit of a double", _pole, ("tan(atan2(i, -3))",)),
     Design("a sigma at the end of a word", _sigma, ("lower('ΟΔΟΣ')", "'ΟΔΟΣ' ilike 'οδοσ'")),
     Design("`$` in a pattern", _line_end, ("'a\\n' rlike 'a$'",)),
     Design("JSON with something after it", _json, ("json_object_keys('{\"a\": 1} x')",)),

@@ -97,17 +97,8 @@ ELSEWHERE = {
     "floor_mod": "CASE WHEN try_mod({0}, {1}) <> 0 AND (try_mod({0}, {1}) < 0) <> ({1} < 0) "
     "THEN try_mod({0}, {1}) + {1} ELSE try_mod({0}, {1}) END",
 }  # fmt: skip
-# Compared in tests/expr/test_agreement.py and tests/expr/test_json.py: Spark has nothing near;
-# the current date is another one there (tests/expr/test_current_date.py).
-APART = {
-    "current_date",
-    "floor_div",
-    "timestamp_diff",
-    "json_text",
-    "json_long",
-    "json_double",
-    "json_bool",
-}
+# The current date is another one in Spark (tests/expr/test_current_date.py).
+APART = {"current_date"}
 
 _WORDS = {
     "like": ["'%a%'", "'_'", "'H%o'", "''", "'a\\\\%%'"],
@@ -166,6 +157,51 @@ _CALLS = {
         "get_json_object(concat('[', u, ', \"', t, '\"]'), '$[1]')",
     ],
     "sha2": ["sha2(s, 256)", "sha2(t, 512)", "sha2(u, 224)", "sha2(s, 0)"],
+}  # fmt: skip
+
+
+def _json_call(name: str, doc: str, path: str, kinds: str, to: str) -> Drawn:
+    found = f"try_variant_get(try_parse_json({doc}), '{path}', 'variant')"
+    typed = f"schema_of_variant({found}) rlike '^({kinds})$'"
+    return Drawn(
+        f"{name}({doc}, '{path}')",
+        f"if({typed}, try_variant_get({found}, '$', '{to}'), cast(null as {to}))",
+    )
+
+
+_FLOOR = (
+    "CASE WHEN ({1}) <> 0 THEN ({0}) div ({1}) "
+    "- if(({0}) % ({1}) <> 0 AND (({0}) < 0) <> (({1}) < 0), 1, 0) END"
+)
+_DOCUMENTS = [
+    "js", "concat('{{\"a\": ', u, '}}')", "concat('{{\"a\": [', u, ', \"', t, '\"]}}')",
+    "concat('[', cast(l as string), ', {{\"b\": ', cast(b as string), '}}]')",
+    "'{{\"a\": \"n\\\\u00e9\", \"b\": [1.5, 2e3, -0, 1e400]}}'",
+]  # fmt: skip
+_PATHS = ["$.a", "$.a.b", "$.a[0]", "$[0]", "$[1].b", "$.b[1]", "$.b[3]", "$"]
+# Functions that Spark has not, with how its user would say it: {0} and {1} are longs, {2} and {3}
+# timestamps, {4} and {5} doubles.
+OWN_CALLS = {
+    "floor_div": [
+        Drawn("floor_div({0}, cast({1} as bigint))", _FLOOR),
+        Drawn("floor_div(i, n)", f"cast({_FLOOR.format('i', 'n')} as int)"),
+        Drawn("floor_div(k, k)", f"cast({_FLOOR.format('k', 'k')} as tinyint)"),
+        Drawn("floor_div({4}, {5})",
+              "CASE WHEN abs(({4}) / nullif({5}, 0D)) < 1e15 THEN "
+              "cast(floor(({4}) / ({5})) as double) ELSE ({4}) / nullif({5}, 0D) END"),
+    ],
+    "timestamp_diff": [
+        Drawn(f"timestamp_diff('{unit}', {{2}}, {{3}})", f"timestampdiff({unit}, {{2}}, {{3}})")
+        for unit in ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")
+    ],
+    **{
+        name: [_json_call(name, doc, path, kinds, to) for doc in _DOCUMENTS for path in _PATHS]
+        for name, kinds, to in (
+            ("json_text", "STRING", "string"), ("json_long", "BIGINT", "bigint"),
+            ("json_double", "BIGINT|DECIMAL.*|DOUBLE", "double"),
+            ("json_bool", "BOOLEAN", "boolean"),
+        )
+    },
 }  # fmt: skip
 _LITERALS = [
     "0", "1", "-1", "7", "3L", "9223372036854775807", "2147483648", "1.5D", "-0.0D", "1e3", "2.5D",
@@ -229,7 +265,7 @@ class Draw:
             function = next(turns, None)
             for _ in range(40 if function else 1):
                 drawn = self._call(function) if function else self._one(functions)
-                if drawn.ours not in seen and len(drawn.ours) < 300 and self._learn(drawn):
+                if drawn.ours not in seen and _short(drawn) and self._learn(drawn):
                     seen.add(drawn.ours)
                     yield drawn
                     break
@@ -265,6 +301,8 @@ class Draw:
         return Drawn.of("({0})", drawn)
 
     def _call(self, function: Function) -> Drawn:
+        if function.name in OWN_CALLS:
+            return self._own_call(function.name)
         if function.name in _CALLS and self.random.random() < 0.5:
             call = self.random.choice(_CALLS[function.name])
             return Drawn.of(call, self._pick("[int]"), self._pick("int"))
@@ -276,6 +314,12 @@ class Draw:
         ours = f"{function.name}({every})".format(*(a.ours for a in args))
         said = ELSEWHERE.get(function.name, f"{function.name}({every})").replace("{all}", every)
         return Drawn(ours, said.format(*(f"{a.spark}" for a in args)))
+
+    def _own_call(self, name: str) -> Drawn:
+        call, kinds = self.random.choice(OWN_CALLS[name]), ("int", "timestamp", "double")
+        args = [self._pick(kind) for kind in kinds for _ in range(2)]
+        return Drawn(call.ours.format(*(a.ours for a in args)),
+                     call.spark.format(*(a.spark for a in args)))  # fmt: skip
 
     def _argument(self, function: Function, place: int, together: str) -> Drawn:
         kind = function.kind(place)
@@ -299,6 +343,10 @@ class Draw:
         known = [f for f in families if self.known.get(f)] or list(self.known)
         drawn = self._pick(self.random.choice(known))
         return Drawn.same("n") if kind == "int" and self.random.random() < 0.5 else drawn
+
+
+def _short(drawn: Drawn) -> bool:
+    return len(drawn.ours) < 300 and len(drawn.spark) < 3000
 
 
 def _family(kind: pa.DataType) -> str:

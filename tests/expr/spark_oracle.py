@@ -22,6 +22,11 @@ from headrace.kernel import SelectStep, compile_chain
 BATCH = 50
 # With it a small table is computed before the rules that a user's own rows would go through.
 _TABLES_AS_LITERALS = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+# Values are computed as for a user, by compiled code; what fails is found without compiling.
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +84,10 @@ class Oracle:
 
     def __init__(self, spark: Any, table: pa.Table) -> None:
         logging.getLogger("SQLQueryContextLogger").disabled = True  # it prints every failure
-        self.session = spark.newSession()
-        self.session.conf.set("spark.sql.session.timeZone", "UTC")
-        self.session.conf.set("spark.sql.optimizer.excludedRules", _TABLES_AS_LITERALS)
-        assert self.session.conf.get("spark.sql.ansi.enabled") == "true"
         self.rows = table.num_rows
         numbered = table.append_column("row", pa.array(range(table.num_rows)))
-        self.frame = self.session.createDataFrame(numbered)
+        self.frame = _session(spark, {}).createDataFrame(numbered)
+        self.interpreted = _session(spark, _INTERPRETED).createDataFrame(numbered)
 
     def outcomes(self, texts: Sequence[str], skip: dict[str, set[int]]) -> dict[str, list[Any]]:
         """The outcomes of each text but on the rows to skip; a Failure for a text refused."""
@@ -95,28 +97,51 @@ class Oracle:
         return found
 
     def _batch(self, texts: Sequence[str], skip: dict[str, set[int]]) -> dict[str, list[Any]]:
-        columns = [f"{_guarded(t, skip.get(t, set()))} AS r{i}" for i, t in enumerate(texts)]
         try:
-            made = self.frame.selectExpr(*columns).toArrow()
+            made = _selected(self.frame, texts, skip)
         except Exception as error:  # PySpark has one class per kind of failure
             if len(texts) > 1:
-                middle = len(texts) // 2
-                return self._batch(texts[:middle], skip) | self._batch(texts[middle:], skip)
+                return self._parted(texts, skip)
             return {texts[0]: self._one_by_one(texts[0], error, skip.get(texts[0], set()))}
         return {text: values_of(made.column(i)) for i, text in enumerate(texts)}
+
+    def _parted(self, texts: Sequence[str], skip: dict[str, set[int]]) -> dict[str, list[Any]]:
+        """What fails is computed text by text, and the rest together."""
+        failing = self._failing(texts, skip)
+        rest = [text for text in texts if text not in failing]
+        middle = 0 if failing else len(rest) // 2
+        parts = [*([text] for text in failing), rest[:middle], rest[middle:]]
+        return {t: o for part in parts if part for t, o in self._batch(part, skip).items()}
+
+    def _failing(self, texts: Sequence[str], skip: dict[str, set[int]]) -> Sequence[str]:
+        """The texts that fail, found by halves."""
+        try:
+            _selected(self.interpreted, texts, skip)
+        except Exception:
+            middle = len(texts) // 2
+            if not middle:
+                return texts
+            halves = (texts[:middle], texts[middle:])
+            return [text for half in halves for text in self._failing(half, skip)]
+        return []
 
     def _one_by_one(self, text: str, error: Exception, skip: set[int]) -> list[Any]:
         if refused(error):
             return [condition(error)] * self.rows
-        failed = self._failures(text, [r for r in range(self.rows) if r not in skip])
+        asked = [row for row in range(self.rows) if row not in skip]
+        failed = self._failures(text, asked)
+        if not failed:  # it fails only beside the guard, or only among others
+            return [self.one(text, row) if row in asked else None for row in range(self.rows)]
         made = self._batch([text], {text: skip | failed.keys()})[text]
         return [failed.get(row, value) for row, value in enumerate(made)]
 
     def _failures(self, text: str, rows: list[int]) -> dict[int, Failure]:
         """The rows on which it fails, found by halves."""
+        if not rows:
+            return {}
         try:
             among = ", ".join(map(str, rows))
-            self.frame.where(f"row IN ({among})").selectExpr(f"{text} AS r").collect()
+            self.interpreted.where(f"row IN ({among})").selectExpr(f"{text} AS r").collect()
         except OverflowError:  # a time that Python cannot hold
             return {}
         except Exception as error:
@@ -128,10 +153,25 @@ class Oracle:
 
     def one(self, text: str, row: int) -> Any:
         try:
-            made = self.frame.where(f"row = {row}").selectExpr(f"{text} AS r").toArrow()
+            made = self.interpreted.where(f"row = {row}").selectExpr(f"{text} AS r").toArrow()
         except Exception as error:
             return condition(error)
         return values_of(made.column(0))[0]
+
+
+def _session(spark: Any, settings: dict[str, str]) -> Any:
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    own.conf.set("spark.sql.optimizer.excludedRules", _TABLES_AS_LITERALS)
+    for name, value in settings.items():
+        own.conf.set(name, value)
+    assert own.conf.get("spark.sql.ansi.enabled") == "true"
+    return own
+
+
+def _selected(frame: Any, texts: Sequence[str], skip: dict[str, set[int]]) -> pa.Table:
+    columns = [f"{_guarded(t, skip.get(t, set()))} AS r{i}" for i, t in enumerate(texts)]
+    return frame.selectExpr(*columns).toArrow()
 
 
 def _guarded(text: str, skip: set[int]) -> str:
