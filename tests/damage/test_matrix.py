@@ -11,7 +11,7 @@ from damage.world import expected, small
 
 # Files that only some moments have: tests of the log, inputs and sinks damage them.
 RARE = {"staged for files", "index of a segment"}
-SHARE = 5  # of the cases, one in so many
+SHARE = 8  # of the cases, one in so many
 
 
 @pytest.mark.parametrize("moment", ["at rest", "crashed"])
