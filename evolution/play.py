@@ -143,16 +143,9 @@ class Chain:
         return started == "ran"
 
     def _again(self, version: Version, until: str | None) -> bool:
-        """After a crash in its start a version starts as it is, or is adopted already.
-
-        What it may drop is gone then, and to drop it again is refused.
-        """
-        verdict = OPEN if version.drop and version.drop is not True else STARTS
-        started = self._start(version, verdict, "", until, 0)
-        self._note(version, verdict, "again", started)
-        if verdict == OPEN and started == "refused HR-EVOLVE-004":
-            started = self._start(replace(version, drop=()), STARTS, "", until, 0)
-            self._note(version, STARTS, "again, with nothing to drop", started)
+        """A start that has crashed can be made again as it was."""
+        started = self._start(version, STARTS, "again", until, 0)
+        self._note(version, STARTS, "again", started)
         if started != "ran":
             self._wrong("a start that crashed cannot be repeated")
         return started == "ran"

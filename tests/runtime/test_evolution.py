@@ -114,6 +114,17 @@ def test_dropping_state_needs_consent(tmp_path: Path) -> None:
     assert finish(tmp_path, job(without), drop=("totals",)).manifest is not None
 
 
+def test_a_start_that_drops_and_crashes_can_be_made_again(tmp_path: Path) -> None:
+    def without(stream: hr.Stream) -> None:
+        stream.select("k").write("collect:", name="out2")
+
+    begin(tmp_path)
+    Driver(job(without), tmp_path, drop="totals")  # has recorded the change, and is gone
+    finish(tmp_path, job(without), drop="totals")
+    with pytest.raises(hr.StateError, match="HR-EVOLVE-004"):
+        Driver(job(without), tmp_path, drop="totals")
+
+
 def test_a_changed_key_is_refused_before_a_row_is_read(tmp_path: Path) -> None:
     def changed(stream: hr.Stream) -> None:
         other = stream.key_by("v").agg(total=hr.sum("v"), unbounded=True, name="totals")

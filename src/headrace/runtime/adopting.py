@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.plan.evolution import SAME, describe
+from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.program import Program
 from headrace.runtime.migrating import migrated
 from headrace.runtime.opening import ID, LAST
@@ -75,7 +75,14 @@ def adopted(found: Found, moves: Mapping[str, str]) -> Body:
         "reads": dict(reads),
         "writes": dict(found.bundle.writes),
         "retired": sorted({*body.get("retired", ()), *gone}),
+        "dropped": _dropped(found),
     }
+
+
+def _dropped(found: Found) -> list[str]:
+    """What the change drops: until the next epoch the same start may be made again."""
+    changes = found.comparison.changes if found.comparison is not None else ()
+    return [c.name for c in changes if c.verdict == DROPPED and c.role != OUTPUT]
 
 
 def _described(program: Program, ops: Mapping[str, Mapping[str, Any]]) -> dict[str, Body]:

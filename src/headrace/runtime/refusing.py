@@ -66,7 +66,7 @@ def refuse(found: Found, allowed: Consent) -> None:
     if not allowed.take_over:
         _refuse_living(found)
     if found.comparison is not None:
-        found.comparison.check(allowed.drop, short(found))
+        found.comparison.check(allowed.drop, {*short(found), *found.body.get("dropped", ())})
     _refuse_ended(found)
     if found.until == "end" and not allowed.for_good:
         _refuse_to_end(found)
