@@ -169,7 +169,15 @@ def _path(args: Sequence[Term]) -> str:
 
 # Spark reads the first of several documents; as elements of one array it sees them all.
 _ALONE = "json_array_length(concat('[', {0}, ']')) = 1"
-_VALID = "(CASE WHEN NOT json_valid({0}) THEN NULL WHEN json_type({0}) = '"
+# DuckDB also reads NaN, infinities and a comma after the last element, which JSON does not have;
+# outside of texts nothing else is spelt like them.
+_LAX = r"'(?i)nan|inf|,\s*[\]}}]'"
+_TEXTS = r"""'"(?:[^"\\]|\\.)*"', '""', 'gs'"""
+_MALFORMED = (
+    "NOT json_valid({0}) OR (regexp_matches({0}, " + _LAX + ") "
+    "AND regexp_matches(regexp_replace({0}, " + _TEXTS + "), " + _LAX + "))"
+)
+_VALID = f"(CASE WHEN {_MALFORMED} THEN NULL WHEN json_type({{0}}) = '"
 
 
 def _json(name: str, gives: str, types: str, to: pa.DataType, variant: str) -> None:
@@ -180,7 +188,7 @@ def _json(name: str, gives: str, types: str, to: pa.DataType, variant: str) -> N
         value = f"json_extract_string({doc}, {path})"
         made = value if to == pa.string() else f"TRY_CAST({value} AS {type_name(to, DUCKDB)})"
         test = f"json_type({doc}, {path}) IN ({types})"
-        return f"(CASE WHEN NOT json_valid({doc}) THEN NULL WHEN {test} THEN {made} END)"
+        return f"(CASE WHEN {_MALFORMED.format(doc)} THEN NULL WHEN {test} THEN {made} END)"
 
     def spark(args: Sequence[Term]) -> str:
         doc, path = args[0].sql, text_literal(_path(args), SPARK)
