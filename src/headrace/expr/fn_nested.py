@@ -21,6 +21,7 @@ from headrace.expr.types import (
     SPARK,
     Term,
     failing,
+    ordered,
     quote,
     text_literal,
     type_name,
@@ -49,9 +50,12 @@ _array("array_position", "[T] T -> long",
        "ELSE CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
        "array_position({0}, {1})")  # fmt: skip
 # of equal ones, such as 0.0 and -0.0, DuckDB takes the last and Spark the first
-_array("array_min", "[T] -> T", "list_min(list_reverse({0}))", "array_min({0})")
-_array("array_max", "[T] -> T", "list_max(list_reverse({0}))", "array_max({0})")
-_array("array_sort", "[T] -> [T]", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})")
+offer(ARRAYS, "array_min", "[T] ->", "list_min(list_reverse({0}))", "array_min({0})",
+      gives=lambda a: ordered(a[0].type.value_type))  # fmt: skip
+offer(ARRAYS, "array_max", "[T] ->", "list_max(list_reverse({0}))", "array_max({0})",
+      gives=lambda a: ordered(a[0].type.value_type))  # fmt: skip
+offer(ARRAYS, "array_sort", "[T] ->", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})",
+      gives=lambda a: pa.list_(ordered(a[0].type.value_type)))  # fmt: skip
 _array("array_reverse", "[T] -> [T]", "list_reverse({0})", "reverse({0})")
 _array("array_append", "[T] T -> [T]",
        "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)",
