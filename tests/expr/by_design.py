@@ -136,6 +136,15 @@ def _pole(found: Difference) -> bool:
     return abs(ours) > 1e6 and abs(ours - theirs) <= 4 * sys.float_info.epsilon * ours * ours
 
 
+def _far_before(found: Difference) -> bool:
+    """Spark adds the longest length to the least position, and ends one character too early."""
+    ours, theirs = found.ours, found.theirs
+    if not (isinstance(ours, str) and isinstance(theirs, str)):
+        return False
+    least = re.search(r"substring\(.*(\bi\b|-2147483648)", found.text)
+    return bool(least) and theirs == ours[:-1]
+
+
 def _calendar(found: Difference) -> bool:
     ends = "timestamp_micros(" in found.text and _failed(found, "overflow: -9223372036854775808")
     return ends or _failed(found, "out of range", "beyond the years")
@@ -156,6 +165,8 @@ DESIGN = (
     Design("a date or timestamp beyond the calendar", _calendar,
            ("timestamp_micros(9223372036854775807)", "date_sub(d, -2147483648)")),
     Design("the last bit of a double", _pole, ("tan(atan2(i, -3))",)),
+    Design("`substring` from position -2147483648", _far_before,
+           ("substring(ltrim('né'), i)", "substring(s, -2147483648)")),
     Design("a sigma at the end of a word", _sigma, ("lower('ΟΔΟΣ')", "'ΟΔΟΣ' ilike 'οδοσ'")),
     Design("`$` in a pattern", _line_end, ("'a\\n' rlike 'a$'",)),
     Design("JSON with something after it", _json, ("json_object_keys('{\"a\": 1} x')",)),
