@@ -61,13 +61,15 @@ def _beyond(found: Difference) -> bool:
 
 
 def _beside_null(found: Difference) -> bool:
-    """Spark's optimiser lets a null that is written out decide, but not in concat and trim, which
-    compute all that stands before it; DuckDB does the one or the other elsewhere."""
-    if "null" not in found.text.lower():
-        return False
+    """Spark lets a null on the left, or one that is written out, decide, but not in concat and
+    trim, which compute all that stands before it; DuckDB does the one or the other elsewhere."""
+    text = found.text
     ours, theirs = isinstance(found.ours, Failure), isinstance(found.theirs, Failure)
-    joined = re.search(r"concat\(|\|\||trim\(", found.text)
-    return (ours and found.theirs is None) or (bool(joined) and found.ours is None and theirs)
+    written = "null" in text.lower()
+    between = re.search(r" (=|==|<>|!=|<|<=|>|>=|[-+*/%&|^]|<<|>>|>>>|div) ", text)
+    joined = written and re.search(r"concat\(|\|\||trim\(", text)
+    left = ours and found.theirs is None and bool(written or between)
+    return left or (bool(joined) and found.ours is None and theirs)
 
 
 def _last_element(found: Difference) -> bool:
@@ -134,9 +136,18 @@ def _pole(found: Difference) -> bool:
     return abs(ours) > 1e6 and abs(ours - theirs) <= 4 * sys.float_info.epsilon * ours * ours
 
 
+def _far_before(found: Difference) -> bool:
+    """Spark adds the longest length to the least position, and ends one character too early."""
+    ours, theirs = found.ours, found.theirs
+    if not (isinstance(ours, str) and isinstance(theirs, str)):
+        return False
+    least = re.search(r"substring\(.*(\bi\b|-2147483648)", found.text)
+    return bool(least) and theirs == ours[:-1]
+
+
 def _calendar(found: Difference) -> bool:
     ends = "timestamp_micros(" in found.text and _failed(found, "overflow: -9223372036854775808")
-    return ends or _failed(found, "out of range", "beyond the years")
+    return ends or _failed(found, "out of range", "beyond the years", "not in timestamp range")
 
 
 DESIGN = (
@@ -152,8 +163,11 @@ DESIGN = (
            ("ceil(cast('NaN' as double))", "floor(x * 1e300)",
             "cast(9223372036854775807D as bigint)")),
     Design("a date or timestamp beyond the calendar", _calendar,
-           ("timestamp_micros(9223372036854775807)", "date_sub(d, -2147483648)")),
+           ("timestamp_micros(9223372036854775807)", "date_sub(d, -2147483648)",
+            "trunc(timestamp_micros(l), 'week')")),
     Design("the last bit of a double", _pole, ("tan(atan2(i, -3))",)),
+    Design("`substring` from position -2147483648", _far_before,
+           ("substring(ltrim('né'), i)", "substring(s, -2147483648)")),
     Design("a sigma at the end of a word", _sigma, ("lower('ΟΔΟΣ')", "'ΟΔΟΣ' ilike 'οδοσ'")),
     Design("`$` in a pattern", _line_end, ("'a\\n' rlike 'a$'",)),
     Design("JSON with something after it", _json, ("json_object_keys('{\"a\": 1} x')",)),
@@ -162,8 +176,9 @@ DESIGN = (
             "try_cast(concat('12:', '30') as timestamp)",
             "try_cast(concat('1202', '4-01-01') as date)",
             "try_cast(concat('0x1', 'p3') as double)")),
-    Design("what fails beside a null that is written out", _beside_null,
-           ("concat(cast(concat('x', s) as int)::string, cast(null as string))",
+    Design("what fails beside a null", _beside_null,
+           ("(st.a + d) == to_date(rpad(js, n), 'dd/MM/yyyy')",
+            "concat(cast(concat('x', s) as int)::string, cast(null as string))",
             "cast(concat('x', s) as int) = cast(null as int)")),
     Design("a null position in an array of what is not null", _last_element,
            ("element_at(array('a'), k)",)),

@@ -14,7 +14,7 @@ from pyarrow import types as pt
 from headrace.errors import PlanError
 from headrace.expr.arith import nonzero, truncated
 from headrace.expr.catalog import listed, offer
-from headrace.expr.types import DUCKDB, SPARK, Term, is_int, type_name
+from headrace.expr.types import DUCKDB, SPARK, Term, is_int, ordered, type_name
 
 NUMBERS, CONDITIONS = "numbers", "conditions and nulls"
 _NAN = "CAST('NaN' AS DOUBLE)"
@@ -132,8 +132,8 @@ offer(NUMBERS, "mod", "T T ->", _remainder(DUCKDB), _remainder(SPARK), gives=_no
 offer(NUMBERS, "floor_mod", "T T ->", _floor_mod(DUCKDB), _floor_mod(SPARK), gives=_no_decimals)
 offer(NUMBERS, "pmod", "T T ->", _pmod(DUCKDB), _pmod(SPARK), gives=_no_decimals)
 offer(NUMBERS, "floor_div", "T T ->", _floor_div(DUCKDB), _floor_div(SPARK), gives=_no_decimals)
-offer(NUMBERS, "greatest", "T T T* -> T", listed("greatest({})"))
-offer(NUMBERS, "least", "T T T* -> T", listed("least({})"))
+offer(NUMBERS, "greatest", "T T T* ->", listed("greatest({})"), gives=lambda a: ordered(a[0].type))
+offer(NUMBERS, "least", "T T T* ->", listed("least({})"), gives=lambda a: ordered(a[0].type))
 
 offer(CONDITIONS, "coalesce", "T T* -> T", listed("coalesce({})"))
 offer(CONDITIONS, "nullif", "T T -> 0", "(CASE WHEN {0} = {1} THEN NULL ELSE {2} END)")

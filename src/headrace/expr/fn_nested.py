@@ -21,6 +21,7 @@ from headrace.expr.types import (
     SPARK,
     Term,
     failing,
+    ordered,
     quote,
     text_literal,
     type_name,
@@ -49,9 +50,12 @@ _array("array_position", "[T] T -> long",
        "ELSE CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
        "array_position({0}, {1})")  # fmt: skip
 # of equal ones, such as 0.0 and -0.0, DuckDB takes the last and Spark the first
-_array("array_min", "[T] -> T", "list_min(list_reverse({0}))", "array_min({0})")
-_array("array_max", "[T] -> T", "list_max(list_reverse({0}))", "array_max({0})")
-_array("array_sort", "[T] -> [T]", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})")
+offer(ARRAYS, "array_min", "[T] ->", "list_min(list_reverse({0}))", "array_min({0})",
+      gives=lambda a: ordered(a[0].type.value_type))  # fmt: skip
+offer(ARRAYS, "array_max", "[T] ->", "list_max(list_reverse({0}))", "array_max({0})",
+      gives=lambda a: ordered(a[0].type.value_type))  # fmt: skip
+offer(ARRAYS, "array_sort", "[T] ->", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})",
+      gives=lambda a: pa.list_(ordered(a[0].type.value_type)))  # fmt: skip
 _array("array_reverse", "[T] -> [T]", "list_reverse({0})", "reverse({0})")
 _array("array_append", "[T] T -> [T]",
        "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)",
@@ -169,7 +173,15 @@ def _path(args: Sequence[Term]) -> str:
 
 # Spark reads the first of several documents; as elements of one array it sees them all.
 _ALONE = "json_array_length(concat('[', {0}, ']')) = 1"
-_VALID = "(CASE WHEN NOT json_valid({0}) THEN NULL WHEN json_type({0}) = '"
+# DuckDB also reads NaN, infinities and a comma after the last element, which JSON does not have;
+# outside of texts nothing else is spelt like them.
+_LAX = r"'(?i)nan|inf|,\s*[\]}}]'"
+_TEXTS = r"""'"(?:[^"\\]|\\.)*"', '""', 'gs'"""
+_MALFORMED = (
+    "NOT json_valid({0}) OR (regexp_matches({0}, " + _LAX + ") "
+    "AND regexp_matches(regexp_replace({0}, " + _TEXTS + "), " + _LAX + "))"
+)
+_VALID = f"(CASE WHEN {_MALFORMED} THEN NULL WHEN json_type({{0}}) = '"
 
 
 def _json(name: str, gives: str, types: str, to: pa.DataType, variant: str) -> None:
@@ -180,7 +192,7 @@ def _json(name: str, gives: str, types: str, to: pa.DataType, variant: str) -> N
         value = f"json_extract_string({doc}, {path})"
         made = value if to == pa.string() else f"TRY_CAST({value} AS {type_name(to, DUCKDB)})"
         test = f"json_type({doc}, {path}) IN ({types})"
-        return f"(CASE WHEN NOT json_valid({doc}) THEN NULL WHEN {test} THEN {made} END)"
+        return f"(CASE WHEN {_MALFORMED.format(doc)} THEN NULL WHEN {test} THEN {made} END)"
 
     def spark(args: Sequence[Term]) -> str:
         doc, path = args[0].sql, text_literal(_path(args), SPARK)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import types as pt
 
+from headrace.errors import PlanError
 from headrace.schema import TIMESTAMP, ddl_type
 
 DUCKDB, SPARK = "duckdb", "spark"
@@ -208,3 +209,11 @@ def int_literal(value: int, t: pa.DataType, dialect: str) -> Term:
     if t == pa.float64():
         return Term(f"CAST('{value}' AS DOUBLE)" if dialect == DUCKDB else f"{value}.0D", t, value)
     return Term(f"CAST({value} AS {type_name(t, dialect)})", t, value)
+
+
+def ordered(kind: pa.DataType) -> pa.DataType:
+    """The type, if its values have one order in both engines; HR-EXPR-003 if not."""
+    if is_nested(kind):  # a null inside one is the largest in DuckDB and the smallest in Spark
+        raise PlanError(f"{spoken(kind)} cannot be compared", code="HR-EXPR-003",
+                        hint="Compare its parts.")  # fmt: skip
+    return kind
