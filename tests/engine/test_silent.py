@@ -29,7 +29,8 @@ def _job(tmp_path: Path, **said: Any) -> hr.Job:
 
 def _check(job: hr.Job, tmp_path: Path, until: str | None) -> None:
     program = build(job)
-    sources = open_inputs(program, str(tmp_path / "job"), until, SystemClock())
+    ids = {r.name: r.name for r in program.sources()}
+    sources = open_inputs(program, str(tmp_path / "job"), until, SystemClock(), ids)
     refuse_silent(program, sources)
 
 
