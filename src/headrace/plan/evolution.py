@@ -8,8 +8,8 @@ reads from. All here is comparison of values: nothing is read, moved or deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from headrace.plan.comparison import (
     DROPPED,
@@ -43,14 +43,17 @@ __all__ = [
 Facts = Mapping[str, Any]  # what a manifest says of one step
 Ops = Mapping[str, Facts]
 
+_described: WeakKeyDictionary[Program, Ops] = WeakKeyDictionary()  # it goes with its program
 
-@lru_cache(maxsize=16)
-def describe(program: Program) -> Mapping[str, Mapping[str, Any]]:
+
+def describe(program: Program) -> Ops:
     """What a manifest should say of each operator, for `compare` to read later."""
-    return {
-        n.name: {"kind": type(n).__name__, "fingerprint": fingerprint(n), "shape": shape(n)}
-        for n in program.stateful()
-    }
+    if program not in _described:
+        _described[program] = {
+            n.name: {"kind": type(n).__name__, "fingerprint": fingerprint(n), "shape": shape(n)}
+            for n in program.stateful()
+        }
+    return _described[program]
 
 
 def compare(

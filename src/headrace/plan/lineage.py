@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from headrace.expr import Expr, col, over
 from headrace.plan.nodes import (
@@ -38,6 +38,7 @@ from headrace.plan.signature import title
 SAME_ROWS = ("filter", "tap", "sample")  # kinds of steps after which the columns are as before
 _LONG = 2_000  # characters of a chain within a union
 WINDOW_END = "the end of a window"
+_chains: WeakKeyDictionary[Node, dict[str, list[Any]]] = WeakKeyDictionary()  # by port
 
 
 def roots(edge: Edge) -> tuple[str, ...]:
@@ -154,13 +155,19 @@ def _time(edge: Edge) -> str | None:
     return own or (WINDOW_END if isinstance(node, Windowed) else None)
 
 
-@lru_cache(maxsize=512)
 def chain(edge: Edge) -> list[Any]:
     """The steps without state by which rows come to `edge`, beginning with what they come from.
 
     Only what decides which rows come and by which function they were made: columns that are
     computed on the way count where they are used.
     """
+    known = _chains.setdefault(edge.node, {})
+    if edge.port not in known:
+        known[edge.port] = _chain(edge)
+    return known[edge.port]
+
+
+def _chain(edge: Edge) -> list[Any]:
     node = edge.node
     if isinstance(node, Read | Dead | Stateful):
         return [node.name if edge.port == OUT else f"{node.name}.{edge.port}"]
