@@ -78,7 +78,8 @@ class SourceTask:
 
 def next_split(body: Mapping[str, Any]) -> int:
     """The first id that no split has had, those of dropped inputs included: state holds them."""
-    return max([body.get("next_split", 0), *(1 + s["id"] for s in body.get("splits", ()))])
+    first: int = max([body.get("next_split", 0), *(1 + s["id"] for s in body.get("splits", ()))])
+    return first
 
 
 def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:
