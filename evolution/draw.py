@@ -279,7 +279,10 @@ def move_output(d: Drawer, version: Version) -> Version:
     n, made = d.random.randrange(len(version.branches)), d.output()
     if d.random.random() < 0.4:  # under the old name
         d.outputs.pop()
-        made = replace(made, name=version.branches[n].output.name)
+        old = version.branches[n].output
+        made = replace(made, name=old.name)
+        if made.kind == "collect":  # its name is its place: from one to another it stays there
+            made = replace(made, place=old.place if old.kind == "collect" else old.name)
     return _with(version, n, output=made)
 
 

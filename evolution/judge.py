@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from evolution.spec import JOINED, STATEFUL, TIMED, Branch, Input, Output, Step, Version
+from evolution.spec import JOINED, ORDERED, STATEFUL, TIMED, Branch, Input, Output, Step, Version
 
 STARTS, REFUSED, OPEN = "starts", "refused", "open"
 SUMMED = ("agg", "tumbling", "sliding", "session", "changes", "top")  # go by `column`
@@ -119,10 +119,10 @@ def _alike(
     if now != old.inputs:
         swapped = old.kind == JOINED and now == old.inputs[::-1] and now[0] != now[1]
         yield (REFUSED if swapped else OPEN), f"step {new.name}: inputs"
-    elif new.kind in TIMED:
+    elif new.kind in ORDERED:
         for i in new.inputs:
             if after.input(i).time != before.input(moves[i]).time:
-                yield (REFUSED if old.kind in WINDOWS else OPEN), f"step {new.name}: time"
+                yield REFUSED, f"step {new.name}: time"
 
 
 def _unnamed(before: Version, after: Version) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,9 @@
 """What each kind of step emits, in plain Python; shares no code with the product.
 
 A life is the rows a step has seen, start by start. Times are whole seconds, they grow from row
-to row of an input, and lengths end in half a second where two times are compared: no result
-depends on a boundary.
+to row of an input, and lengths end in half a second where two times of rows are compared: there
+no result depends on a boundary. A watermark is half a second behind a row, and so may be exactly
+at the end of a session.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def by_time(life: Life, *, closed: bool) -> tuple[Counter[Emitted], Counter[Emit
     """What windows, patterns and boards have emitted for certain, and at most."""
     kind, rows = life[0].step.kind, [r for s in life for r in s.rows()]
     if kind == "top":
-        board = Counter(_board(rows, life[0].step))
+        board = Counter(_board(life))
         return board, board
     if kind == "match":
         found = Counter(_matches(rows, life[0].step, life[0].times[0]))
@@ -116,14 +117,14 @@ def _sessions(rows: Sequence[Row], step: Step, time: str) -> list[tuple[int, Emi
     )
     for row in rows:
         key = _key(row, step)
-        if key in open_ and row[time] - open_[key][-1][time] < gap:
+        if key in open_ and row[time] - open_[key][-1][time] <= gap:
             open_[key].append(row)
             continue
         if key in open_:
             done.append((key, open_[key]))
         open_[key] = [row]
-    found = [*done, *open_.items()]
-    return [(rows[-1][time] + gap, (key, rows[0][time], len(rows), _sum(rows, step)))
+    found = [*done, *open_.items()]  # a row at the very end belongs, so it is over 1 ms later
+    return [(rows[-1][time] + gap + 1, (key, rows[0][time], len(rows), _sum(rows, step)))
             for key, rows in found]  # fmt: skip
 
 
@@ -139,13 +140,16 @@ def _matches(rows: Sequence[Row], step: Step, time: str) -> Iterator[Emitted]:
             waiting[key].append(row)
 
 
-def _board(rows: Sequence[Row], step: Step) -> Iterator[Emitted]:
-    keys = defaultdict[str, list[Row]](list)
-    for row in rows:
-        keys[_key(row, step)].append(row)
+def _board(life: Life) -> Iterator[Emitted]:
+    """Of equals the one with the earlier event time is better, then the one of the older input."""
+    keys, column = defaultdict[str, list[tuple[int, int, Row]]](list), life[0].step.column
+    for segment in life:
+        for row in segment.rows():
+            time = row[segment.times[0]]  # as it was when the row was read
+            keys[_key(row, segment.step)].append((-row[column], time, row))
     for key, held in keys.items():
-        best = sorted(enumerate(held), key=lambda pair: (-pair[1][step.column], pair[0]))[:2]
-        for rank, (_, row) in enumerate(best, 1):
+        best = sorted(held, key=lambda one: one[:2])[:2]  # in the order of arrival, if all is equal
+        for rank, (_, _, row) in enumerate(best, 1):
             yield key, row["id"], rank, 1
 
 

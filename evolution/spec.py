@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 JOINED = "join"
 TIMED = ("tumbling", "sliding", "session", "dedup", "throttle", "join", "match")  # go by event time
+ORDERED = (*TIMED, "changes", "top")  # take rows in the order of event time
 UNTIMED = ("agg", "changes", "top", "process", "fold")
 STATEFUL = (*TIMED, *UNTIMED)
 BY_BATCH = ("tumbling", "sliding", "session", "match", "top")  # emit when a batch, or time, is over

@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.program import Program
+from headrace.runtime.epoch import next_split
 from headrace.runtime.migrating import migrated
 from headrace.runtime.opening import ID, LAST
 from headrace.runtime.refusing import Found, short
@@ -67,6 +68,7 @@ def adopted(found: Found, moves: Mapping[str, str]) -> Body:
         "ops": {n: facts for n, facts in ops.items() if n in kept},
         "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in kept},
         "splits": [s for s in splits if s["input"] in reads],
+        "next_split": next_split(body),
         "counts": {names.get(n, n): c for n, c in body["counts"].items()},
         "steps": {names.get(n, n): c for n, c in body["steps"].items()},
         "windows": {names.get(n, n): c for n, c in body.get("windows", {}).items()},

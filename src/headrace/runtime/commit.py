@@ -129,6 +129,7 @@ class Committer:
             "wall": self._clock.now(),
             "lag": end["lag"],
             "splits": [*splits, *gone],
+            "next_split": before.get("next_split", 0),
             "watermark": max(self._watermark(splits, end), before.get("watermark", MIN_TIME)),
             "ended": bool(splits) and all(s["state"] == ENDED for s in splits),
             "ops": self._ops(before, total),

@@ -20,7 +20,7 @@ LIVE, IDLE, ENDED = "live", "idle", "ended"
 class Split:
     """Where one split of one input stands."""
 
-    id: int  # stable for the life of the job: part of the order of rows
+    id: int  # of this split alone for the life of the job: part of the order of rows
     input: str
     name: str
     at: Any  # the offset to read from next
@@ -74,6 +74,12 @@ class SourceTask:
     state: Mapping[str, Any] | None = None  # of all operators, from the manifest before
     replay: bool = False  # the epoch is committed already: nothing is to be done
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def next_split(body: Mapping[str, Any]) -> int:
+    """The first id that no split has had, those of dropped inputs included: state holds them."""
+    first: int = max([body.get("next_split", 0), *(1 + s["id"] for s in body.get("splits", ()))])
+    return first
 
 
 def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:

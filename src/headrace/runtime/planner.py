@@ -19,7 +19,17 @@ from headrace.plan.nodes import Read
 from headrace.runtime.admission import Admission
 from headrace.runtime.alignment import aligned, held_back
 from headrace.runtime.bundle import Bundle
-from headrace.runtime.epoch import ENDED, IDLE, LIVE, Epoch, Piece, SourceTask, Split, reached_by
+from headrace.runtime.epoch import (
+    ENDED,
+    IDLE,
+    LIVE,
+    Epoch,
+    Piece,
+    SourceTask,
+    Split,
+    next_split,
+    reached_by,
+)
 from headrace.runtime.lineage import upstream
 from headrace.runtime.standing import settled, state_of
 from headrace.runtime.stopping import drain_asked, stop_asked
@@ -91,7 +101,7 @@ class Planner:
         now = max(self._clock.now(), start["clock"])
         self._learn(now)
         before = [Split(**s) for s in body.get("splits", [])]
-        after = self._move(before, now)
+        after = self._move(before, next_split(body), now)
         if not self._worthwhile(before, after, body, now):
             return start
         known = {(s.input, s.name): s.at for s in before}
@@ -107,10 +117,9 @@ class Planner:
             self._admission.lasted(now - self._asked_at)
             self._asked_at = None
 
-    def _move(self, before: list[Split], now: int) -> list[Split]:
+    def _move(self, before: list[Split], next_id: int, now: int) -> list[Split]:
         """Every split as it will stand after the next epoch, but for its watermark."""
         known = {(s.input, s.name): s for s in before}
-        next_id = 1 + max((s.id for s in before), default=-1)
         moved = []
         for read in self._program.sources():
             source = self._sources[read.name]
