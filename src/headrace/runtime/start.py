@@ -81,10 +81,23 @@ def prepare(
     log = found.log
     slots = log.open(program.name, slots_for(program, settings, cores))
     disputed = log.is_held()  # by a driver that may still commit what it has begun
+    try:
+        return _taken(found, consent, slots, settings, edges, disputed)
+    except BaseException:
+        log.release()
+        raise
+
+
+def _taken(
+    found: Found, consent: Consent, slots: int, settings: Settings, edges: Edges, disputed: bool
+) -> Start:
+    """Take the folder and begin; look again if a driver that lived has gone on meanwhile."""
+    log, bundle, until = found.log, found.bundle, found.until
     token = log.take_fence()
     while True:
-        if log.newest() != found.epoch:  # that driver has gone on meanwhile
-            found = replace(look(program, place, until, clock, edges), log=log)
+        if log.newest() != found.epoch:
+            again = look(bundle.program, str(log.folder), until, bundle.clock, edges)
+            found = replace(again, log=log)
             refuse(found, replace(consent, take_over=True))
         try:
             return _begun(found, token, slots, settings.keep_epochs, disputed)

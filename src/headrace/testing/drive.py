@@ -61,8 +61,12 @@ class Driver:
         self.manifest: Manifest | None = start.log.latest()
 
     def epoch(self) -> Progress | None:
-        """Run one epoch; None when there is nothing to do."""
-        manifest = self._runner.epoch()
+        """Run one epoch; None when there is nothing to do. What fails here has ended."""
+        try:
+            manifest = self._runner.epoch()
+        except BaseException:
+            self.start.log.release()
+            raise
         if manifest is None:
             return None
         self.manifest = manifest
