@@ -22,6 +22,8 @@ from tests.runtime.crashing import ROWS, build, contents
 class Crash(Exception):
     pass
 
+BY_TIME = {"log.sync"}  # how often these are passed depends on the time that a run takes
+
 
 def run(place: Path, max_batch: int = 30) -> Driver:
     driver = Driver(build(place), place / "job", max_batch=max_batch)
@@ -53,7 +55,8 @@ def test_the_durable_steps_of_a_batch_are_all_named(undisturbed: Any) -> None:
 def test_a_crash_at_any_step_loses_and_doubles_nothing(undisturbed: Any, tmp_path: Path) -> None:
     wanted, passed = undisturbed
     for name, times in sorted(passed.items()):
-        for nth in sorted({1, times}):
+        last = 1 if name in BY_TIME else times
+        for nth in sorted({1, last}):
             place = tmp_path / f"{name}-{nth}"
             _crash_at(place, name, nth)
             driver = run(place)
