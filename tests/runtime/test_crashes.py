@@ -22,6 +22,7 @@ from tests.runtime.crashing import ROWS, build, contents
 class Crash(Exception):
     pass
 
+
 BY_TIME = {"log.sync"}  # how often these are passed depends on the time that a run takes
 
 

@@ -43,7 +43,7 @@ class FakeSource(Source):
     bounded = True  # the script says when it ends
     raw = False
 
-    def __init__(self, script: Script, name: str, schema: pa.Schema, uri: object) -> None:
+    def __init__(self, script: Script, name: str, schema: pa.Schema, uri: object = "") -> None:
         self.schema, self._uri = schema, uri if isinstance(uri, str) else ""
         self._script, self._name = script, name
 
