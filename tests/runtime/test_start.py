@@ -162,7 +162,7 @@ def silent(place: Place) -> dict[str, Any]:
         found = stream.window(hr.everything()).agg(n=hr.count(), name="all")
         found.write("collect:", name="all rows")
 
-    return {"job": place.job(change)}
+    return {"job": place.job(change), "silent": False}
 
 
 def other_topic_of_the_name(place: Place) -> dict[str, Any]:

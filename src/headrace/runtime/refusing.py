@@ -36,6 +36,7 @@ class Consent:
     take_over: bool = False  # from a driver that lives
     go_back: bool = False  # behind what outputs have
     for_good: bool = False  # close the windows of a job that was without an end
+    silent: bool = False  # run steps that give nothing before an end that may never come
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def refuse(found: Found, allowed: Consent) -> None:
     if not (allowed.go_back and found.latest):
         _refuse_ahead(found)
     _refuse_short(found, allowed)
-    refuse_silent(found.bundle.program, found.bundle.sources)
+    if not allowed.silent:
+        refuse_silent(found.bundle.program, found.bundle.sources)
 
 
 def _refuse_living(found: Found) -> None:

@@ -70,12 +70,13 @@ def prepare(
     take_over: bool = False,
     go_back: bool = False,
     for_good: bool = False,
+    silent: bool = False,
     clock: Clock | None = None,
     edges: Edges = REAL,
 ) -> Start:
     """Look, refuse, take the folder, publish what was promised, adopt changes."""
     place = folder_of(program, settings, folder)
-    consent = Consent(drop_all or drop, take_over, go_back, for_good)
+    consent = Consent(drop_all or drop, take_over, go_back, for_good, silent)
     found = look(program, place, until, clock, edges)
     refuse(found, consent)
     log = found.log

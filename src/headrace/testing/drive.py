@@ -41,6 +41,7 @@ class Driver:
         take_over: bool = True,  # of two in one process the first has crashed
         go_back: bool = False,
         for_good: bool = True,
+        silent: bool = True,  # a test may end it later
         edges: Edges = REAL,
     ) -> None:
         self.program = build(job)
@@ -48,8 +49,8 @@ class Driver:
         settings = Settings.load(max_batch=max_batch)
         start = prepare(
             self.program, settings, tasks, folder=str(folder), until=until, drop=drop,
-            take_over=take_over, go_back=go_back, for_good=for_good, clock=self.clock,
-            edges=edges,
+            take_over=take_over, go_back=go_back, for_good=for_good, silent=silent,
+            clock=self.clock, edges=edges,
         )  # fmt: skip
         self.start = start
         pace = Pace(min(tasks, start.slots), start.slots, until == "end", max_batch=max_batch)
