@@ -81,7 +81,7 @@ def test_standard_output_that_cannot_be_opened_again_is_refused_by_name(tmp_path
         standard_output.bind(path)
         monkeypatch.setenv(STDOUT, path)
         sink = open_sink("console:", SCHEMA, {}, str(tmp_path), "o")
-        error = refusal(sink.publish, 0, sink.stage(table(0, 1), 0, "a"))
+        error = refusal(sink.publish, 0, sink.stage(table(0, 1), 0, "a"), ALONE)
 
     assert error.code == "HR-OUTPUT-014"
     assert "| cat" in error.hint

@@ -261,3 +261,29 @@ def test_the_columns_of_another_output_in_the_place_of_its_own_are_refused(tmp_p
     error = refusal(read_output, tmp_path / "a")
 
     assert error.code == "HR-OUTPUT-007" and own.name in error.message
+
+
+def test_an_output_file_whose_content_has_changed_is_named(tmp_path):
+    output = files(tmp_path)
+    life(output, 1)
+    file = _shown(tmp_path)[0]
+    flip(file)
+
+    error = refusal(read_output, file.parent)
+
+    assert error.code == "HR-OUTPUT-012" and file.name in error.message
+
+
+def test_an_epoch_that_another_driver_has_published_with_other_files_is_refused(tmp_path):
+    sink = made(files(tmp_path).open())
+    ours, theirs = (sink.stage(table(0, 1), 0, unique) for unique in ("ours", "theirs"))
+    sink.publish(0, theirs, ALONE)
+
+    error = refusal(made(files(tmp_path).open()).publish, 0, ours, ALONE)
+
+    assert error.code == "HR-OUTPUT-013" and "epoch 0" in error.message
+    assert read_output(_shown(tmp_path)[0].parent).num_rows == sum(r["rows"] for r in theirs)
+
+
+def _shown(root: Path) -> list[Path]:
+    return sorted(p for p in root.rglob("part-*") if "_staging" not in p.parts)
