@@ -20,6 +20,7 @@ from pathlib import Path
 
 from headrace.engine.starting import beginning
 from headrace.state.faults import point
+from headrace.state.holding import is_held
 
 PREFIX = "headrace-"
 OWNER = "owner"
@@ -102,14 +103,4 @@ def _is_ours(path: Path) -> bool:
 
 def _free(path: Path) -> bool:
     """Whether nobody holds the folder's lock."""
-    try:
-        lock = os.open(path / OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
-    return True
+    return not is_held(path / OWNER)

@@ -16,13 +16,13 @@ from headrace.plan.program import Program
 from headrace.runtime.epoch import next_split
 from headrace.runtime.migrating import migrated
 from headrace.runtime.opening import ID, LAST
-from headrace.runtime.refusing import Found, short
+from headrace.runtime.refusing import Inspection, short
 from headrace.runtime.tables import table_key
 
 Body = dict[str, Any]
 
 
-def is_changed(found: Found) -> bool:
+def is_changed(found: Inspection) -> bool:
     """Whether the program is another than the last manifest's, or something else is."""
     assert found.comparison is not None
     if any(c.verdict != SAME for c in found.comparison.changes):
@@ -34,7 +34,7 @@ def is_changed(found: Found) -> bool:
     return (found.body["reads"], found.body["writes"]) != described or bool(short(found))
 
 
-def adopt(found: Found, token: int, ahead: Mapping[str, int]) -> None:
+def adopt(found: Inspection, token: int, ahead: Mapping[str, int]) -> None:
     """Commit the manifest of the program as it is now, with the offsets of the last one."""
     moves = found.comparison.moves() if found.comparison is not None else {}
     program = found.bundle.program
@@ -50,7 +50,7 @@ def adopt(found: Found, token: int, ahead: Mapping[str, int]) -> None:
     found.log.commit(epoch, body, token, uuid.uuid4().hex)
 
 
-def adopted(found: Found, moves: Mapping[str, str]) -> Body:
+def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
     """The manifest as the changed program needs it: state under its new names, or gone."""
     body, program = found.body, found.bundle.program
     names = {old: new for new, old in moves.items()}
@@ -81,7 +81,7 @@ def adopted(found: Found, moves: Mapping[str, str]) -> Body:
     }
 
 
-def _dropped(found: Found) -> list[str]:
+def _dropped(found: Inspection) -> list[str]:
     """What the change drops: until the next epoch the same start may be made again."""
     changes = found.comparison.changes if found.comparison is not None else ()
     return [c.name for c in changes if c.verdict == DROPPED and c.role != OUTPUT]

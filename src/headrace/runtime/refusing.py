@@ -40,7 +40,7 @@ class Consent:
 
 
 @dataclass(frozen=True)
-class Found:
+class Inspection:
     """A job as a start finds it."""
 
     bundle: Bundle
@@ -62,7 +62,7 @@ class Found:
         return self.latest.body if self.latest is not None else {}
 
 
-def refuse(found: Found, allowed: Consent) -> None:
+def refuse(found: Inspection, allowed: Consent) -> None:
     """Raise the first reason why the job must not start."""
     if not allowed.take_over:
         _refuse_living(found)
@@ -79,7 +79,7 @@ def refuse(found: Found, allowed: Consent) -> None:
         refuse_silent(found.bundle.program, found.bundle.sources)
 
 
-def _refuse_living(found: Found) -> None:
+def _refuse_living(found: Inspection) -> None:
     driver = found.log.driver()
     if driver is not None:
         raise StateError(
@@ -90,7 +90,7 @@ def _refuse_living(found: Found) -> None:
         )
 
 
-def _refuse_ended(found: Found) -> None:
+def _refuse_ended(found: Inspection) -> None:
     """A job that has closed its windows at the end of its input cannot read on."""
     if not found.body.get("ended"):
         return
@@ -108,7 +108,7 @@ def _refuse_ended(found: Found) -> None:
                 )
 
 
-def _refuse_to_end(found: Found) -> None:
+def _refuse_to_end(found: Inspection) -> None:
     if found.body.get("endless") and not found.body["ended"]:
         raise StateError(
             f'job {found.name!r} has run without an end so far; until="end" would close its '
@@ -118,7 +118,7 @@ def _refuse_to_end(found: Found) -> None:
         )  # fmt: skip
 
 
-def _check_edges(found: Found) -> None:
+def _check_edges(found: Inspection) -> None:
     offsets: dict[str, dict[str, Any]] = {}
     for split in found.body.get("splits", ()):
         offsets.setdefault(split["input"], {})[split["name"]] = split["at"]
@@ -129,14 +129,14 @@ def _check_edges(found: Found) -> None:
         sink.check()
 
 
-def ahead_of(found: Found) -> dict[str, int]:
+def ahead_of(found: Inspection) -> dict[str, int]:
     """Who knows of epochs that the newest manifest does not, and how far each has come."""
     known = {f"output {n!r}": sink.newest() or 0 for n, sink in found.bundle.sinks.items()}
     known[FOLDER] = Published(found.log.folder).epoch()
     return {who: epoch for who, epoch in known.items() if epoch > found.epoch}
 
 
-def _refuse_ahead(found: Found) -> None:
+def _refuse_ahead(found: Inspection) -> None:
     ahead = ahead_of(found)
     if not ahead:
         return
@@ -157,7 +157,7 @@ def _refuse_ahead(found: Found) -> None:
     )  # fmt: skip
 
 
-def short(found: Found) -> dict[str, tuple[int, int]]:
+def short(found: Inspection) -> dict[str, tuple[int, int]]:
     """Outputs that have lost something: by name, what they hold and what was published there.
 
     Of the newest epoch publishing may not be complete, so the one before counts.
@@ -175,7 +175,7 @@ def short(found: Found) -> dict[str, tuple[int, int]]:
     return lost
 
 
-def _refuse_short(found: Found, allowed: Consent) -> None:
+def _refuse_short(found: Inspection, allowed: Consent) -> None:
     for name, (held, due) in short(found).items():
         if name in named(allowed.drop):
             continue

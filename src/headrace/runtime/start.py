@@ -29,7 +29,7 @@ from headrace.runtime.opening import (
     open_sinks,
 )
 from headrace.runtime.operators import operator_for
-from headrace.runtime.refusing import Consent, Found, ahead_of, refuse
+from headrace.runtime.refusing import Consent, Inspection, ahead_of, refuse
 from headrace.settings import Settings
 from headrace.state.manifest import EpochLog
 
@@ -90,7 +90,12 @@ def prepare(
 
 
 def _taken(
-    found: Found, consent: Consent, slots: int, settings: Settings, edges: Edges, disputed: bool
+    found: Inspection,
+    consent: Consent,
+    slots: int,
+    settings: Settings,
+    edges: Edges,
+    disputed: bool,
 ) -> Start:
     """Take the folder and begin; look again if a driver that lived has gone on meanwhile."""
     log, bundle, until = found.log, found.bundle, found.until
@@ -108,7 +113,7 @@ def _taken(
                 raise
 
 
-def _begun(found: Found, token: int, slots: int, keep: int, disputed: bool) -> Start:
+def _begun(found: Inspection, token: int, slots: int, keep: int, disputed: bool) -> Start:
     """Publish what was promised, open the outputs, and record what begins here.
 
     Where the folder is taken from a driver that lives, the next epoch is taken at once: nothing
@@ -128,7 +133,7 @@ def _begun(found: Found, token: int, slots: int, keep: int, disputed: bool) -> S
 
 def look(
     program: Program, folder: str, until: str | None, clock: Clock | None, edges: Edges = REAL
-) -> Found:
+) -> Inspection:
     """Everything a start has to know; nothing is changed."""
     clock = clock or SystemClock()
     log = EpochLog(folder)
@@ -146,7 +151,7 @@ def look(
         program, sources, sinks, clock, edges.told, reads, writes, endless=until is None
     )
     comparison = None if latest is None else _compared(program, body, reads, writes)
-    return Found(bundle, log, latest, comparison, until)
+    return Inspection(bundle, log, latest, comparison, until)
 
 
 def _compared(
@@ -159,7 +164,7 @@ def _compared(
     )
 
 
-def review(program: Program, folder: str | None = None, *, until: str | None = None) -> Found:
+def review(program: Program, folder: str | None = None, *, until: str | None = None) -> Inspection:
     """What a start would find; changes nothing. `refuse` judges it."""
     return look(program, folder_of(program, Settings.load(), folder), until, None)
 

@@ -43,7 +43,7 @@ class Holding:
 def is_held(path: Path) -> bool:
     """Whether somebody holds the lock on `path`; nobody holds one on a file that is not there."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
