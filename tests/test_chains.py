@@ -9,7 +9,7 @@ from evolution.__main__ import play
 
 from headrace.plan.comparison import Comparison
 from headrace.runtime import adopting, start
-from headrace.runtime.refusing import Found
+from headrace.runtime.refusing import Inspection
 
 
 # the last ones: a watermark at a session's end; equals of another input, of an input read again;
@@ -31,7 +31,7 @@ def test_changes_that_are_accepted_unseen_are_noticed(monkeypatch: pytest.Monkey
 def test_state_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = adopting.adopted
 
-    def forgetful(found: Found, moves: Any) -> dict[str, Any]:
+    def forgetful(found: Inspection, moves: Any) -> dict[str, Any]:
         return {**real(found, moves), "state": {}}
 
     monkeypatch.setattr(adopting, "adopted", forgetful)
@@ -41,7 +41,7 @@ def test_state_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatc
 def test_a_refused_start_that_leaves_a_trace_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = start.refuse
 
-    def late(found: Found, *told: Any) -> None:
+    def late(found: Inspection, *told: Any) -> None:
         found.log.open(found.name, 8)
         found.log.take_fence()
         real(found, *told)
