@@ -157,6 +157,11 @@ def deleted_topic(place: Place) -> dict[str, Any]:
     return {}
 
 
+def deleted_identity(place: Place) -> dict[str, Any]:
+    (place.folder / "outputs" / "identity").unlink()
+    return {}
+
+
 def silent(place: Place) -> dict[str, Any]:
     def change(stream: hr.Stream) -> None:
         found = stream.window(hr.everything()).agg(n=hr.count(), name="all")
@@ -181,6 +186,7 @@ REFUSED = {
     "HR-OUTPUT-006": (new_output_beside_one_that_does_not_fit,),
     "HR-STATE-022": (older_folder, deleted_manifest, all_manifests_deleted),
     "HR-STATE-023": (deleted_files, deleted_topic),
+    "HR-STATE-003": (deleted_identity,),
     "HR-TRIGGER-013": (silent,),
 }
 
@@ -347,3 +353,26 @@ def test_until_end_for_good(place: Place) -> None:
     place.send()
     with pytest.raises(HeadraceError, match="HR-STATE-020"):
         place.go()
+
+
+def test_a_job_that_only_reads_what_has_an_end_may_run_to_it(tmp_path: Path) -> None:
+    def job() -> hr.Job:
+        made = hr.Job("bounded")
+        rows = [{"a": i, "at": i} for i in range(30)]
+        stream = made.read(hr.rows(rows, "a bigint, at bigint"), time="at", delay="1s", name="in")
+        stream.write("collect:", name="out")
+        return made
+
+    first = Driver(job(), tmp_path / "job", until=None, max_batch=10)
+    first.epoch()
+    first.close()
+    Driver(job(), tmp_path / "job", until="end", for_good=False).drain()
+    assert sorted(hr.collected(str(tmp_path / "job"), "out")["a"].to_pylist()) == [*range(30)]
+
+
+def test_a_folder_elsewhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HeadraceError, match="'s3://bucket/job' is not a path") as refused:
+        review(Place(tmp_path).job().program(), "s3://bucket/job")
+    assert refused.value.code == "HR-STATE-025"
+    assert not (tmp_path / "s3:").exists()

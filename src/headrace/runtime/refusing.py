@@ -23,6 +23,8 @@ from headrace.runtime.epoch import ENDED
 from headrace.runtime.opening import LAST
 from headrace.runtime.published import Published
 from headrace.runtime.silent import refuse_silent
+from headrace.sinks.identity import Identity
+from headrace.state.files import missing
 from headrace.state.manifest import EpochLog, Manifest
 
 FOLDER = "the job's folder"
@@ -71,6 +73,7 @@ def refuse(found: Inspection, allowed: Consent) -> None:
     _refuse_ended(found)
     if found.until == "end" and not allowed.for_good:
         _refuse_to_end(found)
+    _check_identity(found)
     _check_edges(found)
     if not (allowed.go_back and found.latest):
         _refuse_ahead(found)
@@ -118,6 +121,15 @@ def _refuse_to_end(found: Inspection) -> None:
         )  # fmt: skip
 
 
+def _check_identity(found: Inspection) -> None:
+    """What outputs hold goes by the identity of the folder; without it all is another's."""
+    identity = Identity(found.log.folder)
+    sinks, known = found.bundle.sinks, found.body.get("writes", {})
+    owned = [n for n, facts in known.items() if facts[LAST] and n in sinks]
+    if identity.known() is None and any(sinks[n].newest() is not None for n in owned):
+        raise missing(identity.path)
+
+
 def _check_edges(found: Inspection) -> None:
     offsets: dict[str, dict[str, Any]] = {}
     for split in found.body.get("splits", ()):
@@ -143,14 +155,15 @@ def _refuse_ahead(found: Inspection) -> None:
     told = "; ".join(f"{who} has epoch {epoch}" for who, epoch in ahead.items())
     if found.latest is None:
         raise StateError(
-            f"the folder of job {found.name!r} has no manifest, but {told}: its manifests were "
-            "deleted", code="HR-STATE-022",
+            f"job {found.name!r} has no manifest in {str(found.log.folder / 'epochs')!r}, but "
+            f"{told}: its manifests were deleted", code="HR-STATE-022",
             hint="Restore the folder from a copy; or start afresh, in another folder and with "
             "other outputs.",
         )  # fmt: skip
     raise StateError(
-        f"the newest manifest of job {found.name!r} is of epoch {found.epoch}, but {told}: its "
-        "folder was restored from a copy, or manifests were deleted", code="HR-STATE-022",
+        f"the newest manifest of job {found.name!r} in {str(found.log.folder / 'epochs')!r} is of "
+        f"epoch {found.epoch}, but {told}: its folder was restored from a copy, or manifests were "
+        "deleted", code="HR-STATE-022",
         hint="Put the newest folder back if you have it. To go on from the older one, say "
         "go_back=True (--go-back on the command line): files outputs then lose what is after "
         f"epoch {found.epoch}, and it is written again; topics keep it and get it twice.",
@@ -180,8 +193,9 @@ def _refuse_short(found: Inspection, allowed: Consent) -> None:
         if name in named(allowed.drop):
             continue
         holds = f"holds nothing after epoch {held}" if held else "holds nothing"
+        place = found.bundle.writes[name]["place"]
         raise StateError(
-            f"output {name!r} {holds}, but job {found.name!r} has published up to epoch {due} "
+            f"output {name!r} ({place}) {holds}, but job {found.name!r} has published up to epoch {due} "
             "there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
             hint=f"Restore it. If its earlier rows may be lost, say {consent(name)}; or give "
             "the output another name.",

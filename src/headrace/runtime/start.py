@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, replace
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import FencedError
+from headrace.errors import FencedError, StateError
 from headrace.plan.comparison import Comparison, Drop
 from headrace.plan.evolution import compare
 from headrace.plan.program import Program
@@ -32,6 +32,7 @@ from headrace.runtime.operators import operator_for
 from headrace.runtime.refusing import Consent, Inspection, ahead_of, refuse
 from headrace.settings import Settings
 from headrace.state.manifest import EpochLog
+from headrace.uris import remote_scheme
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Start:
 def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
     given = folder or program.folder
     if given:
+        if elsewhere := remote_scheme(given):
+            raise StateError(
+                f"the job's folder {given!r} is not a path", code="HR-STATE-025",
+                hint=f"{elsewhere} is no folder that this machine has mounted: give the path of one.",
+            )  # fmt: skip
         return os.path.abspath(given)
     return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))
 
@@ -147,8 +153,9 @@ def look(
     sinks = edges.outputs(program, folder, write_ids)
     reads = describe_inputs(sources, read_ids)
     writes = describe_outputs(sinks, write_ids, known_writes)
+    endless = until is None and not all(s.bounded for s in sources.values())
     bundle = Bundle(
-        program, sources, sinks, clock, edges.told, reads, writes, endless=until is None
+        program, sources, sinks, clock, edges.told, reads, writes, endless=endless
     )
     comparison = None if latest is None else _compared(program, body, reads, writes)
     return Inspection(bundle, log, latest, comparison, until)

@@ -17,23 +17,23 @@ _KIND = "job-identity"
 
 class Identity:
     def __init__(self, folder: str | Path) -> None:
-        self._path = Path(folder) / "outputs" / "identity"
+        self.path = Path(folder) / "outputs" / "identity"
         self._found: str | None = None
 
     def known(self) -> str | None:
         """The identity, if there is one yet."""
         if self._found is None:
-            with named(self._path):
-                if self._path.exists():
-                    self._found = str(read_sealed(self._path, _KIND)["id"])
+            with named(self.path):
+                if self.path.exists():
+                    self._found = str(read_sealed(self.path, _KIND)["id"])
         return self._found
 
     def get(self) -> str:
         """The identity, made if there is none; of two who make one, the first is right."""
         known = self.known()
         if known is None:
-            folder_for(self._path.parent)
-            with named(self._path):
-                create_sealed(self._path, _KIND, {"id": uuid.uuid4().hex})
+            folder_for(self.path.parent)
+            with named(self.path):
+                create_sealed(self.path, _KIND, {"id": uuid.uuid4().hex})
             return self.get()
         return known
