@@ -13,7 +13,7 @@ import pytest
 
 from headrace.clock import ManualClock, SystemClock
 from headrace.errors import LogError
-from headrace.log import EmbeddedLog, head, reader, recovery, roll, seen
+from headrace.log import EmbeddedLog, head, reader, recovery, roll, seen, segment
 from headrace.log.lock import locked
 from headrace.state import faults
 
@@ -357,12 +357,12 @@ def test_no_reader_dies_when_an_appender_recovers_a_torn_tail(folder):
     log = EmbeddedLog(folder)
     log.create("t", 1, "n bigint")
     log.append("t", [(1,), (2,), (3,)])
-    (segment,) = (folder / "t").glob("*.log")
-    whole = segment.stat().st_size
+    (file,) = (folder / "t").glob("*.log")
+    whole = file.stat().st_size
     killed = FORK.Process(target=torn, args=(folder, 4))
     killed.start()
     killed.join(60)
-    tail = segment.stat().st_size
+    tail = file.stat().st_size
     together, recovered = FORK.Barrier(4), FORK.Event()
     roles = [reads_on] * 3 + [recovers]
     others = [FORK.Process(target=role, args=(folder, together, recovered)) for role in roles]
@@ -373,5 +373,28 @@ def test_no_reader_dies_when_an_appender_recovers_a_torn_tail(folder):
 
     assert (killed.exitcode, tail > whole) == (-signal.SIGKILL, True)
     assert [other.exitcode for other in others] == [0] * 4
-    assert segment.stat().st_size < tail  # it was cut, while they read
+    assert file.stat().st_size < tail  # it was cut, while they read
     assert [n for _, t in log.read("t", 0, 0) for n in t["n"].to_pylist()] == [1, 2, 3, 9]
+
+
+def test_a_reader_maps_nothing_behind_the_published_end(folder, monkeypatch):
+    """What is behind it may be cut off at any moment by who recovers."""
+    log = EmbeddedLog(folder)
+    log.create("t", 1, "n bigint")
+    log.append("t", [(1,), (2,), (3,)])
+    (file,) = (folder / "t").glob("*.log")
+    whole = file.stat().st_size
+    killed = FORK.Process(target=torn, args=(folder, 4))
+    killed.start()
+    killed.join(60)
+    assert file.stat().st_size > whole
+    sizes, mapped = [], segment._map
+    monkeypatch.setattr(
+        segment, "_map", lambda *which: sizes.append((found := mapped(*which)).size) or found
+    )
+
+    for reader_of in (log, EmbeddedLog(folder)):
+        assert [n for _, t in reader_of.read("t", 0, 0) for n in t["n"].to_pylist()] == [1, 2, 3]
+        assert reader_of.latest("t") == {0: 3}
+        assert reader_of.offset_for_time("t", 0, 0) == 0
+    assert sizes and max(sizes) <= whole

@@ -195,8 +195,8 @@ def _refuse_short(found: Inspection, allowed: Consent) -> None:
         holds = f"holds nothing after epoch {held}" if held else "holds nothing"
         place = found.bundle.writes[name]["place"]
         raise StateError(
-            f"output {name!r} ({place}) {holds}, but job {found.name!r} has published up to epoch {due} "
-            "there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
+            f"output {name!r} ({place}) {holds}, but job {found.name!r} has published up to epoch "
+            f"{due} there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
             hint=f"Restore it. If its earlier rows may be lost, say {consent(name)}; or give "
             "the output another name.",
         )  # fmt: skip

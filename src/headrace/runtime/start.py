@@ -53,7 +53,7 @@ def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
         if elsewhere := remote_scheme(given):
             raise StateError(
                 f"the job's folder {given!r} is not a path", code="HR-STATE-025",
-                hint=f"{elsewhere} is no folder that this machine has mounted: give the path of one.",
+                hint=f"{elsewhere} is no folder of this machine: give the path of one.",
             )  # fmt: skip
         return os.path.abspath(given)
     return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))
@@ -154,9 +154,7 @@ def look(
     reads = describe_inputs(sources, read_ids)
     writes = describe_outputs(sinks, write_ids, known_writes)
     endless = until is None and not all(s.bounded for s in sources.values())
-    bundle = Bundle(
-        program, sources, sinks, clock, edges.told, reads, writes, endless=endless
-    )
+    bundle = Bundle(program, sources, sinks, clock, edges.told, reads, writes, endless=endless)
     comparison = None if latest is None else _compared(program, body, reads, writes)
     return Inspection(bundle, log, latest, comparison, until)
 
