@@ -159,10 +159,10 @@ def test_a_deleted_folder_of_records_is_noticed(tmp_path):
 
 def test_a_folder_that_is_gone_has_published_nothing(tmp_path):
     life(files(tmp_path), 3)
-    assert files(tmp_path).open().newest() == 2
+    assert files(tmp_path).open().held().number == 2
     shutil.rmtree(tmp_path / "out")
 
-    assert files(tmp_path).open().newest() == 0  # the manifest says 2: refused by the start
+    assert files(tmp_path).open().held().number == 0  # the manifest says 2: refused by the start
 
 
 @pytest.mark.constants
@@ -171,7 +171,7 @@ def test_deleted_newest_records_are_noticed_by_the_files_without_one(tmp_path):
     for record in (tmp_path / "out" / "_commits").glob("00000000000[23].*"):
         record.unlink()
 
-    assert files(tmp_path).open().newest() == 1
+    assert files(tmp_path).open().held().number == 1
     assert refusal(files(tmp_path).open().check).code == "HR-OUTPUT-005"
 
 
@@ -236,7 +236,7 @@ def test_the_log_is_asked_by_reading_only(tmp_path):
     before = {p: p.read_bytes() for p in (tmp_path / "log").rglob("*") if p.is_file()}
     sink = log(tmp_path).open()
     sink.check()
-    assert sink.newest() == 2
+    assert sink.held().number == 2
 
     after = {p: p.read_bytes() for p in (tmp_path / "log").rglob("*") if p.is_file()}
     assert after == before

@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from tests.sinks.test_two_drivers import nothing_is_left_over
 from tests.sinks.writing import ALONE, EXACT, console, expected, files, log, made, stage
 
-from headrace.sinks import merging
+from headrace.sinks import Timelines, merging
+from headrace.sinks.timelines import FIRST
 from headrace.state import faults
 
 FILES = ["collect", "json lines", "parquet"]
+
+
+def upto(epoch: int) -> Timelines:
+    return Timelines(((FIRST, epoch),))
 
 
 def rows_of(epochs) -> Counter:
@@ -35,10 +40,10 @@ def test_rows_of_later_epochs_are_taken_back_and_newer_numbers_follow(
     for to in range(-1, 12):
         output = EXACT[kind](tmp_path_factory.mktemp("back"))
         publish(output, range(11))
-        said = output.open().go_back(to, ALONE)
+        said = output.open().go_back(upto(to), ALONE)
         assert Counter(output.rows()) == rows_of(range(to + 1)) & rows_of(range(11))
         assert ("nothing" in said) == (to >= 10)
-        assert output.open().newest() == 10  # numbers are not used again
+        assert output.open().held().number == 10  # numbers are not used again
 
         publish(output, range(11, 18))
         assert Counter(output.rows()) == rows_of([*range(min(to, 10) + 1), *range(11, 18)])
@@ -58,7 +63,7 @@ def test_any_lives_with_any_returns_agree_with_a_model(tmp_path_factory, lives):
             publish(output, fresh)
             number += epochs
             to = number - 1 - back
-            output.open().go_back(to, ALONE)
+            output.open().go_back(upto(to), ALONE)
             model = {e for e in model | set(fresh) if e <= to}
             assert Counter(output.rows()) == rows_of(model)
         publish(output, range(number, number + 4))
@@ -81,7 +86,7 @@ def test_a_crash_while_going_back_is_mended_by_going_back_again_or_by_going_on(
                 break
             assert Counter(output.rows()) in (rows_of(range(7)), rows_of(range(3)))
             if again:
-                output.open().go_back(2, ALONE)
+                output.open().go_back(upto(2), ALONE)
                 assert Counter(output.rows()) == rows_of(range(3))
             before = {r[0] for r in output.rows()}
             made(output.open())
@@ -103,7 +108,7 @@ def crashed(output, at: int) -> bool:
 
     try:
         with faults.hooked(pass_by):
-            output.open().go_back(2, ALONE)
+            output.open().go_back(upto(2), ALONE)
     except KeyboardInterrupt:
         return True
     return False
@@ -114,7 +119,7 @@ def test_what_a_driver_of_before_publishes_late_does_not_count(tmp_path, eager):
     publish(output, range(6))
     late = output.open()
     staged = stage(late, 5, attempt="x5")
-    output.open().go_back(2, ALONE)
+    output.open().go_back(upto(2), ALONE)
 
     late.publish(5, staged, ALONE)
 
@@ -128,9 +133,11 @@ def test_topics_and_the_console_say_what_will_be_there_twice(tmp_path):
     publish(output, range(5))
     sink = output.open()
 
-    assert sink.newest() == 4
-    assert "epochs 3 to 4" in sink.go_back(2, ALONE) and "'t' twice" in sink.go_back(2, ALONE)
-    assert "nothing" in sink.go_back(4, ALONE)
+    assert sink.held().number == 4
+    assert "epochs 3 to 4" in sink.go_back(upto(2), ALONE) and "'t' twice" in sink.go_back(
+        upto(2), ALONE
+    )
+    assert "nothing" in sink.go_back(upto(4), ALONE)
     assert output.rows() == expected(5)
-    assert "printed" in console(tmp_path).open().go_back(2, ALONE)
-    assert console(tmp_path).open().newest() is None
+    assert "printed" in console(tmp_path).open().go_back(upto(2), ALONE)
+    assert console(tmp_path).open().held() is None

@@ -8,7 +8,7 @@ no epoch is ever used twice, whatever outputs remember.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
@@ -16,7 +16,7 @@ from headrace.plan.program import Program
 from headrace.runtime.epoch import next_split
 from headrace.runtime.migrating import migrated
 from headrace.runtime.opening import ID, LAST
-from headrace.runtime.refusing import Inspection, short
+from headrace.runtime.refusing import Ahead, Inspection, acknowledged, short
 from headrace.runtime.tables import table_key
 
 Body = dict[str, Any]
@@ -34,7 +34,7 @@ def is_changed(found: Inspection) -> bool:
     return (found.body["reads"], found.body["writes"]) != described or bool(short(found))
 
 
-def adopt(found: Inspection, token: int, ahead: Mapping[str, int]) -> None:
+def adopt(found: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
     """Commit the manifest of the program as it is now, with the offsets of the last one."""
     moves = found.comparison.moves() if found.comparison is not None else {}
     program = found.bundle.program
@@ -45,9 +45,18 @@ def adopt(found: Inspection, token: int, ahead: Mapping[str, int]) -> None:
     for name in short(found):
         body["writes"][name] = {**body["writes"][name], LAST: 0}
     if ahead:
-        body |= {"rewound": found.epoch, "timeline": body["timeline"] + 1}
-    epoch = 1 + max([found.epoch, *ahead.values()])
+        body |= _gone_back(found, ahead)
+    epoch = 1 + max([found.epoch, *(one.number for one in ahead)])
     found.log.commit(epoch, body, token, uuid.uuid4().hex)
+
+
+def _gone_back(found: Inspection, ahead: Sequence[Ahead]) -> Body:
+    """A new timeline; what is given up of the one before, and stays where it is."""
+    return {
+        "timeline": uuid.uuid4().hex,
+        "forks": [*found.body.get("forks", ()), [found.body["timeline"], found.epoch]],
+        "rewound": {one.stays: dict(one.beyond) for one in ahead if one.stays is not None},
+    }
 
 
 def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
@@ -78,6 +87,7 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
         "writes": dict(found.bundle.writes),
         "retired": sorted({*body.get("retired", ()), *gone}),
         "dropped": _dropped(found),
+        "acknowledged": acknowledged(body),
     }
 
 

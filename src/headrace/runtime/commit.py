@@ -25,9 +25,11 @@ from headrace.runtime.epoch import ENDED, Split, watermark_of
 from headrace.runtime.opening import LAST, as_written
 from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
+from headrace.runtime.refusing import acknowledged
 from headrace.runtime.report import Report, Total, add_up
 from headrace.runtime.tally import FATES
-from headrace.sinks import Sink, Writer
+from headrace.sinks import Sink, Timelines, Writer
+from headrace.sinks.timelines import FIRST
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import EpochLog, Manifest
 from headrace.state.slots import SlotState
@@ -73,10 +75,11 @@ class Committer:
     def recover(self) -> list[str]:
         """Publish what a crash left unpublished; what was said of going back."""
         done, notes = self._published.epoch(), list[str]()
+        newest = self._log.latest()
         for epoch in self._log.epochs():
-            if epoch > done:
+            if newest is not None and epoch > done:
                 manifest = self._log.read(epoch)
-                notes += self._go_back(manifest)
+                notes += self._go_back(manifest, newest)
                 self._publish(manifest, self._as_written(manifest.body))
         self._tidy(self._log.newest())
         return notes
@@ -98,13 +101,17 @@ class Committer:
         folder = str(self._log.folder)
         return {n: as_written(n, body["writes"], folder) for n in body["outputs"]}
 
-    def _go_back(self, manifest: Manifest) -> list[str]:
-        """Take back what outputs have published after the epoch that the job has gone back to."""
+    def _go_back(self, manifest: Manifest, newest: Manifest) -> list[str]:
+        """Take back what outputs have of timelines that were given up."""
         if "rewound" not in manifest.body:
             return []
-        behind = [s for s in self._sinks.values() if (s.newest() or 0) < manifest.epoch]
-        writer = self._writer(manifest)
-        return [sink.go_back(manifest.body["rewound"], writer) for sink in behind]
+        writer, known = self._writer(manifest), manifest.body["acknowledged"]
+        notes = list[str]()
+        for name, sink in self._sinks.items():
+            place = str(self._bundle.writes.get(name, {}).get("place"))
+            own = Timelines.of(newest.body, MAX_TIME)  # of its own timeline nothing is given up
+            notes.append(sink.go_back(own.plus(known.get(place, {})), writer))
+        return notes
 
     def _writer(self, manifest: Manifest) -> Writer:
         token, log = self._token, self._log
@@ -138,7 +145,9 @@ class Committer:
             "reads": dict(self._bundle.reads),
             "writes": self._writes(epoch, before, total),
             "retired": before.get("retired", []),
-            "timeline": before.get("timeline", 1),
+            "timeline": before.get("timeline", FIRST),
+            "forks": before.get("forks", []),
+            "acknowledged": acknowledged(before),
             "endless": before.get("endless", False) or self._bundle.endless,
             "epoch_counts": {name: dict(counts) for name, counts in total.inputs.items()},
             "counts": _summed(before.get("counts", {}), total.inputs, FATES),

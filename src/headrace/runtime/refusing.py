@@ -13,7 +13,7 @@ Each can be consented to where it makes sense; the error says how.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import StateError
@@ -23,6 +23,7 @@ from headrace.runtime.epoch import ENDED
 from headrace.runtime.opening import LAST
 from headrace.runtime.published import Published
 from headrace.runtime.silent import refuse_silent
+from headrace.sinks import Timelines
 from headrace.sinks.identity import Identity
 from headrace.state.files import missing
 from headrace.state.manifest import EpochLog, Manifest
@@ -58,6 +59,10 @@ class Inspection:
     @property
     def epoch(self) -> int:
         return self.latest.epoch if self.latest is not None else 0
+
+    @property
+    def timelines(self) -> Timelines:
+        return Timelines.of(self.body, self.epoch)
 
     @property
     def body(self) -> Mapping[str, Any]:
@@ -126,7 +131,7 @@ def _check_identity(found: Inspection) -> None:
     identity = Identity(found.log.folder)
     sinks, known = found.bundle.sinks, found.body.get("writes", {})
     owned = [n for n, facts in known.items() if facts[LAST] and n in sinks]
-    if identity.known() is None and any(sinks[n].newest() is not None for n in owned):
+    if identity.known() is None and any(sinks[n].held() is not None for n in owned):
         raise missing(identity.path)
 
 
@@ -141,18 +146,54 @@ def _check_edges(found: Inspection) -> None:
         sink.check()
 
 
-def ahead_of(found: Inspection) -> dict[str, int]:
-    """Who knows of epochs that the newest manifest does not, and how far each has come."""
-    known = {f"output {n!r}": sink.newest() or 0 for n, sink in found.bundle.sinks.items()}
-    known[FOLDER] = Published(found.log.folder).epoch()
-    return {who: epoch for who, epoch in known.items() if epoch > found.epoch}
+@dataclass(frozen=True)
+class Ahead:
+    """Something that knows of epochs that are not the folder's."""
+
+    who: str
+    number: int  # the largest epoch that it knows of
+    beyond: Mapping[str, int] = field(default_factory=dict)  # by timeline: what it holds
+    stays: str | None = None  # the place of an output that cannot take it back
+
+    def __str__(self) -> str:
+        if self.beyond:
+            return f"{self.who} has rows of epoch {max(self.beyond.values())}"
+        return f"{self.who} has epoch {self.number}"
+
+
+def ahead_of(found: Inspection) -> list[Ahead]:
+    """Who knows of epochs that the folder does not, or has gone back behind."""
+    published, ahead = Published(found.log.folder).epoch(), list[Ahead]()
+    if published > found.epoch:
+        ahead.append(Ahead(FOLDER, published))
+    known = acknowledged(found.body)
+    under_way = "rewound" in found.body and published < found.epoch  # a crash has cut it short
+    for name, sink in found.bundle.sinks.items():
+        held = sink.held()
+        if held is None:
+            continue
+        place = str(found.bundle.writes.get(name, {}).get("place"))
+        counts = found.timelines.plus(known.get(place, {}))
+        beyond = {} if under_way else counts.beyond(held.all)
+        if beyond or held.number > found.epoch:
+            stays = place if held.final else None
+            ahead.append(Ahead(f"output {name!r}", held.number, beyond, stays))
+    return ahead
+
+
+def acknowledged(body: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """By place: what was given up and stays there, as the user knows."""
+    known = {place: dict(reached) for place, reached in body.get("acknowledged", {}).items()}
+    for place, reached in body.get("rewound", {}).items():
+        known[place] = {**known.get(place, {}), **reached}
+    return known
 
 
 def _refuse_ahead(found: Inspection) -> None:
     ahead = ahead_of(found)
     if not ahead:
         return
-    told = "; ".join(f"{who} has epoch {epoch}" for who, epoch in ahead.items())
+    told = "; ".join(map(str, ahead))
     if found.latest is None:
         raise StateError(
             f"job {found.name!r} has no manifest in {str(found.log.folder / 'epochs')!r}, but "
@@ -162,11 +203,12 @@ def _refuse_ahead(found: Inspection) -> None:
         )  # fmt: skip
     raise StateError(
         f"the newest manifest of job {found.name!r} in {str(found.log.folder / 'epochs')!r} is of "
-        f"epoch {found.epoch}, but {told}: its folder was restored from a copy, or manifests were "
-        "deleted", code="HR-STATE-022",
-        hint="Put the newest folder back if you have it. To go on from the older one, say "
-        "go_back=True (--go-back on the command line): files outputs then lose what is after "
-        f"epoch {found.epoch}, and it is written again; topics keep it and get it twice.",
+        f"epoch {found.epoch}, but {told}, which it does not know or has gone back behind: the "
+        "folder or an output was restored from a copy, or manifests were deleted",
+        code="HR-STATE-022",
+        hint="Put the newest folder, or the newest output, back if you have it. To go on from this "
+        "folder, say go_back=True (--go-back on the command line): files outputs then lose what "
+        "the folder does not know, and it is written again; topics keep it and get it twice.",
     )  # fmt: skip
 
 
@@ -182,9 +224,12 @@ def short(found: Inspection) -> dict[str, tuple[int, int]]:
     due = {facts["id"]: facts[LAST] for facts in settled.get("writes", {}).values()}
     lost = {}
     for name, facts in found.bundle.writes.items():
-        held = found.bundle.sinks[name].newest()
-        if held is not None and held < due.get(facts["id"], 0):
-            lost[name] = held, due[facts["id"]]
+        held, last = found.bundle.sinks[name].held(), due.get(facts["id"], 0)
+        if held is None or not last:
+            continue
+        there = held.own.get(found.timelines.at(last), 0)
+        if there < last:
+            lost[name] = there, last
     return lost
 
 

@@ -10,13 +10,16 @@ from headrace.sinks.contract import (
 )
 from headrace.sinks.open import absolute, check_output, collected, open_sink, reopen_sink
 from headrace.sinks.output import output_files, read_output
+from headrace.sinks.timelines import Held, Timelines
 
 __all__ = [
     "AT_LEAST_ONCE",
     "EXACTLY_ONCE",
     "Description",
+    "Held",
     "Reference",
     "Sink",
+    "Timelines",
     "Writer",
     "absolute",
     "check_output",

@@ -25,7 +25,7 @@ from headrace.state.files import create_sealed, read_sealed
 
 FOLDER = "_commits"
 KIND = "output-commit"
-VERSION = 2
+VERSION = 3
 NEVER = -1  # the epoch before the first record
 TRIES = 20  # a merge takes files away a few times a minute; twenty in a row never
 
@@ -57,6 +57,7 @@ class Part:
     schema: str  # the digest of its columns
     epoch: int  # of its first rows
     last: int  # of its last ones
+    timeline: str  # of all of them
     level: int = 0  # how often its rows have been merged
 
 
@@ -112,6 +113,13 @@ class Commits:
 
     def chains(self) -> list[str]:
         return sorted({n.chain for n in self.names()})
+
+    def of_job(self, job: str) -> dict[str, list[Record]]:
+        """What is in force of each chain that a job has here."""
+        found = {chain: self.current(chain) for chain in self.chains()}
+        return {
+            chain: records for chain, records in found.items() if records and records[-1].job == job
+        }
 
     def current(self, chain: str) -> list[Record]:
         """The newest snapshot, if there is one, and the records after it."""
@@ -201,6 +209,14 @@ def parts_of(records: Iterable[Record]) -> Iterator[Part]:
     """The files that records in force name, each once, in order of epoch."""
     seen = {part.file: part for record in records for part in record.parts}
     yield from sorted(seen.values(), key=lambda p: (p.epoch, p.file))
+
+
+def reached(records: Iterable[Record]) -> dict[str, int]:
+    """By timeline: the last epoch of which there are rows."""
+    found = dict[str, int]()
+    for part in parts_of(records):
+        found[part.timeline] = max(part.last, found.get(part.timeline, part.last))
+    return found
 
 
 def owner_of(file: str) -> tuple[str, Slot] | None:

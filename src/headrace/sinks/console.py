@@ -24,6 +24,7 @@ from headrace.sinks.columns import packed
 from headrace.sinks.contract import AT_LEAST_ONCE, Description, Reference, Sink, Writer
 from headrace.sinks.json_lines import json_lines
 from headrace.sinks.staging import Staging
+from headrace.sinks.timelines import Timelines
 from headrace.state.faults import point
 
 SHOWN = 20
@@ -63,8 +64,8 @@ class ConsoleSink(Sink):
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)
 
-    def go_back(self, epoch: int, writer: Writer) -> str:
-        return f"output {self._name!r}: what was printed of after epoch {epoch} stays printed"
+    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+        return f"output {self._name!r}: what was printed stays printed"
 
     def _print(self, epoch: int, rows: pa.Table) -> None:
         with self._opened() as stream:

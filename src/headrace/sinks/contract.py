@@ -6,7 +6,8 @@
     publish  on the driver, after the manifest: makes an epoch visible; in epoch order, and
              again after a crash, with the same references
     discard  removes what was staged and is in no manifest
-    go_back  takes back what was published after an epoch, where that is possible
+    held     how far this job has come there, by timeline
+    go_back  takes back what was published in timelines that were given up, where it can
 
 A reference is a JSON-able dict with at least `file` (unique within the output), `rows`,
 `bytes` and `crc`. An epoch's number stands for one set of references for ever, so whatever a
@@ -22,6 +23,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headrace.sinks.timelines import FIRST, Held, Timelines
+
 EXACTLY_ONCE = "exactly once"
 AT_LEAST_ONCE = "at least once"
 
@@ -35,7 +38,7 @@ class Writer:
 
     token: int  # its number at the job's fence
     check: Callable[[], None]  # raises FencedError unless it still holds the fence
-    timeline: int = 1
+    timeline: str = FIRST
 
 
 class Sink(Protocol):
@@ -58,9 +61,8 @@ class Sink(Protocol):
         """What the output is, as JSON: enough for `reopen_sink` to publish what it staged."""
         ...
 
-    def newest(self) -> int | None:
-        """The last epoch that this job's output has published there, 0 if it has none; None if
-        that cannot be known."""
+    def held(self) -> Held | None:
+        """What this job has published there; None if that cannot be known."""
         return None
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
@@ -78,8 +80,8 @@ class Sink(Protocol):
         """
         return None
 
-    def go_back(self, epoch: int, writer: Writer) -> str:
-        """Take back what was published after `epoch`; a sentence that says what was done."""
+    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+        """Take back what does not count by `timelines`; a sentence that says what was done."""
         ...
 
     def close(self) -> None:

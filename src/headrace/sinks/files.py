@@ -22,7 +22,16 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.sinks import columns, going_back
-from headrace.sinks.commits import FOLDER, NEVER, Commits, Part, Record, Replaced, in_force
+from headrace.sinks.commits import (
+    FOLDER,
+    NEVER,
+    Commits,
+    Part,
+    Record,
+    Replaced,
+    in_force,
+    reached,
+)
 from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, Writer
 from headrace.sinks.durable import check_size, check_writable, folder_for, named
 from headrace.sinks.encode import format_named
@@ -30,6 +39,7 @@ from headrace.sinks.identity import Identity
 from headrace.sinks.merging import Merging
 from headrace.sinks.ownership import check_folder
 from headrace.sinks.staging import Staging, lost, noted, safe_name
+from headrace.sinks.timelines import Held, Timelines
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
 
@@ -76,10 +86,17 @@ class FilesSink(Sink):
         folder_for(self._staging(self._chain).folder)
         columns.store(self._target / FOLDER, self._chain, self.schema)
 
-    def newest(self) -> int | None:
+    def held(self) -> Held | None:
         job = self._identity.known()
-        names = self._commits.names(chain_of(job, self._key)) if job is not None else []
-        return max((n.epoch for n in names), default=0)
+        if job is None:
+            return Held()
+        chains = self._commits.of_job(job)
+        own = chain_of(job, self._key)
+        return Held(
+            max((r.epoch for records in chains.values() for r in records), default=0),
+            own=reached(chains.get(own, ())),
+            all=reached(r for records in chains.values() for r in records),
+        )
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         rows, schema = table.select(self.schema.names), columns.digest_of(self.schema)
@@ -105,9 +122,13 @@ class FilesSink(Sink):
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging(self._chain).sweep(live, upto)
 
-    def go_back(self, epoch: int, writer: Writer) -> str:
-        merging = self._merging(self._chain)
-        return going_back.go_back(merging, epoch, self._job, self._name, writer)
+    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+        """Of all that outputs of this job have there, by whatever name."""
+        taken = [
+            going_back.go_back(self._merging(chain), timelines, records[-1], writer)
+            for chain, records in self._commits.of_job(self._job).items()
+        ]
+        return going_back.told(self._name, self._target, [t for t in taken if t is not None])
 
     def _staging(self, chain: str) -> Staging:
         return Staging(self._target / "_staging" / chain, self._format, self._limit)
@@ -161,7 +182,16 @@ class FilesSink(Sink):
     ) -> Record:  # fmt: skip
         earlier = [n for n in in_force(self._commits.names(chain)) if n.epoch < epoch]
         parts = tuple(
-            Part(safe_name(r["file"]), r["rows"], r["bytes"], r["crc"], r["schema"], epoch, epoch)
+            Part(
+                safe_name(r["file"]),
+                r["rows"],
+                r["bytes"],
+                r["crc"],
+                r["schema"],
+                epoch,
+                epoch,
+                writer.timeline,
+            )
             for r in staged
         )
         before = earlier[-1].epoch if earlier else NEVER

@@ -1,4 +1,4 @@
-"""Taking back what a files output has published after an epoch: exactly, in one step.
+"""Taking back what a files output has of timelines that were given up: exactly, in one step.
 
     1 finish what the snapshot in force began
     2 of each merged file with rows from before and after, write the rows from before, hidden
@@ -12,9 +12,9 @@ still publishes does not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -27,41 +27,59 @@ from headrace.sinks.durable import check_bytes, named, write
 from headrace.sinks.encode import Format, format_of
 from headrace.sinks.merging import Merging
 from headrace.sinks.spans import Spans
+from headrace.sinks.timelines import Timelines
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
 
 
-def go_back(merging: Merging, epoch: int, job: str, output: str, writer: Writer) -> str:
-    """Take back what was published after `epoch`; says what was done."""
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken back from one chain."""
+
+    rows: int
+    first: int  # the epochs
+    last: int
+
+
+def go_back(
+    merging: Merging, timelines: Timelines, newest: Record, writer: Writer
+) -> Taken | None:  # fmt: skip
+    """Take back what a chain has that does not count; `newest` says whose chain it is."""
     merging.recover(writer)
-    return retried(merging.target, lambda: _go_back(merging, epoch, job, output, writer))
+    return retried(merging.target, lambda: _go_back(merging, timelines, newest, writer))
 
 
-def _go_back(merging: Merging, epoch: int, job: str, output: str, writer: Writer) -> str:
-    names = in_force(merging.commits.names(merging.chain))
-    records = merging.commits.force(names)
-    parts = list(parts_of(records))
-    ahead = [p for p in parts if p.last > epoch]
-    if not ahead:
-        return f"output {output!r} holds nothing of after epoch {epoch}"
-    slot = Slot(names[-1].epoch, names[-1].revision + 1 if names[-1].revision is not None else 0)
-    cut = [_without(merging, p, epoch, slot, writer) for p in ahead if p.epoch <= epoch]
-    point("sink.back.written")
-    kept = [*(p for p in parts if p.last <= epoch), *cut]
-    gone = tuple(sorted(p.file for p in ahead))
-    merging.take_force(
-        Record(
-            slot.epoch, merging.chain, tuple(kept), slot.epoch, writer.token, job, output,
-            slot.revision, gone,
-        ),
-        writer,
-    )  # fmt: skip
-    rows = sum(p.rows for p in parts) - sum(p.rows for p in kept)
-    last = max(p.last for p in ahead)
+def told(output: str, target: Path, taken: Sequence[Taken]) -> str:
+    if not taken:
+        return f"output {output!r}: nothing has to be taken back from {str(target)!r}"
+    first, last = min(t.first for t in taken), max(t.last for t in taken)
     return (
-        f"output {output!r}: {rows} rows of epochs {epoch + 1} to {last} are taken back "
-        f"from {str(merging.target)!r}"
+        f"output {output!r}: {sum(t.rows for t in taken)} rows of epochs {first} to {last} are "
+        f"taken back from {str(target)!r}"
     )
+
+
+def _go_back(
+    merging: Merging, timelines: Timelines, newest: Record, writer: Writer
+) -> Taken | None:  # fmt: skip
+    names = in_force(merging.commits.names(merging.chain))
+    parts = list(parts_of(merging.commits.force(names)))
+    ahead = [p for p in parts if p.last > timelines.upto(p.timeline)]
+    if not ahead:
+        return None
+    slot = Slot(names[-1].epoch, names[-1].revision + 1 if names[-1].revision is not None else 0)
+    mixed = [(p, upto) for p in ahead if p.epoch <= (upto := timelines.upto(p.timeline))]
+    cut = [_without(merging, p, upto, slot, writer) for p, upto in mixed]
+    point("sink.back.written")
+    kept = [*(p for p in parts if p not in ahead), *cut]
+    snapshot = replace(
+        newest, epoch=slot.epoch, parts=tuple(kept), before=slot.epoch, token=writer.token,
+        revision=slot.revision, gone=tuple(sorted(p.file for p in ahead)),
+    )  # fmt: skip
+    merging.take_force(snapshot, writer)
+    rows = sum(p.rows for p in parts) - sum(p.rows for p in kept)
+    first = min(max(p.epoch, timelines.upto(p.timeline) + 1) for p in ahead)
+    return Taken(rows, first, max(p.last for p in ahead))
 
 
 def _without(merging: Merging, part: Part, epoch: int, slot: Slot, writer: Writer) -> Part:

@@ -23,9 +23,11 @@ from headrace.sinks.durable import check_writable
 from headrace.sinks.identity import Identity
 from headrace.sinks.json_lines import json_values
 from headrace.sinks.staging import Staging, noted
+from headrace.sinks.timelines import FIRST, Held, Reached, Timelines
 from headrace.state.faults import point
 
-_OUTPUT = re.compile(r"([0-9a-f]{32})/(.*)", re.DOTALL)  # a producer that is a job's output
+# a producer that is a job's output: its folder's identity, its timeline, its id
+_OUTPUT = re.compile(r"([0-9a-f]{32})(?:@([0-9a-f]+))?/(.*)", re.DOTALL)
 
 
 class LogSink(Sink):
@@ -82,7 +84,7 @@ class LogSink(Sink):
             if match[1] != self._identity.known():
                 raise OutputError(
                     f"topic {self._topic!r} holds records that another job folder's output "
-                    f"{match[2]!r} wrote", code="HR-OUTPUT-004",
+                    f"{match[3]!r} wrote", code="HR-OUTPUT-004",
                     hint='Delete the topic, choose another, or say mode="append" to add to it.',
                 )  # fmt: skip
 
@@ -95,14 +97,23 @@ class LogSink(Sink):
         except LogError as cause:
             raise _as_output(cause) from cause
 
-    def newest(self) -> int | None:
+    def held(self) -> Held | None:
         job = self._identity.known()
         try:
             there = job is not None and self._topic in self._log.topics()
             made = self._log.producers(self._topic) if there else {}
         except LogError as cause:
             raise _as_output(cause) from cause
-        return made.get(f"{job}/{self._id}", 0)
+        own, all = Reached(), Reached()
+        for producer, epoch in made.items():
+            match = _OUTPUT.fullmatch(producer)
+            if match is None or match[1] != job:
+                continue
+            timeline = match[2] or FIRST
+            all[timeline] = max(epoch, all.get(timeline, epoch))
+            if match[3] == self._id:
+                own[timeline] = epoch
+        return Held(max(all.values(), default=0), own, all, final=True)
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         references = self._staging.add(table.select(self.schema.names), epoch, unique)
@@ -113,7 +124,7 @@ class LogSink(Sink):
         """One append for the epoch: a reader of the topic sees all of it or none."""
         if not staged:
             return
-        producer = noted(staged[0], "producer")
+        producer = _within(noted(staged[0], "producer"), writer.timeline)
         rows = pa.concat_tables([self._staging.read(r) for r in staged])
         point("sink.publish.read")
         try:
@@ -123,13 +134,15 @@ class LogSink(Sink):
             raise _as_output(cause) from cause
         point("sink.publish.appended")
 
-    def go_back(self, epoch: int, writer: Writer) -> str:
-        newest = self.newest()
-        if newest is None or newest <= epoch:
-            return f"output {self._name!r} holds nothing of after epoch {epoch}"
+    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+        held = self.held()
+        beyond = timelines.beyond(held.all) if held is not None else {}
+        if not beyond:
+            return f"output {self._name!r}: topic {self._topic!r} holds nothing that was given up"
+        first = min(timelines.upto(one) for one in beyond) + 1
         return (
             f"output {self._name!r}: a topic cannot take records back, so the rows of epochs "
-            f"{epoch + 1} to {newest} will be in {self._topic!r} twice"
+            f"{max(first, 1)} to {max(beyond.values())} will be in {self._topic!r} twice"
         )
 
     def discard(self, live: Set[str], upto: int | None = None) -> None:
@@ -149,6 +162,12 @@ class LogSink(Sink):
             keys = rows.column(self._key).cast(pa.string()).cast(pa.binary())
         records = pa.table({"key": keys, "value": json_values(rows)})
         self._log.append(self._topic, records, producer=producer, sequence=sequence)
+
+
+def _within(producer: str, timeline: str) -> str:
+    """The producer in a timeline: what another one has appended is not the same."""
+    job, _, id = producer.partition("/")
+    return producer if timeline == FIRST else f"{job}@{timeline}/{id}"
 
 
 def _fit(topic: str, rows: pa.Schema, known: pa.Schema) -> None:

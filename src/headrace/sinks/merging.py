@@ -23,7 +23,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import IO
@@ -169,10 +169,12 @@ class Merging:
         return [p for p in small if p.file.endswith(suffix)] if self.enabled else []
 
     def _choose(self, parts: list[Part]) -> list[Part]:
-        """The oldest files that fit into one, of those with the most common columns."""
-        alike: dict[str, list[Part]] = {}
+        """The oldest files that fit into one, of those with the most common columns.
+
+        Those of one timeline, so that what is given up of another is told from it."""
+        alike: dict[tuple[str, str], list[Part]] = {}
         for part in sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]:
-            alike.setdefault(part.schema, []).append(part)
+            alike.setdefault((part.schema, part.timeline), []).append(part)
         chosen, size = list[Part](), 0
         for part in max(alike.values(), key=len):
             size += part.bytes
@@ -194,7 +196,10 @@ class Merging:
             sync_folder(self.hidden)
         rows, last = sum(p.rows for p in parts), max(p.last for p in parts)
         first = min(p.epoch for p in parts)
-        return Part(file, rows, made.size, made.crc, parts[0].schema, first, last, level)
+        return replace(
+            parts[0], file=file, rows=rows, bytes=made.size, crc=made.crc, epoch=first, last=last,
+            level=level,
+        )  # fmt: skip
 
     def fresh(self, slot: Slot, level: int, writer: Writer) -> str:
         """A name for a merged file that nobody else uses, without its suffix."""
