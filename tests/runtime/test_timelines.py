@@ -198,3 +198,24 @@ def _start(
             else:
                 raise
     raise AssertionError(f"six refusals: {options}")
+
+
+def test_dead_letters_that_were_lost_are_noticed(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+
+    def job() -> hr.Job:
+        made = hr.Job("lives")
+        rows = made.read("log:in", log=str(tmp_path / "log"), name="in")
+        rows.select(id="cast(concat('x', cast(id as string)) as bigint)").write(
+            "collect:", name="out"
+        )
+        return made
+
+    life.send()
+    life.go(job())
+    newest = max((tmp_path / "job" / "dead" / "_commits").glob("0*.json"))
+    newest.unlink()
+    assert life.refused(job()) == SHORT
+    life.send()
+    life.go(job(), drop=["dead"])
+    life.go(job())

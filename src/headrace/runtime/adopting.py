@@ -15,7 +15,7 @@ from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.program import Program
 from headrace.runtime.epoch import next_split
 from headrace.runtime.migrating import migrated
-from headrace.runtime.opening import ID, LAST
+from headrace.runtime.opening import DEAD, ID, LAST
 from headrace.runtime.refusing import Ahead, Inspection, acknowledged, short
 from headrace.runtime.tables import table_key
 
@@ -43,7 +43,10 @@ def adopt(found: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
     body["state"] = migrated(program, folder, body["state"], body["ops"], body["clock"])
     body["ops"] = _described(program, body["ops"])
     for name in short(found):
-        body["writes"][name] = {**body["writes"][name], LAST: 0}
+        if name == DEAD:
+            body["last_dead"] = 0
+        else:
+            body["writes"][name] = {**body["writes"][name], LAST: 0}
     if ahead:
         body |= _gone_back(found, ahead)
     epoch = 1 + max([found.epoch, *(one.number for one in ahead)])

@@ -22,7 +22,7 @@ from headrace.plan.evolution import describe
 from headrace.plan.program import Program
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED, Split, watermark_of
-from headrace.runtime.opening import LAST, as_written
+from headrace.runtime.opening import DEAD, LAST, as_written
 from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
 from headrace.runtime.refusing import acknowledged
@@ -144,6 +144,7 @@ class Committer:
             "outputs": {name: refs for name, refs in total.staged.items() if refs},
             "reads": dict(self._bundle.reads),
             "writes": self._writes(epoch, before, total),
+            "last_dead": epoch if total.staged.get(DEAD) else before.get("last_dead", 0),
             "retired": before.get("retired", []),
             "timeline": before.get("timeline", FIRST),
             "forks": before.get("forks", []),

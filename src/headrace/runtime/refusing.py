@@ -20,7 +20,7 @@ from headrace.errors import StateError
 from headrace.plan.comparison import Comparison, Drop, consent, named
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED
-from headrace.runtime.opening import LAST
+from headrace.runtime.opening import DEAD, ID, LAST
 from headrace.runtime.published import Published
 from headrace.runtime.silent import refuse_silent
 from headrace.sinks import Timelines
@@ -221,10 +221,12 @@ def short(found: Inspection) -> dict[str, tuple[int, int]]:
     if Published(found.log.folder).epoch() < found.epoch:
         earlier = [e for e in found.log.epochs() if e < found.epoch]
         settled = found.log.read(earlier[-1]).body if earlier else {}
-    due = {facts["id"]: facts[LAST] for facts in settled.get("writes", {}).values()}
+    due = {facts[ID]: facts[LAST] for facts in settled.get("writes", {}).values()}
+    due[DEAD] = settled.get("last_dead", 0)
+    ids = {DEAD: DEAD} | {name: facts[ID] for name, facts in found.bundle.writes.items()}
     lost = {}
-    for name, facts in found.bundle.writes.items():
-        held, last = found.bundle.sinks[name].held(), due.get(facts["id"], 0)
+    for name, sink in found.bundle.sinks.items():
+        held, last = sink.held(), due.get(ids.get(name, ""), 0)
         if held is None or not last:
             continue
         there = held.own.get(found.timelines.at(last), 0)
@@ -238,7 +240,8 @@ def _refuse_short(found: Inspection, allowed: Consent) -> None:
         if name in named(allowed.drop):
             continue
         holds = f"holds nothing after epoch {held}" if held else "holds nothing"
-        place = found.bundle.writes[name]["place"]
+        written = found.bundle.writes.get(name)
+        place = written["place"] if written is not None else found.log.folder / DEAD
         raise StateError(
             f"output {name!r} ({place}) {holds}, but job {found.name!r} has published up to epoch "
             f"{due} there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
