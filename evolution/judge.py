@@ -91,6 +91,8 @@ def _steps(before: Version, after: Version, stored: set[str]) -> Iterator[tuple[
             yield REFUSED, f"step {name}: unknown was="
             continue
         used.add(old)
+        if old != name and sure[old] == OPEN:
+            yield OPEN, f"step {name}: was= of a step that may have no state"
         for said, why in _alike(before, olds[old].step, after, b.step, moves):
             yield (sure[old] if said == REFUSED else said), why
     for old in olds:
