@@ -200,6 +200,11 @@ def _arguments(node: Aggregating, edge: Edge) -> Iterator[tuple[str, Shape]]:
             yield f"the order of the aggregate {name!r}", origins(edge, str(agg.by))
 
 
+def goes_by_event_time(node: Stateful) -> bool:
+    """Whether it has state in which event times have a part."""
+    return not getattr(_spec(node), "stateless", False) and _by_event_time(node)
+
+
 def _by_event_time(node: Stateful) -> bool:
     """Whether event times are part of the state."""
     if isinstance(node, Windowed | Apply):
