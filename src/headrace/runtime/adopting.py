@@ -11,11 +11,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.clock import MIN_TIME
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
+from headrace.plan.lineage import roots
 from headrace.plan.program import Program
 from headrace.runtime.epoch import next_split
 from headrace.runtime.migrating import migrated
-from headrace.runtime.opening import ID, LAST
+from headrace.runtime.opening import ID, LAST, TIME
 from headrace.runtime.refusing import Inspection, short
 from headrace.runtime.tables import table_key
 
@@ -59,15 +61,20 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
     ops = {names.get(n, n): facts for n, facts in body["ops"].items()}
     tables = {_renamed_table(t, names): runs for t, runs in body["state"].items()}
     splits = [{**s, "input": names.get(s["input"], s["input"])} for s in body["splits"]]
+    retimed = _retimed(found, moves)
     ids = {facts[ID] for facts in reads.values()}
     gone = {f[ID] for f in body["reads"].values()} - ids
     return {
         **{name: value for name, value in body.items() if name != "rewound"},
         "outputs": {},
         "epoch_counts": {},
-        "ops": {n: facts for n, facts in ops.items() if n in kept},
+        "ops": _begun_anew({n: facts for n, facts in ops.items() if n in kept}, program, retimed),
         "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in kept},
-        "splits": [s for s in splits if s["input"] in reads],
+        "splits": [
+            {**s, "watermark": MIN_TIME, "memory": None} if s["input"] in retimed else s
+            for s in splits
+            if s["input"] in reads
+        ],
         "next_split": next_split(body),
         "counts": {names.get(n, n): c for n, c in body["counts"].items()},
         "steps": {names.get(n, n): c for n, c in body["steps"].items()},
@@ -78,6 +85,25 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
         "writes": dict(found.bundle.writes),
         "retired": sorted({*body.get("retired", ()), *gone}),
         "dropped": _dropped(found),
+    }
+
+
+def _retimed(found: Inspection, moves: Mapping[str, str]) -> set[str]:
+    """The inputs whose event time is another column now: their watermark begins anew."""
+    known = found.body["reads"]
+    return {
+        name
+        for name, facts in found.bundle.reads.items()
+        if facts[TIME] != known.get(moves.get(name, name), {}).get(TIME, facts[TIME])
+    }
+
+
+def _begun_anew(ops: Mapping[str, Any], program: Program, retimed: set[str]) -> dict[str, Any]:
+    """No step that is left goes by the time that was: those that do have been refused."""
+    above = {n.name: {r for e in n.inputs for r in roots(e)} for n in program.stateful()}
+    return {
+        name: {**facts, "watermark": MIN_TIME} if above[name] & retimed else facts
+        for name, facts in ops.items()
     }
 
 
