@@ -15,6 +15,7 @@ from headrace.clock import MIN_TIME
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.lineage import roots
 from headrace.plan.program import Program
+from headrace.plan.shapes import stateless
 from headrace.runtime.epoch import next_split
 from headrace.runtime.migrating import migrated
 from headrace.runtime.opening import ID, LAST, TIME
@@ -57,6 +58,7 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
     body, program = found.body, found.bundle.program
     names = {old: new for new, old in moves.items()}
     kept = {n.name for n in program.stateful()}
+    stored = {n.name for n in program.stateful() if not stateless(n)}
     reads = found.bundle.reads
     ops = {names.get(n, n): facts for n, facts in body["ops"].items()}
     tables = {_renamed_table(t, names): runs for t, runs in body["state"].items()}
@@ -69,7 +71,7 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
         "outputs": {},
         "epoch_counts": {},
         "ops": _begun_anew({n: facts for n, facts in ops.items() if n in kept}, program, retimed),
-        "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in kept},
+        "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in stored},
         "splits": [
             {**s, "watermark": MIN_TIME, "memory": None} if s["input"] in retimed else s
             for s in splits
