@@ -11,6 +11,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from tools.evidence import record
@@ -24,12 +27,13 @@ def main() -> int:
     options = argparse.ArgumentParser(prog="python -m evolution", description=__doc__)
     options.add_argument("--chains", type=int, default=ENOUGH)
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--processes", type=int, default=1)
     options.add_argument("--verbose", action="store_true")
     asked = options.parse_args()
     began, found = time.monotonic(), list[Result]()
-    for seed in range(asked.seed, asked.seed + asked.chains):
-        found.append(play(seed))
-        _say(found[-1], asked.verbose)
+    for one in _played(range(asked.seed, asked.seed + asked.chains), asked.processes):
+        found.append(one)
+        _say(one, asked.verbose)
         if len(found) % 100 == 0:
             print(f"{len(found):,} chains, {time.monotonic() - began:.0f} s", flush=True)
     total = summary(found)
@@ -37,6 +41,8 @@ def main() -> int:
           + f", {time.monotonic() - began:.0f} s")  # fmt: skip
     points = Counter(point for one in found for point in one.points)
     print("killed at", ", ".join(f"{point} {n}" for point, n in points.most_common()))
+    kinds = sum((one.compared for one in found), Counter[str]())
+    print("compared", ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()))
     if asked.chains >= ENOUGH:
         record(
             "evolution", f"{asked.chains:,} chains of changed programs", "make evolution",
@@ -44,6 +50,15 @@ def main() -> int:
             violations=total["violations"],
         )  # fmt: skip
     return 1 if total["violations"] else 0
+
+
+def _played(seeds: range, processes: int) -> Iterator[Result]:
+    """Chain by chain in this process, or several at once, in the order of their seeds."""
+    if processes == 1:
+        yield from map(play, seeds)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield from pool.map(play, seeds)
 
 
 def play(seed: int) -> Result:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from evolution.spec import JOINED, ORDERED, STATEFUL, TIMED, Branch, Input, Output, Step, Version
+from evolution.kinds import JOINS, OPEN, REFUSED
+from evolution.places import BOUNDED
+from evolution.spec import Branch, Input, Output, Step, Version
 
-STARTS, REFUSED, OPEN = "starts", "refused", "open"
-SUMMED = ("agg", "tumbling", "sliding", "session", "changes", "top")  # go by `column`
-WINDOWS = ("tumbling", "sliding", "session")
+STARTS = "starts"
 
 
 def judge(
@@ -69,7 +69,7 @@ def _inputs(before: Version, after: Version) -> Iterator[tuple[str, str]]:
 
 
 def _same_thing(one: Input, other: Input) -> bool:
-    return one.kind == other.kind and (one.place == other.place or one.kind == "rows")
+    return one.kind == other.kind and (one.place == other.place or one.kind in BOUNDED)
 
 
 def _dropped(name: str, after: Version) -> bool:
@@ -77,7 +77,7 @@ def _dropped(name: str, after: Version) -> bool:
 
 
 def named(version: Version) -> dict[str, Branch]:
-    return {b.step.name: b for b in version.branches if b.step.name and b.step.kind in STATEFUL}
+    return {b.step.name: b for b in version.branches if b.step.name and b.step.of.state}
 
 
 def _steps(before: Version, after: Version, stored: set[str]) -> Iterator[tuple[str, str]]:
@@ -91,16 +91,13 @@ def _steps(before: Version, after: Version, stored: set[str]) -> Iterator[tuple[
             yield REFUSED, f"step {name}: unknown was="
             continue
         used.add(old)
+        if old != name and sure[old] == OPEN:
+            yield OPEN, f"step {name}: was= of a step that may have no state"
         for said, why in _alike(before, olds[old].step, after, b.step, moves):
             yield (sure[old] if said == REFUSED else said), why
     for old in olds:
         if old not in used and not _dropped(old, after):
             yield sure[old], f"step {old}: gone without consent"
-
-
-def identity(step: Step) -> tuple[object, ...]:
-    """What no step with state can change."""
-    return step.kind, step.keys, step.column if step.kind in SUMMED else ""
 
 
 def _alike(
@@ -111,18 +108,41 @@ def _alike(
         return
     if old.keys != new.keys:
         yield REFUSED, f"step {new.name}: key"
-    if old.kind in SUMMED and old.column != new.column:
+    if old.by_column and new.by_column and old.column != new.column:
         yield REFUSED, f"step {new.name}: column"
-    if old.kind in TIMED and old.length != new.length:
-        yield (REFUSED if old.kind in WINDOWS else OPEN), f"step {new.name}: length"
+    if old.of.aggs and old.aggs != new.aggs:
+        yield REFUSED, f"step {new.name}: aggregates"
+    if old.of.length and old.length != new.length:
+        yield old.of.length, f"step {new.name}: length"
+    if old.of.how and old.how != new.how:
+        yield _other_how(old, new), f"step {new.name}: how"
+    if lost_value(old, new) and not _dropped(f"{new.name}.m", after):
+        yield REFUSED, f"step {new.name}: value gone without consent"
+    yield from _inputs_alike(before, old, after, new, moves)
+
+
+def _inputs_alike(
+    before: Version, old: Step, after: Version, new: Step, moves: dict[str, str]
+) -> Iterator[tuple[str, str]]:
     now = tuple(moves.get(i, "") for i in new.inputs)
     if now != old.inputs:
-        swapped = old.kind == JOINED and now == old.inputs[::-1] and now[0] != now[1]
+        swapped = old.kind in JOINS and now == old.inputs[::-1] and len({*now}) > 1
         yield (REFUSED if swapped else OPEN), f"step {new.name}: inputs"
-    elif new.kind in ORDERED:
+    elif new.timed:
         for i in new.inputs:
             if after.input(i).time != before.input(moves[i]).time:
                 yield REFUSED, f"step {new.name}: time"
+
+
+def _other_how(old: Step, new: Step) -> str:
+    """A join with the latest row may change it, but for whether versions come alone."""
+    if old.kind != "latest":
+        return old.of.how
+    return REFUSED if "full" in (old.how, new.how) else STARTS
+
+
+def lost_value(old: Step, new: Step) -> bool:
+    return old.kind == new.kind == "process" and old.more and not new.more
 
 
 def _unnamed(before: Version, after: Version) -> Iterator[tuple[str, str]]:
@@ -135,7 +155,7 @@ def unnamed(version: Version) -> list[tuple[Step, tuple[str, ...]]]:
     return [
         (replace(b.step, was=None), tuple(version.input(i).time for i in b.step.inputs))
         for b in version.branches
-        if b.step.name is None and b.step.kind in STATEFUL
+        if b.step.name is None and b.step.of.state
     ]
 
 
@@ -147,7 +167,7 @@ def _outputs(
         o = b.output
         old = o.name if o.name in olds else o.was
         if old is None:
-            if (o.kind, o.place) in places:
+            if o.kind != "console" and (o.kind, o.place) in places:
                 yield OPEN, f"output {o.name}: at a place that holds rows"
         elif old not in olds:
             yield REFUSED, f"output {o.name}: unknown was="
@@ -156,7 +176,7 @@ def _outputs(
 
 
 def where(o: Output) -> tuple[str, ...]:
-    if o.kind == "collect":
+    if o.kind in ("collect", "console"):
         return (o.kind,)
     return (o.kind, o.place, o.format) if o.kind == "files" else (o.kind, o.place)
 
@@ -169,7 +189,17 @@ def _consents(before: Version, after: Version, stored: set[str]) -> Iterator[tup
         gone = [i.name for i in before.inputs if i.name not in moves.values()]
         kept = {b.step.was for b in steps.values()} | set(steps)
         gone += [n for n in named(before) if n not in kept]
+        gone += list(_lost_values(named(before), steps))
         if name not in gone:
             yield REFUSED, f"drop {name}: is not gone"
-        elif name in named(before) and named(before)[name].label not in stored:
+            continue
+        old = named(before).get(name.partition(".")[0])
+        if old is not None and old.label not in stored:
             yield OPEN, f"drop {name}: may have no state"
+
+
+def _lost_values(olds: dict[str, Branch], steps: dict[str, Branch]) -> Iterator[str]:
+    for name, b in steps.items():
+        old = olds.get(name) or olds.get(b.step.was or "")
+        if old is not None and lost_value(old.step, b.step):
+            yield f"{name}.m"

@@ -8,19 +8,25 @@ the outputs hold is compared with the model.
 from __future__ import annotations
 
 import hashlib
-import json
+import io
 import random
 import traceback
+from collections import Counter
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
-from evolution.build import ROW, build
-from evolution.compare import Begun, compare, stored
-from evolution.draw import KINDS, Drawer
-from evolution.judge import OPEN, REFUSED, STARTS, judge
+from evolution.build import build
+from evolution.changes import change
+from evolution.compare import compare, stored
+from evolution.draw import Drawer
+from evolution.judge import STARTS, judge
+from evolution.kinds import OPEN, REFUSED
+from evolution.lives import Begun
+from evolution.places import ALL, BOUNDED, Places
 from evolution.spec import Version
 from headrace.errors import HeadraceError
 from headrace.runtime.refusing import Consent, refuse
@@ -48,93 +54,76 @@ class Result:
     history: list[str] = field(default_factory=list)
     opened: int = 0  # verdicts that the guide leaves open
     points: list[str] = field(default_factory=list)  # where it was killed
+    compared: Counter[str] = field(default_factory=Counter)  # steps, by kind
 
 
 class Chain:
     def __init__(self, root: Path, seed: int) -> None:
         self.root, self.random = root, random.Random(seed)
         self.drawer, self.result = Drawer(self.random), Result(seed)
-        self.rows: dict[str, list[dict[str, Any]]] = {place: [] for _, place in KINDS}
-        self.log = hr.EmbeddedLog(str(root / "log"))
+        self.inputs, self.printed = Places(root, self.random), io.StringIO()
         self.begun: list[Begun] = []
         self.places = set[tuple[str, str]]()
         self.number = 0
 
     def play(self) -> Result:
-        self._prepare()
+        try:
+            self._play()
+        finally:
+            self.inputs.close()
+        return self.result
+
+    def _play(self) -> None:
+        for kind, place in ALL:
+            self.inputs.grow(kind, place, 12)
         version = self.drawer.first()
         if not self._version(version, STARTS, ""):
-            return self.result
+            return
         for _ in range(self.random.choice((1, 2, 3))):
             before = self.begun[-1].version.settled()
             self._append()
-            after = self.drawer.change(before)
+            after = change(self.drawer, before)
             verdict, rule = judge(before, after, self.places, stored(self.root, self.begun))
             if not list((self.root / "job" / "epochs").glob("0*.json")):
                 verdict, rule = OPEN, "nothing was committed yet: all is new"
-            ended = any(all(i.kind == "rows" for i in b.version.inputs) for b in self.begun)
-            if verdict == STARTS and ended:
-                verdict, rule = OPEN, "all inputs were at their end"
-            self.result.opened += verdict == OPEN
             if not self._version(after, verdict, rule) and self.random.random() < 0.5:
                 self._append()
                 self._version(before, STARTS, "the version before")
             if self.result.violations:
-                return self.result
+                return
         last = self.begun[-1].version.settled()
         if self._version(last, STARTS, "the last version", until="end"):
-            self.result.violations += compare(self.root, self.begun, self.rows, self.result)
+            compare(self.root, self.begun, self.inputs, self.printed.getvalue(), self.result)
             self._make_again(last)
-        return self.result
+
+    def _ended(self, verdict: str, rule: str) -> tuple[str, str]:
+        """What was at its end may be refused: the model does not know what was closed there."""
+        used = [b.version.inputs for b in self.begun]
+        ended = any(all(i.kind in BOUNDED for i in inputs) for inputs in used)
+        more = self.inputs.grown & {i.place for inputs in used for i in inputs}
+        if verdict == STARTS and rule != "again" and (ended or more):
+            return OPEN, "an input was at its end"
+        return verdict, rule
 
     def _make_again(self, last: Version) -> None:
         """A topic that was deleted and made again, with the same records, is another one."""
         topics = [i.place for i in last.inputs if i.kind == "log"]
         if topics:
-            self.log.delete(topics[0])
-            self.log.create(topics[0], schema=ROW)
-            self.log.append(topics[0], self.rows[topics[0]])
+            self.inputs.make_again(topics[0])
             self._version(last, REFUSED, "a topic was made again", until="end")
 
-    def _prepare(self) -> None:
-        for kind, place in KINDS:
-            if kind == "log":
-                self.log.create(place, schema=ROW)
-            elif kind == "files":
-                (self.root / "in" / place).mkdir(parents=True)
-        for kind, place in KINDS:
-            self._grow(kind, place, 12)
-
     def _append(self) -> None:
-        for kind, place in KINDS:
-            if kind != "rows":
-                self._grow(kind, place, self.random.choice((0, 5, 10)))
-
-    def _grow(self, kind: str, place: str, count: int) -> None:
-        held, r = self.rows[place], self.random
-        base = 1_000_000 * [p for _, p in KINDS].index(place)
-        new = []
-        for n in range(len(held), len(held) + count):
-            at = (held + new)[-1]["at"] + r.choice((1000, 1000, 2000)) if held + new else 0
-            new.append({"id": base + n, "k": r.choice("ab"), "p": r.choice("cd"),
-                        "x": r.randrange(6), "y": r.randrange(5), "at": at,
-                        "made": at + 60_000})  # fmt: skip
-        held += new
-        if not new:
-            return
-        if kind == "log":
-            self.log.append(place, new)
-        elif kind == "files":
-            lines = "".join(json.dumps(row) + "\n" for row in new)
-            files = sorted((self.root / "in" / place).iterdir())
-            if files and r.random() < 0.5:  # of the newest file only: the order stays
-                with files[-1].open("a") as file:
-                    file.write(lines)
-            else:
-                (self.root / "in" / place / f"{len(held):06}.json").write_text(lines)
+        for kind, place in ALL:
+            if kind not in BOUNDED:
+                self.inputs.grow(kind, place, self.random.choice((0, 5, 10)))
+            elif self.random.random() < 0.1:
+                self.inputs.grow(kind, place, 4)
+                self.inputs.grown.add(place)
 
     def _version(self, version: Version, verdict: str, rule: str, until: str | None = None) -> bool:
         """Start a version and let it run, perhaps into a crash; whether it started."""
+        verdict, rule = self._ended(verdict, rule)
+        self.result.opened += verdict == OPEN
         crash = self.random.randrange(1, 60) if until is None and self.random.random() < 0.6 else 0
         started = self._start(version, verdict, rule, until, crash)
         self._note(version, verdict, rule, started)
@@ -161,7 +150,7 @@ class Chain:
         self.result.starts += 1
         self._heal()
         before = self._bytes()
-        job = build(version, self.number, self.root, self.rows)
+        job = build(version, self.number, self.root, self.inputs)
         planned = self._tried(lambda: self._plan(job, version, until))
         if changed := self._changed(before):
             self._wrong(f"plan has changed {changed}")
@@ -170,7 +159,7 @@ class Chain:
 
         def begin() -> None:
             nonlocal driver
-            with hooked(killer):
+            with hooked(killer), redirect_stdout(self.printed):
                 driver = self._driver(job, version, until)
 
         try:
@@ -194,14 +183,24 @@ class Chain:
         assert driver is not None
         self.places |= {(b.output.kind, b.output.place) for b in version.branches}
         self.begun.append(Begun(self.number, version, crashed=False))
+        self._receive(driver, version, until)
         return self._run(driver, killer)
+
+    def _receive(self, driver: Driver, version: Version, until: str | None) -> None:
+        """Let the socket input store what is sent, so that crashes come after that."""
+        for i in (x for x in version.inputs if x.kind == "socket"):
+            assert self.inputs.server is not None
+            self.inputs.server.listen_for(i.life, until == "end")
+            self.inputs.server.receive(driver.start.bundle.sources[i.name])
 
     def _run(self, driver: Driver, killer: Callable[[str], None]) -> str:
         try:
-            with hooked(killer):
+            with hooked(killer), redirect_stdout(self.printed):
                 failed = self._tried(driver.drain)
         except Killed as killed:
             self._crashed(killed)
+            for source in driver.start.bundle.sources.values():
+                source.close()  # a thread that receives would live on
             self.begun[-1] = replace(self.begun[-1], crashed=True)
             return "ran"
         if failed is not None:
@@ -214,7 +213,7 @@ class Chain:
 
     def _plan(self, job: hr.Job, version: Version, until: str | None) -> None:
         found = review(job.program(), str(self.root / "job"), until=until)
-        refuse(found, Consent(version.drop, take_over=True, for_good=True))
+        refuse(found, Consent(version.drop, take_over=True, for_good=True, silent=True))
 
     def _tried(self, act: Callable[[], Any]) -> HeadraceError | None:
         try:

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-JOINED = "join"
-TIMED = ("tumbling", "sliding", "session", "dedup", "throttle", "join", "match")  # go by event time
-ORDERED = (*TIMED, "changes", "top")  # take rows in the order of event time
-UNTIMED = ("agg", "changes", "top", "process", "fold")
-STATEFUL = (*TIMED, *UNTIMED)
-BY_BATCH = ("tumbling", "sliding", "session", "match", "top")  # emit when a batch, or time, is over
+from evolution.kinds import BY_ORDER, KINDS, Kind
+
 KEYS = (("k",), ("p",), ("k", "p"), ("p", "k"))
 WHERES = ("true", "x > 3", "x <= 3", "y > 2")
 
@@ -21,7 +17,7 @@ WHERES = ("true", "x > 3", "x <= 3", "y > 2")
 @dataclass(frozen=True, slots=True)
 class Input:
     name: str
-    kind: str  # log, files, rows, generate
+    kind: str  # log, files, rows, generate, socket
     place: str
     time: str = "at"
     was: str | None = None
@@ -38,12 +34,36 @@ class Step:
     length: int = 5  # seconds
     where: str = "true"
     was: str | None = None
+    aggs: tuple[str, ...] = ("sum",)
+    how: str = "inner"
+    more: bool = False  # a process function with one more value
+
+    @property
+    def of(self) -> Kind:
+        return KINDS[self.kind]
+
+    @property
+    def timed(self) -> bool:
+        """Whether event times are part of its state."""
+        return self.of.timed or (self.kind == "agg" and bool({*self.aggs} & {*BY_ORDER}))
+
+    @property
+    def by_column(self) -> bool:
+        return self.of.column or (self.of.aggs and self.aggs != ("count",))
+
+    def identity(self) -> tuple[object, ...]:
+        """What no step with state can change."""
+        return (
+            self.kind, self.keys, self.column if self.by_column else "",
+            self.aggs if self.of.aggs else (), self.length if self.of.length == "refused" else 0,
+            self.how if self.of.how == "refused" else "",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
     name: str
-    kind: str  # log, files, collect
+    kind: str  # log, files, collect, console
     place: str
     format: str = "parquet"
     merge: bool = True

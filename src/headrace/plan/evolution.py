@@ -33,7 +33,7 @@ from headrace.plan.evolving_unnamed import confusable, unnamed_hint
 from headrace.plan.evolving_values import correction, misnamed, refusals, value_parts
 from headrace.plan.nodes import Process, Stateful
 from headrace.plan.program import Program
-from headrace.plan.shapes import FROM, fingerprint, shape
+from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape, stateless
 
 __all__ = [
     "DROPPED", "INPUT", "NEW", "OPERATOR", "OUTPUT", "REFUSED", "RENAMED", "SAME", "VALUE",
@@ -88,9 +88,11 @@ class _Steps:
     def __init__(
         self, program: Program, ops: Ops, versions: Mapping[str, int], inputs: Mapping[str, Match]
     ) -> None:
-        self._nodes, self._ops, self._versions = program.stateful(), ops, versions
+        self._nodes = [n for n in program.stateful() if not stateless(n)]
+        self._ops = {n: facts for n, facts in ops.items() if not _stateless(facts)}
+        self._versions = versions
         self._told = describe(program)
-        self._found = matches(self._nodes, ops, "step")
+        self._found = matches(self._nodes, self._ops, "step")
         both = {**inputs, **self._found}
         self._renames = {m.before: name for name, m in both.items() if m.before is not None}
 
@@ -163,6 +165,10 @@ class _Steps:
         if alike:
             return f"If {alike[0]!r} is the same step under a new name, say was={name!r} there."
         return f"Consent to losing its state with {consent(name)}, or put the step back."
+
+
+def _stateless(facts: Facts) -> bool:
+    return bool(facts.get("shape", {}).get(STATELESS))
 
 
 def _refused(node: Stateful, old: Facts, because: str) -> Change:

@@ -27,7 +27,7 @@ from headrace.plan.nodes import Read, Write
 Described = Mapping[str, Any]
 Known = Mapping[str, Described]
 URI = "uri"  # all that is known where there is no description
-OURS = ("id", "last")  # what a manifest notes about an input or output besides
+OURS = ("id", "last", "time")  # what a manifest notes about an input or output besides
 PLACE = ("kind", "place", "format", URI)  # what says where an output writes
 
 

@@ -37,7 +37,7 @@ from headrace.plan.nodes import (
 )  # fmt: skip
 from headrace.schema import ddl_type
 
-FROM = "from"
+FROM, STATELESS = "from", "stateless"
 Shape = dict[str, Any]
 Aggregating = WindowAgg | Rolling | AnyWindow | RowWindow
 
@@ -50,8 +50,8 @@ def fingerprint(node: Stateful) -> str:
 
 def shape(node: Stateful) -> Shape:
     """What identifies the state of a step, as plain JSON."""
-    if isinstance(node, Apply) and getattr(node.what, "stateless", False):
-        return {"kind": node.what.kind, "key": [], "what": node.what.shape()}
+    if isinstance(node, Apply) and stateless(node):
+        return {"kind": node.what.kind, "key": [], "what": node.what.shape(), STATELESS: True}
     found = {"kind": type(node).__name__, "key": _key(node)}
     for part in (_window, _aggregates, _folds, _own):
         found |= part(node)
@@ -198,6 +198,16 @@ def _arguments(node: Aggregating, edge: Edge) -> Iterator[tuple[str, Shape]]:
             yield f"the aggregate {name!r}", origins(edge, str(agg.column))
         if agg.by is not None:
             yield f"the order of the aggregate {name!r}", origins(edge, str(agg.by))
+
+
+def goes_by_event_time(node: Stateful) -> bool:
+    """Whether it has state in which event times have a part."""
+    return not stateless(node) and _by_event_time(node)
+
+
+def stateless(node: Stateful) -> bool:
+    """Whether it needs its key, but stores nothing."""
+    return bool(getattr(_spec(node), "stateless", False))
 
 
 def _by_event_time(node: Stateful) -> bool:

@@ -11,11 +11,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.clock import MIN_TIME
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
+from headrace.plan.lineage import roots
 from headrace.plan.program import Program
+from headrace.plan.shapes import stateless
 from headrace.runtime.epoch import next_split
 from headrace.runtime.migrating import migrated
-from headrace.runtime.opening import DEAD, ID, LAST
+from headrace.runtime.opening import DEAD, ID, LAST, TIME
 from headrace.runtime.refusing import Ahead, Inspection, acknowledged, short
 from headrace.runtime.tables import table_key
 
@@ -67,19 +70,25 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
     body, program = found.body, found.bundle.program
     names = {old: new for new, old in moves.items()}
     kept = {n.name for n in program.stateful()}
+    stored = {n.name for n in program.stateful() if not stateless(n)}
     reads = found.bundle.reads
     ops = {names.get(n, n): facts for n, facts in body["ops"].items()}
     tables = {_renamed_table(t, names): runs for t, runs in body["state"].items()}
     splits = [{**s, "input": names.get(s["input"], s["input"])} for s in body["splits"]]
+    retimed = _retimed(found, moves)
     ids = {facts[ID] for facts in reads.values()}
     gone = {f[ID] for f in body["reads"].values()} - ids
     return {
         **{name: value for name, value in body.items() if name != "rewound"},
         "outputs": {},
         "epoch_counts": {},
-        "ops": {n: facts for n, facts in ops.items() if n in kept},
-        "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in kept},
-        "splits": [s for s in splits if s["input"] in reads],
+        "ops": _begun_anew({n: facts for n, facts in ops.items() if n in kept}, program, retimed),
+        "state": {t: runs for t, runs in tables.items() if t.rpartition("/")[0] in stored},
+        "splits": [
+            {**s, "watermark": MIN_TIME, "memory": None} if s["input"] in retimed else s
+            for s in splits
+            if s["input"] in reads
+        ],
         "next_split": next_split(body),
         "counts": {names.get(n, n): c for n, c in body["counts"].items()},
         "steps": {names.get(n, n): c for n, c in body["steps"].items()},
@@ -91,6 +100,25 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
         "retired": sorted({*body.get("retired", ()), *gone}),
         "dropped": _dropped(found),
         "acknowledged": acknowledged(body),
+    }
+
+
+def _retimed(found: Inspection, moves: Mapping[str, str]) -> set[str]:
+    """The inputs whose event time is another column now: their watermark begins anew."""
+    known = found.body["reads"]
+    return {
+        name
+        for name, facts in found.bundle.reads.items()
+        if facts[TIME] != known.get(moves.get(name, name), {}).get(TIME, facts[TIME])
+    }
+
+
+def _begun_anew(ops: Mapping[str, Any], program: Program, retimed: set[str]) -> dict[str, Any]:
+    """No step that is left goes by the time that was: those that do have been refused."""
+    above = {n.name: {r for e in n.inputs for r in roots(e)} for n in program.stateful()}
+    return {
+        name: {**facts, "watermark": MIN_TIME} if above[name] & retimed else facts
+        for name, facts in ops.items()
     }
 
 

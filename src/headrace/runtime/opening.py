@@ -19,7 +19,7 @@ from headrace.sinks import Sink, open_sink, reopen_sink
 from headrace.sources import Source, open_source
 
 DEAD = "dead"  # the job's own output for dead letters, when the program has none
-ID, LAST = "id", "last"
+ID, LAST, TIME = "id", "last", "time"
 Ids = Mapping[str, str]
 
 
@@ -96,8 +96,12 @@ def _fresh(name: str, used: Collection[str]) -> str:
     return fresh
 
 
-def describe_inputs(sources: Mapping[str, Source], ids: Ids) -> dict[str, dict[str, Any]]:
-    return {n: {ID: ids[n], **source.identity()} for n, source in sources.items()}
+def describe_inputs(
+    program: Program, sources: Mapping[str, Source], ids: Ids
+) -> dict[str, dict[str, Any]]:
+    """With what their event time is: a watermark is one of it."""
+    times = {r.name: None if r.time is None else str(r.time) for r in program.sources()}
+    return {n: {ID: ids[n], **s.identity(), TIME: times[n]} for n, s in sources.items()}
 
 
 def describe_outputs(

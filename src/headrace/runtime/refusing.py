@@ -2,7 +2,8 @@
 
 1. a driver that lives holds the folder;
 2. the program cannot go on from the state, the offsets or the outputs that are there;
-3. the job has closed its windows for good, or would close those of a job without an end;
+3. the job, or a step, has closed its windows for good, or would close those of a job without
+   an end;
 4. an input or an output cannot be used;
 5. outputs hold more, or less, than the folder knows of;
 6. a step would never give anything.
@@ -12,12 +13,16 @@ Each can be consented to where it makes sense; the error says how.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import StateError
 from headrace.plan.comparison import Comparison, Drop, consent, named
+from headrace.plan.lineage import roots
+from headrace.plan.nodes import Stateful
+from headrace.plan.shapes import goes_by_event_time
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED
 from headrace.runtime.opening import DEAD, ID, LAST
@@ -99,21 +104,49 @@ def _refuse_living(found: Inspection) -> None:
 
 
 def _refuse_ended(found: Inspection) -> None:
-    """A job that has closed its windows at the end of its input cannot read on."""
-    if not found.body.get("ended"):
-        return
-    stood = {(s["input"], s["name"]): s for s in found.body["splits"]}
-    moves = found.comparison.moves() if found.comparison is not None else {}
-    for name, source in found.bundle.sources.items():
-        for split in source.splits():
-            known = stood.get((moves.get(name, name), split))
-            if known is None or known["state"] != ENDED or source.has_more(split, known["at"]):
+    """What has closed its windows at the end of its input cannot read on."""
+    if found.body.get("ended"):
+        for name in found.bundle.sources:
+            if _has_more(found, name):
                 raise StateError(
                     f"job {found.name!r} has run to the end of its input and "
                     f"closed its windows; there is more in input {name!r} now",
                     code="HR-STATE-020",
                     hint=f"Start afresh: give it another folder, or remove {found.log.folder}.",
                 )
+    for step in _ended_steps(found):
+        for name in dict.fromkeys(name for edge in step.inputs for name in roots(edge)):
+            if name in found.bundle.sources and _has_more(found, name):
+                raise StateError(
+                    f"the step {step.name!r} has read its input to the end and closed what was "
+                    f"open; there is more in input {name!r} now", code="HR-STATE-020",
+                    hint="Give the step another name to start it afresh (its state is then "
+                    "dropped, which needs your consent), or give the job another folder.",
+                )  # fmt: skip
+
+
+def _ended_steps(found: Inspection) -> Iterator[Stateful]:
+    """The steps that go by event time and were told that nothing more comes."""
+    ops, moves = found.body.get("ops", {}), _moves(found)
+    for step in found.bundle.program.stateful():
+        known = ops.get(moves.get(step.name, step.name), {})
+        if known.get("watermark", MIN_TIME) >= MAX_TIME and goes_by_event_time(step):
+            yield step
+
+
+def _has_more(found: Inspection, name: str) -> bool:
+    """Whether an input has more than was read of it when it was at its end."""
+    source, before = found.bundle.sources[name], _moves(found).get(name, name)
+    stood = {s["name"]: s for s in found.body["splits"] if s["input"] == before}
+    for split in source.splits():
+        known = stood.get(split)
+        if known is None or known["state"] != ENDED or source.has_more(split, known["at"]):
+            return True
+    return False
+
+
+def _moves(found: Inspection) -> Mapping[str, str]:
+    return found.comparison.moves() if found.comparison is not None else {}
 
 
 def _refuse_to_end(found: Inspection) -> None:
@@ -139,7 +172,7 @@ def _check_edges(found: Inspection) -> None:
     offsets: dict[str, dict[str, Any]] = {}
     for split in found.body.get("splits", ()):
         offsets.setdefault(split["input"], {})[split["name"]] = split["at"]
-    moves = found.comparison.moves() if found.comparison is not None else {}
+    moves = _moves(found)
     for name, source in found.bundle.sources.items():
         source.check(offsets.get(moves.get(name, name), {}))
     for sink in found.bundle.sinks.values():

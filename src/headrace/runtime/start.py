@@ -151,7 +151,7 @@ def look(
     write_ids = ids_of(program.outputs(), known_writes)
     sources = edges.inputs(program, folder, until, clock, read_ids)
     sinks = edges.outputs(program, folder, write_ids)
-    reads = describe_inputs(sources, read_ids)
+    reads = describe_inputs(program, sources, read_ids)
     writes = describe_outputs(sinks, write_ids, known_writes)
     endless = until is None and not all(s.bounded for s in sources.values())
     bundle = Bundle(program, sources, sinks, clock, edges.told, reads, writes, endless=endless)

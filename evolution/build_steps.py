@@ -1,0 +1,299 @@
+"""Steps of one stream, as a user writes them; each gives three numbers of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import headrace as hr
+from evolution.places import ROW
+from evolution.spec import Step
+
+Built = tuple[hr.Stream, tuple[str, str, str]]
+SIGN = "case when change = '+' then 1 else -1 end"
+START = "unix_millis(window_start)"
+_WHOLE = ("id", "x", "y")
+_GIVEN = "k string, p string, id bigint, n bigint"
+
+
+class Sum(hr.KeyedProcess):
+    output = f"{_GIVEN}, t bigint"
+    n = hr.value("bigint", default=0)
+    t = hr.value("bigint", default=0)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        self.t += row.x
+        return (row.k, row.p, row.id, self.n, self.t)
+
+
+class SumAndMost(hr.KeyedProcess):
+    """The same with one more value."""
+
+    output = f"{_GIVEN}, t bigint"
+    n = hr.value("bigint", default=0)
+    t = hr.value("bigint", default=0)
+    m = hr.value("bigint", default=0)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        self.n += 1
+        self.t += row.x
+        self.m = max(self.m, row.x)
+        return (row.k, row.p, row.id, self.n, 1000 * self.m + self.t)
+
+
+class Both(hr.KeyedProcess):
+    output = _GIVEN
+    first = hr.value("bigint", default=0)
+    second = hr.value("bigint", default=0)
+
+    def on_a(self, row: Any, ctx: Any) -> Any:
+        self.first += 1
+        return (row.k, row.p, row.id, self.first)
+
+    def on_b(self, row: Any, ctx: Any) -> Any:
+        self.second += 1
+        return (row.k, row.p, row.id, self.second)
+
+
+def made(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    if s.of.aggs and s.kind != "agg":
+        return _aggregated(s, sides[0])
+    return _MAKERS[s.kind](s, sides, time)
+
+
+def _named(s: Step) -> dict[str, Any]:
+    return {"name": s.name, "was": s.was}
+
+
+def _near(s: Step) -> str:
+    return f"{s.length * 1000 + 500}ms"
+
+
+def _aggregates(s: Step) -> dict[str, Any]:
+    c = s.column
+    kinds: dict[str, Callable[[], Any]] = {
+        "sum": lambda: hr.sum(c), "count": hr.count, "min": lambda: hr.min(c),
+        "max": lambda: hr.max(c), "mean": lambda: hr.mean(c), "first": lambda: hr.first(c),
+        "last": lambda: hr.last(c), "distinct": lambda: hr.count_distinct(c),
+        "max_by": lambda: hr.max_by("id", c), "min_by": lambda: hr.min_by("id", c),
+    }  # fmt: skip
+    return {f"m{n}": kinds[agg]() for n, agg in enumerate(s.aggs, 1)}
+
+
+def _results(s: Step, first: str) -> tuple[str, str, str]:
+    told = [f"m{n} * 1000" if a == "mean" else f"m{n}" for n, a in enumerate(s.aggs, 1)]
+    return (first, told[0], told[1] if len(told) > 1 else "0")
+
+
+def _aggregated(s: Step, side: hr.Stream) -> Built:
+    size = f"{s.length}s"
+    more: dict[str, Any] = {"lateness": "1s"} if s.kind == "patient" else {}
+    windows: dict[str, Callable[[], Any]] = {
+        "tumbling": lambda: hr.tumbling(size), "patient": lambda: hr.tumbling(size),
+        "sliding": lambda: hr.sliding(f"{2 * s.length}s", size),
+        "session": lambda: hr.session(_near(s)), "everything": hr.everything,
+        "cumulating": lambda: hr.cumulating(f"{2 * s.length}s", size),
+        "rows": lambda: hr.tumbling(rows=4), "until": lambda: hr.until("x >= 4"),
+        "last_rows": lambda: hr.sliding(rows=4, every_rows=2),
+        "delta": lambda: hr.delta(s.column, 2),
+    }  # fmt: skip
+    windowed = side.key_by(*s.keys).window(windows[s.kind](), **more)
+    return windowed.agg(**_aggregates(s), **_named(s)), _results(s, START)
+
+
+def _none(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0], _WHOLE
+
+
+def _explode(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].with_columns(e="array(x, y)").explode("e"), ("id", "e", "0")
+
+
+def _async(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    async def asked(row: Any) -> Any:
+        return row._asdict()
+
+    return sides[0].map_async(asked, output=ROW), _WHOLE
+
+
+def _share(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].sample(0.5), _WHOLE
+
+
+def _python(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    def twice(row: Any) -> Any:
+        return [row, row._replace(x=row.x + 1)]
+
+    return sides[0].flat_map(twice, schema=ROW), _WHOLE
+
+
+def _union(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].union(sides[1]), _WHOLE
+
+
+def _transform(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].key_by(*s.keys).transform(lambda rows: rows), _WHOLE
+
+
+def _lookup(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    known = pa.table({"k": ["a", "b"], "v": [1, 2]})
+    return sides[0].lookup(known, on="k"), ("id", "v", "0")
+
+
+def _agg(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed = sides[0].key_by(*s.keys)
+    return keyed.agg(**_aggregates(s), unbounded=True, **_named(s)), _results(s, "id")
+
+
+def _fold(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed = sides[0].key_by(*s.keys)
+    folded = keyed.fold(0, lambda total, row: total + row.id, unbounded=True, **_named(s))
+    return folded, ("value", "0", "0")
+
+
+def _reducer(s: Step) -> Callable[[Any, Any], Any]:
+    def added(a: Any, b: Any) -> Any:
+        return b._replace(**{s.column: getattr(a, s.column) + getattr(b, s.column)})
+
+    return added
+
+
+def _reduce(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed = sides[0].key_by(*s.keys)
+    return keyed.reduce(_reducer(s), unbounded=True, **_named(s)), ("id", s.column, "0")
+
+
+def _process(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed, fn = sides[0].key_by(*s.keys), SumAndMost() if s.more else Sum()
+    return keyed.process(fn, unbounded=True, **_named(s)), ("id", "n", "t")
+
+
+def _mapped(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    def counted(row: Any, n: Any) -> Any:
+        return (row.k, row.p, row.id, (n or 0) + 1), (n or 0) + 1
+
+    keyed = sides[0].key_by(*s.keys)
+    found = keyed.map_with_state(counted, state="bigint", output=_GIVEN, unbounded=True,
+                                 **_named(s))  # fmt: skip
+    return found, ("id", "n", "0")
+
+
+def _updated(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    def counted(rows: list[Any], before: Any) -> Any:
+        return (before or 0) + len(rows)
+
+    keyed = sides[0].key_by(*s.keys)
+    found = keyed.update_state_by_key(counted, schema="n bigint", unbounded=True, **_named(s))
+    return found, ("n", "0", "0")
+
+
+def _connect(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    both = hr.connect(by=list(s.keys), a=sides[0], b=sides[1])
+    return both.process(Both(), unbounded=True, **_named(s)), ("id", "n", "0")
+
+
+def _iterate(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    def counted(rows: pa.Table, loop: Any) -> pa.Table:
+        held = {tuple(r[k] for k in s.keys): r["n"] for r in loop.kept["counts"].to_pylist()}
+        given = []
+        for row in rows.to_pylist():
+            key = tuple(row[k] for k in s.keys)
+            held[key] = held.get(key, 0) + 1
+            given.append({"k": row["k"], "p": row["p"], "id": row["id"], "n": held[key]})
+        loop.emit(pa.Table.from_pylist(given, schema=_GIVEN_SCHEMA))
+        counts = [{**dict(zip(s.keys, key, strict=True)), "n": n} for key, n in held.items()]
+        loop.kept["counts"] = pa.Table.from_pylist(counts, schema=loop.kept["counts"].schema)
+        return rows.slice(0, 0)
+
+    kept = ", ".join(f"{k} string" for k in s.keys) + ", n bigint"
+    found = (
+        sides[0]
+        .key_by(*s.keys)
+        .iterate(
+            counted,
+            until="empty",
+            keep={"counts": kept},
+            output=_GIVEN,
+            unbounded=True,
+            **_named(s),
+        )
+    )
+    return found, ("id", "n", "0")
+
+
+_GIVEN_SCHEMA = pa.schema([("k", pa.string()), ("p", pa.string()), ("id", pa.int64()),
+                           ("n", pa.int64())])  # fmt: skip
+
+
+def _hops(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    def weaker(rows: pa.Table, loop: Any) -> pa.Table:
+        loop.emit(rows)
+        on = rows.filter(pc.greater(rows["x"], 3))
+        return on.set_column(on.schema.names.index("x"), "x", pc.subtract(on["x"], 1))
+
+    found = sides[0].key_by(*s.keys).iterate(weaker, over="batches", output=ROW, **_named(s))
+    return found, ("id", "x", "0")
+
+
+def _changes(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed = sides[0].key_by(*s.keys)
+    return keyed.changes_only(s.column, unbounded=True, **_named(s)), _WHOLE
+
+
+def _dedup(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].key_by(*s.keys).deduplicate(within=_near(s), **_named(s)), _WHOLE
+
+
+def _throttle(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    return sides[0].key_by(*s.keys).throttle(1, per=f"{s.length}s", **_named(s)), _WHOLE
+
+
+def _top(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    keyed = sides[0].key_by(*s.keys)
+    return keyed.top(2, by=s.column, unbounded=True, **_named(s)), ("id", "rank", SIGN)
+
+
+def _match(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    pattern = hr.pattern("a", "x = 1").then("b", "x = 2").within(_near(s))
+    chosen = {"first": "a.id", "second": "b.id"}
+    keyed = sides[0].key_by(*s.keys)
+    return keyed.match(pattern, select=chosen, **_named(s)), ("first", "second", "0")
+
+
+def _batch(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    found = sides[0].key_by(*s.keys).batch(3, within=_near(s), **_named(s))
+    return found, ("size(rows)", "rows[0].id", "element_at(rows, -1).id")
+
+
+def _sample(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    found = sides[0].key_by(*s.keys).sample(2, per=f"{s.length}s", **_named(s))
+    return found, (f"floor({time} / {1000 * s.length})", "0", "0")
+
+
+def _folded(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    windows = sides[0].key_by(*s.keys).window(hr.tumbling(f"{s.length}s"))
+    return windows.fold(0, lambda total, row: total + row.id, **_named(s)), (START, "value", "0")
+
+
+def _reduced(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    windows = sides[0].key_by(*s.keys).window(hr.tumbling(f"{s.length}s"))
+    return windows.reduce(_reducer(s), **_named(s)), (START, s.column, "id")
+
+
+def _versions(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    found = sides[0].table(*s.keys, unbounded=True).changes(**_named(s))
+    return found, ("id", SIGN, "0")
+
+
+_MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
+    "none": _none, "explode": _explode, "async": _async, "share": _share, "python": _python,
+    "union": _union, "transform": _transform, "lookup": _lookup, "agg": _agg, "fold": _fold,
+    "reduce": _reduce, "process": _process, "mapped": _mapped, "updated": _updated,
+    "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
+    "dedup": _dedup, "throttle": _throttle, "top": _top, "match": _match, "batch": _batch,
+    "sample": _sample, "folded": _folded, "reduced": _reduced, "versions": _versions,
+}  # fmt: skip

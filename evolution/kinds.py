@@ -1,0 +1,81 @@
+"""The kinds of steps that are drawn, and what is true of each by the guide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ROWS, TIME, NET = "rows", "time", "net"  # when results come: with a row; with time; as changes
+REFUSED, OPEN = "refused", "open"
+HOWS = ("inner", "left", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    sides: int = 1  # inputs, at least
+    most: int = 1  # and at most
+    state: bool = True
+    timed: bool = False  # event times are part of its state
+    order: bool = True  # what it gives depends on the order in which rows of a key come
+    emits: str = ROWS
+    column: bool = False  # it goes by `column`
+    aggs: bool = False  # it has named aggregates
+    length: str = ""  # what another length is; empty if it has none
+    how: str = ""  # what another `how` is; empty if it has none
+
+
+def _window(**more: str | bool) -> Kind:
+    said = {"timed": True, "order": False, "emits": TIME, "length": REFUSED, **more}
+    return Kind(**said)  # type: ignore[arg-type]
+
+
+def _join(most: int = 2, **more: str | bool) -> Kind:
+    said = {"timed": True, "order": False, "emits": TIME, "length": OPEN, "how": OPEN, **more}
+    return Kind(2, most, **said)  # type: ignore[arg-type]
+
+
+_PLAIN = Kind(state=False, order=False)
+
+KINDS: dict[str, Kind] = {
+    # without state
+    "none": _PLAIN, "explode": _PLAIN, "async": _PLAIN, "share": _PLAIN, "transform": _PLAIN,
+    "lookup": _PLAIN, "python": _PLAIN, "union": Kind(2, 2, state=False, order=False),
+    # running
+    "agg": Kind(aggs=True), "fold": Kind(), "reduce": Kind(column=True), "process": Kind(),
+    "mapped": Kind(), "updated": Kind(order=False, emits=TIME), "connect": Kind(2, 2),
+    "iterate": Kind(timed=True), "hops": Kind(timed=True, order=False, emits=TIME),
+    # row by row, and boards
+    "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=OPEN),
+    "throttle": Kind(timed=True, length=OPEN),
+    "top": Kind(timed=True, order=False, emits=NET, column=True),
+    "match": Kind(timed=True, order=False, emits=TIME, length=OPEN),
+    "batch": Kind(timed=True, emits=TIME, length=OPEN),
+    "sample": Kind(timed=True, order=False, emits=TIME, length=REFUSED),
+    # windows of time
+    "tumbling": _window(aggs=True), "sliding": _window(aggs=True), "session": _window(aggs=True),
+    "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),
+    "reduced": _window(column=True), "everything": _window(aggs=True, length=""),
+    # windows of rows
+    "rows": _window(aggs=True, order=True, length=""),
+    "last_rows": _window(aggs=True, order=True, length=""),
+    "delta": _window(aggs=True, order=True, length="", column=True),
+    "until": _window(aggs=True, order=True, length=""),
+    # joins
+    "join": Kind(2, 2, timed=True, order=False, length=OPEN),
+    "outer": _join(), "join_all": _join(3, how=REFUSED), "in_window": _join(length=REFUSED),
+    "cogroup": _join(length=REFUSED, how=""), "latest": _join(length=""),
+    "tables": _join(emits=NET, length="", how=REFUSED),
+    "versions": Kind(timed=True, order=False, emits=TIME),
+}  # fmt: skip
+
+STATEFUL = tuple(name for name, kind in KINDS.items() if kind.state)
+PROCESS = ("process", "mapped", "updated", "connect")  # their state is declared values
+JOINS = ("join", "outer", "join_all", "in_window", "cogroup", "latest", "tables")
+AGGREGATES = ("sum", "count", "min", "max", "mean", "first", "last", "distinct", "max_by", "min_by")
+BY_ORDER = ("first", "last", "max_by", "min_by")  # of rows by event time
+
+
+def hows(kind: str) -> tuple[str, ...]:
+    """What `how` may be."""
+    if not KINDS[kind].how:
+        return ("inner",)
+    return ("left", "full", "semi", "anti") if kind == "outer" else HOWS

@@ -1,0 +1,223 @@
+"""What windows, patterns, lists and boards have emitted, when time or the input has come so far."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+from evolution.model import (
+    END,
+    NOW,
+    Due,
+    Emitted,
+    Life,
+    Row,
+    Seen,
+    aggregated,
+    bounds,
+    by_key,
+    seen,
+    watermarks,
+)
+from evolution.model_joins import JOINED, boards
+from evolution.spec import Step
+
+ANY = ("match", "hops")  # may come before they are due
+Counts = Counter[Emitted]
+
+
+def by_time(life: Life, *, closed: bool) -> tuple[Counts, Counts]:
+    """What has come for certain, and at most; where `how` changed, by either."""
+    if life[0].step.kind == "updated":
+        return _updated(life)
+    sure, most = watermarks(life, closed=closed)
+    found = []
+    for how in dict.fromkeys(s.step.how for s in life):
+        least, all_ = bounds(due := _due(life, how), sure, most)
+        found.append((least, Counter(e for _, e in due) if life[0].step.kind in ANY else all_))
+    least, all_ = found[0]
+    for other in found[1:]:
+        least, all_ = least & other[0], all_ | other[1]
+    return least, all_
+
+
+def nets(life: Life, *, closed: bool) -> list[Counts]:
+    """What may be true of a board now."""
+    if life[0].step.kind == "top":
+        return [Counter(_board(life))]
+    return boards(life, *watermarks(life, closed=closed))
+
+
+def _due(life: Life, how: str) -> Due:
+    step = life[0].step
+    if step.kind in JOINED:
+        return JOINED[step.kind](life, how)
+    if step.kind in _WINDOWS:
+        return list(_windowed(seen(life), step))
+    found = list[tuple[float, Emitted]]()
+    for key, rows in by_key(seen(life)).items():
+        found += [(when, (key, *told)) for when, told in _KEYED[step.kind](rows, step)]
+    return found
+
+
+_WINDOWS = ("tumbling", "patient", "sliding", "cumulating", "folded", "reduced")
+Told = Iterator[tuple[float, tuple[int, int, int]]]
+
+
+def _spans(kind: str, time: int, size: int) -> list[tuple[int, int]]:
+    start = time // size * size
+    if kind == "sliding":
+        return [(start, start + 2 * size), (start - size, start + size)]
+    if kind == "cumulating":
+        begin = time // (2 * size) * 2 * size
+        return [(begin, end) for end in (begin + size, begin + 2 * size) if time < end]
+    return [(start, start + size)]
+
+
+def _windowed(rows: Sequence[Seen], step: Step) -> Iterator[tuple[float, Emitted]]:
+    found = defaultdict[tuple[str, int, int], list[Row]](list)
+    for one in rows:
+        for span in _spans(step.kind, one.time, step.length * 1000):
+            found[one.key, *span].append(one.row)
+    for (key, start, end), held in found.items():
+        yield end, (key, start, *_computed(held, step))
+
+
+def _computed(rows: Sequence[Row], step: Step) -> tuple[int, int]:
+    if step.kind == "folded":
+        return sum(r["id"] for r in rows), 0
+    if step.kind == "reduced":
+        return sum(r[step.column] for r in rows), rows[-1]["id"]
+    return aggregated(rows, step)
+
+
+def _told(rows: Sequence[Seen], step: Step) -> tuple[int, int, int]:
+    return rows[0].time, *aggregated([one.row for one in rows], step)
+
+
+def _session(rows: Sequence[Seen], step: Step) -> Told:
+    gap = step.length * 1000 + 500
+    parts = [[rows[0]]]
+    for one in rows[1:]:
+        if one.time - parts[-1][-1].time <= gap:
+            parts[-1].append(one)
+        else:
+            parts.append([one])
+    for part in parts:  # a row at the very end belongs, so it is over 1 ms later
+        yield part[-1].time + gap + 1, _told(part, step)
+
+
+def _everything(rows: Sequence[Seen], step: Step) -> Told:
+    yield END, (-1, *aggregated([one.row for one in rows], step))
+
+
+def _rows(rows: Sequence[Seen], step: Step) -> Told:
+    for n in range(0, len(rows), 4):
+        part = rows[n : n + 4]
+        yield NOW if len(part) == 4 else END, _told(part, step)
+
+
+def _last_rows(rows: Sequence[Seen], step: Step) -> Told:
+    for n in range(2, len(rows) + 2, 2):
+        yield NOW if n <= len(rows) else END, _told(rows[:n][-4:], step)
+
+
+def _delta(rows: Sequence[Seen], step: Step) -> Told:
+    part = [rows[0]]
+    for one in rows[1:]:
+        if abs(one.row[step.column] - part[0].row[step.column]) > 2:
+            yield NOW, _told(part, step)
+            part = []
+        part.append(one)
+    yield END, _told(part, step)
+
+
+def _until(rows: Sequence[Seen], step: Step) -> Told:
+    part = list[Seen]()
+    for one in rows:
+        part.append(one)
+        if one.row["x"] >= 4:
+            yield NOW, _told(part, step)
+            part = []
+    if part:
+        yield END, _told(part, step)
+
+
+def _batch(rows: Sequence[Seen], step: Step) -> Told:
+    within, part = step.length * 1000 + 500, list[Seen]()
+    for one in [*rows, None]:
+        if part and (one is None or one.time - part[0].time >= within):
+            yield part[0].time + within, _listed(part)
+            part = []
+        if one is not None:
+            part.append(one)
+            if len(part) == 3:
+                yield NOW, _listed(part)
+                part = []
+
+
+def _listed(part: Sequence[Seen]) -> tuple[int, int, int]:
+    return len(part), part[0].row["id"], part[-1].row["id"]
+
+
+def _sample(rows: Sequence[Seen], step: Step) -> Told:
+    size = step.length * 1000
+    for period, n in Counter(one.time // size for one in rows).items():
+        for _ in range(min(n, 2)):
+            yield (period + 1) * size, (period, 0, 0)
+
+
+def _match(rows: Sequence[Seen], step: Step) -> Told:
+    waiting = list[Seen]()
+    for one in rows:
+        if one.row["x"] == 2:
+            for first in waiting:
+                if one.time - first.time < step.length * 1000 + 500:
+                    yield one.time, (first.row["id"], one.row["id"], 0)
+            waiting = []
+        if one.row["x"] == 1:
+            waiting.append(one)
+
+
+def _versions(rows: Sequence[Seen], step: Step) -> Told:
+    for before, one in zip([None, *rows], rows, strict=False):
+        if before is not None:
+            yield one.time + 1, (before.row["id"], -1, 0)
+        yield one.time + 1, (one.row["id"], 1, 0)
+
+
+def _hops(rows: Sequence[Seen], step: Step) -> Told:
+    """A row goes round in the next batches, or at the end."""
+    for one in rows:
+        yield NOW, (one.row["id"], one.row["x"], 0)
+        for x in range(3, one.row["x"]):
+            yield END, (one.row["id"], x, 0)
+
+
+_KEYED: dict[str, Callable[[Sequence[Seen], Step], Told]] = {
+    "session": _session, "everything": _everything, "rows": _rows, "last_rows": _last_rows,
+    "delta": _delta, "until": _until, "batch": _batch, "sample": _sample, "match": _match,
+    "versions": _versions, "hops": _hops,
+}  # fmt: skip
+
+
+def _updated(life: Life) -> tuple[Counts, Counts]:
+    """Once for each key of a batch, and so at the end of each start that had rows of it."""
+    least, most, before = Counter[Emitted](), Counter[Emitted](), Counter[str]()
+    for n in range(len(life)):
+        now = Counter(one.key for one in seen(life[: n + 1]))
+        for key, count in now.items():
+            if count > before[key]:
+                least[key, count, 0, 0] += 1
+                most.update((key, c, 0, 0) for c in range(before[key] + 1, count + 1))
+        before = now
+    return least, most
+
+
+def _board(life: Life) -> Iterator[Emitted]:
+    """Of equals the one with the earlier event time is better, then the one of the older input."""
+    column = life[0].step.column
+    for key, held in by_key(seen(life)).items():
+        best = sorted(held, key=lambda one: (-one.row[column], one.time))[:2]
+        for rank, one in enumerate(best, 1):  # in the order of arrival, if all is equal
+            yield key, one.row["id"], rank, 1
