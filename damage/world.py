@@ -22,6 +22,7 @@ from unittest.mock import patch
 
 import headrace as hr
 from headrace.clock import ManualClock
+from headrace.log import index
 from headrace.sinks import merging
 from headrace.sources import spool
 from headrace.sources.spool import SpoolWriter
@@ -266,7 +267,8 @@ def small() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, value in (
             (merging, "EVERY", 3), (merging, "FEW", 2),
-            (spool, "SEGMENT", 500), (os, "fsync", none), (os, "fdatasync", none),
+            (spool, "SEGMENT", 500), (index, "SPACING", 256), (os, "fsync", none),
+            (os, "fdatasync", none),
         ):  # fmt: skip
             stack.enter_context(patch.object(where, name, value))
         yield

@@ -9,8 +9,8 @@ from damage.kinds import KINDS, kind_of
 from damage.matrix import Moment, Tally, judge
 from damage.world import expected, small
 
-# Files that only some moments have: tests of the log, inputs and sinks damage them.
-RARE = {"staged for files", "index of a segment"}
+# Files that only some moments have: tests of the sinks damage them.
+RARE = {"staged for files"}
 SHARE = 8  # of the cases, one in so many
 
 
