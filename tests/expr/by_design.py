@@ -57,7 +57,8 @@ def _failed(found: Difference, *words: str) -> bool:
 
 
 def _beyond(found: Difference) -> bool:
-    return _failed(found, "nan does not fit", "inf does not fit", "e+18 does not fit")
+    words = ("nan does not fit", "inf does not fit", "e+18 does not fit")
+    return _failed(found, *words, "'nan' is not DEC", "'inf' is not DEC", "'-inf' is not DEC")
 
 
 def _beside_null(found: Difference) -> bool:
@@ -161,7 +162,7 @@ DESIGN = (
            ("s + t", "unix_micros(d)", "array_append(array(0.5BD), p)")),
     Design("a double beyond every bigint", _beyond,
            ("ceil(cast('NaN' as double))", "floor(x * 1e300)",
-            "cast(9223372036854775807D as bigint)")),
+            "cast(9223372036854775807D as bigint)", "cast(asin(2.5D) as decimal(20,5))")),
     Design("a date or timestamp beyond the calendar", _calendar,
            ("timestamp_micros(9223372036854775807)", "date_sub(d, -2147483648)",
             "trunc(timestamp_micros(l), 'week')")),

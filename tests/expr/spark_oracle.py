@@ -152,11 +152,13 @@ class Oracle:
         return {}
 
     def one(self, text: str, row: int) -> Any:
+        asked = self.interpreted.where(f"row = {row}").selectExpr(f"{text} AS r")
         try:
-            made = self.interpreted.where(f"row = {row}").selectExpr(f"{text} AS r").toArrow()
+            return values_of(asked.toArrow().column(0))[0]
+        except pa.ArrowInvalid:  # PySpark cannot convert a null struct whose fields are not null
+            return asked.collect()[0].asDict(recursive=True)["r"]
         except Exception as error:
             return condition(error)
-        return values_of(made.column(0))[0]
 
 
 def _session(spark: Any, settings: dict[str, str]) -> Any:

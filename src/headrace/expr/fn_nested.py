@@ -38,7 +38,7 @@ offer(ARRAYS, "array", "T T* -> [T]", listed("[{}]"), listed("array({})"))
 _array(
     "get",
     "[T] int -> T",
-    "(CASE WHEN {1} >= 0 THEN {0}[CAST({1} AS BIGINT) + 1] END)",
+    "{0}[CASE WHEN {1} >= 0 THEN CAST({1} AS BIGINT) + 1 ELSE 0 END]",  # 0: null
     "get({0}, {1})",
 )
 _array("array_contains", "[T] T -> bool",
