@@ -17,8 +17,8 @@ import pytest
 import headrace as hr
 from headrace.errors import HeadraceError
 from headrace.plan.program import build
-from headrace.runtime.refusing import Consent, refuse
-from headrace.runtime.start import review
+from headrace.runtime.refusing import Consent, Inspection, refuse
+from headrace.runtime.start import judged, review
 from headrace.state.faults import hooked
 from headrace.testing import Driver
 
@@ -376,3 +376,37 @@ def test_a_folder_elsewhere_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         review(Place(tmp_path).job().program(), "s3://bucket/job")
     assert refused.value.code == "HR-STATE-025"
     assert not (tmp_path / "s3:").exists()
+
+
+def test_a_job_that_goes_on_while_it_is_looked_at_is_not_ahead_of_its_folder(place: Place) -> None:
+    place.send()
+    driver = Driver(place.job(), place.folder, until=None)
+    driver.drain()
+    looks, program = list[int](), build(place.job())
+
+    def look_while_it_commits() -> Inspection:
+        found = review(program, str(place.folder))
+        looks.append(found.epoch)
+        if len(looks) < 3:
+            place.send()
+            driver.drain()  # between the look at the manifests and that at the outputs
+        return found
+
+    found = judged(look_while_it_commits, Consent(take_over=True))
+    assert (len(looks), found.epoch) == (3, driver.start.log.newest())
+    driver.close()
+
+
+def test_what_is_refused_of_a_folder_at_rest_is_looked_at_once(place: Place) -> None:
+    place.send()
+    place.go()
+    older_folder(place)
+    looks, program = list[int](), build(place.job())
+
+    def look() -> Inspection:
+        looks.append(1)
+        return review(program, str(place.folder))
+
+    with pytest.raises(HeadraceError) as found:
+        judged(look, Consent())
+    assert (found.value.code, len(looks)) == ("HR-STATE-022", 1)

@@ -145,11 +145,12 @@ def plan(
 
     Example: [bold]headrace plan examples/fire_alarm.py[/bold]
     """
-    from headrace.runtime.refusing import Consent, refuse
-    from headrace.runtime.start import review
+    from headrace.runtime.refusing import Consent
+    from headrace.runtime.start import judged, review
 
     program = load_job(file, job).program()
     found = review(program, folder, until=until)
     new = f"job {program.name!r} has not run yet: everything is new"
     typer.echo(new if found.comparison is None else str(found.comparison))
-    refuse(found, Consent(drop_all or drop or (), take_over, go_back, for_good))
+    consent = Consent(drop_all or drop or (), take_over, go_back, for_good)
+    judged(lambda: review(program, folder, until=until), consent)

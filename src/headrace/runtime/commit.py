@@ -2,7 +2,7 @@
 
 The sequence, each step safe to repeat after a crash:
 
-1. add up the reports of all tasks;
+1. add up the reports of all tasks, and see that the outputs still hold what was published;
 2. make the next manifest from the last one and the reports, and write it: from here on the
    epoch is true, whatever happens;
 3. publish what the manifest names at every output;
@@ -25,7 +25,7 @@ from headrace.runtime.epoch import ENDED, Split, watermark_of
 from headrace.runtime.opening import DEAD, LAST, as_written
 from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
-from headrace.runtime.refusing import acknowledged
+from headrace.runtime.refusing import acknowledged, lost
 from headrace.runtime.report import Report, Total, add_up
 from headrace.runtime.tally import FATES
 from headrace.sinks import Sink, Timelines, Writer
@@ -62,7 +62,9 @@ class Committer:
         if reports[0].replay:
             manifest = self._log.read(epoch)
         else:
-            body = self._body(epoch, add_up(reports), end)
+            total = add_up(reports)
+            self._check_held(total)
+            body = self._body(epoch, total, end)
             self._log.commit(epoch, body, self._token, reports[0].attempt)
             point("commit.manifest")
             manifest = Manifest(epoch, body, self._token, reports[0].attempt)
@@ -71,6 +73,18 @@ class Committer:
             self._tidy(epoch)
         check_dead_limit(self._program, manifest.body)
         return manifest
+
+    def _check_held(self, total: Total) -> None:
+        """Raise StateError if an output that gets rows has lost earlier ones while we ran."""
+        before = self._log.latest()
+        body = before.body if before is not None else {}
+        due = {name: facts[LAST] for name, facts in body.get("writes", {}).items()}
+        due[DEAD] = body.get("last_dead", 0)
+        for name, staged in total.staged.items():
+            sink, epoch = self._sinks[name], due.get(name, 0)
+            if staged and epoch and not sink.reached(epoch):
+                held = sink.held()
+                raise lost(self._bundle, self._log, name, held.number if held else 0, epoch)
 
     def recover(self) -> list[str]:
         """Publish what a crash left unpublished; what was said of going back."""

@@ -270,14 +270,18 @@ def short(found: Inspection) -> dict[str, tuple[int, int]]:
 
 def _refuse_short(found: Inspection, allowed: Consent) -> None:
     for name, (held, due) in short(found).items():
-        if name in named(allowed.drop):
-            continue
-        holds = f"holds nothing after epoch {held}" if held else "holds nothing"
-        written = found.bundle.writes.get(name)
-        place = written["place"] if written is not None else found.log.folder / DEAD
-        raise StateError(
-            f"output {name!r} ({place}) {holds}, but job {found.name!r} has published up to epoch "
-            f"{due} there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
-            hint=f"Restore it. If its earlier rows may be lost, say {consent(name)}; or give "
-            "the output another name.",
-        )  # fmt: skip
+        if name not in named(allowed.drop):
+            raise lost(found.bundle, found.log, name, held, due)
+
+
+def lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> StateError:
+    """The error of an output that holds nothing after epoch `held`."""
+    holds = f"holds nothing after epoch {held}" if held else "holds nothing"
+    written = bundle.writes.get(output)
+    place = written["place"] if written is not None else log.folder / DEAD
+    return StateError(
+        f"output {output!r} ({place}) {holds}, but job {bundle.program.name!r} has published up "
+        f"to epoch {due} there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
+        hint=f"Restore it. If its earlier rows may be lost, say {consent(output)}; or give "
+        "the output another name.",
+    )  # fmt: skip

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import FencedError, StateError
+from headrace.errors import FencedError, HeadraceError, StateError
 from headrace.plan.comparison import Comparison, Drop
 from headrace.plan.evolution import compare
 from headrace.plan.program import Program
@@ -33,6 +35,8 @@ from headrace.runtime.refusing import Consent, Inspection, ahead_of, refuse
 from headrace.settings import Settings
 from headrace.state.manifest import EpochLog
 from headrace.uris import remote_scheme
+
+LOOKS = 50  # at a job that runs, whose epochs mostly last longer than a look
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,7 @@ def prepare(
     """Look, refuse, take the folder, publish what was promised, adopt changes."""
     place = folder_of(program, settings, folder)
     consent = Consent(drop_all or drop, take_over, go_back, for_good, silent)
-    found = look(program, place, until, clock, edges)
-    refuse(found, consent)
+    found = judged(lambda: look(program, place, until, clock, edges), consent)
     log = found.log
     slots = log.open(program.name, slots_for(program, settings, cores))
     disputed = log.is_held()  # by a driver that may still commit what it has begun
@@ -108,9 +111,9 @@ def _taken(
     token = log.take_fence()
     while True:
         if log.newest() != found.epoch:
-            again = look(bundle.program, str(log.folder), until, bundle.clock, edges)
-            found = replace(again, log=log)
-            refuse(found, replace(consent, take_over=True))
+            folder, clock = str(log.folder), bundle.clock
+            again = partial(look, bundle.program, folder, until, clock, edges)
+            found = replace(judged(again, replace(consent, take_over=True)), log=log)
         try:
             return _begun(found, token, slots, settings.keep_epochs, disputed)
         except FencedError:
@@ -135,6 +138,25 @@ def _begun(found: Inspection, token: int, slots: int, keep: int, disputed: bool)
         adopt(found, token, ahead)
         notes = committer.recover()
     return Start(bundle, log, token, slots, found.comparison, tuple(notes))
+
+
+def judged(again: Callable[[], Inspection], consent: Consent) -> Inspection:
+    """What a look finds, unless it must be refused.
+
+    A driver that lives goes on while we look, and then its outputs are ahead of the manifest
+    that we have read: what is refused while the manifests move on is looked at again.
+    """
+    for _ in range(LOOKS):
+        found = again()
+        try:
+            refuse(found, consent)
+        except HeadraceError as error:
+            refused = error
+            if found.log.newest() == found.epoch:
+                break
+        else:
+            return found
+    raise refused
 
 
 def look(
@@ -170,7 +192,7 @@ def _compared(
 
 
 def review(program: Program, folder: str | None = None, *, until: str | None = None) -> Inspection:
-    """What a start would find; changes nothing. `refuse` judges it."""
+    """What a start would find; changes nothing. `judged` says whether it may."""
     return look(program, folder_of(program, Settings.load(), folder), until, None)
 
 

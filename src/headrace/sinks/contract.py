@@ -65,6 +65,11 @@ class Sink(Protocol):
         """What this job has published there; None if that cannot be known."""
         return None
 
+    def reached(self, epoch: int) -> bool:
+        """Whether `epoch`, which was published there, still is, or a later one; asked in every
+        epoch, so it must be cheap."""
+        return True
+
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         """Write the rows where no reader sees them; durable when this returns."""
         ...

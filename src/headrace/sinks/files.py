@@ -98,6 +98,9 @@ class FilesSink(Sink):
             all=reached(r for records in chains.values() for r in records),
         )
 
+    def reached(self, epoch: int) -> bool:
+        return any(n.epoch >= epoch for n in self._commits.names(self._chain))
+
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         rows, schema = table.select(self.schema.names), columns.digest_of(self.schema)
         references = self._staging(self._chain).add(rows, epoch, f"{self._chain}-{unique}")

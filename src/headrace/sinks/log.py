@@ -43,6 +43,7 @@ class LogSink(Sink):
         self._identity, self._name = job, name
         self._id = name if id is None else id
         self._staging = Staging(staged)
+        self._known: str | None = None  # the id of the topic that was looked at last
 
     def describe(self) -> Description:
         mode = {"mode": "append"} if self._append_mode else {}
@@ -114,6 +115,19 @@ class LogSink(Sink):
             if match[3] == self._id:
                 own[timeline] = epoch
         return Held(max(all.values(), default=0), own, all, final=True)
+
+    def reached(self, epoch: int) -> bool:
+        """Who has appended is looked up when the topic is another than the last time."""
+        try:
+            topic = self._log.describe(self._topic).id
+        except LogError as cause:
+            raise _as_output(cause) from cause
+        if topic != self._known:
+            held = self.held()
+            if held is None or held.number < epoch:
+                return False
+            self._known = topic
+        return True
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         references = self._staging.add(table.select(self.schema.names), epoch, unique)
