@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import pyarrow as pa
 import pytest
 from tests.sinks.writing import ALONE, SCHEMA, expected, log, made, refusal, stage, table
 
@@ -129,3 +130,59 @@ def test_a_staged_file_that_is_gone_is_named(tmp_path):
     shutil.rmtree(tmp_path / "job" / "staged")
 
     assert refusal(sink.publish, 0, staged, ALONE).code == "HR-OUTPUT-005"
+
+
+@pytest.mark.parametrize(
+    ("there", "given"),
+    [
+        ("bigint", "timestamp"), ("timestamp", "bigint"), ("date", "timestamp"),
+        ("timestamp", "date"), ("float", "double"), ("double", "bigint"), ("bigint", "double"),
+        ("bigint", "string"), ("bigint", "boolean"), ("string", "binary"),
+        ("decimal(5,1)", "decimal(6,2)"), ("struct<a bigint>", "struct<a bigint, b bigint>"),
+        ("array<int>", "array<bigint>"), ("struct<a date>", "struct<a timestamp>"),
+    ],
+)  # fmt: skip
+def test_a_column_that_would_be_bent_to_fit_the_topic_is_refused(tmp_path, topics, there, given):
+    topics.create("t", schema=schema_of(f"v {there}"))
+    options = {"log": str(tmp_path / "log")}
+    sink = open_sink("log:t", schema_of(f"v {given}"), options, str(tmp_path / "job"), "o")
+
+    assert refusal(sink.check).code == "HR-OUTPUT-006"
+
+
+def test_a_column_that_the_topic_holds_as_it_is_is_taken(tmp_path, topics):
+    topics.create("t", schema=schema_of("n bigint, x double, q struct<b bigint, a bigint>"))
+    schema = schema_of("q struct<a int, b bigint>, n int, x float")
+    sink = made(
+        open_sink("log:t", schema, {"log": str(tmp_path / "log")}, str(tmp_path / "job"), "o")
+    )
+    rows = pa.Table.from_pylist([{"q": {"a": 1, "b": 2}, "n": 3, "x": 0.5}], schema)
+    sink.publish(1, sink.stage(rows, 1, "a"), ALONE)
+
+    ((_, records),) = topics.read("t", 0, 0)
+    assert records.to_pylist() == [{"n": 3, "x": 0.5, "q": {"b": 2, "a": 1}}]
+
+
+@pytest.mark.parametrize(("column", "value"), [("v int", 2**40), ("v bigint not null", None)])
+def test_a_value_that_the_topic_cannot_hold_fails_before_anything_is_committed(
+    tmp_path, topics, column, value
+):
+    topics.create("t", schema=schema_of(column))
+    schema = schema_of("v bigint")
+    sink = made(
+        open_sink("log:t", schema, {"log": str(tmp_path / "log")}, str(tmp_path / "job"), "o")
+    )
+
+    rows = pa.Table.from_pylist([{"v": value}], schema)
+    assert refusal(lambda: sink.stage(rows, 1, "a")).code == "HR-OUTPUT-006"
+
+
+def test_a_map_that_json_cannot_hold_fails_before_anything_is_committed(tmp_path, topics):
+    topics.create("t")
+    schema = schema_of("v map<string, bigint>")
+    sink = made(
+        open_sink("log:t", schema, {"log": str(tmp_path / "log")}, str(tmp_path / "job"), "o")
+    )
+
+    rows = pa.table({"v": pa.array([[("a", 1), ("a", 2)]], schema.field("v").type)})
+    assert refusal(lambda: sink.stage(rows, 1, "a")).code == "HR-OUTPUT-006"

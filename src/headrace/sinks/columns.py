@@ -78,6 +78,11 @@ def unified(place: Path, schemas: list[pa.Schema]) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
+def holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Whether a column of the one type has every value of the other, as it is."""
+    return bool(_both(wide, narrow) == wide)
+
+
 def _both(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that holds every value of both as it is; None if there is none."""
     pair = [pa.schema([("x", one)]), pa.schema([("x", other)])]

@@ -1,7 +1,8 @@
 """A topic as an output: exactly once, because the log drops an append it has seen before.
 
-Rows are staged as Arrow files in the job's folder; publishing appends them at once, under the
-producer that their references carry and the epoch as its sequence, so publishing again
+Rows are staged as Arrow files in the job's folder, as the topic will hold them: what a topic
+cannot hold fails its batch, and never one that is committed. Publishing appends them at once,
+under the producer that their references carry and the epoch as its sequence, so publishing again
 changes nothing, in any process, even after the output was renamed. Topics are not read here.
 Who has written to a topic, and how far, the log knows by its producers.
 """
@@ -17,9 +18,11 @@ import pyarrow as pa
 
 from headrace.errors import LogError, OutputError
 from headrace.log import EmbeddedLog
-from headrace.sinks.columns import packed
+from headrace.schema import ddl_type
+from headrace.sinks.columns import holds, packed
 from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, Writer
 from headrace.sinks.durable import check_writable
+from headrace.sinks.encode import without_dictionaries
 from headrace.sinks.identity import Identity
 from headrace.sinks.json_lines import json_values
 from headrace.sinks.staging import Staging, noted
@@ -130,7 +133,11 @@ class LogSink(Sink):
         return True
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
-        references = self._staging.add(table.select(self.schema.names), epoch, unique)
+        try:
+            rows = self._records(table.select(self.schema.names)) if table.num_rows else table
+        except LogError as cause:
+            raise _as_output(cause) from cause
+        references = self._staging.add(rows, epoch, unique)
         producer = f"{self._identity.get()}/{self._id}"
         return [{**r, "producer": producer} for r in references]
 
@@ -163,19 +170,19 @@ class LogSink(Sink):
         self._staging.sweep(live, upto)
 
     def _append(self, rows: pa.Table, producer: str, sequence: int) -> None:
-        """Typed rows to a typed topic; JSON, and the key as text, to a topic of bytes."""
+        typed = self._log.describe(self._topic).schema is not None
+        key = self._key if typed else None
+        self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
+
+    def _records(self, rows: pa.Table) -> pa.Table:
+        """Typed rows for a typed topic; JSON, and the key as text, for a topic of bytes."""
         schema = self._log.describe(self._topic).schema
         if schema is not None:
-            self._log.append(
-                self._topic, rows.select(schema.names).cast(schema),
-                key=self._key, producer=producer, sequence=sequence,
-            )  # fmt: skip
-            return
+            return _cast(self._topic, rows, schema)
         keys = pa.nulls(rows.num_rows, pa.binary())
         if self._key is not None:
             keys = rows.column(self._key).cast(pa.string()).cast(pa.binary())
-        records = pa.table({"key": keys, "value": json_values(rows)})
-        self._log.append(self._topic, records, producer=producer, sequence=sequence)
+        return pa.table({"key": keys, "value": json_values(rows)})
 
 
 def _within(producer: str, timeline: str) -> str:
@@ -193,13 +200,28 @@ def _fit(topic: str, rows: pa.Schema, known: pa.Schema) -> None:
             f"the output {fact}, topic {topic!r} holds: {', '.join(known.names)}",
             code="HR-OUTPUT-006", hint="Select the topic's columns, or write to another topic.",
         )  # fmt: skip
+    for field in without_dictionaries(rows):
+        there = known.field(field.name).type
+        whole = pa.types.is_integer(there) and pa.types.is_integer(field.type)
+        if not whole and not holds(there, field.type):
+            raise OutputError(
+                f"the output's column {field.name!r} is {ddl_type(field.type)}, in topic "
+                f"{topic!r} it is {ddl_type(there)}, which does not hold every value of that",
+                code="HR-OUTPUT-006", hint="Cast the column, or write to another topic.",
+            )  # fmt: skip
+
+
+def _cast(topic: str, rows: pa.Table, known: pa.Schema) -> pa.Table:
+    """The rows in the columns of the topic. Types fit; a null, or a large number, may not."""
     try:
-        rows.empty_table().select(known.names).cast(known)
-    except (pa.ArrowException, ValueError) as cause:
+        return rows.select(known.names).cast(known)
+    except (pa.ArrowException, ValueError, KeyError) as cause:
         raise OutputError(
-            f"the output's columns do not fit topic {topic!r}: {cause}",
-            code="HR-OUTPUT-006", hint="Cast the columns, or write to another topic.",
-        ) from cause  # fmt: skip
+            f"rows of the output do not fit topic {topic!r}: {cause}",
+            code="HR-OUTPUT-006",
+            hint="Mend the values (coalesce, where), or write to another topic; nothing of this "
+            "batch is committed.",
+        ) from cause
 
 
 def _as_output(cause: LogError) -> OutputError:
