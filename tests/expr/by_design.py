@@ -43,8 +43,11 @@ def _number(value: Any) -> bool:
 
 
 def _decimal(found: Difference) -> bool:
-    """The same number up to the last digit of Spark's decimal."""
+    """The same number up to the last digit of Spark's decimal, or what a double function makes
+    of a quotient of decimals, which has six digits or more there."""
     ours, theirs = found.ours, found.theirs
+    if _number(ours) and _number(theirs) and re.search(r"BD\b.*\) / |/ p\b|\bp / ", found.text):
+        return math.isclose(ours, theirs, rel_tol=1e-9)
     if not (_number(ours) and isinstance(theirs, Decimal)):
         return False
     exponent = theirs.as_tuple().exponent
@@ -157,7 +160,7 @@ DESIGN = (
     Design("a position outside an array", _raised("INVALID_ARRAY_INDEX", "INVALID_INDEX_OF_ZERO"),
            ("xs[7]", "element_at(xs, 7)", "element_at(xs, 0)")),
     Design("`/`, `ceil` and `floor` of decimals; a number with a point", _decimal,
-           ("p / 3", "ceil(p)", "floor(p)", "1.5", "coalesce(l, 2.5)")),
+           ("p / 3", "ceil(p)", "floor(p)", "1.5", "coalesce(l, 2.5)", "acos(0.5BD / p)")),
     Design("types that do not meet in Spark", _raised("DATATYPE_MISMATCH"),
            ("s + t", "unix_micros(d)", "array_append(array(0.5BD), p)")),
     Design("a double beyond every bigint", _beyond,
