@@ -100,7 +100,7 @@ class _Steps:
         used = {match.before for match in self._found.values()}
         fresh = [n for n in self._nodes if self._found[n.name].before is None]
         for name in self._ops:
-            if name not in used:
+            if name not in used and _stores(self._ops[name]):
                 yield Change(name, OPERATOR, DROPPED, hint=self._dropped(name, fresh))
 
     def _one(self, node: Stateful, match: Match) -> Iterator[Change]:
@@ -125,7 +125,7 @@ class _Steps:
         because = self._unlike(node, old)
         if because:
             return _refused(node, old, because)
-        if node.derived is None or renamed or "shape" not in old:
+        if node.derived is None or renamed or FROM not in old.get("shape", {}):
             return None
         because = self._unsure(node, old)
         hint = unnamed_hint(node)
@@ -163,6 +163,11 @@ class _Steps:
         if alike:
             return f"If {alike[0]!r} is the same step under a new name, say was={name!r} there."
         return f"Consent to losing its state with {consent(name)}, or put the step back."
+
+
+def _stores(facts: Facts) -> bool:
+    """Whether a step has state to lose: a transform, or a lookup that does not wait, has none."""
+    return FROM in facts.get("shape", {FROM: ()})
 
 
 def _refused(node: Stateful, old: Facts, because: str) -> Change:
