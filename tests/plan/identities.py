@@ -112,7 +112,12 @@ class FixedWider(Fixed):
     size = 20
 
 
-FixedWider.__qualname__ = "Fixed"
+class FixedMerging(Fixed):
+    def merge(self, first, second):
+        return None
+
+
+FixedWider.__qualname__ = FixedMerging.__qualname__ = "Fixed"
 
 
 def add(a, b):
@@ -189,6 +194,10 @@ def doubled(s):
     return s.unkeyed.with_columns(x="x * 2").key_by("k")
 
 
+def exploded(stream, column):
+    return stream.with_columns(z=f"array({column})").explode("z")
+
+
 def sides(build: Build) -> dict[str, Build]:
     return {
         "sides exchanged": lambda left, right: build(right, left),
@@ -205,6 +214,13 @@ CASES: dict[str, Case] = {
             "another aggregate": agg(t=hr.max("x")), "type": agg(t=hr.sum("u")),
             "one more": agg(t=hr.sum("x"), n=hr.count()), "another name": agg(q=hr.sum("x")),
         },
+    ),
+    "KeyedStream.agg count": keyed_case(
+        agg(n=hr.count()), {"of a column": agg(n=hr.count("x"))}
+    ),
+    "KeyedStream.agg count of a column": keyed_case(
+        agg(n=hr.count("x")),
+        {"of rows": agg(n=hr.count()), "of another": agg(n=hr.count("y"))},
     ),
     "KeyedStream.agg max_by": keyed_case(
         agg(t=hr.max_by("p", "x")),
@@ -261,7 +277,7 @@ CASES: dict[str, Case] = {
         win(Hours(10)), {"size": win(Hours(20)), "another": win(Fixed())}
     ),
     "WindowedStream.agg own assigner of a class": keyed_case(
-        win(Fixed()), {"size": win(FixedWider())}
+        win(Fixed()), {"size": win(FixedWider()), "merging": win(FixedMerging())}
     ),
     "WindowedStream.reduce": keyed_case(
         lambda s: s.window(TEN).reduce(add, name="s"),
@@ -331,7 +347,15 @@ CASES: dict[str, Case] = {
         lambda s: s.match(M1, name="s"),
         {"pattern": lambda s: s.match(M2, name="s"),
          "within": lambda s: s.match(
-             hr.pattern("a", "x = 1").then("b", "x = 2").within("2h"), name="s")},
+             hr.pattern("a", "x = 1").then("b", "x = 2").within("2h"), name="s"),
+         "expression": lambda s: doubled(s).match(M1, name="s")},
+        {"another column": lambda s: s.unkeyed.with_columns(y="y * 2").key_by("k").match(
+            M1, name="s")},
+    ),
+    "KeyedStream.match of several": keyed_case(
+        lambda s: s.match({"one": M1, "two": M2}, name="s"),
+        {"order": lambda s: s.match({"two": M2, "one": M1}, name="s"),
+         "exchanged": lambda s: s.match({"one": M2, "two": M1}, name="s")},
     ),
     "iterate": keyed_case(
         lambda s: s.iterate(lambda rows, loop: rows, over="batches", name="s"),
@@ -361,6 +385,24 @@ CASES: dict[str, Case] = {
         {"exchanged": lambda left, right: interval(left.where("x < 9"), left.where("x > 1")),
          "both others": lambda left, right: interval(left.where("x < 8"), left.where("x > 2"))},
         {"one other": lambda left, right: interval(left.where("x > 2"), left.where("x < 9"))},
+    ),
+    "join of two selections": Case(
+        lambda left, right: interval(left.select("k", z="x"), left.select("k", z="y")),
+        {"exchanged": lambda left, right: interval(
+            left.select("k", z="y"), left.select("k", z="x")),
+         "both others": lambda left, right: interval(
+             left.select("k", z="x * 2"), left.select("k", z="y * 2"))},
+        {"one other": lambda left, right: interval(
+            left.select("k", z="x * 2"), left.select("k", z="y"))},
+    ),
+    "join of two samples": Case(
+        lambda left, right: interval(left.sample(0.5, seed=1), left.sample(0.5, seed=2)),
+        {"exchanged": lambda left, right: interval(
+            left.sample(0.5, seed=2), left.sample(0.5, seed=1))},
+    ),
+    "join of two explosions": Case(
+        lambda left, right: interval(exploded(left, "x"), exploded(left, "y")),
+        {"exchanged": lambda left, right: interval(exploded(left, "y"), exploded(left, "x"))},
     ),
     "join in windows": Case(
         lambda left, right, on="k": left.join(right, on=on, window=TEN, name="s"),
@@ -432,9 +474,25 @@ CASES: dict[str, Case] = {
     ),
     "ConnectedStreams.process": Case(
         lambda left, right: hr.connect(by="k", left=left, right=right).process(Sum(), **S),
-        {"key": lambda left, right: hr.connect(by="p", left=left, right=right).process(Sum(), **S)},
-        {"function": lambda left, right: hr.connect(by="k", left=left, right=right).process(
-            Other(), **S)},
+        {
+            "key": lambda left, right: hr.connect(by="p", left=left, right=right).process(
+                Sum(), **S),
+            "exchanged": lambda left, right: hr.connect(by="k", left=right, right=left).process(
+                Sum(), **S),
+            "exchanged in another order": lambda left, right: hr.connect(
+                by="k", right=left, left=right).process(Sum(), **S),
+            "exchanged under a new name": lambda left, right: hr.connect(
+                by="k", left=right, other=left).process(Sum(), **S),
+        },
+        {
+            "function": lambda left, right: hr.connect(by="k", left=left, right=right).process(
+                Other(), **S),
+            "order": lambda left, right: hr.connect(by="k", right=right, left=left).process(
+                Sum(), **S),
+            "names": lambda left, right: hr.connect(by="k", a=left, b=right).process(Sum(), **S),
+            "conditions": lambda left, right: hr.connect(
+                by="k", left=left.where("x > 1"), right=right.where("x > 2")).process(Sum(), **S),
+        },
     ),
 }  # fmt: skip
 ALSO = {"hr.connect": "ConnectedStreams.process"}  # the same step by another way

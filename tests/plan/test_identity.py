@@ -25,6 +25,7 @@ from tests.plan.identities import (
     program,
 )  # fmt: skip
 
+import headrace as hr
 from headrace.plan.evolution import compare, describe
 from headrace.plan.nodes import Process
 from headrace.runtime.operators import operator_for
@@ -95,6 +96,20 @@ def test_another_column_of_event_time_is_refused_where_times_are_stored(name: st
     comparison = compare(program(build, time="made"), describe(program(build)))
     (*_, refused) = comparison.of("refused")  # the step, or the windows that it is after
     assert refused.because.endswith("was at and is made")
+
+
+@pytest.mark.parametrize("aggregate", [hr.first("x"), hr.last("x"), hr.collect("x")])
+def test_event_time_may_neither_come_nor_go_where_it_says_which_row_is_earlier(
+    aggregate: Any,
+) -> None:
+    build = keyed(lambda s: s.agg(v=aggregate, **S))
+    timed, untimed = program(build), program(build, time=None)
+
+    assert verdict(compare(timed, describe(timed))) == "same"
+    assert verdict(compare(untimed, describe(untimed))) == "same"
+    (gone,) = compare(untimed, describe(timed)).of("refused")
+    assert gone.because == "the event time of rows of 'l' was at and is none"
+    assert verdict(compare(timed, describe(untimed))) == "refused"
 
 
 def test_event_time_may_come_where_none_is_stored() -> None:

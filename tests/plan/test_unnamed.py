@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
@@ -125,6 +126,39 @@ SAME: dict[str, tuple[tuple[Build, ...], tuple[Build, ...]]] = {
 @pytest.mark.parametrize("change", SAME)
 def test_what_is_told_apart_goes_on(change: str) -> None:
     assert not refused(versus(*SAME[change]))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.transform(lambda rows: rows),
+        lambda s: s.key_by("k").transform(lambda rows: rows),
+        lambda s: s.lookup(pa.table({"k": ["a"], "z": [1]}), on="k"),
+    ],
+    ids=["transform", "transform by key", "lookup"],
+)
+def test_a_step_that_stores_nothing_goes_on_and_may_go(build: Build) -> None:
+    comparison = versus((build,), (build,))
+    assert [c.verdict for c in comparison.changes if c.role == "operator"] == ["same"]
+    assert not versus((build,), (lambda s: s.select("k"),)).of("dropped")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda s: s.sample(0.5, seed=1), lambda s: s.sample(0.5, seed=2)),
+        (
+            lambda s: s.with_columns(z="array(x)").explode("z"),
+            lambda s: s.with_columns(z="array(x, x)").explode("z"),
+        ),
+    ],
+    ids=["sample", "explode"],
+)
+def test_what_decides_which_rows_come_tells_steps_apart(before: Build, after: Build) -> None:
+    def step(rows: Build) -> Build:
+        return lambda s: rows(s).key_by("k").agg(n=hr.count(), unbounded=True)
+
+    assert refused(versus((step(before),), (step(after),))) == ["HR-EVOLVE-005"]
 
 
 def test_a_digest_tells_what_a_function_closes_over() -> None:

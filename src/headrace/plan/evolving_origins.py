@@ -16,6 +16,7 @@ from headrace.clock import pretty
 _QUOTED = re.compile(r"`(\w+)`")
 Origin = Mapping[str, Any]
 Renames = Mapping[str, str]  # name before -> name now
+Sides = Mapping[str, set[str]]  # the inputs that reach each
 
 
 def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
@@ -24,7 +25,8 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
     was = old.get("columns", {})
     for what, now in new.get("columns", {}).items():
         yield from _columns(what, _renamed(was.get(what, {}), renames), now)
-    yield from _times(_by_input(old, renames), _by_input(new, {}))
+    if "times" in old and "times" in new:
+        yield from _times(_by_input(old, renames), _by_input(new, {}))
     for name, length in new.get("lengths", {}).items():
         before = old.get("lengths", {}).get(name, length)
         if length > before:
@@ -89,56 +91,75 @@ def _text(exprs: Sequence[str]) -> str:
 def _times(was: Mapping[str, set[str]], now: Mapping[str, set[str]]) -> Iterator[str]:
     for name in now:
         if name in was and was[name] != now[name]:
-            before, after = (" or ".join(sorted(t)) for t in (was[name], now[name]))
+            before, after = (" or ".join(sorted(t)) or "none" for t in (was[name], now[name]))
             yield f"the event time of rows of {name!r} was {before} and is {after}"
 
 
 def _by_input(origin: Origin, renames: Renames) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for side in origin.get("times", ()):
+    found: dict[str, set[str]] = {
+        renames.get(name, name): set() for names in origin["inputs"] for name in names
+    }
+    for side in origin["times"]:
         for name, said in _renamed(side, renames).items():
             found.setdefault(name, set()).update(said)
     return found
 
 
 def _sides(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
-    """Which stream is which side of a join: what is stored of one must not meet as the other."""
-    was = [[label, _moved(chain, renames), code] for label, chain, code in old["sides"]]
-    now = new["sides"]
-    if [label for label, *_ in was] != [label for label, *_ in now]:
-        return  # another number of inputs, or other names for them: the settings tell
-    before = [{renames.get(n, n) for n in names} for names in old["inputs"]]
-    after = [set(names) for names in new["inputs"]]
-    moved = sorted(_exchanged(before, after, [label for label, *_ in now]))
+    """Which stream is which side: what is stored of one must not meet as the other.
+
+    A side of another name is another one, or the same under its new name: its step knows.
+    """
+    was = {label: [label, _rows_of(rows, renames), code] for label, rows, code in old["sides"]}
+    now = {side[0]: side for side in new["sides"]}
+    before = {
+        label: {renames.get(n, n) for n in names}
+        for label, names in zip(was, old["inputs"], strict=True)
+    }
+    after = {label: set(names) for label, names in zip(now, new["inputs"], strict=True)}
+    moved = sorted(_exchanged(before, after))
     if moved:
         yield "; ".join(moved)
-    elif _overlap(before) or _overlap(after):
-        yield from _unclear(was, now)
+    elif was.keys() == now.keys() and (_overlap(before) or _overlap(after)):
+        yield from _unclear([was[label] for label in now], list(now.values()))
 
 
-def _exchanged(
-    before: Sequence[set[str]], after: Sequence[set[str]], labels: Sequence[str]
-) -> Iterator[str]:
-    for i, names in enumerate(before):
-        for j, others in enumerate(after):
-            if i != j:
-                gone = (names & others) - after[i] - before[j]
-                yield from (f"{n!r} was its {labels[i]} and is its {labels[j]}" for n in gone)
+def _rows_of(said: Sequence[Any], renames: Renames) -> list[Any]:
+    chain, made = said
+    return [_moved(chain, renames), {n: _renamed(of, renames) for n, of in made.items()}]
 
 
-def _overlap(sides: Sequence[set[str]]) -> bool:
-    return sum(map(len, sides)) > len(set[str]().union(*sides))
+def _exchanged(before: Sides, after: Sides) -> Iterator[str]:
+    for label in (one for one in before if one in after):
+        for other in (one for one in after if one != label):
+            gone = (before[label] & after[other]) - after[label] - before.get(other, set())
+            yield from (f"{n!r} was its {label} and is its {other}" for n in gone)
+
+
+def _overlap(sides: Sides) -> bool:
+    names = [name for side in sides.values() for name in side]
+    return len(names) > len(set(names))
 
 
 def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
     """Sides of the same input: with one of two unchanged, the other is sure."""
-    texts = [json.dumps(side[1]) for side in now]
+    texts = [json.dumps(side[1], sort_keys=True) for side in now]
     alike = len(set(texts)) < len(texts)  # only functions tell them apart
     changed = [b[0] for a, b in zip(was, now, strict=True) if a[1] != b[1] or (alike and a != b)]
     if len(changed) > 1 or (changed and alike):
-        sides = "; ".join(f"{b[0]} of {_chain_word(a[1])} is of {_chain_word(b[1])}"
+        sides = "; ".join(f"{b[0]} of {_side_word(a[1])} is of {_side_word(b[1])}"
                           for a, b in zip(was, now, strict=True) if b[0] in changed)  # fmt: skip
         yield f"which side is which cannot be told: {sides}"
+
+
+def _side_word(said: Sequence[Any]) -> str:
+    """The rows of a side: the chain they come by, and what its columns are made of."""
+    chain, made = said
+    columns = {
+        n: " or ".join(sorted({t for s in of.values() for t in s})) for n, of in made.items()
+    }
+    also = "".join(f", {name} = {_text([text])}" for name, text in sorted(columns.items()))
+    return _chain_word(chain) + also
 
 
 def _renamed(origin: Mapping[str, Any], renames: Renames) -> dict[str, Any]:

@@ -189,7 +189,18 @@ def _words(node: Node) -> list[str]:
         return [f"{step.kind} {title(step.function.fn)}" for step in node.steps]
     if isinstance(node, Python):
         return [f"{node.kind} {title(node.function.fn)}"]
-    return [f"{node.what.kind} {node.what}"] if isinstance(node, Chunks) else []
+    return [f"{node.what.kind} {node.what}{_read(node)}"] if isinstance(node, Chunks) else []
+
+
+def _read(node: Chunks) -> str:
+    """What decides, beside what a step says of itself, which rows come out of it."""
+    column, seed = (getattr(node.what, name, None) for name in ("column", "seed"))
+    if seed:
+        return f" by seed {seed}"
+    if column is None:
+        return ""
+    texts = {over.sql() for _, over in lifted(node.inputs[0], col(column))} - {col(column).sql()}
+    return f" ({' or '.join(sorted(texts))})" if texts else ""
 
 
 def _conditions(node: Select | SelectChain) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.expr import col
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.window.by_rows import column_of
 from headrace.ops.window.own import Own, WindowAssigner
@@ -88,7 +89,8 @@ def _any_window(node: AnyWindow) -> Shape:
     windowing = node.windowing
     window: Shape = {"assigner": str(windowing.assigner), "mode": windowing.mode}
     if isinstance(windowing.assigner, Own):
-        window["settings"] = settings(windowing.assigner.user, WindowAssigner)
+        merges = {"merge()": "there"} if windowing.assigner.merges else {}
+        window["settings"] = settings(windowing.assigner.user, WindowAssigner) | merges
     found: Shape = {
         "window": window,
         "watched": sorted(w.name + w.agg for w in windowing.trigger.watches()),
@@ -141,9 +143,9 @@ def _from(node: Stateful) -> Shape:
         found["times"] = [times(edge) for edge in node.inputs]
     if lengths := _lengths(node):
         found["lengths"] = lengths
-    if len(node.inputs) > 1 and not isinstance(node, Process):
+    if len(node.inputs) > 1:
         found["sides"] = [
-            [label, chain(edge), [digest(fn) for fn in functions_before(edge)]]
+            [label, [chain(edge), _made(edge)], [digest(fn) for fn in functions_before(edge)]]
             for label, edge in zip(labels(node), node.inputs, strict=True)
         ]
     if node.derived is not None:
@@ -151,6 +153,12 @@ def _from(node: Stateful) -> Shape:
         found["chains"] = [chain(edge) for edge in node.inputs]
         found["functions"] = [digest(fn) for fn in functions(node)]
     return found
+
+
+def _made(edge: Edge) -> Shape:
+    """What each column of the rows is made of, where it is not simply there."""
+    found = {name: origins(edge, name) for name in edge.schema.names}
+    return {n: said for n, said in found.items() if any(s != [col(n).sql()] for s in said.values())}
 
 
 def labels(node: Stateful) -> tuple[str, ...]:
@@ -194,6 +202,8 @@ _EXTRA = {
 
 def _arguments(node: Aggregating, edge: Edge) -> Iterator[tuple[str, Shape]]:
     for name, agg in node.aggs:
+        if agg.column is None and agg.kind == "count":
+            yield f"the aggregate {name!r}", {root: ["every row"] for root in roots(edge)}
         if agg.column is not None:
             yield f"the aggregate {name!r}", origins(edge, str(agg.column))
         if agg.by is not None:

@@ -68,6 +68,12 @@ class MatchSpec:
         plain = [f.function if isinstance(f, OfRow) else f for f in found]
         return (*plain, *([self.selection.function] if self.selection.function else []))
 
+    @property
+    def compares(self) -> tuple[str, ...]:
+        """The columns that conditions read: what a row fulfils is stored with it."""
+        found = [c.expr for one in self.patterns.values() for c in _conditions(one)]
+        return tuple(sorted({name for expr in found if expr is not None for name in expr.columns}))
+
     def __str__(self) -> str:
         if self.rules is None:
             return "patterns from a control stream"
@@ -76,9 +82,12 @@ class MatchSpec:
         return "; ".join(f"{name}: {one}" for name, one in self.patterns.items())
 
     def shape(self) -> dict[str, Any]:
-        """Partial matches are places in a pattern: they mean something only in the same one."""
-        said = {name: [str(one), *map(_said, _conditions(one))]
-                for name, one in self.patterns.items()}  # fmt: skip
+        """Partial matches are places in a pattern: they mean something only in the same one.
+
+        Patterns are numbered by their order, and so are the conditions that a row fulfils.
+        """
+        said = [[name, str(one), *map(_said, _conditions(one))]
+                for name, one in self.patterns.items()]  # fmt: skip
         rows = self.selection.rows
         return {
             "patterns": None if self.rules is None else said,
