@@ -73,19 +73,21 @@ def _near(s: Step) -> str:
     return f"{s.length * 1000 + 500}ms"
 
 
+_TOLD = {"mean": "{} * 1000", "collect": "size({0}) * 1000 + {0}[0]"}
+
+
 def _aggregates(s: Step) -> dict[str, Any]:
-    c = s.column
-    kinds: dict[str, Callable[[], Any]] = {
-        "sum": lambda: hr.sum(c), "count": hr.count, "min": lambda: hr.min(c),
-        "max": lambda: hr.max(c), "mean": lambda: hr.mean(c), "first": lambda: hr.first(c),
-        "last": lambda: hr.last(c), "distinct": lambda: hr.count_distinct(c),
-        "max_by": lambda: hr.max_by("id", c), "min_by": lambda: hr.min_by("id", c),
-    }  # fmt: skip
-    return {f"m{n}": kinds[agg]() for n, agg in enumerate(s.aggs, 1)}
+    def made(agg: str) -> Any:
+        kind = getattr(hr, agg)
+        if agg == "count":
+            return kind()
+        return kind("id", s.column) if agg in ("max_by", "min_by") else kind(s.column)
+
+    return {f"m{n}": made(agg) for n, agg in enumerate(s.aggs, 1)}
 
 
 def _results(s: Step, first: str) -> tuple[str, str, str]:
-    told = [f"m{n} * 1000" if a == "mean" else f"m{n}" for n, a in enumerate(s.aggs, 1)]
+    told = [_TOLD.get(agg, "{}").format(f"m{n}") for n, agg in enumerate(s.aggs, 1)]
     return (first, told[0], told[1] if len(told) > 1 else "0")
 
 

@@ -70,8 +70,8 @@ KINDS: dict[str, Kind] = {
 STATEFUL = tuple(name for name, kind in KINDS.items() if kind.state)
 PROCESS = ("process", "mapped", "updated", "connect")  # their state is declared values
 JOINS = ("join", "outer", "join_all", "in_window", "cogroup", "latest", "tables")
-AGGREGATES = ("sum", "count", "min", "max", "mean", "first", "last", "distinct", "max_by", "min_by")
-BY_ORDER = ("first", "last", "max_by", "min_by")  # of rows by event time
+BY_ORDER = ("first", "last", "max_by", "min_by", "collect")  # of rows by event time
+AGGREGATES = ("sum", "count", "min", "max", "mean", "count_distinct", *BY_ORDER)
 
 
 def hows(kind: str) -> tuple[str, ...]:

@@ -118,6 +118,7 @@ def _aggregate(agg: str, rows: Sequence[Row], column: str) -> int:
         return int(next(r["id"] for r in rows if r[column] == best))
     kinds: dict[str, Callable[[list[int]], int]] = {
         "sum": sum, "count": len, "min": min, "max": max, "first": lambda v: v[0],
-        "last": lambda v: v[-1], "distinct": lambda v: len({*v}),
+        "last": lambda v: v[-1], "count_distinct": lambda v: len({*v}),
+        "collect": lambda v: len(v) * 1000 + v[0],
     }  # fmt: skip
     return kinds[agg](values)
