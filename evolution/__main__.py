@@ -42,7 +42,8 @@ def main() -> int:
     points = Counter(point for one in found for point in one.points)
     print("killed at", ", ".join(f"{point} {n}" for point, n in points.most_common()))
     kinds = sum((one.compared for one in found), Counter[str]())
-    print("compared", ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()))
+    print(f"{kinds.total():,} steps compared, {sum(one.unclear for one in found):,} unclear:",
+          ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()))  # fmt: skip
     if asked.chains >= ENOUGH:
         record(
             "evolution", f"{asked.chains:,} chains of changed programs", "make evolution",

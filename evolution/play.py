@@ -55,6 +55,7 @@ class Result:
     opened: int = 0  # verdicts that the guide leaves open
     points: list[str] = field(default_factory=list)  # where it was killed
     compared: Counter[str] = field(default_factory=Counter)  # steps, by kind
+    unclear: int = 0  # steps of which the guide does not say what they must emit
 
 
 class Chain:
