@@ -6,19 +6,16 @@ Ends by writing what it found to docs/evidence; exits with 1 if anything was wro
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 
 from tools.evidence import record
 
-from evolution.play import Chain, Result
+from evolution.play import Result, play
 
 ENOUGH = 2_000  # chains that are worth a line among the guarantees
 
@@ -60,12 +57,6 @@ def _played(seeds: range, processes: int) -> Iterator[Result]:
         return
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         yield from pool.map(play, seeds)
-
-
-def play(seed: int) -> Result:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # syncs cost nothing there
-    with tempfile.TemporaryDirectory(prefix="headrace-chain-", dir=memory) as name:
-        return Chain(Path(name), seed).play()
 
 
 def summary(found: list[Result]) -> Counter[str]:
