@@ -54,7 +54,7 @@ KINDS: dict[str, Kind] = {
     # windows of time
     "tumbling": _window(aggs=True), "sliding": _window(aggs=True), "session": _window(aggs=True),
     "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),
-    "reduced": _window(column=True), "everything": _window(aggs=True, length=""),
+    "reduced": _window(column=True, order=True), "everything": _window(aggs=True, length=""),
     # windows of rows
     "rows": _window(aggs=True, order=True, length=""),
     "last_rows": _window(aggs=True, order=True, length=""),

@@ -70,11 +70,13 @@ def key_of(row: Row, step: Step) -> str:
 
 
 def seen(life: Life, side: int = 0) -> list[Seen]:
-    return [
+    """In order of event time: partitions are not read in step. Equals are in order of arrival."""
+    found = [
         Seen(row, row[s.times[side]], key_of(row, s.step), n)
         for n, s in enumerate(life)
         for row in s.rows(side)
     ]
+    return sorted(found, key=lambda one: one.time)
 
 
 def by_key(rows: Sequence[Seen]) -> dict[str, list[Seen]]:
