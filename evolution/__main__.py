@@ -6,19 +6,16 @@ Ends by writing what it found to docs/evidence; exits with 1 if anything was wro
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 
 from tools.evidence import record
 
-from evolution.play import Chain, Result
+from evolution.play import Result, play
 
 ENOUGH = 2_000  # chains that are worth a line among the guarantees
 
@@ -42,7 +39,8 @@ def main() -> int:
     points = Counter(point for one in found for point in one.points)
     print("killed at", ", ".join(f"{point} {n}" for point, n in points.most_common()))
     kinds = sum((one.compared for one in found), Counter[str]())
-    print("compared", ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()))
+    print(f"{kinds.total():,} steps compared, {sum(one.unclear for one in found):,} unclear:",
+          ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()))  # fmt: skip
     if asked.chains >= ENOUGH:
         record(
             "evolution", f"{asked.chains:,} chains of changed programs", "make evolution",
@@ -59,12 +57,6 @@ def _played(seeds: range, processes: int) -> Iterator[Result]:
         return
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         yield from pool.map(play, seeds)
-
-
-def play(seed: int) -> Result:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # syncs cost nothing there
-    with tempfile.TemporaryDirectory(prefix="headrace-chain-", dir=memory) as name:
-        return Chain(Path(name), seed).play()
 
 
 def summary(found: list[Result]) -> Counter[str]:

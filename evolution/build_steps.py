@@ -59,6 +59,24 @@ class Both(hr.KeyedProcess):
         return (row.k, row.p, row.id, self.second)
 
 
+class Later(hr.KeyedProcess):
+    """Tells of each row, when the time after it has passed."""
+
+    output = "k string, p string, at bigint"
+    k = hr.value("string", default="")
+    p = hr.value("string", default="")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def on_row(self, row: Any, ctx: Any) -> None:
+        self.k, self.p = row.k, row.p
+        ctx.timer(ctx.time + self.length)
+
+    def on_timer(self, time: int, ctx: Any) -> Any:
+        return (self.k, self.p, time)
+
+
 def made(s: Step, sides: list[hr.Stream], time: str) -> Built:
     if s.of.aggs and s.kind != "agg":
         return _aggregated(s, sides[0])
@@ -73,19 +91,21 @@ def _near(s: Step) -> str:
     return f"{s.length * 1000 + 500}ms"
 
 
+_TOLD = {"mean": "{} * 1000", "collect": "size({0}) * 1000 + {0}[0]"}
+
+
 def _aggregates(s: Step) -> dict[str, Any]:
-    c = s.column
-    kinds: dict[str, Callable[[], Any]] = {
-        "sum": lambda: hr.sum(c), "count": hr.count, "min": lambda: hr.min(c),
-        "max": lambda: hr.max(c), "mean": lambda: hr.mean(c), "first": lambda: hr.first(c),
-        "last": lambda: hr.last(c), "distinct": lambda: hr.count_distinct(c),
-        "max_by": lambda: hr.max_by("id", c), "min_by": lambda: hr.min_by("id", c),
-    }  # fmt: skip
-    return {f"m{n}": kinds[agg]() for n, agg in enumerate(s.aggs, 1)}
+    def made(agg: str) -> Any:
+        kind = getattr(hr, agg)
+        if agg == "count":
+            return kind()
+        return kind("id", s.column) if agg in ("max_by", "min_by") else kind(s.column)
+
+    return {f"m{n}": made(agg) for n, agg in enumerate(s.aggs, 1)}
 
 
 def _results(s: Step, first: str) -> tuple[str, str, str]:
-    told = [f"m{n} * 1000" if a == "mean" else f"m{n}" for n, a in enumerate(s.aggs, 1)]
+    told = [_TOLD.get(agg, "{}").format(f"m{n}") for n, agg in enumerate(s.aggs, 1)]
     return (first, told[0], told[1] if len(told) > 1 else "0")
 
 
@@ -98,6 +118,8 @@ def _aggregated(s: Step, side: hr.Stream) -> Built:
         "session": lambda: hr.session(_near(s)), "everything": hr.everything,
         "cumulating": lambda: hr.cumulating(f"{2 * s.length}s", size),
         "rows": lambda: hr.tumbling(rows=4), "until": lambda: hr.until("x >= 4"),
+        "ticks": lambda: hr.sliding(rows=3, every=size),
+        "lately": lambda: hr.sliding(_near(s), every_rows=2),
         "last_rows": lambda: hr.sliding(rows=4, every_rows=2),
         "delta": lambda: hr.delta(s.column, 2),
     }  # fmt: skip
@@ -170,6 +192,11 @@ def _reduce(s: Step, sides: list[hr.Stream], time: str) -> Built:
 def _process(s: Step, sides: list[hr.Stream], time: str) -> Built:
     keyed, fn = sides[0].key_by(*s.keys), SumAndMost() if s.more else Sum()
     return keyed.process(fn, unbounded=True, **_named(s)), ("id", "n", "t")
+
+
+def _timers(s: Step, sides: list[hr.Stream], time: str) -> Built:
+    later = Later(s.length * 1000 + 500)
+    return sides[0].key_by(*s.keys).process(later, unbounded=True, **_named(s)), ("at", "0", "0")
 
 
 def _mapped(s: Step, sides: list[hr.Stream], time: str) -> Built:
@@ -292,7 +319,8 @@ def _versions(s: Step, sides: list[hr.Stream], time: str) -> Built:
 _MAKERS: dict[str, Callable[[Step, list[hr.Stream], str], Built]] = {
     "none": _none, "explode": _explode, "async": _async, "share": _share, "python": _python,
     "union": _union, "transform": _transform, "lookup": _lookup, "agg": _agg, "fold": _fold,
-    "reduce": _reduce, "process": _process, "mapped": _mapped, "updated": _updated,
+    "reduce": _reduce, "process": _process, "timers": _timers, "mapped": _mapped,
+    "updated": _updated,
     "connect": _connect, "iterate": _iterate, "hops": _hops, "changes": _changes,
     "dedup": _dedup, "throttle": _throttle, "top": _top, "match": _match, "batch": _batch,
     "sample": _sample, "folded": _folded, "reduced": _reduced, "versions": _versions,

@@ -41,7 +41,9 @@ def compare(root: Path, begun: Sequence[Begun], places: Places, printed: str, re
         wrong += [f"{place} holds {row}, which was never to go there" for row in strays[:3]]
     for label in allowed:
         life = life_of(label, begun, seen, places.grown)
-        if life is not None and not strange:
+        if life is None:
+            result.unclear += 1
+        elif not strange:
             result.compared[life.segments[0].step.kind] += 1
             wrong += _label(label, life, begun[-1].version, held)
 

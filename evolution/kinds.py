@@ -42,6 +42,7 @@ KINDS: dict[str, Kind] = {
     # running
     "agg": Kind(aggs=True), "fold": Kind(), "reduce": Kind(column=True), "process": Kind(),
     "mapped": Kind(), "updated": Kind(order=False, emits=TIME), "connect": Kind(2, 2),
+    "timers": Kind(timed=True, order=False, emits=TIME, length=OPEN),
     "iterate": Kind(timed=True), "hops": Kind(timed=True, order=False, emits=TIME),
     # row by row, and boards
     "changes": Kind(timed=True, column=True), "dedup": Kind(timed=True, length=OPEN),
@@ -53,10 +54,11 @@ KINDS: dict[str, Kind] = {
     # windows of time
     "tumbling": _window(aggs=True), "sliding": _window(aggs=True), "session": _window(aggs=True),
     "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),
-    "reduced": _window(column=True), "everything": _window(aggs=True, length=""),
+    "reduced": _window(column=True, order=True), "everything": _window(aggs=True, length=""),
     # windows of rows
     "rows": _window(aggs=True, order=True, length=""),
     "last_rows": _window(aggs=True, order=True, length=""),
+    "ticks": _window(aggs=True, order=True), "lately": _window(aggs=True, order=True),
     "delta": _window(aggs=True, order=True, length="", column=True),
     "until": _window(aggs=True, order=True, length=""),
     # joins
@@ -68,10 +70,10 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 STATEFUL = tuple(name for name, kind in KINDS.items() if kind.state)
-PROCESS = ("process", "mapped", "updated", "connect")  # their state is declared values
+PROCESS = ("process", "mapped", "updated", "connect", "timers")  # their state is declared values
 JOINS = ("join", "outer", "join_all", "in_window", "cogroup", "latest", "tables")
-AGGREGATES = ("sum", "count", "min", "max", "mean", "first", "last", "distinct", "max_by", "min_by")
-BY_ORDER = ("first", "last", "max_by", "min_by")  # of rows by event time
+BY_ORDER = ("first", "last", "max_by", "min_by", "collect")  # of rows by event time
+AGGREGATES = ("sum", "count", "min", "max", "mean", "count_distinct", *BY_ORDER)
 
 
 def hows(kind: str) -> tuple[str, ...]:

@@ -70,11 +70,13 @@ def key_of(row: Row, step: Step) -> str:
 
 
 def seen(life: Life, side: int = 0) -> list[Seen]:
-    return [
+    """In order of event time: partitions are not read in step. Equals are in order of arrival."""
+    found = [
         Seen(row, row[s.times[side]], key_of(row, s.step), n)
         for n, s in enumerate(life)
         for row in s.rows(side)
     ]
+    return sorted(found, key=lambda one: one.time)
 
 
 def by_key(rows: Sequence[Seen]) -> dict[str, list[Seen]]:
@@ -118,6 +120,7 @@ def _aggregate(agg: str, rows: Sequence[Row], column: str) -> int:
         return int(next(r["id"] for r in rows if r[column] == best))
     kinds: dict[str, Callable[[list[int]], int]] = {
         "sum": sum, "count": len, "min": min, "max": max, "first": lambda v: v[0],
-        "last": lambda v: v[-1], "distinct": lambda v: len({*v}),
+        "last": lambda v: v[-1], "count_distinct": lambda v: len({*v}),
+        "collect": lambda v: len(v) * 1000 + v[0],
     }  # fmt: skip
     return kinds[agg](values)

@@ -122,6 +122,21 @@ def _last_rows(rows: Sequence[Seen], step: Step) -> Told:
         yield NOW if n <= len(rows) else END, _told(rows[:n][-4:], step)
 
 
+def _ticks(rows: Sequence[Seen], step: Step) -> Told:
+    """The last three at each multiple of the length, if one is new."""
+    size = step.length * 1000
+    for tick in dict.fromkeys((one.time // size + 1) * size for one in rows):
+        yield tick, _told([one for one in rows if one.time < tick][-3:], step)
+
+
+def _lately(rows: Sequence[Seen], step: Step) -> Told:
+    """Those of a while, at every second row."""
+    for n in range(2, len(rows) + 2, 2):
+        last = rows[:n][-1].time
+        part = [one for one in rows[:n] if last - one.time < step.length * 1000 + 500]
+        yield NOW if n <= len(rows) else END, _told(part, step)
+
+
 def _delta(rows: Sequence[Seen], step: Step) -> Told:
     part = [rows[0]]
     for one in rows[1:]:
@@ -186,6 +201,12 @@ def _versions(rows: Sequence[Seen], step: Step) -> Told:
         yield one.time + 1, (one.row["id"], 1, 0)
 
 
+def _timers(rows: Sequence[Seen], step: Step) -> Told:
+    for one in rows:
+        when = one.time + step.length * 1000 + 500
+        yield when, (when, 0, 0)
+
+
 def _hops(rows: Sequence[Seen], step: Step) -> Told:
     """A row goes round in the next batches, or at the end."""
     for one in rows:
@@ -197,7 +218,8 @@ def _hops(rows: Sequence[Seen], step: Step) -> Told:
 _KEYED: dict[str, Callable[[Sequence[Seen], Step], Told]] = {
     "session": _session, "everything": _everything, "rows": _rows, "last_rows": _last_rows,
     "delta": _delta, "until": _until, "batch": _batch, "sample": _sample, "match": _match,
-    "versions": _versions, "hops": _hops,
+    "versions": _versions, "hops": _hops, "ticks": _ticks, "lately": _lately,
+    "timers": _timers,
 }  # fmt: skip
 
 

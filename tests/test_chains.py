@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from evolution.__main__ import play
+from evolution.play import play
 
 from headrace.plan.comparison import Comparison
 from headrace.runtime import adopting, start
