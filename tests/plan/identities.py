@@ -25,7 +25,7 @@ WITHOUT_STATE = {
     "named", "filter", "where", "select", "with_columns", "drop", "rename", "map", "flat_map",
     "explode", "map_batches", "tap", "split", "union", "key_by", "window", "broadcast", "connect",
     "write", "map_async", "repeat", "table", "schema", "name", "keys", "unkeyed", "late",
-    "branch",
+    "branch", "transform",
 }  # fmt: skip
 
 Build = Callable[..., Any]
@@ -362,10 +362,6 @@ CASES: dict[str, Case] = {
         {"columns that wait": lambda s: s.unkeyed.with_columns(z="x").key_by("k").iterate(
             lambda rows, loop: rows, over="batches", name="s")},
         {"function": lambda s: s.iterate(lambda a, b: a, over="batches", name="s")},
-    ),
-    "transform": Case(
-        lambda left, right: left.key_by("k").transform(lambda rows: rows, name="s"), {},
-        {"key": lambda left, right: left.key_by("p").transform(lambda rows: rows, name="s")},
     ),
     "join": Case(
         interval,
