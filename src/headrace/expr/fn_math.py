@@ -39,7 +39,11 @@ _number("positive", "number -> 1", "({0})", "(+ {0})")
 def _log(args: Sequence[Term]) -> str:
     """The natural logarithm of one number; of two, that of the second to the first as base."""
     logs = [f"(CASE WHEN {a.sql} > 0 THEN ln({a.sql}) END)" for a in args]
-    return logs[0] if len(logs) == 1 else f"({logs[1]} / {logs[0]})"
+    if len(logs) == 1:
+        return logs[0]
+    base, of = (a.sql for a in args)
+    null = f"coalesce(nullif({of}, {of}), nullif({base}, {base}))"  # once both are computed
+    return f"(CASE WHEN {base} > 0 AND {of} > 0 THEN {logs[1]} / {logs[0]} ELSE {null} END)"
 
 
 offer(NUMBERS, "log", "double double? -> double", _log, listed("log({})"))

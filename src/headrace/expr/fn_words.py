@@ -56,7 +56,8 @@ def _digest(args: Sequence[Term]) -> str:
     octets = f"encode({args[0].sql})" if args[0].type == pa.string() else args[0].sql
     return (
         f"(CASE WHEN {args[1].sql} IN (0, 256) THEN sha256({octets}) "
-        f"WHEN {args[1].sql} IN (224, 384, 512) THEN {DIGEST}({octets}, {args[1].sql}) END)"
+        f"WHEN {args[1].sql} IN (224, 384, 512) THEN {DIGEST}({octets}, {args[1].sql}) "
+        f"ELSE sha256(nullif({octets}, {octets})) END)"  # null, once it is computed
     )
 
 
