@@ -131,6 +131,8 @@ class LogSink(Sink):
             writer.check()
             self._append(rows, producer, epoch)
         except LogError as cause:
+            if cause.code == "HR-LOG-020":
+                raise _other(self._topic, self._name, epoch) from cause
             raise _as_output(cause) from cause
         point("sink.publish.appended")
 
@@ -186,6 +188,15 @@ def _fit(topic: str, rows: pa.Schema, known: pa.Schema) -> None:
             f"the output's columns do not fit topic {topic!r}: {cause}",
             code="HR-OUTPUT-006", hint="Cast the columns, or write to another topic.",
         ) from cause  # fmt: skip
+
+
+def _other(topic: str, output: str, epoch: int) -> OutputError:
+    return OutputError(
+        f"epoch {epoch} was published to topic {topic!r} with other records than the job's "
+        f"manifest names (output {output!r})", code="HR-OUTPUT-013",
+        hint="Another driver runs on a copy of the job's folder. Go on with one of the two: the "
+        "one whose rows the topic has.",
+    )  # fmt: skip
 
 
 def _as_output(cause: LogError) -> OutputError:
