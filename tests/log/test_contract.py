@@ -465,6 +465,21 @@ def test_another_append_with_a_used_number_is_refused_as_a_whole(log, reopen):
     assert [values(log, "t", p) for p in range(3)] == [[], [], [b"1"]]
 
 
+@pytest.mark.parametrize("schema", [None, "n bigint, x double"])
+def test_other_records_with_a_used_number_are_refused_however_many_they_are(log, reopen, schema):
+    log.create("t", 3, schema=schema)
+    odd = float("nan") if schema else 2.0  # NaN is not equal to itself, and no JSON
+    made = [{"n": n, "x": odd if n else 1.0} for n in range(5)]
+    first = log.append("t", made, producer="p", sequence=4)
+    end = log.latest("t")
+    for again in (log, reopen()):
+        assert again.append("t", made, producer="p", sequence=4) == first
+        assert again.append("t", made[::-1], partition=1, producer="p", sequence=4) == first
+        other = [*made[:4], {"n": 7, "x": 1.0}]
+        assert refusal(again.append, "t", other, producer="p", sequence=4).code == "HR-LOG-020"
+    assert log.latest("t") == end
+
+
 def test_numbers_that_grow_by_one_are_remembered_for_ever_in_any_partitions(log, reopen):
     log.create("t", 4)
     for n in range(1_500):

@@ -219,3 +219,35 @@ def test_dead_letters_that_were_lost_are_noticed(tmp_path: Path) -> None:
     life.send()
     life.go(job(), drop=["dead"])
     life.go(job())
+
+
+def test_of_two_drivers_on_copies_of_a_folder_one_is_stopped_before_rows_are_mixed(tmp_path):
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("in", partitions=2, schema="id bigint")
+    log.append("in", [{"id": -1}], partition=0)
+
+    def opened(folder: str) -> Driver:
+        job = hr.Job("copies")
+        rows = job.read("log:in", log=str(log.root), name="in")
+        rows.write("log:out", log=str(log.root), name="out")
+        return Driver(job, tmp_path / folder, until=None, take_over=False, max_batch=10)
+
+    first = opened("job")
+    first.drain()
+    first.close()
+    shutil.copytree(tmp_path / "job", tmp_path / "copy")
+    one, other = opened("job"), opened("copy")
+    log.append("in", [{"id": i} for i in range(10)], partition=0)
+    one.drain()
+    one.close()
+    log.append("in", [{"id": 100 + i} for i in range(10)], partition=1)
+
+    for attempt in range(2):  # the second is another start
+        with pytest.raises(HeadraceError) as found:
+            (other if attempt == 0 else opened("copy")).drain()
+        assert found.value.code == "HR-OUTPUT-013"
+    last = opened("job")
+    last.drain()
+    last.close()
+    ids = Counter(i for _, t in log.read("out", 0, 0) for i in t["id"].to_pylist())
+    assert ids == Counter([-1, *range(10), *range(100, 110)])

@@ -43,6 +43,10 @@ class Ready:
     body: Body | None  # None: too large to be held twice
 
 
+class Again(dict[int, Ack]):
+    """The first answer to an append that was made before: its records are still to be compared."""
+
+
 class Mixed(Exception):
     """A row of one of several appends cannot be stored: each has to be tried alone."""
 
@@ -120,7 +124,7 @@ def _again(
         sum(a.end - a.first for a in known.values()),
     )
     if rows == before:
-        return known
+        return Again(known)
     raise LogError(
         f"producer {append.producer!r} has appended {before} records to topic '{topic.name}' as "
         f"sequence {append.sequence}, and now appends {rows}", code="HR-LOG-020",

@@ -37,13 +37,14 @@ from headrace.log.contract import (
     is_name,
     unreadable,
 )
-from headrace.log.draft import Append, Mixed, Piece
+from headrace.log.draft import Again, Append, Mixed, Piece
 from headrace.log.group import Group
 from headrace.log.head import Head
 from headrace.log.lock import PATIENCE
 from headrace.log.partitioning import check_partition, keys_of, route, route_rows
 from headrace.log.reader import TopicReader, gone
 from headrace.log.records import few, table_for, taken
+from headrace.log.repeats import check_repeated
 from headrace.log.settings import new_topic
 from headrace.log.tail import producers
 from headrace.log.topic import Topic
@@ -209,7 +210,24 @@ class EmbeddedLog:
                 self._published(topic)  # the topic is there, or this is an error
                 return {}
             parts = route(opened.topic, table, key, partition, partitioner, turn)
-        return opened.group.run(Append(parts, producer, -1 if sequence is None else sequence))
+        append = Append(parts, producer, -1 if sequence is None else sequence)
+        answer = opened.group.run(append)
+        if isinstance(answer, Again):
+            self._check_repeated(opened, append, answer)
+        return answer
+
+    def _check_repeated(self, opened: _Open, append: Append, known: Mapping[int, Ack]) -> None:
+        """An append that was made before has the same records; what is gone is not compared."""
+        name, schema, stored = opened.topic.name, opened.topic.columns, dict[int, pa.Table]()
+        try:
+            for p, ack in known.items():
+                tables = [table for _, table in self.read(name, p, ack.first, ack.end)]
+                stored[p] = pa.concat_tables(tables) if tables else schema.empty_table()
+        except LogError as error:
+            if error.code != "HR-LOG-007":
+                raise
+            return
+        check_repeated(opened.topic, append, stored)
 
     def producers(self, topic: str) -> dict[str, int]:
         """Who has appended to the topic with `producer` and `sequence`: the largest sequence."""

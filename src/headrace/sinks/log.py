@@ -152,6 +152,8 @@ class LogSink(Sink):
             writer.check()
             self._append(rows, producer, epoch)
         except LogError as cause:
+            if cause.code == "HR-LOG-020":
+                raise _other(self._topic, self._name, epoch) from cause
             raise _as_output(cause) from cause
         point("sink.publish.appended")
 
@@ -222,6 +224,15 @@ def _cast(topic: str, rows: pa.Table, known: pa.Schema) -> pa.Table:
             hint="Mend the values (coalesce, where), or write to another topic; nothing of this "
             "batch is committed.",
         ) from cause
+
+
+def _other(topic: str, output: str, epoch: int) -> OutputError:
+    return OutputError(
+        f"epoch {epoch} was published to topic {topic!r} with other records than the job's "
+        f"manifest names (output {output!r})", code="HR-OUTPUT-013",
+        hint="Another driver runs on a copy of the job's folder. Go on with one of the two: the "
+        "one whose rows the topic has.",
+    )  # fmt: skip
 
 
 def _as_output(cause: LogError) -> OutputError:
