@@ -31,7 +31,7 @@ def go(root: Path, first: int, time: str, *, windows: bool, until: str | None = 
 def test_windows_by_an_earlier_event_time_hold_every_row(tmp_path: Path) -> None:
     """The input had come to 900 s by the other column: by that, all rows that follow were late."""
     go(tmp_path, 0, "made", windows=False)
-    go(tmp_path, 12, "at", windows=True)
+    assert go(tmp_path, 12, "at", windows=True).manifest.body["watermark"] == 22_000
     last = go(tmp_path, 24, "at", windows=True, until="end")
     counts = last.output("windows").to_pylist()
     assert {c["window_start"].second: c["n"] for c in counts} == {

@@ -80,6 +80,7 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
     gone = {f[ID] for f in body["reads"].values()} - ids
     return {
         **{name: value for name, value in body.items() if name != "rewound"},
+        "watermark": MIN_TIME if retimed else body["watermark"],
         "outputs": {},
         "epoch_counts": {},
         "ops": _begun_anew({n: facts for n, facts in ops.items() if n in kept}, program, retimed),
