@@ -208,7 +208,8 @@ def _refuse_ahead(found: Inspection) -> None:
         code="HR-STATE-022",
         hint="Put the newest folder, or the newest output, back if you have it. To go on from this "
         "folder, say go_back=True (--go-back on the command line): files outputs then lose what "
-        "the folder does not know, and it is written again; topics keep it and get it twice.",
+        "the folder does not know, and it is written again as far as the inputs still have it; "
+        "topics keep it and get it twice.",
     )  # fmt: skip
 
 
