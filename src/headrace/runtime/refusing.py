@@ -112,7 +112,8 @@ def _refuse_ended(found: Inspection) -> None:
                     f"job {found.name!r} has run to the end of its input and "
                     f"closed its windows; there is more in input {name!r} now",
                     code="HR-STATE-020",
-                    hint=f"Start afresh: give it another folder, or remove {found.log.folder}.",
+                    hint="To read everything again, give the job another folder, and its outputs "
+                    "other places: those that are there keep what this folder has written.",
                 )
 
 
