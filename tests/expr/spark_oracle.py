@@ -152,8 +152,8 @@ class Oracle:
         return {}
 
     def one(self, text: str, row: int) -> Any:
-        asked = self.interpreted.where(f"row = {row}").selectExpr(f"{text} AS r")
         try:
+            asked = self.interpreted.where(f"row = {row}").selectExpr(f"{text} AS r")
             return values_of(asked.toArrow().column(0))[0]
         except pa.ArrowInvalid:  # PySpark cannot convert a null struct whose fields are not null
             return asked.collect()[0].asDict(recursive=True)["r"]

@@ -240,6 +240,7 @@ def test_another_jobs_files_are_not_mixed_with_ours_unawares(tmp_path):
 
     assert not (tmp_path / "another").exists()
     assert error.code == "HR-OUTPUT-004" and str(tmp_path / "out") in error.message
+    assert "--folder" in error.hint and "emove" not in error.hint  # that would destroy its rows
     assert 'mode="append"' in str(error.hint)
 
 

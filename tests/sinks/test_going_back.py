@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sinks.test_two_drivers import nothing_is_left_over
-from tests.sinks.writing import ALONE, EXACT, console, expected, files, log, made, stage
+from tests.sinks.writing import ALONE, EXACT, console, expected, files, log, made, stage, values
 
 from headrace.sinks import Timelines, merging
 from headrace.sinks.timelines import FIRST
@@ -69,6 +72,42 @@ def test_any_lives_with_any_returns_agree_with_a_model(tmp_path_factory, lives):
         publish(output, range(number, number + 4))
         assert Counter(output.rows()) == rows_of(model | set(range(number, number + 4)))
         made(output.open())
+
+
+@pytest.mark.parametrize("kind", ["json lines", "parquet"])
+@pytest.mark.parametrize("links", [True, False])
+def test_what_is_taken_back_is_set_aside_and_not_deleted(
+    tmp_path_factory, eager, hasty, monkeypatch, kind, links
+):
+    if not links:
+        monkeypatch.setattr("os.link", refusing(os.link))
+    for to in range(11):
+        place = tmp_path_factory.mktemp("aside")
+        output = EXACT[kind](place)
+        publish(output, range(11))
+        said = output.open().go_back(upto(to), ALONE)
+        aside = sorted((place / "out" / "_taken_back").glob("*"))
+        assert ("_taken_back" in said) == bool(aside) == (to < 10)
+        found = Counter(row for path in aside for row in rows_in(path))
+        assert rows_of(range(to + 1, 11)) <= found  # a merged file has earlier rows, too
+        assert found <= rows_of(range(11))
+        publish(output, range(11, 14))
+        assert sorted((place / "out" / "_taken_back").glob("*")) == aside
+
+
+def refusing(link):
+    def refused(path, second):
+        if "_taken_back" in str(second):
+            raise PermissionError(1, "no links here")
+        link(path, second)
+
+    return refused
+
+
+def rows_in(path):
+    if path.suffix == ".parquet":
+        return values(pq.read_table(path))
+    return [tuple(json.loads(line).values()) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("kind", FILES)

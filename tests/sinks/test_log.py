@@ -100,6 +100,7 @@ def test_a_topic_that_another_job_folder_writes_to_is_refused_unless_one_says_ap
 
     error = refusal(opened(tmp_path).check)
     assert error.code == "HR-OUTPUT-004" and "'t'" in error.message
+    assert "--folder" in error.hint and "elete" not in error.hint  # that would destroy its rows
     assert not (tmp_path / "job").exists()
 
     again = made(opened(tmp_path, mode="append"))

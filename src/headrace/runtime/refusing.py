@@ -112,7 +112,8 @@ def _refuse_ended(found: Inspection) -> None:
                     f"job {found.name!r} has run to the end of its input and "
                     f"closed its windows; there is more in input {name!r} now",
                     code="HR-STATE-020",
-                    hint=f"Start afresh: give it another folder, or remove {found.log.folder}.",
+                    hint="To read everything again, give the job another folder, and its outputs "
+                    "other places: those that are there keep what this folder has written.",
                 )
     for step in _ended_steps(found):
         for name in dict.fromkeys(name for edge in step.inputs for name in roots(edge)):
@@ -241,7 +242,8 @@ def _refuse_ahead(found: Inspection) -> None:
         code="HR-STATE-022",
         hint="Put the newest folder, or the newest output, back if you have it. To go on from this "
         "folder, say go_back=True (--go-back on the command line): files outputs then lose what "
-        "the folder does not know, and it is written again; topics keep it and get it twice.",
+        "the folder does not know, and it is written again as far as the inputs still have it; "
+        "topics keep it and get it twice.",
     )  # fmt: skip
 
 

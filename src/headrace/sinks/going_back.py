@@ -2,16 +2,21 @@
 
     1 finish what the snapshot in force began
     2 of each merged file with rows from before and after, write the rows from before, hidden
-    3 write a snapshot of the next revision, without the files that are taken back
-    4 remove those files, and rename the new ones into view
+    3 set the files that are taken back aside, in `_taken_back`, where no reader looks
+    4 write a snapshot of the next revision, without them
+    5 remove them from view, and rename the new ones into it
 
-It is a merge that leaves rows out: readers change over at 3, and a crash is mended the same
+What is taken back is written again only as far as the inputs still have it; a file that was
+read may be gone. So nothing is deleted here: what is set aside is the user's to remove.
+It is a merge that leaves rows out: readers change over at 4, and a crash is mended the same
 way. The snapshot has the newest epoch that was ever published, so what a driver of before
 still publishes does not count.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,13 +28,15 @@ import pyarrow as pa
 from headrace.sinks import columns, spans
 from headrace.sinks.commits import Part, Record, Replaced, Slot, in_force, parts_of, retried
 from headrace.sinks.contract import Writer
-from headrace.sinks.durable import check_bytes, named, write
+from headrace.sinks.durable import check_bytes, folder_for, named, write
 from headrace.sinks.encode import Format, format_of
 from headrace.sinks.merging import Merging
 from headrace.sinks.spans import Spans
 from headrace.sinks.timelines import Timelines
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
+
+ASIDE = "_taken_back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ def told(output: str, target: Path, taken: Sequence[Taken]) -> str:
     first, last = min(t.first for t in taken), max(t.last for t in taken)
     return (
         f"output {output!r}: {sum(t.rows for t in taken)} rows of epochs {first} to {last} are "
-        f"taken back from {str(target)!r}"
+        f"taken back from {str(target)!r}, and their files are set aside in {ASIDE!r} there"
     )
 
 
@@ -70,6 +77,7 @@ def _go_back(
     slot = Slot(names[-1].epoch, names[-1].revision + 1 if names[-1].revision is not None else 0)
     mixed = [(p, upto) for p in ahead if p.epoch <= (upto := timelines.upto(p.timeline))]
     cut = [_without(merging, p, upto, slot, writer) for p, upto in mixed]
+    _set_aside(merging, ahead)
     point("sink.back.written")
     kept = [*(p for p in parts if p not in ahead), *cut]
     snapshot = replace(
@@ -80,6 +88,35 @@ def _go_back(
     rows = sum(p.rows for p in parts) - sum(p.rows for p in kept)
     first = min(max(p.epoch, timelines.upto(p.timeline) + 1) for p in ahead)
     return Taken(rows, first, max(p.last for p in ahead))
+
+
+def _set_aside(merging: Merging, parts: Sequence[Part]) -> None:
+    """The files under a second name; one that is set aside already was by a start that crashed."""
+    aside = folder_for(merging.target / ASIDE)
+    for part in parts:
+        with named(aside / part.file):
+            try:
+                _double(merging.find(part), aside / part.file)
+            except FileNotFoundError as cause:
+                raise Replaced(part.file) from cause
+    with named(aside):
+        sync_folder(aside)
+
+
+def _double(path: Path, second: Path) -> None:
+    """A link to the file; where the file system has none, a copy."""
+    try:
+        os.link(path, second)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        raise
+    except OSError:
+        half = second.with_name(f".{second.name}")
+        half.unlink(missing_ok=True)
+        with path.open("rb") as file:
+            write(half, lambda out: shutil.copyfileobj(file, out))
+        half.rename(second)
 
 
 def _without(merging: Merging, part: Part, epoch: int, slot: Slot, writer: Writer) -> Part:

@@ -89,7 +89,9 @@ class LogSink(Sink):
                 raise OutputError(
                     f"topic {self._topic!r} holds records that another job folder's output "
                     f"{match[3]!r} wrote", code="HR-OUTPUT-004",
-                    hint='Delete the topic, choose another, or say mode="append" to add to it.',
+                    hint="If it is this job that wrote them, start it with the job folder it had "
+                    "then (folder=, --folder on the command line). If not, write to another "
+                    'topic, or say mode="append" to add to what is there.',
                 )  # fmt: skip
 
     def open(self) -> None:

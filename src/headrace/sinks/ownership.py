@@ -45,7 +45,9 @@ def _check_owners(target: Path, chains: dict[str, list[Record]], job: str | None
             raise OutputError(
                 f"{str(target)!r} holds files that another job folder's output "
                 f"{records[-1].output!r} wrote", code="HR-OUTPUT-004",
-                hint='Remove the folder, choose another, or say mode="append" to add to it.',
+                hint="If it is this job that wrote them, start it with the job folder it had then "
+                "(folder=, --folder on the command line). If not, write to another place, or say "
+                'mode="append" to add to what is there.',
             )  # fmt: skip
 
 

@@ -123,9 +123,10 @@ def _files(o: Opening) -> Source:
     format = o.format or format_of(pattern)
     if format is None:
         pattern.check()
-        pattern.scan()  # says what is compressed
+        found = pattern.scan()  # says what is compressed
+        fact = "the file names in {!r} do not say" if found else "there are no files in {!r} to say"
         raise InputError(
-            f"the file names in {o.uri!r} do not say which format they have",
+            f"{fact.format(o.uri)} which format they have",
             code="HR-INPUT-004", hint=f'Say format="json"; known: {", ".join(formats.FORMATS)}.',
         )  # fmt: skip
     own = own_schema(pattern) if format == "parquet" and o.schema is None else None
