@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from damage.kinds import files_by_kind, kind_of
 from damage.world import ROWS, World, expected, forget
@@ -22,6 +23,7 @@ from headrace.state import faults
 
 CRASHES = {"at rest": None, "crashed": "commit.manifest", "publishing": "sink.publish",
            "merging": "sink.merge.recorded"}  # fmt: skip
+Content = bytes | Literal["a folder", "a link to itself", "a link to nothing"] | None
 ALL_AT_ONCE = 1_000  # rows of an epoch after the damage
 
 
@@ -34,7 +36,7 @@ class Case:
     moment: str
     place: str  # of the file, within the world
     harm: str
-    content: bytes | None  # of the file afterwards; None: it is gone
+    content: Content  # of the file afterwards, or what is there instead; None: it is gone
 
     def __str__(self) -> str:
         return f"{self.moment}: {kind_of(self.place)} {self.place} {self.harm}"
@@ -109,10 +111,13 @@ def _drawn(paths: list[Path], number: int, chance: random.Random) -> list[Path]:
 
 def harms(
     path: Path, before: bytes | None, sibling: Path, positions: int, chance: random.Random
-) -> Iterator[tuple[str, bytes | None]]:
+) -> Iterator[tuple[str, Content]]:
     """What may become of a file: its content afterwards; None if it is gone."""
     content = path.read_bytes()
     yield "deleted", None
+    yield "replaced by a folder", "a folder"
+    yield "replaced by a link to itself", "a link to itself"
+    yield "replaced by a link to nothing", "a link to nothing"
     if content:
         yield "emptied", b""
         for at in chance.sample(range(len(content)), min(positions, len(content))):
@@ -131,7 +136,7 @@ def judge(moment: Moment, case: Case, tally: Tally) -> None:
     world = moment.world
     victim = world.root / case.place
     whole = victim.read_bytes()
-    victim.unlink() if case.content is None else victim.write_bytes(case.content)
+    put(victim, case.content)
     tally.cases += 1
     tally.kinds.add(kind_of(case.place))
     wrong = _attempt(world, tally)
@@ -144,6 +149,32 @@ def judge(moment: Moment, case: Case, tally: Tally) -> None:
         tally.unchanged += wrong is None
     if wrong is not None:
         tally.violations.append(f"{case}: {wrong}")
+
+
+def put(path: Path, content: Content) -> None:
+    """Make `content` of whatever is at `path`."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    match content:
+        case bytes():
+            path.write_bytes(content)
+        case "a folder":
+            path.mkdir()
+        case "a link to itself":
+            path.symlink_to(path)
+        case "a link to nothing":
+            path.symlink_to(path.parent / "nothing")
+
+
+def found(path: Path) -> Content:
+    """What is at `path`."""
+    if path.is_symlink():
+        itself = path.readlink() == path
+        return "a link to itself" if itself else "a link to nothing"
+    if path.is_dir():
+        return "a folder"
+    return path.read_bytes() if path.exists() else None
 
 
 def _attempt(world: World, tally: Tally) -> HeadraceError | str | None:
@@ -174,13 +205,12 @@ def _difference(found: object, wanted: object) -> str | None:
 
 
 def _mended(
-    world: World, victim: Path, spoilt: bytes | None, whole: bytes, tally: Tally
-) -> str | None:
+    world: World, victim: Path, spoilt: Content, whole: bytes, tally: Tally
+) -> HeadraceError | str | None:
     """What is wrong once the file is put back, unless the job has written it meanwhile."""
-    now = victim.read_bytes() if victim.exists() else None
-    if now != spoilt:
+    if found(victim) != spoilt:
         return None
     victim.parent.mkdir(parents=True, exist_ok=True)
-    victim.write_bytes(whole)
+    put(victim, whole)
     wrong = _attempt(world, tally)
     return None if wrong is None else f"put back: {wrong}"

@@ -426,6 +426,17 @@ def test_two_outputs_cannot_write_to_one_place(job, codes):
     assert codes() == ["HR-PLAN-008"]
 
 
+@pytest.mark.parametrize("again", ["./out", "out/", "sub/../out", "{here}/out", "link"])
+def test_one_folder_is_one_place_however_it_is_written(job, codes, tmp_path, monkeypatch, again):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to("out")
+    stream = read(job)
+    stream.write("files:out")
+    stream.write(f"files:{again.format(here=tmp_path)}", name="again")
+    assert codes() == ["HR-PLAN-008"]
+
+
 def test_a_job_cannot_feed_on_its_own_output(job, codes):
     read(job).write("log:temperature")
     assert codes() == ["HR-PLAN-009"]

@@ -247,3 +247,28 @@ def test_a_longer_file_in_the_place_of_a_spools_last_one_is_refused_and_nothing_
     assert stored_files(tmp_path) == spoilt
     last.write_bytes(whole)
     spools.SpoolWriter(tmp_path).close()
+
+
+def test_lines_that_were_put_behind_the_end_of_a_spool_that_has_ended_are_refused(tmp_path):
+    writer = spools.SpoolWriter(tmp_path)
+    writer.add(line(1).encode())
+    writer.finish()
+    writer.close()
+    (last,) = tmp_path.glob("*.lines")
+    whole = last.read_bytes()
+    last.write_bytes(whole + whole)
+    with pytest.raises(InputError, match="HR-INPUT-009"):
+        spools.Spool(tmp_path).check(bounded=True)
+    last.write_bytes(whole)
+    spools.Spool(tmp_path).check(bounded=True)
+
+
+def test_a_folder_in_the_place_of_a_spools_last_file_is_an_error_with_its_name(tmp_path):
+    writer = spools.SpoolWriter(tmp_path)
+    writer.add(line(1).encode())
+    writer.close()
+    (last,) = tmp_path.glob("*.lines")
+    last.unlink()
+    last.mkdir()
+    with pytest.raises(InputError, match=last.name):
+        spools.Spool(tmp_path).check()

@@ -79,6 +79,8 @@ class TopicReader:
                 return True
         except FileNotFoundError:
             return True
+        except OSError as error:
+            raise unreadable(segment_path(self.topic.path, head.segment), error) from error
         return os.path.exists(f"{self.topic.path}/{head.place:020d}.log")
 
     def _caught_up(self, old: Head) -> Head | None:

@@ -7,6 +7,7 @@ draft already. What is unknown because of such a mistake is not judged again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
@@ -152,23 +153,31 @@ def column_names(graph: Graph) -> Problems:
 
 
 def targets(graph: Graph) -> Problems:
-    reads = {n.uri: n for n in graph if isinstance(n, Read) and isinstance(n.uri, str)}
+    reads = {_place(n.uri) for n in graph if isinstance(n, Read) and isinstance(n.uri, str)}
     writes: dict[str, Write] = {}
     for node in graph:
         if not isinstance(node, Write) or not node.uri.partition(":")[2]:
             continue
-        if node.uri in reads:
+        place = _place(node.uri)
+        if place in reads:
             yield PlanError(
                 f"the job reads and writes {node.uri!r}", code="HR-PLAN-009", site=node.site,
                 hint="It would feed on its own output: write to another place.",
             )  # fmt: skip
-        if node.uri in writes:
+        if place in writes:
             yield PlanError(
-                f"two outputs write to {node.uri!r}: {writes[node.uri].name!r} and {node.name!r}",
+                f"two outputs write to {node.uri!r}: {writes[place].name!r} and {node.name!r}",
                 code="HR-PLAN-008", site=node.site,
                 hint="Write to two places, or union the streams and write once.",
             )  # fmt: skip
-        writes.setdefault(node.uri, node)
+        writes.setdefault(place, node)
+
+
+def _place(uri: str) -> str:
+    """The same for one folder, however it is written."""
+    scheme, _, rest = uri.partition(":")
+    known = scheme == "files" and rest
+    return f"files:{os.path.realpath(os.path.expanduser(rest))}" if known else uri
 
 
 def nowhere(graph: Graph) -> Problems:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
-from headrace.sources.place import damaged, put
+from headrace.sources.place import damaged, put, readable
 from headrace.state.files import make_folder, sync_folder
 
 MANY_LINES = 10_000
@@ -114,7 +114,7 @@ class Listing:
         self._refuse_shorter(path)
         if not path.exists():
             return 0
-        with path.open("rb") as file:
+        with readable(_WHAT, path), path.open("rb") as file:
             file.seek(self._known)
             fresh = file.read()
         lines = fresh[: fresh.rfind(b"\n") + 1].splitlines(keepends=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,3 +52,14 @@ def damaged(what: str, path: Path, how: str) -> InputError:
         f"{what}, {str(path)!r}, {how}", code="HR-INPUT-009",
         hint="Restore it from a copy of the job's folder, or start with a new job folder.",
     )  # fmt: skip
+
+
+@contextmanager
+def readable(what: str, path: Path) -> Iterator[None]:
+    """Turn what the system says of `path`, but that it is missing, into an InputError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as cause:
+        raise damaged(what, path, f"cannot be read: {cause.strerror or cause}") from cause

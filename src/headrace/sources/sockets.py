@@ -59,7 +59,7 @@ class SocketSource(TapeSource):
     def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
         """Only the spool: a connection made only to try would take lines that are then lost."""
         self._refuse_forgotten(offsets.get(SPLIT, self.spool.start))
-        self.spool.check(offsets.get(SPLIT, 0))
+        self.spool.check(offsets.get(SPLIT, 0), bounded=self.bounded)
 
     def has_more(self, split: str, offset: int) -> bool:
         return self.spool.end != offset
@@ -146,6 +146,8 @@ class Receiver:
             return SpoolWriter(self._spool.folder)
         except BlockingIOError:
             return None
+        except OSError as cause:
+            raise unkept(self._address, self._spool, cause) from cause
 
     def _run(self) -> None:
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headrace.errors import InputError
 from headrace.sources.listing import Extent, Stretch
-from headrace.sources.place import damaged
+from headrace.sources.place import damaged, readable
 from headrace.sources.sums import Sums
 from headrace.state.files import make_folder, sync_folder
 
@@ -47,11 +47,13 @@ class Spool:
     def end(self) -> int:
         """After the last whole line; what follows it is still being written."""
         for base, path in reversed(self.segments()):
-            return base + path.read_bytes().rfind(b"\n") + 1
+            with readable(_WHAT, path):
+                return base + path.read_bytes().rfind(b"\n") + 1
         return 0
 
-    def check(self, position: int = 0) -> None:
-        """Raise InputError if lines are missing, or if not all up to `position` are there."""
+    def check(self, position: int = 0, *, bounded: bool = False) -> None:
+        """Raise InputError if lines are missing, or if not all up to `position` are there; of a
+        `bounded` input that has ended also if there are more lines than were received."""
         segments = self.segments()
         for path in self.folder.glob(f"*{SUMS}") if self.folder.is_dir() else ():
             if not path.with_suffix(SUFFIX).exists():
@@ -63,6 +65,8 @@ class Spool:
             base, path = segments[-1]
             if base + self.sums(path).covered() > self.end:
                 raise damaged(_WHAT, path, "is shorter than it was")
+            if bounded and self.sums(path).ended() and base + self.sums(path).covered() < self.end:
+                raise damaged(_WHAT, path, "is longer than it was when the input ended")
         if position > self.end:
             raise self._ends_before(position)
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import InputError
-from headrace.sources.place import damaged
+from headrace.sources.place import damaged, readable
 
 _RECORD = struct.Struct("<qII")  # end, checksum of the piece, checksum of the two
 _LAYOUT = np.dtype([("end", "<i8"), ("crc", "<u4"), ("own", "<u4")])
@@ -68,7 +68,8 @@ class Sums:
 
     def _records(self) -> Records:
         try:
-            content = self._path.read_bytes()
+            with readable(f"{self._what}, its checksums", self._path):
+                content = self._path.read_bytes()
         except FileNotFoundError:
             content = b""
         return np.frombuffer(content[: len(content) // _RECORD.size * _RECORD.size], _LAYOUT)

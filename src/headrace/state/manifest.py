@@ -109,7 +109,10 @@ class EpochLog:
     def is_held(self) -> bool:
         """Whether the driver that has taken the folder last still lives."""
         newest = max(self._tokens(), default=None)
-        return newest is not None and is_held(self._fence(newest))
+        if newest is None:
+            return False
+        with files.named_failures(self._fence(newest)):
+            return is_held(self._fence(newest))
 
     def taken(self) -> bool:
         """Whether a driver has ever taken the folder."""
