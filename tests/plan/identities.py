@@ -40,11 +40,13 @@ class Case:
     free: Mapping[str, Build] = field(default_factory=dict)
 
 
-def program(build: Build, time: str | None = "at", swap: bool = False) -> Program:
+def program(
+    build: Build, time: str | None = "at", swap: bool = False, schema: str = ROW
+) -> Program:
     job = hr.Job("j")
     timing = {"time": time, "delay": "1s"} if time else {}
     names = ("r", "l") if swap else ("l", "r")
-    both = {n: job.read(f"log:{n}", schema=ROW, name=n, **timing) for n in ("l", "r")}
+    both = {n: job.read(f"log:{n}", schema=schema, name=n, **timing) for n in ("l", "r")}
     left, right = (both[n] for n in names)
     build(left, right).write("log:out", name="out")
     for n, stream in both.items():

@@ -16,6 +16,8 @@ from tests.plan.identities import (
     CASES,
     CLASSES,
     FUNCTIONS,
+    ROW,
+    TEN,
     UNKEYED,
     WITHOUT_STATE,
     Build,
@@ -117,3 +119,46 @@ def test_event_time_may_come_where_none_is_stored() -> None:
     assert verdict(compare(program(build), describe(program(build, time=None)))) == "same"
     timed = keyed(lambda s: s.process(Timed(), **S))
     assert verdict(compare(program(timed, time="made"), describe(program(timed)))) == "refused"
+
+
+STORING = ["KeyedStream.reduce", "WindowedStream.process", "top", "batch", "KeyedStream.match",
+           "iterate", "join"]  # fmt: skip
+
+
+def filled(build: Build, column: str) -> Any:
+    """The program over an input that has no null in the column."""
+    rows = {"schema": ROW.replace(f"{column} bigint", f"{column} bigint not null")}
+    return program(build, **rows)
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_a_column_of_stored_rows_may_not_become_not_null(name: str) -> None:
+    build = CASES[name].before
+    refused = compare(filled(build, "y"), describe(program(build))).of("refused")
+    assert "the column 'y' may be null in what is stored, and not now" in refused[0].because
+
+
+@pytest.mark.parametrize("name", [n for n in STORING if n != "join"])
+def test_a_column_of_stored_rows_may_become_nullable(name: str) -> None:
+    build = CASES[name].before
+    assert verdict(compare(program(build), describe(filled(build, "y")))) == "same"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "because"),
+    [
+        (
+            lambda s: s.agg(a=hr.sum("x"), b=hr.sum("y"), **S),
+            lambda s: s.agg(b=hr.sum("y"), a=hr.sum("x"), **S),
+            "its aggregates were a, b and are b, a: their order changed",
+        ),
+        (
+            lambda s: s.window(TEN).agg(a=hr.sum("x"), b=hr.sum("y"), name="s"),
+            lambda s: s.window(TEN).agg(b=hr.sum("y"), a=hr.sum("x"), name="s"),
+            "its aggregates were a, b and are b, a: their order changed",
+        ),
+    ],
+)
+def test_another_order_is_called_so(before: Any, after: Any, because: str) -> None:
+    (refused,) = compared(keyed(before), keyed(after)).of("refused")
+    assert refused.because == because

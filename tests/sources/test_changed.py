@@ -201,3 +201,21 @@ def test_what_an_input_stores_goes_by_its_key_and_stays_when_it_is_renamed(tmp_p
     renamed.check({"files": at})
     assert numbers(renamed, at) == [3, 4, 5]
     assert [p.name for p in (tmp_path / "job" / "inputs").iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"), [("k string, v bigint", {"delimiter": ";"}), ("k string, z bigint", {})]
+)
+def test_columns_that_the_header_of_a_half_read_file_has_not_are_named(tmp_path, columns, options):
+    folder, job = tmp_path / "in", str(tmp_path / "job")
+    folder.mkdir()
+    (folder / "a.csv").write_text("k,v\na,1\n")
+    schema = schema_of("k string, v bigint")
+    at = open_source(f"files:{folder}", schema, folder=job, name="f").latest("files")
+    with open(folder / "a.csv", "a") as file:
+        file.write("b,2\n")
+
+    changed = open_source(
+        f"files:{folder}", schema_of(columns), options=options, folder=job, name="f"
+    )
+    assert refusal(read_split, changed, "files", at).code == "HR-INPUT-005"

@@ -130,3 +130,18 @@ def test_what_makes_no_sense_is_refused(wrong):
 
 def test_a_generator_without_an_end_cannot_be_run_to_its_end():
     assert refusal(open_source, generate(1, numbered), until="end").code == "HR-INPUT-013"
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, 5), (5, None), (1_000, 10), (10, 1_000)])
+def test_another_rate_is_another_input(before, now):
+    was, is_ = (open_source(generate(rate, numbered, 9)).identity() for rate in (before, now))
+    assert was != is_ and was["kind"] == is_["kind"]
+
+
+def test_asking_whether_there_is_more_stores_nothing(tmp_path):
+    source = open_source(
+        generate(5, numbered, 9), folder=str(tmp_path), name="in", clock=ManualClock(0)
+    )
+
+    assert source.has_more("0", 8) and not source.has_more("0", 9)
+    assert not list(tmp_path.iterdir())

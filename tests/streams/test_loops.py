@@ -483,3 +483,25 @@ def test_a_batch_that_fails_is_dead_letters_and_the_next_goes_on(fn, error):
         assert [r["k"] for r in test.output()] == ["c"]
     assert len(letters) == 2
     assert all(error in x["error"] for x in letters)
+
+
+def test_rows_that_wait_go_on_when_a_column_may_be_null_from_now_on():
+    def counted_down(null: str) -> hr.Job:
+        def body(rows, loop):
+            loop.emit(rows)
+            on = rows.filter(pc.greater(rows["n"], 1))
+            return on.set_column(0, on.schema.field("n"), pc.subtract(on["n"], 1))
+
+        job = hr.Job("loops")
+        rows = job.read("log:in", schema=f"n bigint{null}", name="in")
+        rows.iterate(body, over="batches", output="n bigint", name="down").write(
+            "collect:", name="out"
+        )
+        return job
+
+    with Harness(counted_down(" not null")) as test:
+        test.send("in", [(3,)])
+        test.restart(counted_down(""))
+        test.send("in", [(None,)])
+        assert not test.dead()
+        assert [row["n"] for row in test.output()] == [3, 2, None]

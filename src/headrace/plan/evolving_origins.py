@@ -34,6 +34,9 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
                 f"its {name} was {pretty(before)} and is {pretty(length)}: what was over by the "
                 "shorter time is gone"
             )
+    for before, now in zip(old.get("filled", ()), new.get("filled", ()), strict=False):
+        emptied = [name for name in now if name not in before]
+        yield from (f"the column {n!r} may be null in what is stored, and not now" for n in emptied)
     if "sides" in old and "sides" in new:
         yield from _sides(old, new, renames)
 

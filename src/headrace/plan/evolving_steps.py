@@ -15,6 +15,7 @@ from headrace.plan.evolving_windows import (
     WINDOWS,
     firing_difference,
     kept_word,
+    ordering,
     row_differences,
     step_word,
     window_differences,
@@ -76,6 +77,7 @@ def _differences(old: Shape, new: Shape) -> Iterator[str]:
             f"the {part[:-1]} {n!r} was {_list(was[n][1:])} and is {_list(now[n][1:])}"
             for n in now if n in was and now[n] != was[n]
         )  # fmt: skip
+        yield from ordering(f"its {part}", was, now)
     if old.get("folds") != new.get("folds"):
         yield f"it was a {old.get('folds')} and is a {new.get('folds')}"
     if "what" in old and "what" in new:

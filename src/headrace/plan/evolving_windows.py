@@ -80,6 +80,13 @@ def row_differences(old: Shape, new: Shape) -> Iterator[str]:
             f"the {what} {n!r}{whose} was {_value(was[n])} and is {_value(now[n])}"
             for n in now if n in was and was[n] != now[n]
         )  # fmt: skip
+        yield from ordering(f"the {what}s{whose}", was, now)
+
+
+def ordering(what: str, was: Shape, now: Shape) -> Iterator[str]:
+    """What is stored goes by its place: the same in another order is something else."""
+    if list(was) != list(now) and was == now:
+        yield f"{what} were {', '.join(was)} and are {', '.join(now)}: their order changed"
 
 
 def firing_difference(node: Stateful, old: Shape) -> str:

@@ -56,7 +56,7 @@ def shape(node: Stateful) -> Shape:
     found = {"kind": type(node).__name__, "key": _key(node)}
     for part in (_window, _aggregates, _folds, _own):
         found |= part(node)
-    return {**found, FROM: _from(node)}
+    return {**found, FROM: _from(node) | _filled(node, found)}
 
 
 def _key(node: Stateful) -> list[Any]:
@@ -153,6 +153,20 @@ def _from(node: Stateful) -> Shape:
         found["chains"] = [chain(edge) for edge in node.inputs]
         found["functions"] = [digest(fn) for fn in functions(node)]
     return found
+
+
+def _filled(node: Stateful, found: Shape) -> Shape:
+    """Of a step that stores rows: the columns that are never null."""
+    what = found.get("what", {})
+    if "columns" in what:
+        stored = [{name for name, _ in what["columns"]}]
+    elif "rows" in found or "rows" in what or found.get("folds") == "reduce":
+        stored = [set(edge.schema.names) for edge in node.inputs]
+    else:
+        return {}
+    sides = zip(node.inputs, stored, strict=False)
+    return {"filled": [[f.name for f in e.schema if f.name in names and not f.nullable]
+                       for e, names in sides]}  # fmt: skip
 
 
 def _made(edge: Edge) -> Shape:

@@ -64,8 +64,10 @@ class GenerateSource(Source):
         return replace(self, home=home, name=name, clock=clock, schema=schema, since={})
 
     def identity(self) -> dict[str, str]:
-        """The number of splits says which rows an offset counts; the function may change."""
-        return {"kind": "generate", "place": "", "thing": f"{self.count} splits"}
+        """The number of splits says which rows an offset counts, the rate which rows there are
+        since the first start; the function may change."""
+        pace = "" if self.rate is None else f", {self.rate:g} rows a second"
+        return {"kind": "generate", "place": "", "thing": f"{self.count} splits{pace}"}
 
     def check(self, offsets: Mapping[str, Offset] = BEGINNING) -> None:
         for split, offset in offsets.items():
@@ -76,6 +78,9 @@ class GenerateSource(Source):
                 read_sealed(self._start_file, _START)
             elif any(offsets.values()):
                 raise missing(self._start_file)
+
+    def has_more(self, split: str, offset: Offset) -> bool:
+        return not self.ended(split, offset)
 
     def splits(self) -> list[str]:
         return [str(i) for i in range(self.count)]

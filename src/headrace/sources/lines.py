@@ -116,6 +116,7 @@ class Lines:
             return schema
         start = len(BOM) if _pread(path, 0, len(BOM)) == BOM else 0
         columns = self.columns_of(path, _first_line(path, start, os.stat(path).st_size))
+        delimited.check_header(path, columns, self.schema)  # the program may have changed since
         return schema.with_metadata({COLUMNS: json.dumps(columns)})
 
 

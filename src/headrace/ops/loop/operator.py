@@ -166,7 +166,9 @@ class _Looping(Plain):
     def _once(self, loop: Loop, kept: KeptTables, step: Step) -> pa.Table:
         """One turn a batch; at the end of input, as many as there are rows to go round."""
         back, given = kept[BACK], list[pa.Table]()
-        rows = pa.concat_tables([back, loop.rows]) if self._what.feed is None else back
+        rows = back
+        if self._what.feed is None:  # columns may have been `not null` when rows began to wait
+            rows = pa.concat_tables([back.cast(loop.rows.schema), loop.rows])
         for turn in range(self._what.most if step.after >= MAX_TIME else 1):
             loop.turn = turn
             rows = as_table(self._what.body(rows, loop), self._feed)
