@@ -40,7 +40,7 @@ KINDS: dict[str, Kind] = {
     "none": _PLAIN, "explode": _PLAIN, "async": _PLAIN, "share": _PLAIN, "transform": _PLAIN,
     "lookup": _PLAIN, "python": _PLAIN, "union": Kind(2, 2, state=False, order=False),
     # running
-    "agg": Kind(aggs=True), "fold": Kind(), "reduce": Kind(column=True), "process": Kind(),
+    "agg": Kind(aggs=True), "fold": Kind(), "reduce": Kind(), "process": Kind(),
     "mapped": Kind(), "updated": Kind(order=False, emits=TIME), "connect": Kind(2, 2),
     "timers": Kind(timed=True, order=False, emits=TIME, length=OPEN),
     "iterate": Kind(timed=True), "hops": Kind(timed=True, order=False, emits=TIME),
@@ -54,7 +54,7 @@ KINDS: dict[str, Kind] = {
     # windows of time
     "tumbling": _window(aggs=True), "sliding": _window(aggs=True), "session": _window(aggs=True),
     "cumulating": _window(aggs=True), "patient": _window(aggs=True), "folded": _window(),
-    "reduced": _window(column=True, order=True), "everything": _window(aggs=True, length=""),
+    "reduced": _window(order=True), "everything": _window(aggs=True, length=""),
     # windows of rows
     "rows": _window(aggs=True, order=True, length=""),
     "last_rows": _window(aggs=True, order=True, length=""),

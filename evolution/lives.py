@@ -61,7 +61,12 @@ def _unclear(segments: Sequence[Segment], grown: set[str]) -> bool:
         return False
     if len(step.inputs) > 1 and places & grown:
         return True  # a side that was at its end has more: late or not, as batches go
-    return len({(s.inputs, s.step.length) for s in with_rows}) > 1 and _in_time(step)
+    return len({(s.inputs, _settings(s.step)) for s in with_rows}) > 1 and _in_time(step)
+
+
+def _settings(step: Step) -> tuple[object, ...]:
+    """What may change, and whose results then depend on when something was over."""
+    return step.length, step.column if step.kind == "reduced" else ""
 
 
 def _in_time(step: Step) -> bool:

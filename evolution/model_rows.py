@@ -69,8 +69,10 @@ class Arriving:
         return [(self.held[key], 0, 0)]
 
     def _reduce(self, row: Row, key: str, time: str) -> Numbers:
-        self.held[key] = self.held.get(key, 0) + row[self.step.column]
-        return [(row["id"], self.held[key], 0)]
+        before, column = self.held.get(key), self.step.column
+        total = row[column] + (before[column] if before is not None else 0)
+        self.held[key] = {**row, column: total}  # the other columns are the last row's
+        return [(row["id"], total, 0)]
 
     def _process(self, row: Row, key: str, time: str) -> Numbers:
         n, total, most = self.held.get(key, (0, 0, 0))

@@ -24,7 +24,7 @@ PLACES = {
 ALL = [(kind, place) for kind, places in PLACES.items() for place in places]
 BOUNDED = ("rows", "generate")
 PARTITIONS = {"t2": 2, "t3": 3, "g1": 2}
-SECONDS = 20  # after which what was sent over a loopback socket is lost
+SECONDS = 120  # after which what was sent over a loopback socket is lost
 Row = dict[str, Any]
 
 
@@ -110,7 +110,7 @@ class Server:
         self._rows, self._socket = rows, socket.create_server(("127.0.0.1", 0))
         self._sent, self._held = 0, list[socket.socket]()
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self.hang_up = False
+        self.hang_up, self._accepted = False, False
         self.lines = dict[int, list[int]]()  # ids sent in each life of the input
         self.life = 0
         self.bytes = dict[int, int]()
@@ -122,15 +122,16 @@ class Server:
             one.close()
 
     def listen_for(self, life: int, hang_up: bool) -> None:
-        self.life, self.hang_up = life, hang_up
+        """The next connection is for this life of the input."""
+        self.life, self.hang_up, self._accepted = life, hang_up, False
 
     def receive(self, source: Any) -> None:
         """Until the input has stored all lines, and knows of the end if there is one."""
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
-            done = len(self._rows) == self._sent
-            stored = source.latest("lines") >= self.bytes.get(self.life, 0)
-            if done and stored and (source.spool.ended or not self.hang_up):
+            accepted, end = self._accepted, source.latest("lines")  # connects, at first
+            stored = end >= self.bytes.get(self.life, 0)
+            if accepted and stored and (source.spool.ended or not self.hang_up):
                 return
             time.sleep(0.001)
         raise TimeoutError("the socket input has not received what was sent")
@@ -146,6 +147,7 @@ class Server:
             self.lines.setdefault(life, []).extend(row["id"] for row in rows)
             self.bytes[life] = self.bytes.get(life, 0) + len(text)
             self._sent += len(rows)
+            self._accepted = True
             connection.sendall(text)
             if self.hang_up:
                 connection.close()
