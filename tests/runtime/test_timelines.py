@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError
+from headrace.state.faults import hooked
 from headrace.testing import Driver
 
-AHEAD, SHORT = "HR-STATE-022", "HR-STATE-023"
+AHEAD, SHORT, OTHER = "HR-STATE-022", "HR-STATE-023", "HR-OUTPUT-013"
 
 
 class Life:
@@ -251,3 +253,30 @@ def test_of_two_drivers_on_copies_of_a_folder_one_is_stopped_before_rows_are_mix
     last.close()
     ids = Counter(i for _, t in log.read("out", 0, 0) for i in t["id"].to_pylist())
     assert ids == Counter([-1, *range(10), *range(100, 110)])
+
+
+@pytest.mark.parametrize("point", ["commit.manifest", "sink.publish"])
+def test_a_copy_whose_newest_epoch_was_not_published_behind_which_another_went_back(
+    life: Life, point: str
+) -> None:
+    life.send(5)
+    with pytest.raises(KeyboardInterrupt), hooked(_crash_at(point)):
+        life.go()
+    life.copy("job", "copy")
+    (life.root / "job" / "epochs" / "000000000003.json").unlink()
+    life.go(go_back=point == "sink.publish")
+    life.send(5)
+    life.go()
+    life.restore("copy", "job")
+    assert life.refused(go_back=True) == (SHORT if point == "sink.publish" else OTHER)
+    (life.root / "job" / "epochs" / "000000000003.json").unlink()
+    life.go(go_back=True)
+    life.whole()
+
+
+def _crash_at(point: str) -> Callable[[str], None]:
+    def crash(name: str) -> None:
+        if name == point:
+            raise KeyboardInterrupt
+
+    return crash

@@ -250,24 +250,33 @@ def _refuse_ahead(found: Inspection) -> None:
 def short(found: Inspection) -> dict[str, tuple[int, int]]:
     """Outputs that have lost something: by name, what they hold and what was published there.
 
-    Of the newest epoch publishing may not be complete, so the one before counts.
+    Of the newest epoch publishing may not be complete, so the one before counts; unless a place
+    has gone beyond it: then it cannot be published there any more.
     """
-    settled = found.body
-    if Published(found.log.folder).epoch() < found.epoch:
+    settled, unsettled = found.body, Published(found.log.folder).epoch() < found.epoch
+    if unsettled:
         earlier = [e for e in found.log.epochs() if e < found.epoch]
         settled = found.log.read(earlier[-1]).body if earlier else {}
-    due = {facts[ID]: facts[LAST] for facts in settled.get("writes", {}).values()}
-    due[DEAD] = settled.get("last_dead", 0)
+    due, promised = _last_epochs(settled), _last_epochs(found.body)
     ids = {DEAD: DEAD} | {name: facts[ID] for name, facts in found.bundle.writes.items()}
     lost = {}
     for name, sink in found.bundle.sinks.items():
-        held, last = sink.held(), due.get(ids.get(name, ""), 0)
+        held, id = sink.held(), ids.get(name, "")
+        last = due.get(id, 0)
+        if held is not None and unsettled and promised.get(id) == found.epoch:
+            last = found.epoch if held.number >= found.epoch else last
         if held is None or not last:
             continue
         there = held.own.get(found.timelines.at(last), 0)
         if there < last:
             lost[name] = there, last
     return lost
+
+
+def _last_epochs(body: Mapping[str, Any]) -> dict[str, int]:
+    """By the ids of outputs: the last epoch with rows, as a manifest knows it."""
+    known = {facts[ID]: facts[LAST] for facts in body.get("writes", {}).values()}
+    return {**known, DEAD: body.get("last_dead", 0)}
 
 
 def _refuse_short(found: Inspection, allowed: Consent) -> None:
