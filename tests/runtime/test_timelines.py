@@ -15,6 +15,9 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError
+from headrace.plan.program import build
+from headrace.runtime.refusing import Consent, refuse
+from headrace.runtime.start import review
 from headrace.state.faults import hooked
 from headrace.testing import Driver
 
@@ -272,6 +275,26 @@ def test_a_copy_whose_newest_epoch_was_not_published_behind_which_another_went_b
     (life.root / "job" / "epochs" / "000000000003.json").unlink()
     life.go(go_back=True)
     life.whole()
+
+
+@pytest.mark.parametrize("epochs", [1, 20])
+def test_a_number_that_nobody_knew_of_was_used_again(life: Life, epochs: int) -> None:
+    life.copy("job", "older")
+    life.send(400)
+    with pytest.raises(KeyboardInterrupt), hooked(_crash_at("commit.manifest")):
+        life.go()
+    life.copy("job", "copy")
+    life.restore("older", "job")
+    job = build(life.job())
+    driver = Driver(life.job(), life.root / "job", until=None, max_batch=7)
+    for _ in range(epochs):  # with 20 the files of the other epoch 3 are merged
+        driver.epoch()
+    driver.close()
+    life.restore("copy", "job")
+    for consent in (Consent(), Consent(go_back=True)):
+        with pytest.raises(HeadraceError) as found:
+            refuse(review(job, str(life.root / "job")), consent)
+        assert found.value.code == (OTHER if consent.go_back or epochs == 1 else AHEAD)
 
 
 def _crash_at(point: str) -> Callable[[str], None]:

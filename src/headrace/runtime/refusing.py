@@ -25,7 +25,7 @@ from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import goes_by_event_time
 from headrace.runtime.bundle import Bundle
 from headrace.runtime.epoch import ENDED
-from headrace.runtime.opening import DEAD, ID, LAST
+from headrace.runtime.opening import DEAD, ID, LAST, as_written
 from headrace.runtime.published import Published
 from headrace.runtime.silent import refuse_silent
 from headrace.sinks import Timelines
@@ -88,6 +88,7 @@ def refuse(found: Inspection, allowed: Consent) -> None:
     if not (allowed.go_back and found.latest):
         _refuse_ahead(found)
     _refuse_short(found, allowed)
+    _refuse_other(found)
     if not allowed.silent:
         refuse_silent(found.bundle.program, found.bundle.sources)
 
@@ -283,6 +284,17 @@ def _refuse_short(found: Inspection, allowed: Consent) -> None:
     for name, (held, due) in short(found).items():
         if name not in named(allowed.drop):
             raise lost(found.bundle, found.log, name, held, due)
+
+
+def _refuse_other(found: Inspection) -> None:
+    """What was not published yet may have been, as another epoch of the same number: by another
+    copy of the folder, which did not know of this one."""
+    if Published(found.log.folder).epoch() >= found.epoch:
+        return
+    for name, staged in found.body.get("outputs", {}).items():
+        if staged:
+            sink = as_written(name, found.body["writes"], str(found.log.folder))
+            sink.check_same(found.epoch, staged)
 
 
 def lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> StateError:

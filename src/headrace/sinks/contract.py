@@ -65,6 +65,10 @@ class Sink(Protocol):
         """What this job has published there; None if that cannot be known."""
         return None
 
+    def check_same(self, epoch: int, staged: list[Reference]) -> None:
+        """Raise OutputError if the output holds `epoch`, but not what was `staged` for it."""
+        return None
+
     def reached(self, epoch: int) -> bool:
         """Whether `epoch`, which was published there, still is, or a later one; asked in every
         epoch, so it must be cheap."""

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import OutputError
-from headrace.sinks import columns, going_back
+from headrace.sinks import columns, going_back, spans
 from headrace.sinks.commits import (
     FOLDER,
     NEVER,
@@ -30,7 +30,9 @@ from headrace.sinks.commits import (
     Record,
     Replaced,
     in_force,
+    parts_of,
     reached,
+    retried,
 )
 from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, Writer
 from headrace.sinks.durable import check_size, check_writable, folder_for, named
@@ -98,6 +100,21 @@ class FilesSink(Sink):
             all=reached(r for records in chains.values() for r in records),
         )
 
+    def check_same(self, epoch: int, staged: list[Reference]) -> None:
+        chain = noted(staged[0], "chain")
+        retried(self._target, lambda: self._check_same(chain, epoch, staged))
+
+    def _check_same(self, chain: str, epoch: int, staged: list[Reference]) -> None:
+        """Goes by the names of files; of merged ones, which have others, by the rows."""
+        records = self._commits.current(chain)
+        parts = [p for p in parts_of(records) if p.epoch <= epoch <= p.last]
+        runs = [run for p in parts for run in spans.spans_of(self._commits.folder, p)]
+        rows = sum(n for one, n in runs if one == epoch)
+        known = {r["file"] for r in staged}
+        strange = any(p.file not in known for p in parts if not p.level)
+        if strange or (rows and rows != sum(r["rows"] for r in staged)):
+            raise _other(self._target, epoch, records[-1])
+
     def reached(self, epoch: int) -> bool:
         return any(n.epoch >= epoch for n in self._commits.names(self._chain))
 
@@ -155,7 +172,7 @@ class FilesSink(Sink):
                 except Replaced:
                     return True
                 if {p.file for p in there.parts} != {p.file for p in record.parts}:
-                    raise _other(self._target, record, there)
+                    raise _other(self._target, record.epoch, there)
                 return True
         return False
 
@@ -220,12 +237,12 @@ def chain_of(job: str, key: str) -> str:
     return hashlib.sha256(f"{job}/{key}".encode()).hexdigest()[:12]
 
 
-def _other(target: Path, ours: Record, there: Record) -> OutputError:
+def _other(target: Path, epoch: int, there: Record) -> OutputError:
     what: dict[str, Any] = {"driver": there.token, "output": there.output}
     return OutputError(
-        f"epoch {ours.epoch} was published to {str(target)!r} with other files than the job's "
+        f"epoch {epoch} was published to {str(target)!r} with other files than the job's "
         f"manifest names ({', '.join(f'{k} {v!r}' for k, v in what.items())})",
         code="HR-OUTPUT-013",
-        hint="The job's folder was taken back to an earlier epoch while another driver went on. "
-        "Stop that driver, and write to a new folder.",
+        hint="Another copy of the job's folder has gone on from an earlier epoch: put that one "
+        "back, or write to a new folder.",
     )  # fmt: skip
