@@ -134,6 +134,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "runtime.status": {"_FAR": "ms", "_WINDOW": "ms"},
     "sinks.console": {"SHOWN": "rows printed"},
     "sinks.files": {"TARGET_MB": "the user's; drawn in its tests"},
+    "runtime.start": {"LOOKS": "patience"},
     "sinks.commits": {"TRIES": "patience", "VERSION": "of a format"},
     "sinks.staging": {"Staging.limit": "no limit"},
     "kernel.text_cast": {"_DIGITS": "what a decimal holds"},
