@@ -30,6 +30,7 @@ from headrace.runtime.published import Published
 from headrace.runtime.silent import refuse_silent
 from headrace.sinks import Timelines
 from headrace.sinks.identity import Identity
+from headrace.sources.spool import spooled
 from headrace.state.files import missing
 from headrace.state.manifest import EpochLog, Manifest
 
@@ -84,6 +85,7 @@ def refuse(found: Inspection, allowed: Consent) -> None:
     if found.until == "end" and not allowed.for_good:
         _refuse_to_end(found)
     _check_identity(found)
+    _refuse_unread(found)
     _check_edges(found)
     if not (allowed.go_back and found.latest):
         _refuse_ahead(found)
@@ -168,6 +170,22 @@ def _check_identity(found: Inspection) -> None:
     owned = [n for n, facts in known.items() if facts[LAST] and n in sinks]
     if identity.known() is None and any(sinks[n].held() is not None for n in owned):
         raise missing(identity.path)
+
+
+def _refuse_unread(found: Inspection) -> None:
+    """Without a manifest names are all there is: lines of an input that has another one now
+    would never be read."""
+    if found.latest is not None:
+        return
+    keys = {facts[ID] for facts in found.bundle.reads.values()}
+    for key, place in spooled(found.log.folder).items():
+        if key not in keys:
+            raise StateError(
+                f"input {key!r} has received lines that no batch has read yet, in {str(place)!r}, "
+                f"and job {found.name!r} has no input of that name", code="HR-STATE-026",
+                hint="Give the input that name until a batch is committed; from then on was= "
+                "renames it. If the lines may be lost, remove that folder.",
+            )  # fmt: skip
 
 
 def _check_edges(found: Inspection) -> None:

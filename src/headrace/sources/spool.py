@@ -12,6 +12,7 @@ import fcntl
 import os
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import unquote
 
 from headrace.errors import InputError
 from headrace.sources.listing import Extent, Stretch
@@ -23,6 +24,12 @@ SEGMENT = 64 << 20
 SUFFIX, SUMS = ".lines", ".sums"
 ENDED = "ended"
 _WHAT = "the spool of lines received"
+
+
+def spooled(folder: Path) -> dict[str, Path]:
+    """By key: the inputs that have stored lines in a job's folder, whoever reads them now."""
+    spools = {p.parent.name: Spool(p) for p in folder.glob("inputs/*/spool")}
+    return {unquote(key): spool.folder for key, spool in spools.items() if spool.end}
 
 
 class Spool:
