@@ -125,11 +125,6 @@ class Server:
         """The next connection is for this life of the input."""
         self.life, self.hang_up, self._accepted = life, hang_up, False
 
-    def forget(self, life: int) -> None:
-        """The input begins anew: what was stored under another name is not read."""
-        self.lines.pop(life, None)
-        self.bytes.pop(life, None)
-
     def receive(self, source: Any) -> None:
         """Until the input has stored all lines, and knows of the end if there is one."""
         until = time.monotonic() + SECONDS

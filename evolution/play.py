@@ -87,7 +87,7 @@ class Chain:
             self._append()
             after = change(self.drawer, before)
             verdict, rule = judge(before, after, self.places, stored(self.root, self.begun))
-            if not self._committed():
+            if not list((self.root / "job" / "epochs").glob("0*.json")):
                 verdict, rule = OPEN, "nothing was committed yet: all is new"
             if not self._version(after, verdict, rule) and self.random.random() < 0.5:
                 self._append()
@@ -114,9 +114,6 @@ class Chain:
         if topics:
             self.inputs.make_again(topics[0])
             self._version(last, REFUSED, "a topic was made again", until="end")
-
-    def _committed(self) -> bool:
-        return any((self.root / "job" / "epochs").glob("0*.json"))
 
     def _append(self) -> None:
         for kind, place in ALL:
@@ -196,9 +193,6 @@ class Chain:
         """Let the socket input store what is sent, so that crashes come after that."""
         for i in (x for x in version.inputs if x.kind == "socket"):
             assert self.inputs.server is not None
-            names = {x.name for b in self.begun[:-1] for x in b.version.inputs}
-            if i.name not in names and not self._committed():  # no manifest knows its old name
-                self.inputs.server.forget(i.life)
             self.inputs.server.listen_for(i.life, until == "end")
             self.inputs.server.receive(driver.start.bundle.sources[i.name])
 
