@@ -71,7 +71,7 @@ def test_inputs_of_which_one_cannot_go_on_for_the_other_have_other_identities(
         identity("socket:h:1"), identity("socket:h:2"), identity(hr.rows([{"a": 1}])),
         identity(hr.rows([{"b": 1}])), identity(hr.rows([{"a": 1}] * 2, splits=2)),
         identity(hr.rows([{"a": 1}] * 3, splits=2)), identity(hr.generate(1, number)),
-        identity(hr.generate(1, number, splits=2)),
+        identity(hr.generate(1, number, splits=2)), identity(hr.generate(9, number)),
     ]  # fmt: skip
     hr.EmbeddedLog(tmp_path / "one").delete("t")
     hr.EmbeddedLog(tmp_path / "one").create("t", schema=schema)
@@ -80,4 +80,4 @@ def test_inputs_of_which_one_cannot_go_on_for_the_other_have_other_identities(
     assert len(set(found)) == len(found)
     assert identity("files:in", "json") == identity(f"files:{tmp_path}/in/", "csv")
     assert identity(hr.rows([{"a": 1}])) == identity(hr.rows([{"a": 1}, {"a": 2}]))
-    assert identity(hr.generate(1, number)) == identity(hr.generate(9, number, 50))
+    assert identity(hr.generate(1, number)) == identity(hr.generate(1, number, 50))
