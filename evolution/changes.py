@@ -161,7 +161,7 @@ def unname_step(d: Drawer, version: Version) -> Version | None:
     if n is None:
         return None
     gone = version.branches[n].step
-    changed = with_(version, n, step=replace(gone, name=None), label=d.fresh("L"))
+    changed = with_(version, n, step=replace(gone, name=None, was=None), label=d.fresh("L"))
     return consented(changed, gone.name) if d.random.random() < 0.7 else changed
 
 
