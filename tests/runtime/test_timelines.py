@@ -247,15 +247,95 @@ def test_of_two_drivers_on_copies_of_a_folder_one_is_stopped_before_rows_are_mix
     one.close()
     log.append("in", [{"id": 100 + i} for i in range(10)], partition=1)
 
-    for attempt in range(2):  # the second is another start
-        with pytest.raises(HeadraceError) as found:
-            (other if attempt == 0 else opened("copy")).drain()
-        assert found.value.code == "HR-OUTPUT-013"
+    with pytest.raises(HeadraceError) as found:
+        other.drain()
+    assert found.value.code == OTHER
+    with pytest.raises(HeadraceError) as found:
+        opened("copy")  # nothing of what was stopped is committed: this one is behind
+    assert found.value.code == AHEAD
     last = opened("job")
     last.drain()
     last.close()
     ids = Counter(i for _, t in log.read("out", 0, 0) for i in t["id"].to_pylist())
     assert ids == Counter([-1, *range(10), *range(100, 110)])
+
+
+@pytest.mark.parametrize("output", ["files", "log"])
+@pytest.mark.parametrize("rows", [0, 5])
+def test_a_driver_behind_which_a_copy_has_gone_back_is_stopped(
+    tmp_path: Path, output: str, rows: int
+) -> None:
+    """With the rows that the copy has published since, or before it has any."""
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("in", schema="id bigint")
+
+    def opened(folder: str, **options: Any) -> Driver:
+        job = hr.Job("copies")
+        target = "log:out" if output == "log" else f"files:{tmp_path / 'out'}"
+        more = {"log": str(log.root)} if output == "log" else {}
+        job.read("log:in", log=str(log.root), name="in").write(target, name="out", **more)
+        return Driver(job, tmp_path / folder, until=None, take_over=False, **options)
+
+    def send(first: int, last: int) -> None:
+        log.append("in", [{"id": i} for i in range(first, last)])
+
+    send(0, 5)
+    first = opened("job")
+    first.drain()
+    first.close()
+    shutil.copytree(tmp_path / "job", tmp_path / "copy")
+    lives = opened("job")
+    send(5, 10)
+    lives.drain()
+    back = opened("copy", go_back=True)
+    if rows:
+        back.drain()
+    send(10, 10 + rows)
+    if rows or output == "files":
+        send(20, 25)
+        with pytest.raises(HeadraceError) as found:
+            lives.drain()
+        assert found.value.code == OTHER and "copy of the folder" in found.value.message
+    back.drain()
+    back.close()
+    lives.close()
+    expected = Counter([*range(10), *range(10, 10 + rows)])
+    if rows or output == "files":
+        expected += Counter(range(20, 25))
+    if output == "files":
+        assert Counter(hr.read_output(str(tmp_path / "out"))["id"].to_pylist()) == expected
+        return
+    ids = Counter(i for _, t in log.read("out", 0, 0) for i in t["id"].to_pylist())
+    assert ids == expected + Counter(range(5, 10))  # which the start has said
+
+
+def test_who_goes_on_after_a_copy_has_gone_back_and_was_given_up(tmp_path: Path) -> None:
+    """The newest record is the copy's, all rows are our own: a start that was accepted goes on."""
+    log = hr.EmbeddedLog(str(tmp_path / "log"))
+    log.create("in", schema="id bigint")
+
+    def opened(folder: str, **options: Any) -> Driver:
+        job = hr.Job("copies")
+        rows = job.read("log:in", log=str(log.root), name="in")
+        rows.write(f"files:{tmp_path / 'out'}", name="out")
+        return Driver(job, tmp_path / folder, until=None, take_over=False, **options)
+
+    log.append("in", [{"id": 0}])
+    first = opened("job")
+    first.drain()
+    shutil.copytree(tmp_path / "job", tmp_path / "copy")
+    log.append("in", [{"id": 1}])
+    first.drain()
+    first.close()
+    opened("copy", go_back=True).close()
+    with pytest.raises(HeadraceError) as found:
+        opened("job")
+    assert found.value.code == SHORT
+    again = opened("job", drop=["out"])  # its row 1 is lost, as was said
+    log.append("in", [{"id": 2}])
+    again.drain()
+    again.close()
+    assert hr.read_output(str(tmp_path / "out"))["id"].to_pylist() == [0, 2]
 
 
 @pytest.mark.parametrize("point", ["commit.manifest", "sink.publish"])

@@ -25,7 +25,7 @@ from headrace.runtime.epoch import ENDED, Split, watermark_of
 from headrace.runtime.opening import DEAD, LAST, as_written
 from headrace.runtime.operators import operator_for
 from headrace.runtime.published import Published
-from headrace.runtime.refusing import acknowledged, lost
+from headrace.runtime.refusing import acknowledged, lost, overtaken
 from headrace.runtime.report import Report, Total, add_up
 from headrace.runtime.tally import FATES
 from headrace.sinks import Sink, Timelines, Writer
@@ -75,7 +75,7 @@ class Committer:
         return manifest
 
     def _check_held(self, total: Total) -> None:
-        """Raise StateError if an output that gets rows has lost earlier ones while we ran."""
+        """Raise unless the outputs that get rows hold what was published there, by us alone."""
         before = self._log.latest()
         body = before.body if before is not None else {}
         due = {name: facts[LAST] for name, facts in body.get("writes", {}).items()}
@@ -85,6 +85,10 @@ class Committer:
             if staged and epoch and not sink.reached(epoch):
                 held = sink.held()
                 raise lost(self._bundle, self._log, name, held.number if held else 0, epoch)
+            if staged and before is not None:
+                beyond = sink.beyond(self._counts(before, name))
+                if beyond:
+                    raise overtaken(self._bundle, self._log, name, beyond)
 
     def recover(self) -> list[str]:
         """Publish what a crash left unpublished; what was said of going back."""
@@ -129,7 +133,15 @@ class Committer:
 
     def _writer(self, manifest: Manifest) -> Writer:
         token, log = self._token, self._log
-        return Writer(token, lambda: log.check_fence(token), manifest.body["timeline"])
+        timelines = Timelines.of(manifest.body, manifest.epoch)
+        return Writer(token, lambda: log.check_fence(token), timelines)
+
+    def _counts(self, manifest: Manifest, output: str) -> Timelines:
+        """What counts at the place of an output, and what stays there as the user knows."""
+        place = str(self._bundle.writes.get(output, {}).get("place"))
+        return Timelines.of(manifest.body, manifest.epoch).plus(
+            acknowledged(manifest.body).get(place, {})
+        )
 
     def _tidy(self, upto: int) -> None:
         """Clear away old manifests and what no manifest names: runs, and staged leftovers."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.errors import StateError
+from headrace.errors import OutputError, StateError
 from headrace.plan.comparison import Comparison, Drop, consent, named
 from headrace.plan.lineage import roots
 from headrace.plan.nodes import Stateful
@@ -315,14 +315,32 @@ def _refuse_other(found: Inspection) -> None:
             sink.check_same(found.epoch, staged)
 
 
+def overtaken(
+    bundle: Bundle, log: EpochLog, output: str, beyond: Mapping[str, int]
+) -> OutputError:  # fmt: skip
+    """The error of an output to which a copy of the folder has published, `beyond` our own."""
+    return OutputError(
+        f"output {output!r} ({_place(bundle, log, output)}) has epoch {max(beyond.values())} of "
+        f"another driver, which runs on a copy of the folder of job {bundle.program.name!r}",
+        code="HR-OUTPUT-013",
+        hint="Nothing of this batch is committed or published. Go on with one of the two folders, "
+        "and let the other write to other outputs. A start of this one says what has to be "
+        "taken back.",
+    )  # fmt: skip
+
+
+def _place(bundle: Bundle, log: EpochLog, output: str) -> str:
+    written = bundle.writes.get(output)
+    return str(written["place"] if written is not None else log.folder / DEAD)
+
+
 def lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> StateError:
     """The error of an output that holds nothing after epoch `held`."""
     holds = f"holds nothing after epoch {held}" if held else "holds nothing"
-    written = bundle.writes.get(output)
-    place = written["place"] if written is not None else log.folder / DEAD
     return StateError(
-        f"output {output!r} ({place}) {holds}, but job {bundle.program.name!r} has published up "
-        f"to epoch {due} there: it was deleted, or replaced by an older copy", code="HR-STATE-023",
+        f"output {output!r} ({_place(bundle, log, output)}) {holds}, but job "
+        f"{bundle.program.name!r} has published up to epoch {due} there: it was deleted, or "
+        "replaced by an older copy", code="HR-STATE-023",
         hint=f"Restore it. If its earlier rows may be lost, say {consent(output)}; or give "
         "the output another name.",
     )  # fmt: skip

@@ -25,7 +25,7 @@ from headrace.state.files import create_sealed, read_sealed
 
 FOLDER = "_commits"
 KIND = "output-commit"
-VERSION = 3
+VERSION = 4
 NEVER = -1  # the epoch before the first record
 TRIES = 20  # a merge takes files away a few times a minute; twenty in a row never
 
@@ -70,6 +70,7 @@ class Record:
     token: int  # of the driver that wrote it
     job: str
     output: str
+    timeline: str  # of the driver that wrote it
     revision: int | None = None  # of a snapshot: it stands for everything before it
     gone: tuple[str, ...] = ()  # replaced by this snapshot's merged files
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.sinks.timelines import FIRST, Held, Timelines
+from headrace.sinks.timelines import ONLY, Held, Reached, Timelines
 
 EXACTLY_ONCE = "exactly once"
 AT_LEAST_ONCE = "at least once"
@@ -38,7 +38,11 @@ class Writer:
 
     token: int  # its number at the job's fence
     check: Callable[[], None]  # raises FencedError unless it still holds the fence
-    timeline: str = FIRST
+    timelines: Timelines = ONLY  # of its folder, up to the epoch that it publishes
+
+    @property
+    def timeline(self) -> str:
+        return self.timelines.newest
 
 
 class Sink(Protocol):
@@ -73,6 +77,11 @@ class Sink(Protocol):
         """Whether `epoch`, which was published there, still is, or a later one; asked in every
         epoch, so it must be cheap."""
         return True
+
+    def beyond(self, timelines: Timelines) -> Reached:
+        """What a driver of another copy of the job's folder has published there meanwhile, that
+        does not count by `timelines`; asked in every epoch, so it must be cheap."""
+        return {}
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         """Write the rows where no reader sees them; durable when this returns."""

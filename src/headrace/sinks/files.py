@@ -26,6 +26,7 @@ from headrace.sinks.commits import (
     FOLDER,
     NEVER,
     Commits,
+    Name,
     Part,
     Record,
     Replaced,
@@ -41,7 +42,7 @@ from headrace.sinks.identity import Identity
 from headrace.sinks.merging import Merging
 from headrace.sinks.ownership import check_folder
 from headrace.sinks.staging import Staging, lost, noted, safe_name
-from headrace.sinks.timelines import Held, Timelines
+from headrace.sinks.timelines import Held, Reached, Timelines
 from headrace.state.faults import point
 from headrace.state.files import sync_folder
 
@@ -63,6 +64,7 @@ class FilesSink(Sink):
         self._merge, self._described = merge, described or {}
         self._commits = Commits(target)
         self._mergings: dict[str, Merging] = {}
+        self._newest: Name | None = None  # the last record that counts, as far as was looked
 
     @property
     def _job(self) -> str:
@@ -87,6 +89,7 @@ class FilesSink(Sink):
     def open(self) -> None:
         folder_for(self._staging(self._chain).folder)
         columns.store(self._target / FOLDER, self._chain, self.schema)
+        self._newest = next(reversed(self._commits.names(self._chain)), None)
 
     def held(self) -> Held | None:
         job = self._identity.known()
@@ -117,6 +120,20 @@ class FilesSink(Sink):
 
     def reached(self, epoch: int) -> bool:
         return any(n.epoch >= epoch for n in self._commits.names(self._chain))
+
+    def beyond(self, timelines: Timelines) -> Reached:
+        """Goes by the newest record; one that was read before is not read again."""
+        return retried(self._target, lambda: self._beyond(timelines))
+
+    def _beyond(self, timelines: Timelines) -> Reached:
+        names = self._commits.names(self._chain)
+        if not names or names[-1] == self._newest:
+            return {}
+        record = self._commits.read(names[-1])
+        beyond = timelines.beyond({record.timeline: record.epoch})
+        if not beyond:
+            self._newest = names[-1]
+        return beyond
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         rows, schema = table.select(self.schema.names), columns.digest_of(self.schema)
@@ -215,7 +232,9 @@ class FilesSink(Sink):
             for r in staged
         )
         before = earlier[-1].epoch if earlier else NEVER
-        return Record(epoch, chain, parts, before, writer.token, self._job, self._name)
+        return Record(
+            epoch, chain, parts, before, writer.token, self._job, self._name, writer.timeline
+        )  # fmt: skip
 
     def _store_columns(self, chain: str, staged: list[Reference]) -> None:
         """Those of the rows, which `open` has stored unless the folder was made anew since."""

@@ -82,7 +82,7 @@ def _go_back(
     kept = [*(p for p in parts if p not in ahead), *cut]
     snapshot = replace(
         newest, epoch=slot.epoch, parts=tuple(kept), before=slot.epoch, token=writer.token,
-        revision=slot.revision, gone=tuple(sorted(p.file for p in ahead)),
+        timeline=writer.timeline, revision=slot.revision, gone=tuple(sorted(p.file for p in ahead)),
     )  # fmt: skip
     merging.take_force(snapshot, writer)
     rows = sum(p.rows for p in parts) - sum(p.rows for p in kept)

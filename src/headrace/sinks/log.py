@@ -47,6 +47,7 @@ class LogSink(Sink):
         self._id = name if id is None else id
         self._staging = Staging(staged)
         self._known: str | None = None  # the id of the topic that was looked at last
+        self._ends: dict[int, int] | None = None  # of it, as far as was looked
 
     def describe(self) -> Description:
         mode = {"mode": "append"} if self._append_mode else {}
@@ -100,6 +101,7 @@ class LogSink(Sink):
                 self._log.create(
                     self._topic, self._partitions, self.schema, self._key, exist_ok=True
                 )
+            self._ends = self._log.latest(self._topic)
         except LogError as cause:
             raise _as_output(cause) from cause
 
@@ -133,6 +135,20 @@ class LogSink(Sink):
                 return False
             self._known = topic
         return True
+
+    def beyond(self, timelines: Timelines) -> Reached:
+        """Who has appended is looked up when others have, since the last time."""
+        try:
+            ends = self._log.latest(self._topic)
+        except LogError as cause:
+            raise _as_output(cause) from cause
+        if ends == self._ends:
+            return {}
+        held = self.held()
+        beyond = timelines.beyond(held.all) if held is not None else {}
+        if not beyond:
+            self._ends = ends
+        return beyond
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
         try:
@@ -176,7 +192,8 @@ class LogSink(Sink):
     def _append(self, rows: pa.Table, producer: str, sequence: int) -> None:
         typed = self._log.describe(self._topic).schema is not None
         key = self._key if typed else None
-        self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
+        made = self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
+        self._ends = {**(self._ends or {}), **{p: ack.end for p, ack in made.items()}}
 
     def _records(self, rows: pa.Table) -> pa.Table:
         """Typed rows for a typed topic; JSON, and the key as text, for a topic of bytes."""

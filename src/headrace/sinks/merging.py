@@ -80,7 +80,7 @@ class Merging:
         point("sink.merge.written")
         snapshot = Record(
             slot.epoch, self.chain, tuple(kept), records[-1].epoch, writer.token, job, output,
-            slot.revision, tuple(gone),
+            writer.timeline, slot.revision, tuple(gone),
         )  # fmt: skip
         self.take_force(snapshot, writer)
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.clock import MAX_TIME
+
 FIRST = "1"  # the timeline of a job that has never gone back
 NEVER = -1  # before every epoch
 
@@ -30,13 +32,17 @@ class Timelines:
         earlier = [(timeline, last) for timeline, last in body.get("forks", ())]
         return Timelines((*earlier, (body.get("timeline", FIRST), epoch)))
 
+    @property
+    def newest(self) -> str:
+        return self.spans[-1][0]
+
     def upto(self, timeline: str) -> int:
         """The last epoch of a timeline that counts."""
         return max((last for one, last in self.spans if one == timeline), default=NEVER)
 
     def at(self, epoch: int) -> str:
         """The timeline of an epoch that counts."""
-        return next((one for one, last in self.spans if epoch <= last), self.spans[-1][0])
+        return next((one for one, last in self.spans if epoch <= last), self.newest)
 
     def plus(self, known: Mapping[str, int]) -> Timelines:
         """With what is known to be there besides, and cannot be taken back."""
@@ -45,6 +51,9 @@ class Timelines:
     def beyond(self, held: Mapping[str, int]) -> Reached:
         """Of what is held somewhere, that which does not count."""
         return {one: last for one, last in held.items() if last > self.upto(one)}
+
+
+ONLY = Timelines(((FIRST, MAX_TIME),))  # of a folder that has never gone back
 
 
 @dataclass(frozen=True, slots=True)
