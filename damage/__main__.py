@@ -9,6 +9,8 @@ import argparse
 import random
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from damage.kinds import KINDS
 from damage.world import small
 
 COMMAND = "make damage"
+PROGRESS = 100  # cases
 
 
 def damaged(positions: int, per_kind: int, seed: int) -> matrix.Tally:
@@ -35,15 +38,17 @@ def damaged(positions: int, per_kind: int, seed: int) -> matrix.Tally:
     return tally
 
 
-def two_drivers(every: int) -> drivers.Found:
+def two_drivers(every: int, processes: int) -> drivers.Found:
     """Every point, or each `every`-th, with the newer driver at rest and within a commit."""
     found = drivers.Found()
-    with drivers.tiny(), tempfile.TemporaryDirectory() as name:
+    with ProcessPoolExecutor(processes, get_context("spawn"), pa.set_cpu_count, (1,)) as pool:
         for scene in drivers.SCENES:
-            passed = drivers.points(scene, Path(name) / "calm" / scene)
-            for number, case in enumerate(drivers.cases(scene, len(passed))):
-                if number % every == 0:
-                    drivers.judge(case, Path(name) / "two", found)
+            passed = pool.submit(drivers.undisturbed, scene).result()
+            cases = list(drivers.cases(scene, len(passed)))[::every]
+            for number, one in enumerate(pool.map(drivers.judged, cases), 1):
+                found.add(one)
+                if number % PROGRESS == 0:
+                    print(f"  {scene}: {number:,} of {len(cases):,}", flush=True)
             _say(f"drivers, {scene}", found.cases, found.violations)
     return found
 
@@ -53,6 +58,7 @@ def main() -> int:
     options.add_argument("--positions", type=int, default=4, help="bits flipped in each file")
     options.add_argument("--per-kind", type=int, default=5, help="files of each kind")
     options.add_argument("--every", type=int, default=1, help="of the pairs of drivers")
+    options.add_argument("--processes", type=int, default=1, help="for the pairs of drivers")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--only", choices=["damage", "drivers"])
     asked = options.parse_args()
@@ -66,7 +72,7 @@ def main() -> int:
             faults=tally.cases, records=tally.records, violations=len(tally.violations),
         )  # fmt: skip
     if asked.only != "damage":
-        found = two_drivers(asked.every)
+        found = two_drivers(asked.every, asked.processes)
         wrong += len(found.violations)
         record(
             "drivers", "whole jobs: a driver stopped at every point, and let go after a takeover",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -165,6 +166,12 @@ class Found:
     points: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
 
+    def add(self, other: Found) -> None:
+        self.cases += other.cases
+        self.records += other.records
+        self.points += other.points
+        self.violations += other.violations
+
 
 class Old:
     """The old driver, in a thread: it waits at its n-th point until it is let go."""
@@ -292,6 +299,19 @@ def judge(case: Case, root: Path, found: Found) -> None:
     found.records += sum(rows.total() for rows in expected().values())
     found.violations += [f"{case} {name}: {w}" for w in wrong]
     shutil.rmtree(root)
+
+
+def judged(case: Case) -> Found:
+    """One case by itself, in a folder of its own."""
+    found = Found()
+    with tiny(), tempfile.TemporaryDirectory() as name:
+        judge(case, Path(name) / "two", found)
+    return found
+
+
+def undisturbed(scene: str) -> list[str]:
+    with tiny(), tempfile.TemporaryDirectory() as name:
+        return points(scene, Path(name) / "calm")
 
 
 def differences(
