@@ -14,6 +14,7 @@ import pytest
 from headrace.clock import ManualClock, SystemClock
 from headrace.errors import LogError
 from headrace.log import EmbeddedLog, head, reader, recovery, roll, seen, segment
+from headrace.log import embedded as embedded_log
 from headrace.log.lock import locked
 from headrace.state import faults
 
@@ -80,6 +81,35 @@ def test_a_topic_deleted_meanwhile_is_said_to_be_gone(folder, clock, monkeypatch
         CALLS[call](log)
     except LogError as error:
         assert error.code == "HR-LOG-002"
+
+
+@pytest.mark.parametrize("moment", ["segments", "read_snapshot", "SegmentView", "producers"])
+@pytest.mark.parametrize("call", [*CALLS, "producers"])
+def test_a_topic_made_again_meanwhile_is_not_called_damaged(
+    folder, clock, monkeypatch, call, moment
+):
+    log, other = EmbeddedLog(folder, clock), EmbeddedLog(folder, clock)
+    log.create("t", 1, segment_bytes=200)
+    for i in range(6):
+        log.append("t", [b"%d" % i] * 3, producer="p", sequence=i)
+    place = embedded_log if moment == "producers" else reader
+    real, times = getattr(place, moment), [0]
+
+    def made_again(*given):
+        if not times[0]:
+            times[0] += 1
+            other.delete("t")
+            other.create("t", 1, segment_bytes=500)
+            other.append("t", [b"another" * 9] * 5)
+        return real(*given)
+
+    monkeypatch.setattr(place, moment, made_again)
+    calls = {**CALLS, "producers": lambda log: log.producers("t")}
+    try:
+        calls[call](log)
+    except LogError as error:
+        assert error.code == "HR-LOG-002"
+    assert sum(log.latest("t").values()) in (18, 5)
 
 
 def test_a_file_that_is_really_missing_is_not_called_overtaken(embedded):

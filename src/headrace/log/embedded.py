@@ -234,7 +234,8 @@ class EmbeddedLog:
         for _ in range(_TRIES):
             opened, head = self._published(topic)
             try:
-                return producers(opened.topic.path, opened.topic.tag, head)
+                with opened.reader.of_this_topic():
+                    return producers(opened.topic.path, opened.topic.tag, head)
             except FileNotFoundError as error:  # retention has removed the segment, or the topic
                 gone = error
         raise unreadable(opened.topic.path, gone)

@@ -12,6 +12,7 @@ import dataclasses
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -116,23 +117,38 @@ class TopicReader:
     ) -> Iterator[tuple[int, pa.Table]]:
         """Records [start, end), which the caller has checked to be there."""
         schema = self.topic.columns
-        for run in _gathered(self._blocks(partition, start, end)):
-            batches = [view.batch(pos, header, schema) for view, pos, header in run]
-            table = _joined(batches, schema)
-            if times:
-                table = table.append_column(APPEND_TIME, _times([h for _, _, h in run]))
-            first = run[0][2].base
-            skip = max(0, start - first)
-            yield first + skip, table.slice(skip, min(end, run[-1][2].end) - first - skip)
+        with self.of_this_topic():
+            for run in _gathered(self._blocks(partition, start, end)):
+                batches = [view.batch(pos, header, schema) for view, pos, header in run]
+                table = _joined(batches, schema)
+                if times:
+                    table = table.append_column(APPEND_TIME, _times([h for _, _, h in run]))
+                first = run[0][2].base
+                skip = max(0, start - first)
+                yield first + skip, table.slice(skip, min(end, run[-1][2].end) - first - skip)
 
     def offset_for_time(self, partition: int, ms: int) -> int:
         """The first offset appended at or after `ms`; the end if there is none."""
-        while True:
-            head = self._head(partition, None)
-            try:
-                return self._at_time(partition, ms, head)
-            except _Overtaken as overtaken:
-                self._explain(partition, head.earliest[partition], overtaken)
+        with self.of_this_topic():
+            while True:
+                head = self._head(partition, None)
+                try:
+                    return self._at_time(partition, ms, head)
+                except _Overtaken as overtaken:
+                    self._explain(partition, head.earliest[partition], overtaken)
+
+    @contextmanager
+    def of_this_topic(self) -> Iterator[None]:
+        """What seems damaged may be a file of another topic, made since under the same name."""
+        try:
+            yield
+        except LogError as error:
+            if error.code not in ("HR-LOG-008", "HR-LOG-009", "HR-LOG-011"):
+                raise
+            now = load(self.topic.path)
+            if now is not None and now.id == self.topic.id:
+                raise
+            raise gone(self.topic, 0, 0, None) from error
 
     def _at_time(self, partition: int, ms: int, head: Head) -> int:
         bases = self._bases(head)
