@@ -18,6 +18,10 @@ def stream():
     return hr.Job("hints").read(hr.rows([{"a": 1}], "a int"))
 
 
+def windows():
+    return stream().key_by("a").window(hr.tumbling(rows=2)).agg(n=hr.count())
+
+
 @pytest.mark.parametrize(
     ("get", "hint"),
     [
@@ -61,6 +65,12 @@ def test_the_expression_says_what_a_column_can_do():
         hr.col("a").astype("int")
 
 
+def test_what_only_a_stream_without_key_has_says_where_to_call_it():
+    with pytest.raises(AttributeError, match="Call it before key_by") as caught:
+        stream().key_by("a").map(len)
+    assert isinstance(caught.value, PlanError) and caught.value.code == "HR-PLAN-060"
+
+
 def test_asking_whether_there_is_a_name_and_copying_work():
     one = stream()
     assert not hasattr(one, "group_by") and not hasattr(hr, "avg")
@@ -85,6 +95,8 @@ def test_every_hint_leads_somewhere():
         (lambda: stream().match(schema="a int"), "match", "Say output=."),
         (lambda: stream().map(len, nane="x"), "map", "Say name=."),
         (lambda: stream().union(stream(), zzz=1), "union", "It takes "),
+        (lambda: stream().key_by("a").top(1, by="a", per="a"), "top", "Say each=."),
+        (lambda: windows().top(1, by="n", each="a"), "top", "Say per=."),
     ],
 )
 def test_an_argument_that_a_method_does_not_have_comes_with_the_one_that_it_has(call, method, hint):

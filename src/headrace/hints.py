@@ -112,7 +112,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_OTHER_WORD = {"schema": "output", "output": "schema"}
+_OTHER_WORD = {"schema": "output", "output": "schema", "each": "per", "per": "each"}
 
 
 def _no_such_argument(method: str, given: Iterable[str], named: set[str]) -> PlanError:

@@ -25,7 +25,8 @@ from headrace.api.joining import Joining
 from headrace.api.operators import Operators
 from headrace.api.windowing import cut
 from headrace.clock import Duration
-from headrace.hints import named_arguments, no_such_name
+from headrace.errors import call_site
+from headrace.hints import UnknownNameError, named_arguments, no_such_name
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.window.evictors import Evictor
@@ -207,7 +208,8 @@ class KeyedStream(Operators, Joining, Looping):
 
         def __getattr__(self, method: str) -> Any:
             if hasattr(stream.Stream, method):
-                raise AttributeError(
-                    f"a keyed stream has no {method!r}: call it before key_by, or on .unkeyed"
-                )
+                raise UnknownNameError(
+                    f"a keyed stream has no {method!r}", site=call_site(),
+                    hint="Call it before key_by, or on .unkeyed.",
+                )  # fmt: skip
             raise no_such_name("a keyed stream", method, dir(KeyedStream))

@@ -279,6 +279,7 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
             raise no_such_name("a stream", method, dir(type(self)))
 
 
+@named_arguments
 class WindowResult(Stream):
     """What windows computed; the rows that came too late for them are a stream as well."""
 
@@ -296,6 +297,7 @@ class WindowResult(Stream):
         return thinning.top_of_windows(at, rows, by, largest, per)
 
 
+@named_arguments
 class ProcessResult(Stream):
     """What a process function gave; each of its side outputs is a stream as well."""
 
@@ -312,6 +314,7 @@ class ProcessResult(Stream):
         return Stream(self._draft, Edge(node, name))
 
 
+@named_arguments
 class TimedResult(ProcessResult):
     """What an operator gave; rows that came too late for it are a stream, as side outputs are."""
 
@@ -321,6 +324,7 @@ class TimedResult(ProcessResult):
         return Stream(self._draft, Edge(self._edge.node, LATE))
 
 
+@named_arguments
 class JoinResult(TimedResult):
     """What a join gave; `late` are the late rows of the left or first stream."""
 
@@ -345,6 +349,7 @@ class JoinResult(TimedResult):
         return Stream(self._draft, Edge(node, late_port(at))) if at else self.late
 
 
+@named_arguments
 class MatchResult(Stream):
     """Matches; the rows that came too late and what was never complete are streams as well."""
 
