@@ -24,6 +24,16 @@ def test_a_driver_let_go_after_a_takeover_changes_nothing(tmp_path, scene):
     assert found.violations == []
 
 
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_driver_that_is_overtaken_again_is_said_to_be_fenced(tmp_path, at):
+    """Who was stopped before it took the folder takes it after the newer one, and goes on."""
+    found = Found()
+    with tiny():
+        judge(Case("running", at, 1), tmp_path / "two", found)
+
+    assert found.violations == []
+
+
 @pytest.mark.parametrize("stopped", ["commit.checked", "manifest.synced"])
 def test_a_manifest_that_the_old_driver_links_does_not_stop_the_newer_one(tmp_path, stopped):
     found = Found()

@@ -217,6 +217,34 @@ def test_an_epoch_behind_the_newest_is_refused(log):
     assert log.epochs() == [5]
 
 
+def test_an_epoch_that_a_driver_has_cleared_away_is_no_damage(log):
+    token = log.take_fence()
+    for epoch in range(1, 6):
+        log.commit(epoch, {}, token, str(epoch))
+    log.prune(2)
+    with pytest.raises(FencedError):
+        log.read(3)
+    (log.folder / "epochs" / "000000000005.json").unlink()
+    with pytest.raises(StateError) as caught:
+        log.read(5)
+    assert caught.value.code == "HR-STATE-003"
+
+
+def test_the_newest_manifest_is_found_while_a_driver_clears_away(log, monkeypatch):
+    token = log.take_fence()
+    log.commit(1, {}, token, "1")
+    seen = log.epochs()
+
+    def gone_on():
+        monkeypatch.undo()
+        log.commit(2, {}, token, "2")
+        log.prune(1)
+        return seen
+
+    monkeypatch.setattr(log, "epochs", gone_on)
+    assert log.latest().epoch == 2
+
+
 def test_the_newest_driver_wins(log):
     first, second = log.take_fence(), log.take_fence()
     log.check_fence(second)

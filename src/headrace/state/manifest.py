@@ -137,11 +137,18 @@ class EpochLog:
 
     def latest(self) -> Manifest | None:
         """The newest manifest; a corrupt one is an error, never skipped."""
-        epochs = self.epochs()
-        return self.read(epochs[-1]) if epochs else None
+        while epochs := self.epochs():
+            try:
+                return self.read(epochs[-1])
+            except FencedError:
+                continue  # a driver that runs has gone on since, and cleared it away
+        return None
 
     def read(self, epoch: int) -> Manifest:
+        """The manifest of an epoch; FencedError if a driver that has gone on has removed it."""
         path = self._path(epoch)
+        if not path.exists() and min(self.epochs(), default=epoch) > epoch:
+            raise _fenced(f"another driver has gone on from epoch {epoch} in {str(self.folder)!r}")
         content = files.read_sealed(path, "manifest")
         if content["epoch"] != epoch:
             raise files.corrupt(path, f"it is the manifest of epoch {content['epoch']}")
