@@ -41,7 +41,7 @@ def socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def started(socket: str, tmp_path: Path, how: str) -> subprocess.Popen[str]:
     """What stands for a process that Spark asks for, started as Spark's JVM starts it: with
-    SIGTERM ignored, which a shell could not trap."""
+    SIGTERM ignored."""
     (tmp_path / "program_of_test.py").write_text(PROGRAM)
     environment = {
         **os.environ, "HEADRACE_ZYGOTE": socket, "HEADRACE_PYTHON": sys.executable,
@@ -66,6 +66,19 @@ def test_a_request_to_end_is_passed_on(socket: str, tmp_path: Path) -> None:
     process.terminate()
     said, _ = process.communicate(timeout=30)  # of the fork: it has the other end of the pipe
     assert said == "asked to end\n"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_it_ends_with_what_stands_for_it_at_whatever_moment(socket, tmp_path, how) -> None:
+    """The shell in its place may only have begun when it is told to end."""
+    for _ in range(10):
+        process = started(socket, tmp_path, "long")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun long\n"
+        while not Path(f"/proc/{process.pid}/cmdline").read_bytes().startswith(b"sh\0"):
+            continue
+        process.send_signal(how)
+        process.communicate(timeout=30)
 
 
 def test_who_waits_is_no_python(socket: str, tmp_path: Path) -> None:

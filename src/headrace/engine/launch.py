@@ -2,7 +2,8 @@
 
 Runs without site-packages and imports next to nothing, so that it costs milliseconds. Then a
 shell waits in its place, which takes a twentieth of the memory, as long as the process lives
-that it stands for, and passes a request to end on.
+that it stands for. When the shell is asked to end, or killed, the process gets SIGTERM: the
+kernel sends it as the connection closes (`zygote.py`), at whatever moment that is.
 """
 
 import json
@@ -11,8 +12,7 @@ import signal
 import socket
 import sys
 
-# $1 is the process; the connection, as standard input, is closed when it ends.
-_WAIT = 'trap "kill -TERM $1" TERM; while read -r _; do :; done'
+_WAIT = "while read -r _; do :; done"  # the connection is closed when the process ends
 
 
 def main() -> None:
@@ -27,12 +27,12 @@ def main() -> None:
     message = json.dumps(wanted).encode() + b"\n"
     socket.send_fds(connection, [message[:1]], [0, 1, 2])
     connection.sendall(message[1:])
-    process = int(connection.makefile().readline())
+    connection.makefile().readline()  # its number: from now on it ends with us
     os.dup2(connection.fileno(), 0)
     os.close(1)
     os.close(2)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a shell cannot trap what is ignored
-    os.execv("/bin/sh", ["sh", "-c", _WAIT, "sh", str(process)])
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a JVM starts us with it ignored
+    os.execv("/bin/sh", ["sh", "-c", _WAIT])
 
 
 if __name__ == "__main__":

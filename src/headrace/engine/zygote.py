@@ -10,6 +10,7 @@ process. Without a zygote (on an executor elsewhere) the interpreter starts as a
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -123,6 +124,7 @@ def _become(connection: socket.socket) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _end_with(connection)
     connection.sendall(f"{os.getpid()}\n".encode())
     connection.set_inheritable(False)
     _environment(wanted)
@@ -142,6 +144,14 @@ def _become(connection: socket.socket) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _end_with(connection: socket.socket) -> None:
+    """Have the kernel send SIGTERM when what stands for this process has ended or was killed."""
+    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(connection, fcntl.F_SETSIG, signal.SIGTERM)
+    flags = fcntl.fcntl(connection, fcntl.F_GETFL)
+    fcntl.fcntl(connection, fcntl.F_SETFL, flags | os.O_ASYNC)
 
 
 def _print_exc(*_: object, **__: object) -> None:
