@@ -2,8 +2,9 @@
 
 Runs without site-packages and imports next to nothing, so that it costs milliseconds. Then a
 shell waits in its place, which takes a twentieth of the memory, as long as the process lives
-that it stands for. When the shell is asked to end, or killed, the process gets SIGTERM: the
-kernel sends it as the connection closes (`zygote.py`), at whatever moment that is.
+that it stands for. When the shell is asked to end, or killed, the process gets SIGTERM: Linux
+sends it as the connection closes (`zygote.py`), at whatever moment that is; elsewhere the shell
+passes it on.
 """
 
 import json
@@ -12,7 +13,9 @@ import signal
 import socket
 import sys
 
-_WAIT = "while read -r _; do :; done"  # the connection is closed when the process ends
+# $1 is the process; the connection, as standard input, is closed when it ends.
+_WAIT = "while read -r _; do :; done"
+_PASS_ON = 'trap "kill -TERM $1" TERM; '
 
 
 def main() -> None:
@@ -27,12 +30,13 @@ def main() -> None:
     message = json.dumps(wanted).encode() + b"\n"
     socket.send_fds(connection, [message[:1]], [0, 1, 2])
     connection.sendall(message[1:])
-    connection.makefile().readline()  # its number: from now on it ends with us
+    process = connection.makefile().readline().strip()
     os.dup2(connection.fileno(), 0)
     os.close(1)
     os.close(2)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a JVM starts us with it ignored
-    os.execv("/bin/sh", ["sh", "-c", _WAIT])
+    wait = _WAIT if sys.platform == "linux" else _PASS_ON + _WAIT
+    os.execv("/bin/sh", ["sh", "-c", wait, "sh", process])
 
 
 if __name__ == "__main__":

@@ -148,6 +148,8 @@ def _become(connection: socket.socket) -> None:
 
 def _end_with(connection: socket.socket) -> None:
     """Have the kernel send SIGTERM when what stands for this process has ended or was killed."""
+    if sys.platform != "linux":
+        return  # there the shell passes on what it can
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETSIG, signal.SIGTERM)
     flags = fcntl.fcntl(connection, fcntl.F_GETFL)
