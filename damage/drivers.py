@@ -26,8 +26,8 @@ from unittest.mock import patch
 import headrace as hr
 from damage.matrix import Crash
 from damage.world import as_text, forget, small
+from headrace.driver import commit
 from headrace.errors import FencedError, HeadraceError
-from headrace.runtime import commit
 from headrace.state import faults
 from headrace.state.manifest import EpochLog
 from headrace.testing import Driver

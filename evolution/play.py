@@ -30,9 +30,9 @@ from evolution.kinds import OPEN, REFUSED
 from evolution.lives import Begun
 from evolution.places import ALL, BOUNDED, Places
 from evolution.spec import Version
+from headrace.driver.refusing import Consent, refuse
+from headrace.driver.start import review
 from headrace.errors import HeadraceError
-from headrace.runtime.refusing import Consent, refuse
-from headrace.runtime.start import review
 from headrace.state.faults import hooked
 from headrace.testing import Driver
 

@@ -21,11 +21,15 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 # module (without "headrace."): {name: the least that it may be}
 CUTS: dict[str, dict[str, int]] = {
     "cli.topic_lines": {"_READ": 1},
+    "driver.commit": {"_TIDY_EVERY": 1},
+    "driver.planner": {"_ROWS_PER_TASK": 1},
     "engine.binding": {"_BATCH_BYTES": 1},
+    "epoch.compact_columns": {"_FEW": 1, "_LONG": 1, "_REPEATS": 1, "_SHORT": 1},
+    "epoch.envelope": {"_PIECE": 1},
     "hashing": {"_BLOCK": 1, "_WORDS_BY_COLUMN": 1},
     "kernel.arrow": {"_MOST": 1},
     "kernel.compiled": {"_EXPLAINED": 1},
-    "kernel.door": {"_PLANS": 1},
+    "kernel.duckdb": {"_PLANS": 1},
     "log.block": {"BLOCK_BYTES": 1, "BLOCK_ROWS": 1},
     "log.disk": {"_BUFFERS": 1},
     "log.index": {"SPACING": 1},
@@ -37,10 +41,8 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.agg.exact": {"_BLOCK": 1, "_ROOM": 4},
     "ops.agg.grid": {"_SHORT": 1},
     "ops.agg.order": {"_LIMIT": 1, "_SHORT": 1},
-    "ops.agg.sums": {"_LIMIT": 1},
     "ops.agg.span": {"_BAND": 1},
-    "ops.counted.store": {"FEW": 1},
-    "ops.counted.work": {"_BAND": 1},
+    "ops.agg.sums": {"_LIMIT": 1},
     "ops.join.interval": {"LEAST": 1},
     "ops.join.pairs": {"_ROOM": 1},
     "ops.panes.blocks": {"_ENOUGH": 2},
@@ -48,17 +50,13 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.panes.layout": {"_FEW_KEYS": 1, "_SPARSE": 1},
     "ops.pattern.conditions": {"WORD": 1},
     "ops.process.operator": {"BLOCK": 1},
+    "ops.row_windows.store": {"FEW": 1},
+    "ops.row_windows.work": {"_BAND": 1},
     "ops.window.merging": {"_LIMIT": 1},
     "ops.window.rows": {"_AT_ONCE": 1},
-    "runtime.commit": {"_TIDY_EVERY": 1},
-    "runtime.envelope": {"_PIECE": 1},
-    "runtime.flow": {"_FLUSH_ROWS": 1},
-    "runtime.narrow": {"_FEW": 1, "_LONG": 1, "_REPEATS": 1, "_SHORT": 1},
-    "runtime.outputs": {"_STAGE_BYTES": 1},
-    "runtime.planner": {"_ROWS_PER_TASK": 1},
-    "runtime.pythons": {"_AT_ONCE": 1},
     "sinks.encode": {"STEP_ROWS": 1},
     "sinks.merging": {"EVERY": 1, "FEW": 2, "MANY": 2},
+    "sources.byte_ranges": {"GATHER_ROWS": 1},
     "sources.generate": {"CHUNK_ROWS": 1},
     "sources.lines": {"BLOCK": 16, "LEAST": 1, "PROBE": 16},
     "sources.listing": {"MANY_LINES": 1},
@@ -67,91 +65,243 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1},
     "sources.sockets": {"PIECE": 1},
     "sources.spool": {"SEGMENT": 256},
-    "sources.tape": {"GATHER_ROWS": 1},
     "state.merging": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
     "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1, "_WRITE": 1},
     "state.search": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
     "state.table": {"_PENDING": 1},
+    "task.flow": {"_FLUSH_ROWS": 1},
+    "task.outputs": {"_STAGE_BYTES": 1},
+    "task.python_steps": {"_AT_ONCE": 1},
 }
 
 # Numbers that cut nothing: what they are instead.
 OTHERS: dict[str, dict[str, str]] = {
-    "api.asynchronous": {"Calling.map_async(concurrency)": "the user's; drawn in its tests"},
-    "api.iterating": {"Looping.iterate(most)": "a limit that is refused",
-                      "_MOST_LEVELS": "a limit that is refused"},
-    "api.job": {"MOST_SLOTS": "a limit that is refused"},
-    "cli.state": {"get(limit)": "rows printed", "sql(limit)": "rows printed"},
+    "api.asynchronous": {
+        "Calling.map_async(concurrency)": "the user's; drawn in its tests",
+    },
+    "api.job": {
+        "MOST_SLOTS": "a limit that is refused",
+    },
+    "api.loops": {
+        "Looping.iterate(most)": "a limit that is refused",
+        "_MOST_LEVELS": "a limit that is refused",
+    },
+    "cli.state": {
+        "get(limit)": "rows printed",
+        "sql(limit)": "rows printed",
+    },
     "clock": dict.fromkeys(["FURTHEST", "LAST_TIME", "LONGEST", "MAX_TIME"], "the bounds of time"),
-    "engine.archive": {"_ABANDONED": "ms", "_PATIENCE": "seconds"},
-    "engine.java": {"OLDEST": "a version"},
-    "engine.jvm": {"_HELD": "what is shown of Java's text"},
-    "engine.session": {"_PATIENCE": "seconds"},
-    "engine.stall": {"_FRESH": "ms"},
-    "engine.zygote": {"_MESSAGE": "the most that a message may have"},
-    "expr.dialect": {"_SHIFTS": "a level of the grammar"},
-    "expr.fn_text": {"_LONGEST": "a limit that is refused"},
-    "expr.fn_time_text": {"_LAST": "the bounds of time"},
-    "expr.parse": {"_DEEPEST": "a limit that is refused"},
-    "hints": {"nearest(count)": "names that are shown"},
-    "kernel.constant": {"_EXACT": "what a double holds exactly"},
+    "driver.admission": dict.fromkeys(["_FIRST", "_LEAST"], "rows of a batch, which tests draw"),
+    "driver.commit": {
+        "Committer.__init__(keep)": "epochs to go back to",
+    },
+    "driver.local": {
+        "LocalRunner.drain(most)": "a limit that is refused",
+    },
+    "driver.planner": {
+        "Pace.target_ms": "the user's",
+    },
+    "driver.split_state": {
+        "IDLE_AFTER": "ms",
+    },
+    "driver.start": {
+        "LOOKS": "patience",
+    },
+    "engine.archive": {
+        "_ABANDONED": "ms",
+        "_PATIENCE": "seconds",
+    },
+    "engine.java": {
+        "OLDEST": "a version",
+    },
+    "engine.jvm": {
+        "_HELD": "what is shown of Java's text",
+    },
+    "engine.session": {
+        "_PATIENCE": "seconds",
+    },
+    "engine.stall": {
+        "_FRESH": "ms",
+    },
+    "engine.zygote": {
+        "_MESSAGE": "the most that a message may have",
+    },
+    "expr.dialect": {
+        "_SHIFTS": "a level of the grammar",
+    },
+    "expr.fn_text": {
+        "_LONGEST": "a limit that is refused",
+    },
+    "expr.fn_time_text": {
+        "_LAST": "the bounds of time",
+    },
+    "expr.parse": {
+        "_DEEPEST": "a limit that is refused",
+    },
+    "hints": {
+        "nearest(count)": "names that are shown",
+    },
+    "inspect.growth": {
+        "FLOOR": "when to warn",
+        "_SOON": "when to warn",
+    },
+    "inspect.snapshot": {
+        "_PATIENCE": "patience",
+    },
+    "inspect.status": {
+        "_FAR": "ms",
+        "_WINDOW": "ms",
+    },
+    "kernel.constant": {
+        "_EXACT": "what a double holds exactly",
+    },
     "kernel.json_object": {
-        "_LONGEST": "a limit that is refused", "_LONGEST_NAME": "a limit that is refused",
-        "_LONGEST_NUMBER": "a limit that is refused", "_Style.FLAT": "a name",
-        "_Style.QUOTED": "a name"},
-    "kernel.json_scalars": {"_LONGEST": "what an integer column holds"},
-    "kernel.json_text": {"DEEPEST": "a limit that is refused"},
-    "log.arguments": {"_LONGEST_NAME": "a limit that is refused", "_MOST": "what 64 bits hold"},
-    "log.block": {"ALIGN": "the format"},
-    "log.embedded": {"_AHEAD": "ms", "_TRIES": "patience"},
-    "log.head": {"_PAGE": "the format", "_TRIES": "patience"},
-    "log.seen": {"PLACES": "answers to retries", "RANGES": "a limit that is refused"},
-    "log.settings": {"MAX_PARTITIONS": "a limit that is refused"},
-    "log.topic": {"FORMAT": "a version"},
-    "ops.agg.exact": {"_DIGITS": "what a double holds", "_HUGE": "the layout of terms"},
-    "ops.agg.sums": {"_DIGITS": "what a decimal holds", "_HALF": "half of 64 bits"},
-    "ops.calls.work": {"Manner.backoff": "ms", "Manner.cache_size": "the user's",
-                       "Manner.concurrency": "the user's"},
-    "ops.pattern.automaton": {"_EDGES": "a limit that is refused"},
-    "ops.pattern.operator": {"MatchOperator.version": "a version"},
-    "ops.pattern.refusals": {"MOST": "a limit that is refused"},
-    "ops.pattern.texts": {"_DEEPEST": "a limit that is refused"},
-    "ops.process.chunked": {"ChunkOperator.version": "a version"},
-    "ops.process.operator": {"ProcessOperator.version": "a version"},
-    "ops.stream.sample": {"_ALL": "what 64 bits hold"},
-    "ops.window.assigners": {"LONGEST_GAP": "a limit that is refused"},
-    "ops.window.calendar": {"_DAY": "ms"},
-    "plan.function_digest": {"_LONG": "what a digest covers"},
-    "plan.lineage": {"_LONG": "what is stored as its digest"},
-    "runtime.admission": dict.fromkeys(["_FIRST", "_LEAST"], "rows of a batch, which tests draw"),
-    "runtime.commit": {"Committer.__init__(keep)": "epochs to go back to"},
-    "runtime.dead": {"_QUOTED": "what is shown"},
-    "runtime.flow": {"_TRIES": "rows looked for one by one"},
-    "runtime.growth": {"FLOOR": "when to warn", "_SOON": "when to warn"},
-    "runtime.local": {"LocalRunner.drain(most)": "a limit that is refused"},
-    "runtime.planner": {"Pace.target_ms": "the user's"},
-    "runtime.snapshot": {"_PATIENCE": "patience"},
-    "runtime.standing": {"IDLE_AFTER": "ms"},
-    "runtime.status": {"_FAR": "ms", "_WINDOW": "ms"},
-    "sinks.console": {"SHOWN": "rows printed"},
-    "sinks.files": {"TARGET_MB": "the user's; drawn in its tests"},
-    "runtime.start": {"LOOKS": "patience"},
-    "sinks.commits": {"TRIES": "patience", "VERSION": "of a format"},
-    "sinks.staging": {"Staging.limit": "no limit"},
-    "kernel.text_cast": {"_DIGITS": "what a decimal holds"},
-    "sources.files": {"MANY": "how often files are looked for", "SETTLE": "ms"},
-    "sources.layout": {"ENDS": "what a fingerprint covers"},
-    "sources.lines": {"COUNTED": "how far lines are counted for a message"},
-    "state.manifest": {"EpochLog.prune(most)": "drawn in its tests"},
-    "state.runs": {"_ALIGN": "the format"},
-    "state.sorted_run": {"ALL_HASHES": "what 64 bits hold"},
-    "times": {"_MOST": "what 64 bits hold"},
-    "testing.drawing": {"_YEARS": "what is drawn"},
-    "testing.drive": {"Driver.__init__(tasks)": "the user's", "Driver.drain(most)": "a limit"},
-    "testing.harness": {"Harness.__init__(tasks)": "the user's"},
-    "testing.stages": {"MANY": "no limit"},
-    "testing.strategies": {"_SECOND": "ms", "scripts(splits)": "what is drawn",
-                           "streams(max_size)": "what is drawn"},
-}  # fmt: skip
+        "_LONGEST": "a limit that is refused",
+        "_LONGEST_NAME": "a limit that is refused",
+        "_LONGEST_NUMBER": "a limit that is refused",
+        "_Style.FLAT": "a name",
+        "_Style.QUOTED": "a name",
+    },
+    "kernel.json_scalars": {
+        "_LONGEST": "what an integer column holds",
+    },
+    "kernel.json_text": {
+        "DEEPEST": "a limit that is refused",
+    },
+    "kernel.text_cast": {
+        "_DIGITS": "what a decimal holds",
+    },
+    "log.arguments": {
+        "_LONGEST_NAME": "a limit that is refused",
+        "_MOST": "what 64 bits hold",
+    },
+    "log.block": {
+        "ALIGN": "the format",
+    },
+    "log.embedded": {
+        "_AHEAD": "ms",
+        "_TRIES": "patience",
+    },
+    "log.head": {
+        "_PAGE": "the format",
+        "_TRIES": "patience",
+    },
+    "log.seen": {
+        "PLACES": "answers to retries",
+        "RANGES": "a limit that is refused",
+    },
+    "log.settings": {
+        "MAX_PARTITIONS": "a limit that is refused",
+    },
+    "log.topic": {
+        "FORMAT": "a version",
+    },
+    "ops.agg.exact": {
+        "_DIGITS": "what a double holds",
+        "_HUGE": "the layout of terms",
+    },
+    "ops.agg.sums": {
+        "_DIGITS": "what a decimal holds",
+        "_HALF": "half of 64 bits",
+    },
+    "ops.calls.work": {
+        "Manner.backoff": "ms",
+        "Manner.cache_size": "the user's",
+        "Manner.concurrency": "the user's",
+    },
+    "ops.pattern.automaton": {
+        "_EDGES": "a limit that is refused",
+    },
+    "ops.pattern.operator": {
+        "MatchOperator.version": "a version",
+    },
+    "ops.pattern.refusals": {
+        "MOST": "a limit that is refused",
+    },
+    "ops.pattern.texts": {
+        "_DEEPEST": "a limit that is refused",
+    },
+    "ops.process.chunked": {
+        "ChunkOperator.version": "a version",
+    },
+    "ops.process.operator": {
+        "ProcessOperator.version": "a version",
+    },
+    "ops.stream.sample": {
+        "_ALL": "what 64 bits hold",
+    },
+    "ops.window.assigners": {
+        "LONGEST_GAP": "a limit that is refused",
+    },
+    "ops.window.calendar": {
+        "_DAY": "ms",
+    },
+    "plan.function_digest": {
+        "_LONG": "what a digest covers",
+    },
+    "plan.lineage": {
+        "_LONG": "what is stored as its digest",
+    },
+    "sinks.commits": {
+        "TRIES": "patience",
+        "VERSION": "of a format",
+    },
+    "sinks.console": {
+        "SHOWN": "rows printed",
+    },
+    "sinks.files": {
+        "TARGET_MB": "the user's; drawn in its tests",
+    },
+    "sinks.staging": {
+        "Staging.limit": "no limit",
+    },
+    "sources.files": {
+        "MANY": "how often files are looked for",
+        "SETTLE": "ms",
+    },
+    "sources.layout": {
+        "ENDS": "what a fingerprint covers",
+    },
+    "sources.lines": {
+        "COUNTED": "how far lines are counted for a message",
+    },
+    "state.manifest": {
+        "EpochLog.prune(most)": "drawn in its tests",
+    },
+    "state.runs": {
+        "_ALIGN": "the format",
+    },
+    "state.sorted_run": {
+        "ALL_HASHES": "what 64 bits hold",
+    },
+    "task.dead": {
+        "_QUOTED": "what is shown",
+    },
+    "task.flow": {
+        "_TRIES": "rows looked for one by one",
+    },
+    "testing.drawing": {
+        "_YEARS": "what is drawn",
+    },
+    "testing.drive": {
+        "Driver.__init__(tasks)": "the user's",
+        "Driver.drain(most)": "a limit",
+    },
+    "testing.harness": {
+        "Harness.__init__(tasks)": "the user's",
+    },
+    "testing.stages": {
+        "MANY": "no limit",
+    },
+    "testing.strategies": {
+        "_SECOND": "ms",
+        "scripts(splits)": "what is drawn",
+        "streams(max_size)": "what is drawn",
+    },
+    "times": {
+        "_MOST": "what 64 bits hold",
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from evolution.play import play
 
+from headrace.driver import adopting, start
+from headrace.driver.refusing import Inspection
 from headrace.plan.comparison import Comparison
-from headrace.runtime import adopting, start
-from headrace.runtime.refusing import Inspection
 
 
 @pytest.mark.parametrize("seed", range(1, 13))

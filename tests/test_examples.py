@@ -18,7 +18,7 @@ from examples.demo.sensors import FIRES, SEED, TOPICS, Sent, records, send
 import headrace as hr
 from headrace.cli.loading import load_job
 from headrace.clock import ManualClock
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 from headrace.testing import Driver
 
 FIRE_ALARM = Path(__file__).resolve().parents[1] / "examples" / "fire_alarm.py"

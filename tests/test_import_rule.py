@@ -22,9 +22,12 @@ PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
     "errors", "clock", "times", "sizes", "uris", "ddl", "schema", "chunk", "records",
-    "column_types", "exact", "values", "rows", "apart", "reads", "hashing", "hints", "settings",
+    "column_types", "exact", "values", "rows", "defensive_copy", "reads", "hashing", "hints", "settings",
     "import_path", "metrics", "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
+
+# What a running job is made of.
+JOB = ("base", "ops", "plan", "state", "log", "sources", "sinks")
 
 # A room, and what it may import besides itself: whole rooms, or single modules of one.
 ROOMS = {
@@ -36,9 +39,12 @@ ROOMS = {
     "sources": ("base", "state", "log"),
     "sinks": ("base", "state", "log"),
     "api": ("base", "ops", "plan", "log", "sources", "sinks"),
-    "runtime": ("base", "ops", "plan", "state", "log", "sources", "sinks"),
-    "engine": ("base", "ops", "plan", "state", "log", "sources", "sinks", "runtime"),
-    "testing": ("base", "ops", "plan", "state", "log", "sources", "sinks", "runtime", "api"),
+    "epoch": JOB,
+    "task": (*JOB, "epoch"),
+    "driver": (*JOB, "epoch", "task"),
+    "inspect": (*JOB, "epoch", "task", "driver"),
+    "engine": (*JOB, "epoch", "task", "driver", "inspect"),
+    "testing": (*JOB, "epoch", "task", "driver", "inspect", "api"),
 }
 # Single modules that may import more than their room does.
 MORE = {
@@ -51,9 +57,9 @@ ANYWHERE = ("state.faults",)  # crash points: a leaf that everybody may pass
 DOORS = {
     "pyspark": ("engine/*",),
     "py4j": ("engine/*",),
-    "duckdb": ("kernel/door",),
+    "duckdb": ("kernel/duckdb",),
     "sqlglot": ("expr/*", "kernel/*"),
-    "cloudpickle": ("engine/*", "runtime/program*"),
+    "cloudpickle": ("engine/*",),
     "confluent_kafka": ("log/kafka*",),
     "starlette": ("server/*",),
     "uvicorn": ("server/*",),
@@ -181,7 +187,7 @@ PATHS = {
     [
         ("ops/panes", "import pyspark.sql", "imports pyspark"),
         ("ops/panes", "def f():\n    import duckdb", "imports duckdb"),
-        ("kernel/sql", "import duckdb", "imports duckdb, which belongs to kernel/door"),
+        ("kernel/sql", "import duckdb", "imports duckdb, which belongs to kernel/duckdb"),
         ("functions", "from sqlglot import exp", "imports sqlglot"),
         ("plan/check", "from sqlglot import exp", "imports sqlglot"),
         ("state/runs", "import pickle", "imports pickle, which belongs to no module"),
@@ -210,9 +216,9 @@ def test_the_checker_catches(path, source, fault):
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("engine/run", "import pyspark\nimport cloudpickle\nfrom headrace.runtime import flow"),
+        ("engine/run", "import pyspark\nimport cloudpickle\nfrom headrace.task import flow"),
         ("kernel/arrow", "from sqlglot import exp\nfrom headrace import expr, errors"),
-        ("kernel/door", "import duckdb\nfrom headrace.expr import tree"),
+        ("kernel/duckdb", "import duckdb\nfrom headrace.expr import tree"),
         ("ops/panes", "from headrace.state.table import KeyedTable\nfrom . import windows"),
         ("log/segment", "from headrace.state.faults import point"),
         ("cli", "import typer\nfrom headrace.engine import run\nimport headrace"),

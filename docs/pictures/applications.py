@@ -23,7 +23,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from headrace.cli.loading import load_job
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 from headrace.testing import Driver
 
 ROOT = Path(__file__).resolve().parents[2]

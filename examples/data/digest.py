@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from examples.data.playing import BEGIN, SEED, disorder, fill, line, topic
 
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 MEMBERS = [f"member{i:02}" for i in range(30)]
 WHAT = {

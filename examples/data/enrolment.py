@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from examples.data.playing import SEED, disorder, fill, line
 
 import headrace as hr
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 PACKETS, REQUESTS = 300, 600
 SECONDS = 300

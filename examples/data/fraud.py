@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from examples.data.playing import BEGIN, SEED, disorder, fill, line
 
 import headrace as hr
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 CARDS, EACH, MINUTE = 400, 12, 60
 # (minutes to the large payment, abroad, minutes to the PIN or none), and how often it happens

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from examples.data.playing import BEGIN, SEED, disorder, fill, line, topic
 
 import headrace as hr
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 PAGES = {f"/page/{i}": (f"author{i % 4}@example.org", 8 / (i + 1)) for i in range(10)}  # a second
 MINUTES = 10

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from examples.data.playing import SEED, Running, fill, line, topic
 
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 Change = tuple[str, str, int]
 PAGES, ROUNDS = 300, (1, 1, 20, 3, 20, 1, 20, 1)  # so many of every kind of change

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import headrace as hr
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 BEGIN = 1_700_000_400  # seconds; a full hour less 20 minutes, as good as any
 SEED = 7

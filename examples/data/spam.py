@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from examples.data.playing import BEGIN, SEED, Running, disorder, fill, line
 
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 START = datetime.fromtimestamp(BEGIN, UTC).replace(hour=20, minute=50).timestamp() - BEGIN
 MINUTES, NEWS = 30, 20  # how long it goes on; when the new table comes out

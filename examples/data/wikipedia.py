@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from examples.data.playing import SEED, disorder, fill, line, topic
 
 import headrace as hr
-from headrace.runtime.progress import Progress
+from headrace.inspect.progress import Progress
 
 CHANNELS = {"#en.wikipedia": 6.0, "#de.wikipedia": 2.5, "#it.wikipedia": 1.5}  # edits a second
 TITLES = ["Water", "Turbine", "Headrace", "Mill race", "Penstock", "Sluice", "Tailrace", "Weir"]

@@ -74,7 +74,7 @@ from headrace.sources import generate, rows
 if TYPE_CHECKING:
     from headrace.engine.begin import run
     from headrace.engine.run import Run
-    from headrace.runtime.live import StepState, peek
+    from headrace.inspect.live import StepState, peek
 
 __version__ = "0.1.0"
 
@@ -168,7 +168,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(engine, name)
     if name in ("StepState", "peek"):
-        from headrace.runtime import live
+        from headrace.inspect import live
 
         return getattr(live, name)
     raise hints.no_such_name("headrace", name, __all__)

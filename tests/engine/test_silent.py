@@ -10,10 +10,10 @@ import pytest
 import headrace as hr
 from headrace import triggers as t
 from headrace.clock import SystemClock
+from headrace.driver.never_fires import refuse_silent
+from headrace.epoch.opening import open_inputs
 from headrace.errors import PlanError
 from headrace.plan.program import build
-from headrace.runtime.opening import open_inputs
-from headrace.runtime.silent import refuse_silent
 
 
 def _job(tmp_path: Path, **said: Any) -> hr.Job:

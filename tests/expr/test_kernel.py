@@ -334,7 +334,7 @@ def test_nothing_is_printed_when_the_process_ends():
             "COPY (SELECT 1) TO '/tmp/headrace_never'", "ATTACH '/tmp/headrace_never.db'"]
 )  # fmt: skip
 def test_the_door_is_shut_to_files_and_settings(sql):
-    from headrace.kernel.door import Error, connection
+    from headrace.kernel.duckdb import Error, connection
 
     with pytest.raises(Error):
         connection().execute(sql)

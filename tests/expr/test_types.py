@@ -8,7 +8,7 @@ import pytest
 from headrace.expr import parsed
 from headrace.expr.lower import Lowering, check
 from headrace.expr.types import DUCKDB, common, computed, type_name, zoneless
-from headrace.kernel import door
+from headrace.kernel import duckdb
 from headrace.schema import TIMESTAMP, schema_of
 from tests.expr.hard_cases import FRAMES
 
@@ -22,7 +22,7 @@ def test_the_announced_type_is_the_one_that_duckdb_gives(name):
     low = Lowering(table.schema, DUCKDB, slots.__getitem__)
     for text in expressions:
         kind = check(parsed(text), table.schema)
-        made = door.once(f"SELECT {low.top(parsed(text)).sql} AS r FROM {door.FEED}", empty)
+        made = duckdb.once(f"SELECT {low.top(parsed(text)).sql} AS r FROM {duckdb.FEED}", empty)
         given = computed(made.schema.field("r").type)
         assert type_name(given, DUCKDB) == type_name(computed(kind), DUCKDB), text
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.clock import MIN_TIME
 from headrace.hashing import slot_range, tasks_of
 from headrace.ops.contract import Fault, Step
-from headrace.ops.counted.operator import RowWindowOperator
+from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.function import Given, Laid
 from headrace.schema import TIMESTAMP
 from headrace.state import (

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import PlanError
 from headrace.ops.agg import named as agg
-from headrace.ops.counted.operator import RowWindowOperator
+from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until, check
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("s", pa.string()), ("b", pa.bool_())])

@@ -14,7 +14,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import RunError
 from headrace.hashing import hash_keys
 from headrace.ops.agg import named as agg
-from headrace.ops.counted.operator import RowWindowOperator
+from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until
 from headrace.ops.window.function import FoldRows, Given, Laid
 

@@ -30,7 +30,7 @@ from tests.plan.identities import (
 import headrace as hr
 from headrace.plan.evolution import compare, describe
 from headrace.plan.nodes import Process
-from headrace.runtime.operators import operator_for
+from headrace.task.operators import operator_for
 
 
 def compared(before: Build, after: Build) -> Any:

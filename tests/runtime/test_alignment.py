@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.clock import MIN_TIME, ManualClock
-from headrace.runtime.alignment import held_back
-from headrace.runtime.epoch import Split
+from headrace.driver.alignment import held_back
+from headrace.epoch.values import Split
 from headrace.testing import Driver
 
 a_split = st.tuples(st.sampled_from("abc"), st.just(MIN_TIME) | st.integers(0, 100), st.booleans())

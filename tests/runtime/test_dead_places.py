@@ -12,9 +12,9 @@ from rich.console import Console
 
 import headrace as hr
 from headrace.engine.reporter import Reporter
-from headrace.runtime.progress import progress_of
-from headrace.runtime.status import account
-from headrace.runtime.why_told import told
+from headrace.inspect.progress import progress_of
+from headrace.inspect.status import account
+from headrace.inspect.why_told import told
 from headrace.sources import lines
 from headrace.testing import drive
 

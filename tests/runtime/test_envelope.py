@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.chunk import HASH
+from headrace.epoch.compact_columns import coded, narrowed, plain
+from headrace.epoch.envelope import Arriving, Envelope, pack, send, unpack
 from headrace.hashing import hash_keys
-from headrace.runtime.envelope import Arriving, Envelope, pack, send, unpack
-from headrace.runtime.narrow import coded, narrowed, plain
 
 ROWS = 5_000  # enough to be made small
 WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(),

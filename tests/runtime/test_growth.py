@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.runtime import growth
-from headrace.runtime.growth import FLOOR, Growth
-from headrace.runtime.progress import Progress
+from headrace.inspect import growth
+from headrace.inspect.growth import FLOOR, Growth
+from headrace.inspect.progress import Progress
 from headrace.testing import Harness
 
 HOUR = 3_600_000

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import headrace as hr
-from headrace.runtime import flow, pythons
+from headrace.task import flow, python_steps
 from headrace.testing import drive
 
 N = 10_000
@@ -138,13 +138,13 @@ def test_raising_stop_iteration_loses_no_row(tmp_path):
 def test_rows_that_raise_make_no_more_tables(tmp_path, monkeypatch):
     """One in a thousand made every row of its slice a table of its own."""
     made = Counter[str]()
-    whole = pythons.table_of
+    whole = python_steps.table_of
 
     def counted(rows: Any, schema: pa.Schema, made_of: Any = None) -> pa.Table:
         made["tables"] += 1
         return whole(rows, schema, made_of)
 
-    monkeypatch.setattr(pythons, "table_of", counted)
+    monkeypatch.setattr(python_steps, "table_of", counted)
     calls = Calls()
 
     _run(tmp_path, lambda s: s.map(calls.map, schema=SCHEMA))

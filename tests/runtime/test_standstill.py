@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.runtime.standstill import Look, Standstill, Tasks, note, reason
+from headrace.inspect.standstill import Look, Standstill, Tasks, note, reason
 
 AFTER = 60_000
 

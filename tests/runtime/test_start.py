@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.driver.refusing import Consent, Inspection, refuse
+from headrace.driver.start import judged, review
 from headrace.errors import HeadraceError
 from headrace.plan.program import build
-from headrace.runtime.refusing import Consent, Inspection, refuse
-from headrace.runtime.start import judged, review
 from headrace.state.faults import hooked
 from headrace.testing import Driver
 

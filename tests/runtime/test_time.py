@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.clock import MAX_TIME, MIN_TIME, ManualClock
-from headrace.runtime.epoch import ENDED, IDLE, LIVE, Split, watermark_of
+from headrace.epoch.values import ENDED, IDLE, LIVE, Split, watermark_of
 from headrace.testing import Driver
 
 splits = st.lists(

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from headrace.driver.refusing import Consent, refuse
+from headrace.driver.start import review
 from headrace.errors import HeadraceError
 from headrace.plan.program import build
-from headrace.runtime.refusing import Consent, refuse
-from headrace.runtime.start import review
 from headrace.state.faults import hooked
 from headrace.testing import Driver
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.driver.refusing import Consent, refuse
+from headrace.driver.start import review
 from headrace.errors import HeadraceError
-from headrace.runtime.refusing import Consent, refuse
-from headrace.runtime.start import review
 from headrace.sources.spool import SpoolWriter
 from headrace.testing import Driver
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 import headrace as hr
 from headrace.clock import ManualClock
+from headrace.driver.never_fires import never_fires
+from headrace.inspect.why import why
+from headrace.inspect.why_reason import Reason
+from headrace.inspect.why_told import told
 from headrace.plan.program import build
-from headrace.runtime.silent import never_fires
-from headrace.runtime.why import why
-from headrace.runtime.why_reason import Reason
-from headrace.runtime.why_told import told
 from headrace.testing import Driver
 
 NOW = 1_700_000_000_000  # 2023-11-14 22:13:20

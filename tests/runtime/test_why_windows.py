@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.runtime.why import STARTED, why
-from headrace.runtime.why_told import Why, told
+from headrace.inspect.why import STARTED, why
+from headrace.inspect.why_told import Why, told
 from headrace.state.manifest import Manifest
 from tests.runtime.test_why import NOW, Bench, _log, _send, counts
 

@@ -19,7 +19,7 @@ from headrace import triggers as t
 from headrace.chunk import TIME
 from headrace.clock import FIRST_TIME, LAST_TIME, ManualClock
 from headrace.ops.contract import Step
-from headrace.ops.timed.operator import TimedWindowOperator
+from headrace.ops.general_windows.operator import TimedWindowOperator
 from headrace.ops.window.triggers import AtWatermark, Combined, Every
 from headrace.ops.window.windowing import Windowing
 from headrace.state.table import KeyedTable

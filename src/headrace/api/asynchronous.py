@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.api import stream
-from headrace.api.adding import Adding
-from headrace.api.thinning import Names, names_of
+from headrace.api.small_operators import Names, names_of
+from headrace.api.step_builder import Adding
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.ops.calls.spec import AsyncCalls

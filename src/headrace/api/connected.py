@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from headrace.api import keyed, stream
-from headrace.api.adding import Adding
+from headrace.api.step_builder import Adding
 from headrace.errors import PlanError, call_site
 from headrace.hints import named_arguments, no_such_name
 from headrace.ops.process.keyed import KeyedProcess

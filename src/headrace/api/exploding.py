@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.api.adding import Adding
+from headrace.api.step_builder import Adding
 from headrace.errors import PlanError
 from headrace.ops.stream.explode import Explode, is_array
 from headrace.plan.draft import UNKNOWN, unknown_columns

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.adding import PLAIN, Adding
+from headrace.api.step_builder import PLAIN, Adding
 from headrace.errors import PlanError
 from headrace.plan.nodes import PyFunction
 from headrace.plan.signature import check_takes, site_of, value_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.api import connected, joins, lookups, meeting, tables
+from headrace.api import connected, join_keys, joins, lookups, tables
 from headrace.clock import Duration
 from headrace.schema import SchemaLike
 
@@ -17,7 +17,7 @@ class Joining:
     """Streams whose rows can be joined, looked up, or taken for the changes of a table."""
 
     def join(
-        self, other: connected.AnyStream | tables.Table, *, on: meeting.On = None,
+        self, other: connected.AnyStream | tables.Table, *, on: join_keys.On = None,
         how: str = "inner", within: Any = None, window: Any = None, time: str = "event",
         suffix: str = "_right", lateness: Duration = 0, name: str | None = None,
         was: str | None = None,
@@ -42,7 +42,7 @@ class Joining:
         return tables.table(_any(self), keys, delete, unbounded, name)
 
     def lookup(
-        self, table: Any, *, on: meeting.On = None, refresh: Duration | None = None,
+        self, table: Any, *, on: join_keys.On = None, refresh: Duration | None = None,
         on_missing: str = "null", patience: Duration | None = None,
         schema: SchemaLike | None = None, suffix: str = "_right", name: str | None = None,
         was: str | None = None,
@@ -59,7 +59,7 @@ class Joining:
 
     def cogroup(
         self, other: connected.AnyStream, fn: Callable[[Any, list[Any], list[Any]], Any], *,
-        window: Any = None, on: meeting.On = None, schema: SchemaLike | None = None,
+        window: Any = None, on: join_keys.On = None, schema: SchemaLike | None = None,
         lateness: Duration = 0, name: str | None = None, was: str | None = None,
     ) -> stream.JoinResult:  # fmt: skip
         """fn(key, rows, other_rows) for each key and window that has rows on either side."""

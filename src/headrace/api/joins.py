@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.api import connected, meeting, stream, table_joins, tables
-from headrace.api.adding import Adding
-from headrace.api.meeting import BOUNDS
+from headrace.api import connected, join_keys, stream, table_joins, tables
+from headrace.api.join_keys import BOUNDS
+from headrace.api.step_builder import Adding
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.ops.contract import Spec
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def join(
-    left: AnyStream, right: AnyStream | Table, on: meeting.On, how: str, within: Any, window: Any,
+    left: AnyStream, right: AnyStream | Table, on: join_keys.On, how: str, within: Any, window: Any,
     time: str, suffix: str, lateness: Duration, name: str | None, was: str | None,
 ) -> stream.JoinResult:  # fmt: skip
     """Two streams, bounded by an interval or by windows."""
@@ -45,29 +45,29 @@ def join(
         )
     at = Adding(left._draft, left._edge, name, was)
     right = _other(at, left, right)
-    keys = meeting.keys_of(at, (left, right), on)
-    columns, schema = meeting.result_of(
+    keys = join_keys.keys_of(at, (left, right), on)
+    columns, schema = join_keys.result_of(
         at, left.schema, right.schema, keys, suffix, BOUNDS if window is not None else (),
         alone=how in ("semi", "anti"),
     )  # fmt: skip
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Interval("inner", 0, 0, 0, columns, rows)
     with at.draft.attempt(at.site):
-        meeting.one_of(how, HOWS, "how")
+        join_keys.one_of(how, HOWS, "how")
         if time != "event":
             hint = "Rows meet by event time. Read them with time=hr.ingestion() to go by the clock."
-            raise meeting.refused(f"time of a join of streams cannot be {time!r}", 5, hint)
-        wait = meeting.patience(lateness)
+            raise join_keys.refused(f"time of a join of streams cannot be {time!r}", 5, hint)
+        wait = join_keys.patience(lateness)
         if within is None and window is None:
             raise _unbounded("join", 'within="5m" or window=hr.tumbling("5m")')
         if within is not None and window is not None:
             hint = "Say one of them: they bound the join differently."
-            raise meeting.refused("join has both within= and window=", 7, hint)
+            raise join_keys.refused("join has both within= and window=", 7, hint)
         if window is not None:
-            cut = meeting.windows(at, window, left.schema, right.schema)
+            cut = join_keys.windows(at, window, left.schema, right.schema)
             what = WindowJoin(how, cut, wait, columns, rows)
         else:
-            what = Interval(how, *meeting.interval(within), wait, columns, rows)
+            what = Interval(how, *join_keys.interval(within), wait, columns, rows)
     return added(at, (left, right), keys, what, schema)
 
 
@@ -88,38 +88,38 @@ def join_all(
         if not hasattr(one, "_draft"):
             fact = f"join_all needs streams, but {label}= is {one!r}"
             rest = " Besides them it takes on, how, within, lateness, name and was."
-            raise _at_once(meeting.refused(fact, 8, hint + rest))
+            raise _at_once(join_keys.refused(fact, 8, hint + rest))
         if (wrong := _no_stream(one)) is not None:
             raise _at_once(wrong)
     if len(streams) < 2:
-        raise _at_once(meeting.refused(f"join_all joins {len(streams)} streams", 12, hint))
+        raise _at_once(join_keys.refused(f"join_all joins {len(streams)} streams", 12, hint))
     first, *others = streams.values()
     at = Adding(first._draft, first._edge, name, was)
-    all_ = (first, *(meeting.same_job(at, first, other) for other in others))
-    keys = meeting.keys_of(at, all_, on)
-    columns, schema = meeting.result_of_all(at, [s.schema for s in all_], keys, tuple(streams))
+    all_ = (first, *(join_keys.same_job(at, first, other) for other in others))
+    keys = join_keys.keys_of(at, all_, on)
+    columns, schema = join_keys.result_of_all(at, [s.schema for s in all_], keys, tuple(streams))
     rows, names = tuple(ddl_of(s.schema) for s in all_), tuple(streams)
     what = ManyJoin("inner", names, 0, 0, columns, rows)
     with at.draft.attempt(at.site):
         _how_of_all(how)
         if within is None:
             raise _unbounded("join_all", 'within="5m"')
-        lower, upper = meeting.interval(within)
+        lower, upper = join_keys.interval(within)
         if lower != -upper:
             hint = 'Write within="5m": no two rows are further apart.'
-            raise meeting.refused("join_all takes one length as within=", 4, hint)
-        what = ManyJoin(how, names, upper, meeting.patience(lateness), columns, rows)
+            raise join_keys.refused("join_all takes one length as within=", 4, hint)
+        what = ManyJoin(how, names, upper, join_keys.patience(lateness), columns, rows)
     return added(at, all_, keys, what, schema)
 
 
 def cogroup(
-    left: AnyStream, right: AnyStream, fn: Callable[..., Any], on: meeting.On, window: Any,
+    left: AnyStream, right: AnyStream, fn: Callable[..., Any], on: join_keys.On, window: Any,
     schema: SchemaLike | None, lateness: Duration, name: str | None, was: str | None,
 ) -> stream.JoinResult:  # fmt: skip
     """A function over the rows of both streams, key by key and window by window."""
     at = Adding(left._draft, left._edge, name, was)
     right = _other(at, left, right)
-    keys = meeting.keys_of(at, (left, right), on)
+    keys = join_keys.keys_of(at, (left, right), on)
     with at.draft.attempt(at.site):
         check_takes(fn, 3, "cogroup")
     value = at.attempt(lambda: any_schema(fn, schema, "cogroup"))
@@ -134,8 +134,8 @@ def cogroup(
     with at.draft.attempt(at.site):
         if window is None:
             raise _unbounded("cogroup", 'window=hr.tumbling("5m")')
-        cut = meeting.windows(at, window, left.schema, right.schema)
-        what = Cogroup(fn, cut, meeting.patience(lateness), rows)
+        cut = join_keys.windows(at, window, left.schema, right.schema)
+        what = Cogroup(fn, cut, join_keys.patience(lateness), rows)
     return added(at, (left, right), keys, what, pa.schema([*before, *value]) if known else UNKNOWN)
 
 
@@ -147,7 +147,7 @@ def _how_of_all(how: str) -> None:
         hint += " For the rows of another stream, name that one first and say left."
     if how in ("semi", "anti"):
         hint += f' Or join two at a time: a.join(b, on="id", within="1m", how="{how}").'
-    raise meeting.refused(f"how of join_all cannot be {how!r}", 5, hint)
+    raise join_keys.refused(f"how of join_all cannot be {how!r}", 5, hint)
 
 
 def _at_once(problem: PlanError) -> PlanError:
@@ -158,7 +158,7 @@ def _at_once(problem: PlanError) -> PlanError:
 
 def _unbounded(join: str, bound: str) -> PlanError:
     also = ', or join with a table: b.table("id")' if join == "join" else ""
-    return meeting.refused(
+    return join_keys.refused(
         f"{join} does not say how long rows wait for each other", 1, f"Say {bound}{also}.",
     )  # fmt: skip
 
@@ -167,20 +167,20 @@ def _other(at: Adding, left: AnyStream, right: Any) -> Any:
     """The right stream, or where it is none that can be joined the left one in its place."""
     wrong = _no_stream(right)
     if wrong is None:
-        return meeting.same_job(at, left, right)
+        return join_keys.same_job(at, left, right)
     at.report(wrong)
     return left
 
 
 def _no_stream(one: object) -> PlanError | None:
     if isinstance(one, connected.BroadcastStream):
-        return meeting.refused(
+        return join_keys.refused(
             "a join cannot use .broadcast(): rows meet by their key, in one task", 13,
             "Leave .broadcast() out; to have rows in every task, give them to a process function "
             'by hr.connect, or keep them outside and use lookup(..., on="id").',
         )  # fmt: skip
     if isinstance(one, tables.Table):
-        return meeting.refused(
+        return join_keys.refused(
             "a table can only be in a join of two: a.join(table)", 14,
             "Join it by itself before or after, or give the stream that it is made of.",
         )  # fmt: skip
@@ -188,7 +188,7 @@ def _no_stream(one: object) -> PlanError | None:
 
 
 def added(
-    at: Adding, streams: Any, keys: meeting.Keys, what: Any, schema: Any, **more: Any
+    at: Adding, streams: Any, keys: join_keys.Keys, what: Any, schema: Any, **more: Any
 ) -> stream.JoinResult:
     """The stream after a join; its late rows are streams too."""
     edges = tuple(s._edge for s in streams)

@@ -18,11 +18,11 @@ from headrace.api import (
     stream,
     windowed,
 )
-from headrace.api.adding import Adding
 from headrace.api.folding import accumulator, reduced
-from headrace.api.iterating import Looping
 from headrace.api.joining import Joining
+from headrace.api.loops import Looping
 from headrace.api.operators import Operators
+from headrace.api.step_builder import Adding
 from headrace.api.windowing import cut
 from headrace.clock import Duration
 from headrace.errors import call_site

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.api import meeting, stream
-from headrace.api.adding import Adding
+from headrace.api import join_keys, stream
+from headrace.api.step_builder import Adding
 from headrace.clock import Duration, millis
 from headrace.errors import HeadraceError
 from headrace.ops.join.loaded import (
@@ -52,8 +52,10 @@ class LookupTable:
                 return self.source.schema()
             except (OSError, ValueError, HeadraceError) as error:
                 fact = f"the columns of {self.source.path!r} are not known: {error}"
-                raise meeting.refused(fact, 21, "Say schema=, or let the file be there.") from error
-        raise meeting.refused(
+                raise join_keys.refused(
+                    fact, 21, "Say schema=, or let the file be there."
+                ) from error
+        raise join_keys.refused(
             "lookup does not know the columns of its table",
             21,
             'Say schema="id bigint, name string".',
@@ -74,12 +76,12 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
             hint = 'Write "sqlite:path", or a function such as lambda: psycopg.connect(...).'
             # the rest of an address may hold a password, and so may what is none
             what = repr(f"{kind}:") if re.fullmatch(r"[a-z0-9+]+", kind) else "this text"
-            raise meeting.refused(f"sql_table does not know how to open {what}", 22, hint)
+            raise join_keys.refused(f"sql_table does not know how to open {what}", 22, hint)
         there = f"{Path(path).absolute().as_uri()}?mode=rw"  # it does not make a file
         connect = partial(sqlite3.connect, there, uri=True)
     elif hasattr(connect, "cursor"):
         hint = "Give a function that opens one: each worker opens its own, for each load."
-        raise meeting.refused("sql_table needs a function, not a connection", 22, hint)
+        raise join_keys.refused("sql_table needs a function, not a connection", 22, hint)
     check_takes(connect, 0, "sql_table")
     return LookupTable(SqlTable(connect, query), schema_of(schema))
 
@@ -91,13 +93,13 @@ def spark_table(make: Callable[[Any], Any], *, schema: SchemaLike) -> LookupTabl
     """
     if hasattr(make, "toArrow"):
         hint = "Write spark_table(lambda spark: ...): it is called anew for every refresh."
-        raise meeting.refused("spark_table needs a function, not a DataFrame", 22, hint)
+        raise join_keys.refused("spark_table needs a function, not a DataFrame", 22, hint)
     check_takes(make, 1, "spark_table")
     return LookupTable(SparkTable(make), schema_of(schema))
 
 
 def lookup(
-    of: AnyStream, table: Any, on: meeting.On, refresh: Duration | None, on_missing: str,
+    of: AnyStream, table: Any, on: join_keys.On, refresh: Duration | None, on_missing: str,
     patience: Duration | None, schema: SchemaLike | None, suffix: str, name: str | None,
     was: str | None,
 ) -> stream.Stream:  # fmt: skip
@@ -105,13 +107,13 @@ def lookup(
     at = Adding(of._draft, of._edge, name, was)
     found = at.attempt(lambda: _known(table, schema).schema())
     theirs, on = _Columns(found), on or getattr(of, "keys", None)
-    keys = meeting.keys_of(at, (of, theirs), on) if len(found) else ((), ())
-    _, output = meeting.result_of(at, of.schema, found, keys, suffix)
+    keys = join_keys.keys_of(at, (of, theirs), on) if len(found) else ((), ())
+    _, output = join_keys.result_of(at, of.schema, found, keys, suffix)
     what = None
     with at.draft.attempt(at.site):
         often = None if refresh is None else millis(refresh)
         wait = 0 if patience is None else millis(patience)
-        meeting.one_of(on_missing, MISSING, "on_missing")
+        join_keys.one_of(on_missing, MISSING, "on_missing")
         _check(on_missing, often, wait)
         _check_snapshot(table, often)
         value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
@@ -148,18 +150,18 @@ def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -
             "pandas table."
         )
         why = f": {error}" if isinstance(table, list) else f", not {table!r}"
-        raise meeting.refused(f"lookup needs a table{why}", 8, hint) from error
+        raise join_keys.refused(f"lookup needs a table{why}", 8, hint) from error
 
 
 def _check(on_missing: str, refresh: int | None, patience: int) -> None:
     if refresh is not None and refresh <= 0:
-        raise meeting.refused("refresh is not above zero", 23, 'Write refresh="1m".')
+        raise join_keys.refused("refresh is not above zero", 23, 'Write refresh="1m".')
     if on_missing == "wait" and (refresh is None or patience <= 0):
         hint = 'Say how often to look again and for how long: refresh="1m", patience="1h".'
-        raise meeting.refused("rows that wait need refresh= and patience=", 23, hint)
+        raise join_keys.refused("rows that wait need refresh= and patience=", 23, hint)
     if on_missing != "wait" and patience:
         hint = 'Say on_missing="wait", or leave patience out.'
-        raise meeting.refused(f"rows do not wait: on_missing is {on_missing!r}", 23, hint)
+        raise join_keys.refused(f"rows do not wait: on_missing is {on_missing!r}", 23, hint)
 
 
 def _check_snapshot(table: Any, refresh: int | None) -> None:
@@ -172,4 +174,4 @@ def _check_snapshot(table: Any, refresh: int | None) -> None:
     else:
         fact = "a table that is given as it is cannot be refreshed"
         hint = "Give a function that makes it, with schema=, or leave refresh out."
-    raise meeting.refused(fact, 26, hint)
+    raise join_keys.refused(fact, 26, hint)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
-from headrace.api import thinning
-from headrace.api.adding import Adding
+from headrace.api import small_operators
+from headrace.api.step_builder import Adding
 from headrace.clock import Duration
 from headrace.plan.draft import Draft
 from headrace.plan.nodes import Edge
@@ -37,7 +37,7 @@ class Operators:
         are `.late`.
         """
         at = Adding(self._draft, self._edge, name, was)
-        return thinning.deduplicate(at, self._keys, columns, within, unbounded)
+        return small_operators.deduplicate(at, self._keys, columns, within, unbounded)
 
     def changes_only(
         self, *columns: str, unbounded: bool = False, name: str | None = None,
@@ -48,7 +48,7 @@ class Operators:
         Without columns, all that are not part of the key count.
         """
         at = Adding(self._draft, self._edge, name, was)
-        return thinning.changes_only(at, self._keys, columns, unbounded)
+        return small_operators.changes_only(at, self._keys, columns, unbounded)
 
     def throttle(
         self, rows: int, per: Duration | None = None, *, name: str | None = None,
@@ -59,7 +59,7 @@ class Operators:
         The rest is left out, or goes on as `.side("dropped")`.
         """
         at = Adding(self._draft, self._edge, name, was)
-        return thinning.throttle(at, self._keys, rows, per)
+        return small_operators.throttle(at, self._keys, rows, per)
 
     def top(
         self, rows: int, *, by: str, largest: bool = True, each: str | Sequence[str] = (),
@@ -71,7 +71,7 @@ class Operators:
         columns that say what a row is about: a newer row about it replaces the older.
         """
         at = Adding(self._draft, self._edge, name, was)
-        return thinning.top(at, self._keys, rows, by, largest, each, unbounded)
+        return small_operators.top(at, self._keys, rows, by, largest, each, unbounded)
 
     def batch(
         self, rows: int, within: Duration | None = None, *, time: str | None = None,
@@ -84,7 +84,7 @@ class Operators:
         "processing"; without `within` a list that is not full waits until the input ends.
         """
         at = Adding(self._draft, self._edge, name, was)
-        return thinning.batch(at, self._keys, rows, within, time, into, unbounded)
+        return small_operators.batch(at, self._keys, rows, within, time, into, unbounded)
 
     @overload
     def sample(
@@ -106,4 +106,4 @@ class Operators:
         Which rows are taken depends on where they came from and on `seed`, on nothing else.
         """
         at = Adding(self._draft, self._edge, name, was)
-        return thinning.sample(at, self._keys, size, per, seed)
+        return small_operators.sample(at, self._keys, size, per, seed)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api import connected, stream
-from headrace.api.adding import Adding
+from headrace.api.step_builder import Adding
 from headrace.errors import PlanError
 from headrace.expr import Expr, Untraceable, as_expr, col
 from headrace.kernel import never_true

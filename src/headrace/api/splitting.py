@@ -12,7 +12,7 @@ from operator import and_
 from typing import Any
 
 from headrace.api import stream
-from headrace.api.adding import Adding
+from headrace.api.step_builder import Adding
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.plan.draft import Draft, bad_name

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.adding import Adding
+from headrace.api.step_builder import Adding
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.process.call import many

@@ -12,22 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from headrace.api import (
-    connected,
-    exploding,
-    keyed,
-    splitting,
-    stateful,
-    thinning,
-    windowed,
-)
-from headrace.api.adding import PLAIN, Adding
+from headrace.api import connected, exploding, keyed, small_operators, splitting, stateful, windowed
 from headrace.api.asynchronous import Calling
-from headrace.api.iterating import Looping, Repeating
 from headrace.api.joining import Joining
+from headrace.api.loops import Looping, Repeating
 from headrace.api.operators import Operators
 from headrace.api.places import check_kind
 from headrace.api.reading import check_place
+from headrace.api.step_builder import PLAIN, Adding
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
@@ -294,7 +286,7 @@ class WindowResult(Stream):
     ) -> TimedResult:  # fmt: skip
         """The best results of each window, and of each `per` in it; with the column `rank`."""
         at = self._adding(name, was)
-        return thinning.top_of_windows(at, rows, by, largest, per)
+        return small_operators.top_of_windows(at, rows, by, largest, per)
 
 
 @named_arguments

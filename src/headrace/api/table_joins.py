@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.api import joins, meeting, stream, tables
-from headrace.api.adding import Adding
+from headrace.api import join_keys, joins, stream, tables
+from headrace.api.step_builder import Adding
 from headrace.clock import Duration
 from headrace.ops.contract import Spec
 from headrace.ops.join.changes import CHANGE, Changes
@@ -30,14 +30,14 @@ CHANGES = pa.field(CHANGE, pa.string())
 
 
 def join_table(
-    left: AnyStream, right: Table, on: meeting.On, how: str, within: Any, window: Any,
+    left: AnyStream, right: Table, on: join_keys.On, how: str, within: Any, window: Any,
     time: str, suffix: str, lateness: Duration, name: str | None, was: str | None,
 ) -> stream.JoinResult:  # fmt: skip
     """Each row of a stream with the latest row of its key in a table."""
     at = Adding(left._draft, left._edge, name, was)
-    other = meeting.same_job(at, left, right)
-    keys = meeting.table_keys(at, left, right, on)
-    columns, schema = meeting.result_of(
+    other = join_keys.same_job(at, left, right)
+    keys = join_keys.table_keys(at, left, right, on)
+    columns, schema = join_keys.result_of(
         at, left.schema, right.schema, keys, suffix, alone=how in ("semi", "anti")
     )
     timed = left._edge.node.timed and right._edge.node.timed
@@ -45,11 +45,11 @@ def join_table(
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Latest("inner", False, None, 0, timed, gone, columns, rows)
     with at.draft.attempt(at.site):
-        meeting.one_of(how, LATEST_HOWS, "how of a join with a table")
-        meeting.one_of(time, ("event", "processing"), "time")
-        wait, age = meeting.patience(lateness), meeting.age(within)
+        join_keys.one_of(how, LATEST_HOWS, "how of a join with a table")
+        join_keys.one_of(time, ("event", "processing"), "time")
+        wait, age = join_keys.patience(lateness), join_keys.age(within)
         if window is not None or (time == "processing" and (wait or age is not None)):
-            raise meeting.refused(
+            raise join_keys.refused(
                 f"a join with a table by {time} time cannot have "
                 f"{'window=' if window is not None else 'within= or lateness='}", 7,
                 "Leave it out.",
@@ -62,9 +62,9 @@ def changes(of: Table, time: str, name: str | None, was: str | None = None) -> s
     """What changes in a table, as a stream."""
     at = Adding(of._draft, of._edge, name, was)
     if CHANGE in of.schema.names:
-        at.report(meeting.refused(f"the column {CHANGE!r} would be there twice", 6, "Rename it."))
+        at.report(join_keys.refused(f"the column {CHANGE!r} would be there twice", 6, "Rename it."))
     with at.draft.attempt(at.site):
-        meeting.one_of(time, ("event", "processing"), "time")
+        join_keys.one_of(time, ("event", "processing"), "time")
     schema = pa.schema([*(f for f in of.schema if f.name != CHANGE), CHANGES])
     known = all(k in of.schema.names for k in of.keys)
     what = Changes(
@@ -76,27 +76,27 @@ def changes(of: Table, time: str, name: str | None, was: str | None = None) -> s
 
 
 def join_tables(
-    left: Table, right: Table, on: meeting.On, how: str, time: str, suffix: str,
+    left: Table, right: Table, on: join_keys.On, how: str, time: str, suffix: str,
     name: str | None, was: str | None,
 ) -> stream.JoinResult:  # fmt: skip
     """What changes in the join of two tables, as a stream."""
     at = Adding(left._draft, left._edge, name, was)
     if not isinstance(right, tables.Table):
         fact = f"a table can be joined with a table, not {right!r}"
-        at.report(meeting.refused(fact, 8, 'Make it one: stream.table("id").'))
+        at.report(join_keys.refused(fact, 8, 'Make it one: stream.table("id").'))
         right = left
-    meeting.same_job(at, left, right)
-    keys = meeting.table_keys(at, left, right, on)
+    join_keys.same_job(at, left, right)
+    keys = join_keys.table_keys(at, left, right, on)
     own = left.keys if set(keys[0]) != set(left.keys) else ()
     alone = how in ("semi", "anti")
-    columns, schema = meeting.result_of(
+    columns, schema = join_keys.result_of(
         at, left.schema, right.schema, keys, suffix, (CHANGES,), alone=alone
     )
     timed = left._edge.node.timed and right._edge.node.timed
     gone = tuple(GONE if t._deletes else None for t in (left, right))
     with at.draft.attempt(at.site):
-        meeting.one_of(how, TABLE_HOWS, "how of a join of tables")
-        meeting.one_of(time, ("event", "processing"), "time")
+        join_keys.one_of(how, TABLE_HOWS, "how of a join of tables")
+        join_keys.one_of(time, ("event", "processing"), "time")
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what = TableJoin(how, own, time == "processing", timed, (gone[0], gone[1]), columns, rows)
     source: Any = left

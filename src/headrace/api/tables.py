@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.api import meeting, stream, table_joins
-from headrace.api.adding import Adding
+from headrace.api import join_keys, stream, table_joins
+from headrace.api.step_builder import Adding
 from headrace.expr import col
 from headrace.hints import named_arguments, no_such_name
 from headrace.ops.join.side import GONE
@@ -48,7 +48,7 @@ class Table:
         return table_joins.changes(self, time, name, was)
 
     def join(
-        self, other: Table, *, on: meeting.On = None, how: str = "inner", time: str = "event",
+        self, other: Table, *, on: join_keys.On = None, how: str = "inner", time: str = "event",
         suffix: str = "_right", name: str | None = None, was: str | None = None,
     ) -> stream.JoinResult:  # fmt: skip
         """What changes in the join of two tables, with the column `change`: "-" or "+".
@@ -81,7 +81,7 @@ def table(
     keys = keys or tuple(getattr(of, "keys", ()))
     if not keys:
         hint = 'Name the columns that say which row is meant: changes.table("id").'
-        at.report(meeting.refused("table names no key", 2, hint))
+        at.report(join_keys.refused("table names no key", 2, hint))
     at.known(keys)
     edge = of._edge
     if delete is not None:

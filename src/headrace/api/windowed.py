@@ -14,8 +14,8 @@ from typing import Any, cast
 import pyarrow as pa
 
 from headrace.api import stream
-from headrace.api.adding import PLAIN, Adding
 from headrace.api.folding import accumulator, reduced
+from headrace.api.step_builder import PLAIN, Adding
 from headrace.api.window_checks import is_class
 from headrace.api.windowing import Cut
 from headrace.errors import PlanError

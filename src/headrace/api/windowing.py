@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.adding import Adding
+from headrace.api.step_builder import Adding
 from headrace.api.window_checks import (
     check,
     check_assigner,

@@ -120,7 +120,7 @@ def explain(
 
     Example: [bold]headrace explain examples/fire_alarm.py[/bold]
     """
-    from headrace.runtime.start import guarantees
+    from headrace.driver.start import guarantees
 
     program = load_job(file, job)
     explanation = program.explain(guarantees(program.program()))
@@ -145,8 +145,8 @@ def plan(
 
     Example: [bold]headrace plan examples/fire_alarm.py[/bold]
     """
-    from headrace.runtime.refusing import Consent
-    from headrace.runtime.start import judged, review
+    from headrace.driver.refusing import Consent
+    from headrace.driver.start import judged, review
 
     program = load_job(file, job).program()
     found = review(program, folder, until=until)

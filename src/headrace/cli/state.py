@@ -16,8 +16,8 @@ from headrace.errors import RunError, StateError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.inspect.live import StepState
     from headrace.plan.program import Program
-    from headrace.runtime.live import StepState
     from headrace.state.manifest import EpochLog
 
 app = typer.Typer(
@@ -112,26 +112,26 @@ def sql(
 
     Example: [bold]headrace state sql job.py 'SELECT area, mean FROM averages'[/bold]
     """
-    from headrace.runtime.live import ask
+    from headrace.inspect.live import ask
 
     program, log = _opened(file, job, folder)
     _show(ask(query, {n: _state(program, log, n).to_arrow() for n in _names(program)}), limit)
 
 
 def _opened(file: Path, job: str | None, folder: str | None) -> tuple[Program, EpochLog]:
-    from headrace.runtime.live import opened  # slow to import, and help needs none of it
+    from headrace.inspect.live import opened  # slow to import, and help needs none of it
 
     return opened(load_job(file, job), folder)
 
 
 def _names(program: Program) -> list[str]:
-    from headrace.runtime.live import names_of
+    from headrace.inspect.live import names_of
 
     return list(names_of(program))
 
 
 def _state(program: Program, log: EpochLog, step: str) -> StepState:
-    from headrace.runtime.live import state_of
+    from headrace.inspect.live import state_of
 
     return state_of(program, log, step)
 

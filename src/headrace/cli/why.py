@@ -17,7 +17,7 @@ from headrace.state.files import read_sealed
 from headrace.state.manifest import EpochLog
 
 if TYPE_CHECKING:
-    from headrace.runtime.why_told import Why
+    from headrace.inspect.why_told import Why
 
 Place = Annotated[
     Path,
@@ -52,9 +52,9 @@ def why(
 
 
 def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
-    from headrace.runtime import standstill  # slow to import, and help needs none of it
-    from headrace.runtime.start import folder_of
-    from headrace.runtime.why_told import told
+    from headrace.driver.start import folder_of
+    from headrace.inspect import standstill  # slow to import, and help needs none of it
+    from headrace.inspect.why_told import told
 
     program = load_job(file, job).program()
     log = EpochLog(folder_of(program, Settings.load(), folder))
@@ -66,8 +66,8 @@ def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
 
 
 def _of_folder(folder: Path) -> Why:
-    from headrace.runtime import standstill
-    from headrace.runtime.why_told import told
+    from headrace.inspect import standstill
+    from headrace.inspect.why_told import told
 
     path = folder / "job.json"
     if not path.is_file():
@@ -84,6 +84,6 @@ def _of_folder(folder: Path) -> Why:
 
 def _before(log: EpochLog) -> str:
     """How far a job is that has no manifest yet: a run takes the fence when it starts."""
-    from headrace.runtime.why import NEW, STARTED
+    from headrace.inspect.why import NEW, STARTED
 
     return STARTED if log.taken() else NEW

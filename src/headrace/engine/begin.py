@@ -9,16 +9,16 @@ import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
+from headrace.driver.planner import Pace
+from headrace.driver.start import prepare
 from headrace.engine import jvm
 from headrace.engine.reporter import Reporter
 from headrace.engine.run import Run
 from headrace.engine.session import cores, in_process
 from headrace.engine.signals import acting, die_of, say_stopped
 from headrace.errors import RunError
+from headrace.inspect.progress import Progress
 from headrace.plan.program import Drafted, build
-from headrace.runtime.planner import Pace
-from headrace.runtime.progress import Progress
-from headrace.runtime.start import prepare
 from headrace.settings import Settings
 
 

@@ -1,6 +1,6 @@
 """The one Spark query of a job: a Python source, a level per shuffle, a Python sink.
 
-Everything here is glue: it turns Arrow batches into envelopes and calls `runtime/`. The
+Everything here is glue: it turns Arrow batches into envelopes and calls `task/` and `driver/`. The
 source's planner and the sink's committer each live in a driver-side process of their own;
 they meet only in the job's folder.
 """
@@ -22,17 +22,17 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headrace.engine.cargo import Cargo
+from headrace.driver.commit import Committer
+from headrace.driver.planner import Pace, Planner
 from headrace.engine.failure import marked
 from headrace.engine.memory import given_back
-from headrace.runtime.commit import Committer
-from headrace.runtime.envelope import DDL, REPORT, Envelope, pack, unpack
-from headrace.runtime.level_task import run_level
-from headrace.runtime.planner import Pace, Planner
-from headrace.runtime.report import Report
-from headrace.runtime.source_task import run_source
+from headrace.engine.pickled_program import Cargo
+from headrace.epoch.envelope import DDL, REPORT, Envelope, pack, unpack
+from headrace.epoch.report import Report
 from headrace.state.faults import point
 from headrace.state.manifest import EpochLog
+from headrace.task.level_task import run_level
+from headrace.task.source_task import run_source
 
 _BEAT = 1.0  # seconds between signs that the planner answers
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import SparkSession
 
+from headrace.driver.start import Start
 from headrace.engine.driver_side import Worker, collected, reason, swept
 from headrace.errors import HeadraceError, StepError
+from headrace.inspect.status import moment
 from headrace.ops.join.loaded import MadeFile, SparkTable, column_of
 from headrace.ops.join.lookup import Lookup
 from headrace.plan.nodes import Apply, Node
-from headrace.runtime.start import Start
-from headrace.runtime.status import moment
 from headrace.sinks.durable import named, write
 from headrace.state.files import TEMPORARY, sync_folder
 

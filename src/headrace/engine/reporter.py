@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.text import Text
 
 from headrace.clock import SystemClock
-from headrace.runtime.progress import Progress
-from headrace.runtime.status import Meter, account, status_line
+from headrace.inspect.progress import Progress
+from headrace.inspect.status import Meter, account, status_line
 
 _EVERY = 5.0  # seconds between plain lines
 

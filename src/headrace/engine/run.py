@@ -19,11 +19,15 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import SystemClock
+from headrace.driver.planner import Pace
+from headrace.driver.published import Published
+from headrace.driver.start import Start
+from headrace.driver.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
 from headrace.engine import jvm
 from headrace.engine.binding import Binding, Level, data_source
-from headrace.engine.cargo import Cargo
 from headrace.engine.failure import recover
 from headrace.engine.made_tables import MadeTables
+from headrace.engine.pickled_program import Cargo
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import (
     activate,
@@ -37,18 +41,14 @@ from headrace.engine.spark_batches import SparkBatches
 from headrace.engine.stall import StallWatch, beat, tasks_of
 from headrace.engine.starting import uninterrupted
 from headrace.engine.temp_folder import temp_folder
+from headrace.epoch.envelope import DDL
 from headrace.errors import HeadraceError
-from headrace.runtime import standstill
-from headrace.runtime.envelope import DDL
-from headrace.runtime.growth import Growth
-from headrace.runtime.live import StepState, state_of
-from headrace.runtime.planner import Pace
-from headrace.runtime.progress import Progress, progress_of
-from headrace.runtime.published import Published
-from headrace.runtime.start import Start
-from headrace.runtime.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
-from headrace.runtime.why import STARTED
-from headrace.runtime.why_told import Why, told
+from headrace.inspect import standstill
+from headrace.inspect.growth import Growth
+from headrace.inspect.live import StepState, state_of
+from headrace.inspect.progress import Progress, progress_of
+from headrace.inspect.why import STARTED
+from headrace.inspect.why_told import Why, told
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.sinks.console import ConsoleSink

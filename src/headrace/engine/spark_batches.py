@@ -20,15 +20,15 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from headrace.driver.start import Start
 from headrace.engine.driver_side import Worker, collected, reason, swept
 from headrace.engine.session import at_once
 from headrace.errors import RunError
 from headrace.ops.stream.transform import Transform
 from headrace.plan.nodes import Apply, Node
-from headrace.runtime.dead import user_trace
-from headrace.runtime.start import Start
 from headrace.sinks.durable import named
 from headrace.state.files import TEMPORARY
+from headrace.task.dead import user_trace
 
 FOLDER = "batches"
 _ASKED, _GIVEN, _FAILED = ".asked", ".given", ".failed"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.clock import SystemClock
-from headrace.runtime.standstill import Look, Standstill, Tasks
+from headrace.inspect.standstill import Look, Standstill, Tasks
 
 _EVERY = 1.0  # seconds
 _FRESH = 5_000  # ms for which an answer of Spark's holds

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import StepError
 from headrace.expr.lower import check_condition
-from headrace.kernel import door
+from headrace.kernel import duckdb
 from headrace.kernel.arrow import Mask, simple_mask
 from headrace.kernel.errors import plain
 from headrace.kernel.sql import Chain, SelectStep, Step, sql_mask
@@ -48,14 +48,14 @@ class Kernel:
     def __call__(self, table: pa.Table) -> pa.Table:
         try:
             return self._run(table)
-        except door.Error as error:
+        except duckdb.Error as error:
             raise StepError(plain(error), code="HR-STEP-002") from None
 
     def run(self, table: pa.Table) -> tuple[pa.Table, Bad]:
         """The result of the good rows, and (position in `table`, message) of each bad row."""
         try:
             return self._run(table), []
-        except door.Error:
+        except duckdb.Error:
             return self._apart(table)
 
     def _run(self, table: pa.Table) -> pa.Table:
@@ -76,7 +76,7 @@ class Kernel:
             return "an expression fails on this row"
         try:
             self._run(row)
-        except door.Error as error:
+        except duckdb.Error as error:
             return plain(error)
         return "an expression fails on this row"
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from headrace.expr.types import DUCKDB, spoken, text_literal
-from headrace.kernel import door
+from headrace.kernel import duckdb
 from headrace.kernel.json_scalars import scalars
 from headrace.kernel.json_text import DEEPEST, TOO_DEEP, Fields, depth, load, written
 
@@ -54,7 +54,7 @@ def settle(
         odd = [n is not None and bool(n[row]) for n in nulls]
         try:
             patches[row] = _read(raw[row].as_py(), texts[row].as_py(), odd, schema)
-        except (ValueError, ArithmeticError, RecursionError, door.Error) as why:
+        except (ValueError, ArithmeticError, RecursionError, duckdb.Error) as why:
             bad[row] = True
             reasons.append(str(why) if isinstance(why, Unfit) else f"unreadable: {why}")
             patches[row] = dict.fromkeys(range(len(schema)))
@@ -86,8 +86,8 @@ def _present(texts: pa.Array, name: str) -> Mask:
     if not len(texts):
         return np.zeros(0, bool)
     path = text_literal("/" + name.replace("~", "~0").replace("/", "~1"), DUCKDB)
-    sql = f"SELECT coalesce(json_type(d, {path}) <> 'NULL', false) AS there FROM {door.FEED}"
-    flags = door.once(sql, pa.table({"d": texts})).column("there")
+    sql = f"SELECT coalesce(json_type(d, {path}) <> 'NULL', false) AS there FROM {duckdb.FEED}"
+    flags = duckdb.once(sql, pa.table({"d": texts})).column("there")
     return np.asarray(flags.to_numpy(), dtype=bool)
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from headrace.expr.types import DUCKDB, text_literal
-from headrace.kernel import door
+from headrace.kernel import duckdb
 from headrace.kernel import json_odd as odd_rows
 from headrace.kernel.json_scalars import scalars
 
@@ -53,7 +53,7 @@ def _decode(raw: pa.Array, schema: pa.Schema) -> tuple[pa.Table, Mask, list[str]
     texts = pc.if_else(pa.array(~deep), texts, None) if deep.any() else texts
     try:
         parsed = _transform(texts, schema)
-    except door.Error:
+    except duckdb.Error:
         texts = pc.if_else(_valid(texts), texts, None)
         parsed = _transform(texts, schema)
     pairs = zip(parsed.columns, schema, strict=True)
@@ -90,12 +90,12 @@ def _transform(texts: pa.Array, schema: pa.Schema) -> pa.Table:
     nowhere = next(n for i in count() if (n := f"exact{i}") not in kinds)
     shape = text_literal(json.dumps({**kinds, nowhere: "DECIMAL(38,0)"}), DUCKDB)
     fields = ", ".join(f"struct_extract_at(s, {i + 1}) AS c{i}" for i in range(len(schema)))
-    sql = f"SELECT {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM {door.FEED})"
-    return door.once(sql, pa.table({"d": texts}))
+    sql = f"SELECT {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM {duckdb.FEED})"
+    return duckdb.once(sql, pa.table({"d": texts}))
 
 
 def _valid(texts: pa.Array) -> pa.Array:
-    made = door.once(f"SELECT json_valid(d) AS ok FROM {door.FEED}", pa.table({"d": texts}))
+    made = duckdb.once(f"SELECT json_valid(d) AS ok FROM {duckdb.FEED}", pa.table({"d": texts}))
     return made.column("ok").combine_chunks()
 
 

@@ -19,7 +19,7 @@ from headrace.expr import Expr, all_columns
 from headrace.expr.logic import condition
 from headrace.expr.lower import Lowering, bare, check
 from headrace.expr.types import DUCKDB, TODAY, quote, zoneless
-from headrace.kernel import door
+from headrace.kernel import duckdb
 from headrace.kernel.arrow import Mask
 from headrace.kernel.today import date_now, dated
 
@@ -87,7 +87,7 @@ class Chain:
         self._wanted = [n for n in self.schema.names if n not in self._kept]
         self._needs = self._trimmed()
         self._dated = any(level.dated for level in self._levels)
-        self._queries: dict[object, door.Query] = {}
+        self._queries: dict[object, duckdb.Query] = {}
 
     def _trimmed(self) -> list[list[str]]:
         """The columns that are needed of the input and of each step, and no others."""
@@ -113,10 +113,10 @@ class Chain:
         """The positions of the rows on which some step fails, in order."""
         rows = _zoneless(table.select(self.input.names)).rename_columns(_slots(self.input))
         rows = rows.append_column(_ROW, pa.array(np.arange(table.num_rows)))
-        sql = f"SELECT *, FALSE AS failed FROM {door.FEED}"
+        sql = f"SELECT *, FALSE AS failed FROM {duckdb.FEED}"
         for level in self._levels:
             sql = level.tried(sql)
-        made = door.once(dated(f"SELECT {_ROW} FROM ({sql}) WHERE failed"), rows)
+        made = duckdb.once(dated(f"SELECT {_ROW} FROM ({sql}) WHERE failed"), rows)
         return np.sort(made.column(_ROW).to_numpy())
 
     def _ask(self, table: pa.Table, passed: list[str]) -> pa.Table:
@@ -125,15 +125,15 @@ class Chain:
         given = _zoneless(table.select([*needed, *passed]))
         given = given.rename_columns([*(slots[n] for n in needed), *passed])
         today = date_now() if self._dated else None
-        key = (door.here(), today, *given.schema.names, *given.schema.types)
+        key = (duckdb.here(), today, *given.schema.names, *given.schema.types)
         if key not in self._queries:
-            self._queries[key] = door.Query(dated(self._sql(passed)), given.schema)
+            self._queries[key] = duckdb.Query(dated(self._sql(passed)), given.schema)
         return self._queries[key](given)
 
     def _sql(self, passed: list[str]) -> str:
-        sql = door.FEED
+        sql = duckdb.FEED
         for level, wanted in zip(self._levels, self._needs[1:], strict=True):
-            sql = level.sql(sql if sql == door.FEED else f"({sql})", passed, wanted)
+            sql = level.sql(sql if sql == duckdb.FEED else f"({sql})", passed, wanted)
         return sql
 
 

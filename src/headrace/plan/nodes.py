@@ -2,7 +2,7 @@
 
 A node knows its name, where the user wrote it, what it reads (edges to ports of other
 nodes) and the schema it gives. Behaviour lives elsewhere: checks in `check.py`, rewrites
-in `rewrite.py`, running in `ops/` and `runtime/`. Names are identity: state, metrics,
+in `rewrite.py`, running in `ops/` and `task/`. Names are identity: state, metrics,
 errors and evolution all go by them.
 """
 

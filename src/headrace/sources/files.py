@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.errors import InputError
+from headrace.sources.byte_ranges import TapeSource
 from headrace.sources.contract import BEGINNING
 from headrace.sources.layout import Layout, gone, unreadable
 from headrace.sources.listing import Extent, Listing, Stretch
 from headrace.sources.scan import Found, Pattern
-from headrace.sources.tape import TapeSource
 
 T = TypeVar("T")
 Stamp = tuple[int, ...]

@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import InputError
+from headrace.sources.byte_ranges import TapeSource
 from headrace.sources.contract import BEGINNING
 from headrace.sources.layout import Layout
 from headrace.sources.listing import Stretch
 from headrace.sources.spool import Spool, SpoolWriter
-from headrace.sources.tape import TapeSource
 
 SPLIT = "lines"
 PATIENCE = 5.0  # seconds to connect

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
+from headrace.driver.commit import Committer
+from headrace.driver.local import LocalRunner
+from headrace.driver.planner import Pace, Planner
+from headrace.driver.start import prepare
+from headrace.epoch.opening import REAL, Edges
+from headrace.inspect.progress import Progress, progress_of
 from headrace.plan.program import Drafted, build
-from headrace.runtime.commit import Committer
-from headrace.runtime.local import LocalRunner
-from headrace.runtime.opening import REAL, Edges
-from headrace.runtime.planner import Pace, Planner
-from headrace.runtime.progress import Progress, progress_of
-from headrace.runtime.start import prepare
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.state.manifest import Manifest

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.clock import MIN_TIME, Clock
+from headrace.epoch.opening import Edges, Ids
 from headrace.errors import RunError
 from headrace.plan.program import Program
-from headrace.runtime.opening import Edges, Ids
 from headrace.sinks import Sink, open_sink
 from headrace.sources import Source
 from headrace.sources.contract import Chunk, Range

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from headrace.clock import Duration
 from headrace.errors import RunError
+from headrace.inspect.progress import Progress, progress_of
 from headrace.plan.evolution import Comparison
 from headrace.plan.program import Drafted
-from headrace.runtime.progress import Progress, progress_of
 from headrace.sinks import collected
 from headrace.testing.edges import CRASHED, Crash, ScriptClock, fake_edges
 from headrace.testing.names import chosen

@@ -5,10 +5,10 @@ The only module of `testing` that knows the engine; it is imported when a test a
 
 from __future__ import annotations
 
+from headrace.driver.planner import Pace
+from headrace.driver.start import Start, prepare
 from headrace.engine.run import Run
 from headrace.plan.program import build
-from headrace.runtime.planner import Pace
-from headrace.runtime.start import Start, prepare
 from headrace.settings import Settings
 from headrace.testing.stages import MANY, Play
 

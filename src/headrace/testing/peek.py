@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.chunk import HASH
+from headrace.driver.start import Start
+from headrace.inspect.snapshot import snapshot
 from headrace.plan.nodes import Stateful
-from headrace.runtime.snapshot import snapshot
-from headrace.runtime.start import Start
 
 
 def tables_of(start: Start, step: str) -> dict[str, pa.Table]:

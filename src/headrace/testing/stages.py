@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.clock import Clock
+from headrace.driver.start import Start
+from headrace.driver.stopping import clear_wishes
+from headrace.epoch.opening import Edges
 from headrace.plan.program import Drafted
-from headrace.runtime.opening import Edges
-from headrace.runtime.start import Start
-from headrace.runtime.stopping import clear_wishes
 from headrace.testing.drive import Driver
 
 MANY = 1 << 40  # rows a batch: what a step sends is one

@@ -18,10 +18,10 @@ from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.contract import Step
-from headrace.ops.join.alone import Firsts, Unmet
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.kept import Kept
 from headrace.ops.join.layout import Columns, Layout
+from headrace.ops.join.outer_rows import Firsts, Unmet
 from headrace.ops.join.pairs import meeting, shared_numbers
 from headrace.ops.join.side import AT, Side
 from headrace.ops.join.view import SIDES, Held, held_view

@@ -20,12 +20,12 @@ from headrace.expr import parsed
 from headrace.hashing import hash_keys
 from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.contract import Step
+from headrace.ops.general_windows.kept_rows import ROWS
+from headrace.ops.general_windows.operator import TimedWindowOperator
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.side import AT, NUMBER, Side, null_keys
 from headrace.ops.join.view import SIDES, Held, held_view
 from headrace.ops.join.windows import Placed, Windows
-from headrace.ops.timed.kept_rows import ROWS
-from headrace.ops.timed.operator import TimedWindowOperator
 from headrace.ops.window.assigners import GAP, Assigner, Session
 from headrace.ops.window.function import Given, Laid
 from headrace.ops.window.trigger_base import Facts, Mask, Trigger

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from headrace.chunk import HASH
 from headrace.ops.agg.groups import Index, Mask
-from headrace.ops.counted.order import ordered
 from headrace.ops.pattern.conditions import BAD, WORD, Bits
 from headrace.ops.pattern.rules import Rule
 from headrace.ops.pattern.store import Store, times_of
+from headrace.ops.row_windows.order import ordered
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.apart import Apart
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.defensive_copy import Apart
 from headrace.errors import PlanError
 
 EVENT, CLOCK = 0, 1

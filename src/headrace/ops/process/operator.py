@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.apart import AS_THEY_ARE, apart
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.defensive_copy import AS_THEY_ARE, apart
 from headrace.errors import PlanError
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import Call

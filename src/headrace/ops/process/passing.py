@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.apart import Apart
 from headrace.clock import MAX_TIME
+from headrace.defensive_copy import Apart
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import CLOCK, EVENT, Call, many
 from headrace.ops.process.guard import Guard

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.apart import apart, apart_value
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.defensive_copy import apart, apart_value
 from headrace.ops.contract import Fault, Step
 from headrace.ops.grouping import Grouped, group, in_order
 from headrace.records import is_record, like, maker

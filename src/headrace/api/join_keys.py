@@ -1,0 +1,243 @@
+"""What every join must know: who meets whom, by which columns, and what comes out.
+
+Mistakes are reported in the draft; what follows from them is not judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import pyarrow as pa
+
+from headrace.api import connected
+from headrace.api.step_builder import Adding
+from headrace.api.windowing import gap_of
+from headrace.clock import Duration, millis, pretty
+from headrace.errors import PlanError
+from headrace.ops.join.layout import KEY, Columns
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import Apart, Assigner, Everything, Session, Spread
+from headrace.ops.window.by_rows import RowWindow as RowSpec
+from headrace.ops.window.own import WindowAssigner
+from headrace.plan.columns import unknown
+from headrace.plan.draft import UNKNOWN, unknown_columns
+from headrace.schema import TIMESTAMP, ddl_type
+
+if TYPE_CHECKING:
+    from headrace.api.connected import AnyStream
+    from headrace.api.tables import Table
+
+On = str | Sequence[str] | Mapping[str, str] | None
+Keys = tuple[tuple[str, ...], ...]
+
+
+class Keyed(Protocol):
+    """What has columns, and perhaps a key."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
+
+
+def refused(fact: str, number: int, hint: str) -> PlanError:
+    return PlanError(fact, code=f"HR-JOIN-{number:03}", hint=hint)
+
+
+def same_job(at: Adding, left: AnyStream | Table, right: Any) -> Any:
+    """The right stream, or where it is of another job the left one in its place."""
+    if getattr(right, "_draft", None) is left._draft:
+        return right
+    if hasattr(right, "_draft"):
+        at.report(connected.other_job())
+    else:
+        at.report(refused(f"join needs a stream or a table, not {right!r}", 8, "Give a stream."))
+    return left
+
+
+def keys_of(at: Adding, streams: Sequence[Keyed], on: On) -> Keys:
+    """The key columns of each stream; none of them where they are wrong."""
+    keys = _said(streams, on)
+    if not all(keys) or len(set(map(len, keys))) > 1:
+        hint = 'Say on="id", on=["id", "day"], on={"left_column": "right_column"}, or key_by both.'
+        at.report(refused("join does not say which columns must be equal", 2, hint))
+        return tuple(() for _ in streams)
+    wrong = [p for s, k in zip(streams, keys, strict=True) for p in unknown(k, s.schema, at.site)]
+    for problem in wrong:
+        at.report(problem)
+    if wrong or any(len(s.schema) == 0 for s in streams):
+        return tuple(() for _ in streams)
+    kinds = [[s.schema.field(c).type for c in k] for s, k in zip(streams, keys, strict=True)]
+    for other, columns in zip(kinds[1:], keys[1:], strict=True):
+        _same_types(
+            at, dict(zip(keys[0], kinds[0], strict=True)), dict(zip(columns, other, strict=True))
+        )
+    return keys
+
+
+def table_keys(at: Adding, left: AnyStream | Table, right: Table, on: On) -> Keys:
+    """The columns of a stream that hold the key of a table, and that key."""
+    if isinstance(on, Mapping):
+        mine = {str(theirs): str(column) for column, theirs in on.items()}
+    else:
+        said = (on,) if isinstance(on, str) else tuple(on or right.keys)
+        mine = dict(zip(right.keys, said, strict=True)) if len(said) == len(right.keys) else {}
+    if set(mine) != set(right.keys):
+        fact = f"join does not say which columns hold {', '.join(right.keys)}, the table's key"
+        at.report(refused(fact, 2, "Name one for each column of its key, and no more."))
+        return (), ()
+    return keys_of(at, (left, right), {mine[k]: k for k in right.keys})
+
+
+def age(within: Any) -> int | None:
+    """How old a version may be."""
+    if within is None:
+        return None
+    if isinstance(within, tuple | list) or (length := _signed(within)) < 0:
+        hint = 'Write within="10m": versions older than that do not count.'
+        raise refused(f"within is {within!r} for a join with a table", 4, hint)
+    return length
+
+
+def _said(streams: Sequence[Keyed], on: On) -> Keys:
+    if on is None:
+        return tuple(tuple(getattr(s, "keys", ())) for s in streams)
+    if isinstance(on, Mapping):
+        return tuple(map(str, on)), *[tuple(map(str, on.values()))] * (len(streams) - 1)
+    same = (on,) if isinstance(on, str) else tuple(on)
+    return tuple(same for _ in streams)
+
+
+def _same_types(at: Adding, left: dict[str, pa.DataType], right: dict[str, pa.DataType]) -> None:
+    for (mine, kind), (theirs, other) in zip(left.items(), right.items(), strict=True):
+        if kind != other and not pa.types.is_null(kind) and not pa.types.is_null(other):
+            fact = f"{mine!r} is {ddl_type(kind)} and {theirs!r} is {ddl_type(other)}"
+            hint = "Keys meet only when their types are equal: cast one of them before."
+            at.report(refused(fact, 3, hint))
+
+
+def result_of(
+    at: Adding, left: pa.Schema, right: pa.Schema, keys: Keys, suffix: str,
+    extra: Sequence[pa.Field] = (), *, alone: bool = False,
+) -> tuple[Columns, pa.Schema]:  # fmt: skip
+    """Where each column of the result comes from, and their types; `alone`: only the left's."""
+    if not all(keys) or unknown_columns(left) or unknown_columns(right):
+        return (), UNKNOWN
+    columns = [(_origin(f.name, keys[0]), f) for f in left]
+    if not alone:
+        taken = [*left.names, *(f.name for f in extra)]
+        for field in (f for f in right if f.name not in keys[1]):
+            name = f"{field.name}{suffix}" if field.name in taken else field.name
+            columns.append(((1, field.name), field.with_name(name)))
+    return _unique(at, columns, extra)
+
+
+def result_of_all(
+    at: Adding, schemas: Sequence[pa.Schema], keys: Keys, names: Sequence[str]
+) -> tuple[Columns, pa.Schema]:
+    """The same for several streams: a column that more than one has is called by its stream."""
+    if not all(keys) or any(map(unknown_columns, schemas)):
+        return (), UNKNOWN
+    rest = [[f for f in s if f.name not in k] for s, k in zip(schemas, keys, strict=True)]
+    every = [f.name for fields in rest for f in fields]
+    columns = [((KEY, f"$k{i}"), schemas[0].field(k)) for i, k in enumerate(keys[0])]
+    for port, (fields, name) in enumerate(zip(rest, names, strict=True)):
+        for f in fields:
+            shared = every.count(f.name) > 1 or f.name in keys[0]
+            columns.append(((port, f.name), f.with_name(f"{f.name}_{name}") if shared else f))
+    return _unique(at, columns, ())
+
+
+def _origin(name: str, keys: Sequence[str]) -> tuple[int, str]:
+    return (KEY, f"$k{keys.index(name)}") if name in keys else (0, name)
+
+
+def _unique(
+    at: Adding, columns: Sequence[tuple[tuple[int, str], pa.Field]], extra: Sequence[pa.Field]
+) -> tuple[Columns, pa.Schema]:
+    fields = [*(f for _, f in columns), *extra]
+    names = [f.name for f in fields]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        fact = f"the column {name!r} would be there twice"
+        hint = 'Rename one of them before, or say suffix="_other".'
+        if name in [f.name for f in extra]:  # no suffix helps: it is the left one's
+            hint = f"The join gives it by itself: say .drop({name!r}) before, or rename it."
+        at.report(refused(fact, 6, hint))
+    if len(set(names)) < len(names):
+        return (), UNKNOWN
+    plain = [pa.field(f.name, f.type) for f in fields]
+    return tuple(origin for origin, _ in columns), pa.schema(plain)
+
+
+def interval(within: Any) -> tuple[int, int]:
+    """What was said as `within`: the earliest and the latest time of the right row, less the
+    left row's."""
+    if isinstance(within, tuple | list):
+        if len(within) != 2:
+            hint = 'Write within="5m", or within=("-1m", "5m").'
+            raise refused(f"within has {len(within)} parts", 4, hint)
+        lower, upper = (_signed(part) for part in within)
+    else:
+        upper = _signed(within)
+        lower = -upper
+    if lower > upper:
+        fact = f"within goes from {_show(lower)} to {_show(upper)}, so nothing can be in it"
+        raise refused(fact, 4, 'Give the earlier end first: within=("-1m", "5m").')
+    return lower, upper
+
+
+def windows(at: Adding, window: Any, left: pa.Schema, right: pa.Schema) -> Assigner:
+    """What was said as `window`: windows of time that end, the same for both sides."""
+    if isinstance(window, Window):
+        return Spread(window)
+    if isinstance(window, Session):
+        return window if isinstance(window.gap, int) else _gap(at, window, left, right)
+    if isinstance(window, Apart) and not isinstance(window, Everything):
+        return cast("Assigner", window)
+    raise refused(
+        f"a join in windows cannot use {window!r}{_why_not(window)}", 10,
+        "Use hr.tumbling, hr.sliding, hr.session, hr.cumulating or hr.calendar: windows of time "
+        "that end.",
+    )  # fmt: skip
+
+
+def _gap(at: Adding, window: Session, left: pa.Schema, right: pa.Schema) -> Session:
+    """A session whose gap is an expression over the rows of either side."""
+    found = Session(gap_of(at, window, left))
+    gap_of(at, found, right)
+    return found
+
+
+def _why_not(window: Any) -> str:
+    if isinstance(window, RowSpec):
+        return ": rows of two streams have no common order to count in"
+    if isinstance(window, WindowAssigner):
+        return ": it is asked about rows of one kind, and these are of two"
+    return ", which never ends" if isinstance(window, Everything) else ""
+
+
+def _signed(length: Duration) -> int:
+    if isinstance(length, str) and length.strip().startswith(("-", "+")):
+        size = millis(length.strip()[1:])
+        return -size if length.strip().startswith("-") else size
+    return millis(length)
+
+
+def _show(ms: int) -> str:
+    return f"-{pretty(-ms)}" if ms < 0 else pretty(ms)
+
+
+def patience(lateness: Duration) -> int:
+    """How long a join waits for late rows."""
+    length = millis(lateness)
+    if length < 0:
+        raise refused(f"lateness is {lateness!r}", 9, "Choose zero or more.")
+    return length
+
+
+def one_of(how: object, known: Sequence[str], what: str) -> str:
+    if how in known:
+        return str(how)
+    raise refused(f"{what} cannot be {how!r}", 5, f"Choose one of {', '.join(known)}.")

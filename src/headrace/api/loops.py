@@ -1,0 +1,233 @@
+"""Whole batches, and rows that go round: how transform, iterate and repeat are added.
+
+A loop that nothing could end is refused here, when it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from headrace.api import small_operators
+from headrace.api.step_builder import Adding
+from headrace.clock import Duration
+from headrace.errors import PlanError
+from headrace.ops.loop.operator import Iterate
+from headrace.ops.loop.turns import EMPTY, SAME, Loop
+from headrace.ops.stream.transform import Transform
+from headrace.plan.draft import UNKNOWN, Draft
+from headrace.plan.nodes import Edge
+from headrace.plan.signature import check_takes
+from headrace.schema import SchemaLike, schema_of
+
+if TYPE_CHECKING:
+    from headrace.api.stream import TimedResult
+
+Body = Callable[[pa.Table, Loop], Any]
+_MOST_LEVELS = 100  # times a body may be written out
+
+
+class Looping:
+    """Streams whose batches can be seen whole, once or again and again."""
+
+    _draft: Draft
+    _edge: Edge
+    _keys: tuple[str, ...] = ()
+
+    def transform(
+        self, fn: Callable[[Any], Any], *, engine: str = "arrow",
+        output: SchemaLike | None = None, time: str | None = None, name: str | None = None,
+        was: str | None = None,
+    ) -> TimedResult:  # fmt: skip
+        """All rows of a batch through a function from Arrow table to Arrow table, in one task.
+
+        On a keyed stream each task has a table of its own, with all rows of its keys. `output`
+        says the columns it gives, if they are others, and `time` which of them is the event
+        time; without it that is the newest of the batch. With engine="spark" it is a function
+        from DataFrame to DataFrame, called where the run was started.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        with self._draft.attempt(at.site):
+            check_takes(fn, 1, "transform")
+            _check_engine(engine, self._keys)
+            if engine == "spark":
+                _check_held(at.schema)
+        schema = at.schema if output is None else at.attempt(lambda: schema_of(output))
+        what = Transform(
+            fn, _time(at, time, schema), at.edge.node.timed or time is not None, engine == "spark"
+        )
+        return small_operators.applied(at, what, self._keys, schema, timed=what.timed)
+
+    def iterate(
+        self,
+        body: Body,
+        *,
+        times: int | None = None,
+        until: str | Callable[[pa.Table, pa.Table], bool] | None = None,
+        most: int = 1_000,
+        feed: SchemaLike | None = None,
+        output: SchemaLike | None = None,
+        keep: Mapping[str, SchemaLike] | None = None,
+        over: str = "turns",
+        pause: Duration | None = None,
+        time: str | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> TimedResult:
+        """Rows go round: what body(rows, loop) gives, as an Arrow table, goes in again.
+
+        It ends after so many `times`, or `until` "same" (nothing changed), "empty" (nothing is
+        left) or a function of the rows before and after says so; `most` turns at most. What is left
+        is the result; or, with `output`, what the body gave by `loop.emit(table)`. `feed` says
+        the columns that go round if they are not those of the input, which is `loop.rows`.
+        `keep` names tables that stay from batch to batch: `loop.kept["model"]`. With over="batches"
+        a turn is a batch: what is given back waits for the next one, or for `pause`.
+        """
+        at = Adding(self._draft, self._edge, name, was)
+        with self._draft.attempt(at.site):
+            check_takes(body, 2, "iterate")
+        _check_exit(at, times, until, over, pause)
+        fed = None if feed is None else at.attempt(lambda: schema_of(feed))
+        given = None if output is None else at.attempt(lambda: schema_of(output))
+        schema = given or fed or at.schema
+        kept = tuple((n, at.attempt(partial(schema_of, s))) for n, s in (keep or {}).items())
+        _check_keys(at, self._keys, (*kept, *([("feed", fed)] if fed and over != "turns" else [])))
+        what = Iterate(
+            body, fed, given is not None, kept,
+            None if times is None else small_operators.whole(at, times, "iterate", "rounds"), until,
+            small_operators.whole(at, most, "iterate", "rounds"), over == "batches",
+            None if pause is None else small_operators.span(at, pause, "iterate(pause=)"),
+            _time(at, time, schema), at.edge.node.timed or time is not None, bool(self._keys),
+        )  # fmt: skip
+        return small_operators.applied(at, what, self._keys, schema, unbounded, timed=what.timed)
+
+
+class Repeating:
+    """Streams whose steps can be written several times over."""
+
+    _draft: Draft
+    _edge: Edge
+
+    def repeat(self, body: Callable[[Self], Self], times: int) -> Self:
+        """The steps of body(stream), so many times one after the other: each runs on its own.
+
+        What they name is "name" the first time, then "name-2", "name-3" ...
+        """
+        at = Adding(self._draft, self._edge)
+        count = small_operators.whole(at, times, "repeat", "rounds")
+        if count > _MOST_LEVELS:
+            at.report(
+                PlanError(
+                    f"repeat writes its steps {count} times", code="HR-LOOP-006",
+                    hint=f"At most {_MOST_LEVELS}; use iterate, which goes round in one step.",
+                )
+            )  # fmt: skip
+        now = self
+        for number in range(1, min(count, _MOST_LEVELS) + 1):
+            with self._draft.round(number):
+                given = body(now)
+            if not isinstance(given, Repeating):
+                raise PlanError(
+                    f"the body of repeat gave {given!r}, not a stream that it could go on with",
+                    code="HR-LOOP-007", site=at.site,
+                    hint="Return what its last step gives; after key_by, that of a step on keys.",
+                )  # fmt: skip
+            now = given
+        return now
+
+
+def _check_engine(engine: str, keys: tuple[str, ...]) -> None:
+    if engine not in ("arrow", "spark"):
+        raise PlanError(
+            f"transform(engine=) is {engine!r}", code="HR-STREAM-008",
+            hint='Write engine="arrow" or engine="spark".',
+        )  # fmt: skip
+    if engine == "spark" and keys:
+        raise PlanError(
+            "Spark transforms all rows of a batch at once, but the stream has a key",
+            code="HR-STREAM-008",
+            hint="Leave key_by out: Spark spreads the work itself, by its own groupBy.",
+        )
+
+
+def _check_held(schema: pa.Schema) -> None:
+    for field in schema:
+        strange = _unheld(field.type)
+        if strange is not None:
+            raise PlanError(
+                f"Spark has no type for column {field.name!r}, which is {strange}",
+                code="HR-STREAM-011",
+                hint="Cast it before, or leave it out: select(...), drop(...); or use "
+                'engine="arrow".',
+            )
+
+
+def _unheld(kind: pa.DataType) -> pa.DataType | None:
+    """What of a type a Spark DataFrame cannot hold."""
+    if pa.types.is_dictionary(kind):
+        return _unheld(kind.value_type)
+    if pa.types.is_decimal(kind):
+        return None if kind.precision <= 38 and kind.scale >= 0 else kind
+    if pa.types.is_nested(kind) and not any(no(kind) for no in _UNHELD):
+        inside = (_unheld(kind.field(i).type) for i in range(kind.num_fields))
+        return next((strange for strange in inside if strange is not None), None)
+    return kind if any(no(kind) for no in _UNHELD) else None
+
+
+_UNHELD = (
+    pa.types.is_unsigned_integer, pa.types.is_float16, pa.types.is_string_view,
+    pa.types.is_binary_view, pa.types.is_date64, pa.types.is_time32, pa.types.is_interval,
+    pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_union,
+    pa.types.is_run_end_encoded,
+)  # fmt: skip
+
+
+def _check_exit(at: Adding, times: object, until: object, over: str, pause: object) -> None:
+    if over not in ("turns", "batches"):
+        _refuse(at, 2, f"iterate(over=) is {over!r}", 'Write over="turns" or over="batches".')
+    if over == "turns" and times is None and until is None:
+        _refuse(
+            at, 1, "this loop has no exit: nothing says when it is over",
+            'Say times=10, until="same", until="empty" or until=lambda before, after: ...; or '
+            'over="batches" for one that never ends.',
+        )  # fmt: skip
+    if until is not None and until not in (SAME, EMPTY) and not callable(until):
+        _refuse(at, 2, f"iterate(until=) is {until!r}", 'Write "same", "empty" or a function.')
+    if callable(until):
+        with at.draft.attempt(at.site):
+            check_takes(until, 2, "iterate(until=)")
+    if over == "batches" and (times is not None or until is not None):
+        _refuse(at, 3, "a loop over batches goes on as long as the job does",
+                "Leave times= and until= out; give nothing back to end it.")  # fmt: skip
+    if over == "turns" and pause is not None:
+        _refuse(at, 3, "pause= has no meaning within a batch", 'Leave it out, or over="batches".')
+
+
+def _check_keys(
+    at: Adding, keys: tuple[str, ...], tables: tuple[tuple[str, pa.Schema | None], ...]
+) -> None:
+    for name, schema in tables:
+        missing = [k for k in keys if schema and k not in schema.names]
+        if missing:
+            _refuse(at, 4, f"the rows of {name!r} have no column {missing[0]!r}, which is the key",
+                    "What a keyed loop keeps or feeds back stays with its key: add the column, or "
+                    "iterate without key_by, in one task.")  # fmt: skip
+
+
+def _time(at: Adding, time: str | None, schema: pa.Schema) -> str | None:
+    if time is None or schema is UNKNOWN or not len(schema):
+        return None
+    kind = schema.field(time).type if time in schema.names else None
+    if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
+        return time
+    _refuse(at, 5, f"{time!r} is not a column of times",
+            "Name a timestamp column of what is given, or one of milliseconds.")  # fmt: skip
+    return None
+
+
+def _refuse(at: Adding, number: int, fact: str, hint: str) -> None:
+    at.report(PlanError(fact, code=f"HR-LOOP-{number:03}", hint=hint))

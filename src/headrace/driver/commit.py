@@ -1,0 +1,273 @@
+"""Committing an epoch: one manifest, then outputs made visible. Doing it twice changes nothing.
+
+The sequence, each step safe to repeat after a crash:
+
+1. add up the reports of all tasks, and see that the outputs still hold what was published;
+2. make the next manifest from the last one and the reports, and write it: from here on the
+   epoch is true, whatever happens;
+3. publish what the manifest names at every output;
+4. remember how far publishing has come;
+5. clear away what no manifest names any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.clock import MAX_TIME, MIN_TIME, Clock
+from headrace.driver.published import Published
+from headrace.driver.refusing import acknowledged, lost, overtaken
+from headrace.epoch.accounting import FATES
+from headrace.epoch.bundle import Bundle
+from headrace.epoch.opening import DEAD, LAST, as_written
+from headrace.epoch.report import Report, Total, add_up
+from headrace.epoch.values import ENDED, Split, watermark_of
+from headrace.errors import RunError, StateError
+from headrace.ops.contract import WINDOWS_SEEN
+from headrace.plan.evolution import describe
+from headrace.plan.program import Program
+from headrace.sinks import Sink, Timelines, Writer
+from headrace.sinks.timelines import FIRST
+from headrace.state.faults import hooked, point
+from headrace.state.manifest import EpochLog, Manifest
+from headrace.state.slots import SlotState
+from headrace.task.operators import operator_for
+
+_TIDY_EVERY = 10  # epochs
+
+
+class Committer:
+    """The driver's side of the sink."""
+
+    def __init__(
+        self, bundle: Bundle, log: EpochLog, token: int, slots: int, clock: Clock, keep: int = 20
+    ) -> None:
+        self._program, self._sinks, self._told = bundle.program, bundle.sinks, bundle.told
+        self._bundle, self._log, self._token = bundle, log, token
+        self._slots, self._clock, self._keep = slots, clock, keep
+        self._published = Published(log.folder)
+
+    def commit(self, reports: Sequence[Report]) -> Manifest:
+        with hooked(self._told):
+            try:
+                return self._commit(reports)
+            except StateError:  # of a file that another driver has removed, perhaps
+                self._log.check_fence(self._token)
+                raise
+
+    def _commit(self, reports: Sequence[Report]) -> Manifest:
+        epoch = reports[0].epoch
+        end = next(r.end for r in reports if r.end is not None)
+        if reports[0].replay:
+            manifest = self._log.read(epoch)
+        else:
+            total = add_up(reports)
+            self._check_held(total)
+            body = self._body(epoch, total, end)
+            self._log.commit(epoch, body, self._token, reports[0].attempt)
+            point("commit.manifest")
+            manifest = Manifest(epoch, body, self._token, reports[0].attempt)
+        self.publish(manifest)
+        if epoch % _TIDY_EVERY == 0:
+            self._tidy(epoch)
+        check_dead_limit(self._program, manifest.body)
+        return manifest
+
+    def _check_held(self, total: Total) -> None:
+        """Raise unless the outputs that get rows hold what was published there, by us alone."""
+        before = self._log.latest()
+        body = before.body if before is not None else {}
+        due = {name: facts[LAST] for name, facts in body.get("writes", {}).items()}
+        due[DEAD] = body.get("last_dead", 0)
+        for name, staged in total.staged.items():
+            sink, epoch = self._sinks[name], due.get(name, 0)
+            if staged and epoch and not sink.reached(epoch):
+                held = sink.held()
+                raise lost(self._bundle, self._log, name, held.number if held else 0, epoch)
+            if staged and before is not None:
+                beyond = sink.beyond(self._counts(before, name))
+                if beyond:
+                    raise overtaken(self._bundle, self._log, name, beyond)
+
+    def recover(self) -> list[str]:
+        """Publish what a crash left unpublished; what was said of going back."""
+        done, notes = self._published.epoch(), list[str]()
+        newest = self._log.latest()
+        for epoch in self._log.epochs():
+            if newest is not None and epoch > done:
+                manifest = self._log.read(epoch)
+                notes += self._go_back(manifest, newest)
+                self._publish(manifest, self._as_written(manifest.body))
+        self._tidy(self._log.newest())
+        return notes
+
+    def publish(self, manifest: Manifest) -> None:
+        self._publish(manifest, self._sinks)
+
+    def _publish(self, manifest: Manifest, sinks: Mapping[str, Sink]) -> None:
+        writer = self._writer(manifest)
+        for name, staged in manifest.body["outputs"].items():
+            if staged:
+                sinks[name].publish(manifest.epoch, staged, writer)
+                point("sink.publish")
+        self._published.reached(manifest.epoch)
+        point("commit.published")
+
+    def _as_written(self, body: Mapping[str, Any]) -> dict[str, Sink]:
+        """The outputs that an earlier version of the program may have had, as it had them."""
+        folder = str(self._log.folder)
+        return {n: as_written(n, body["writes"], folder) for n in body["outputs"]}
+
+    def _go_back(self, manifest: Manifest, newest: Manifest) -> list[str]:
+        """Take back what outputs have of timelines that were given up."""
+        if "rewound" not in manifest.body:
+            return []
+        writer, known = self._writer(manifest), manifest.body["acknowledged"]
+        notes = list[str]()
+        for name, sink in self._sinks.items():
+            place = str(self._bundle.writes.get(name, {}).get("place"))
+            own = Timelines.of(newest.body, MAX_TIME)  # of its own timeline nothing is given up
+            notes.append(sink.go_back(own.plus(known.get(place, {})), writer))
+        return notes
+
+    def _writer(self, manifest: Manifest) -> Writer:
+        token, log = self._token, self._log
+        timelines = Timelines.of(manifest.body, manifest.epoch)
+        return Writer(token, lambda: log.check_fence(token), timelines)
+
+    def _counts(self, manifest: Manifest, output: str) -> Timelines:
+        """What counts at the place of an output, and what stays there as the user knows."""
+        place = str(self._bundle.writes.get(output, {}).get("place"))
+        return Timelines.of(manifest.body, manifest.epoch).plus(
+            acknowledged(manifest.body).get(place, {})
+        )
+
+    def _tidy(self, upto: int) -> None:
+        """Clear away old manifests and what no manifest names: runs, and staged leftovers."""
+        self._log.prune(self._keep)
+        kept = [self._log.read(epoch).body["outputs"] for epoch in self._log.epochs()]
+        live = {ref["file"] for outputs in kept for refs in outputs.values() for ref in refs}
+        for sink in self._sinks.values():
+            sink.discard(live, upto)
+
+    def _body(self, epoch: int, total: Total, end: Mapping[str, Any]) -> dict[str, Any]:
+        before = self._log.read(epoch - 1).body if epoch > 1 else {}
+        splits = [_advanced(s, total) for s in end["splits"]]
+        here = {(s["input"], s["name"]) for s in splits}
+        gone = [s for s in before.get("splits", []) if (s["input"], s["name"]) not in here]
+        return {
+            "job": self._program.name,
+            "clock": end["clock"],
+            "wall": self._clock.now(),
+            "lag": end["lag"],
+            "splits": [*splits, *gone],
+            "next_split": before.get("next_split", 0),
+            "watermark": max(self._watermark(splits, end), before.get("watermark", MIN_TIME)),
+            "ended": bool(splits) and all(s["state"] == ENDED for s in splits),
+            "ops": self._ops(before, total),
+            "state": self._state(before, total),
+            "outputs": {name: refs for name, refs in total.staged.items() if refs},
+            "reads": dict(self._bundle.reads),
+            "writes": self._writes(epoch, before, total),
+            "last_dead": epoch if total.staged.get(DEAD) else before.get("last_dead", 0),
+            "retired": before.get("retired", []),
+            "timeline": before.get("timeline", FIRST),
+            "forks": before.get("forks", []),
+            "acknowledged": acknowledged(before),
+            "endless": before.get("endless", False) or self._bundle.endless,
+            "epoch_counts": {name: dict(counts) for name, counts in total.inputs.items()},
+            "counts": _summed(before.get("counts", {}), total.inputs, FATES),
+            "steps": _summed(before.get("steps", {}), total.steps, ("in", "out", "late", "dead")),
+            "examples": {**before.get("examples", {}), **total.examples},
+            "windows": _added(before.get("windows", {}), _windows(total)),
+            "rows": _plus(before.get("rows", {}), total.rows),
+            "metrics": _added(before.get("metrics", {}), total.metrics),
+            "timing": {phase: round(ms, 1) for phase, ms in total.timing.items()},
+        }
+
+    def _writes(self, epoch: int, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
+        """What is known of each output, with the last epoch in which it had rows."""
+        known = before.get("writes", {}) or self._bundle.writes
+        return {
+            name: {**facts, LAST: epoch if total.staged.get(name) else known[name][LAST]}
+            for name, facts in self._bundle.writes.items()
+        }
+
+    def _watermark(self, splits: Sequence[Mapping[str, Any]], end: Mapping[str, Any]) -> int:
+        """What all inputs that have event time have reached."""
+        timed = [r.name for r in self._program.sources() if r.time is not None]
+        return watermark_of(timed, [Split(**s) for s in splits], end["clock"])
+
+    def _ops(self, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
+        ops = {}
+        described = describe(self._program)
+        for node in self._program.stateful():
+            old = before.get("ops", {}).get(node.name, {})
+            facts = total.ops.get(node.name) or {
+                "watermark": old.get("watermark", MIN_TIME),
+                "next": old.get("next", MAX_TIME),
+                "wake": old.get("wake", MAX_TIME),
+                "held": old.get("held", 0),
+            }
+            version = operator_for(node).version
+            ops[node.name] = {**facts, **described[node.name], "version": version}
+        return ops
+
+    def _state(self, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
+        state = dict(before.get("state", {}))
+        for table, parts in total.state.items():
+            known = state.get(table)
+            whole = SlotState.from_json(known) if known else SlotState.empty(self._slots)
+            state[table] = whole.apply([SlotState.from_json(p) for p in parts]).to_json()
+        return state
+
+
+def _advanced(split: Mapping[str, Any], total: Total) -> dict[str, Any]:
+    """The split with the watermark that its rows gave it, and what that has to remember."""
+    place = str(split["id"])
+    watermark = max(split["watermark"], total.splits.get(place, MIN_TIME))
+    return {**split, "watermark": watermark, "memory": total.memory.get(place, split["memory"])}
+
+
+def _summed(
+    before: Mapping[str, Any], now: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    return {
+        key: {n: before.get(key, {}).get(n, 0) + now.get(key, {}).get(n, 0) for n in names}
+        for key in sorted({*before, *now})
+    }
+
+
+def _windows(total: Total) -> dict[str, dict[str, int]]:
+    """What became of windows, of steps that tell it."""
+    found = {s: {n: c[n] for n in WINDOWS_SEEN if c[n]} for s, c in total.steps.items()}
+    return {step: counts for step, counts in found.items() if counts}
+
+
+def _plus(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    return {key: before.get(key, 0) + now.get(key, 0) for key in sorted({*before, *now})}
+
+
+def _added(
+    before: Mapping[str, Mapping[str, int]], now: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Figures of the user's own by step, since the job's first start."""
+    steps = sorted({*before, *now})
+    return {step: _plus(before.get(step, {}), now.get(step, {})) for step in steps}
+
+
+def check_dead_limit(program: Program, body: Mapping[str, Any]) -> None:
+    """Stop the job when more records died than it allows."""
+    limit = program.dead_limit
+    if limit is None:
+        return
+    dead = sum(c["dead"] for c in body["counts"].values())
+    read = sum(c["read"] for c in body["counts"].values())
+    allowed = limit if isinstance(limit, int) else limit * read
+    if dead > allowed:
+        raise RunError(
+            f"{dead} of {read} records are dead letters, more than the limit {limit}",
+            code="HR-RUN-010",
+            hint="See the dead-letter output for the reasons; mend the input or raise dead_limit.",
+        )

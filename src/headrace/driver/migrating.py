@@ -1,0 +1,168 @@
+"""State of process functions brought to their changed declarations, before a run.
+
+Every run of a changed table is read once and written again under the new columns; nothing
+is overwritten, and until a manifest names the new runs the old state stands. Costs what is
+kept, once per change. What may change is judged in `plan/evolving_values.py`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MIN_TIME
+from headrace.ops.process.kept import Kept
+from headrace.ops.process.refit import refitted, start_column
+from headrace.ops.process.shared import KEY, VALUE, table_name
+from headrace.ops.process.values import EXPIRY, VALUES, stamp_of
+from headrace.plan.evolving_values import Was, known_values, life_of, sources, values_shape
+from headrace.plan.nodes import Process
+from headrace.plan.program import Program
+from headrace.state.runs import RunCache, RunRef, RunWriter
+from headrace.state.slots import SlotState
+from headrace.state.sorted_run import sorted_run
+from headrace.state.spec import GONE, TableSpec
+from headrace.task.operators import operator_for
+from headrace.task.tables import table_key
+
+State = dict[str, Any]
+
+
+def migrated(
+    program: Program, folder: str, state: State, ops: Mapping[str, Mapping[str, Any]], clock: int
+) -> State:
+    """The tables of a manifest as the program's process functions need them.
+
+    `ops` says of each step, by its name now, what its state looked like and its watermark.
+    """
+    writer = RunWriter(folder, f"adopted-{uuid.uuid4().hex[:12]}")
+    cache = RunCache(folder)
+    for node in program.stateful():
+        old = ops.get(node.name)
+        if not isinstance(node, Process) or old is None:
+            continue
+        if {**old["shape"], **values_shape(node)} != old["shape"]:
+            state = _Migration(node, old, clock, writer, cache).apply(state)
+    writer.close()
+    return state
+
+
+class _Migration:
+    """One step whose declarations have changed."""
+
+    def __init__(
+        self, node: Process, old: Mapping[str, Any], clock: int, writer: RunWriter, cache: RunCache
+    ) -> None:
+        self._node, self._writer, self._cache = node, writer, cache
+        kind = type(node.function)
+        self._values, self._shared = kind.values, kind.shared
+        self._was = sources(kind._kept, known_values(old["shape"]))
+        watermark = old["watermark"] if old["watermark"] > MIN_TIME else clock
+        self._now = {"event": watermark, "clock": clock}
+        self._specs = {spec.name: spec for spec in operator_for(node).tables()}
+
+    def apply(self, state: State) -> State:
+        mine = f"{self._node.name}/"
+        known = {t.removeprefix(mine): s for t, s in state.items() if t.startswith(mine)}
+        found = {t: s for t, s in state.items() if not t.startswith(mine)}
+        found |= {table_key(self._node.name, t): s for t, s in self._tables(known).items()}
+        return found
+
+    def _tables(self, known: State) -> State:
+        kept = {t: s for t, s in known.items() if t in self._specs}  # timers, as they are
+        if VALUES in kept:
+            kept[VALUES] = self._rewritten(known[VALUES], self._specs[VALUES], self._row_values)
+            for name in EXPIRY.values():
+                if name in self._specs:
+                    kept[name] = self._rewritten(kept[VALUES], self._specs[name], self._ends(name))
+        for name in self._shared:
+            was, table = self._was[name], table_name(name)
+            kept.pop(table, None)
+            if was is not None and table_name(was.name) in known:
+                old = known[table_name(was.name)]
+                kept[table] = self._rewritten(old, self._specs[table], self._entries(name))
+        return kept
+
+    def _rewritten(
+        self, state: Mapping[str, Any], spec: TableSpec, change: Callable[[pa.Table], pa.Table]
+    ) -> dict[str, Any]:
+        """Each run once, changed, under the same slots."""
+        before, made = SlotState.from_json(dict(state)), dict[RunRef, RunRef | None]()
+        for ref in (r for s in before.segments for r in s.refs):
+            if ref not in made:
+                rows = change(self._cache.raw(ref)).select(spec.run.names).cast(spec.run)
+                made[ref] = self._writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
+        segments = (
+            replace(s, refs=tuple(m for r in s.refs if (m := made[r]) is not None))
+            for s in before.segments
+        )
+        return SlotState(tuple(segments)).to_json()
+
+    def _row_values(self, run: pa.Table) -> pa.Table:
+        rows = run.select([n for n in run.column_names if n == HASH or n in self._key_names()])
+        for name, kept in self._values.items():
+            was = self._was[name]
+            rows = rows.append_column(name, self._value(run, kept, was))
+            if kept.ttl is not None:
+                rows = rows.append_column(stamp_of(name), self._stamp(run, kept, was))
+        return rows.append_column(GONE, run.column(GONE))
+
+    def _key_names(self) -> list[str]:
+        return list(self._specs[VALUES].key.names)
+
+    def _value(self, run: pa.Table, kept: Kept, was: Was | None) -> pa.Array:
+        default = kept.stored(kept.start())
+        start = start_column(default, kept.type, run.num_rows)
+        if was is None:
+            return start
+        before = run.column(was.name).combine_chunks()
+        column = refitted(before, kept.type, kept.whole, kept.was_fields)
+        if not was.life:
+            return column
+        return pc.if_else(run.column(stamp_of(was.name)).combine_chunks().is_valid(), column, start)
+
+    def _stamp(self, run: pa.Table, kept: Kept, was: Was | None) -> pa.Array:
+        """When the value was last written; now, if that was not kept or not by this time."""
+        if was is not None and was.life == life_of(kept):
+            return run.column(stamp_of(was.name)).combine_chunks()
+        if was is None:
+            return pa.nulls(run.num_rows, pa.int64())
+        now = np.full(run.num_rows, self._now[life_of(kept)], np.int64)
+        return pa.array(now, mask=run.column(GONE).to_numpy())
+
+    def _ends(self, table: str) -> Callable[[pa.Table], pa.Table]:
+        domain = next(d for d, name in EXPIRY.items() if name == table)
+        spec = self._specs[table]
+
+        def ends(run: pa.Table) -> pa.Table:
+            """When the keys of a run of values, as it is now, are forgotten."""
+            last = np.full(run.num_rows, MIN_TIME, np.int64)
+            for name, kept in self._values.items():
+                if kept.ttl is not None and kept.by_clock == bool(domain):
+                    at = run.column(stamp_of(name)).fill_null(MIN_TIME).to_numpy()
+                    last = np.maximum(last, np.where(at > MIN_TIME, at + kept.ttl, MIN_TIME))
+            rows = run.select([HASH, *spec.key.names]).append_column(TIME, pa.array(last))
+            rows = rows.append_column(GONE, pa.repeat(False, run.num_rows))
+            rows = rows.filter(pa.array(last > MIN_TIME)).select(spec.run.names)
+            return sorted_run(spec, rows).table
+
+        return ends
+
+    def _entries(self, name: str) -> Callable[[pa.Table], pa.Table]:
+        kept, kind = self._shared[name], self._shared[name].type
+
+        def entries(run: pa.Table) -> pa.Table:
+            before = run.column(VALUE).combine_chunks()
+            value = refitted(before, kind.item_type, kept.kind, kept.was_fields)
+            key = run.column(KEY).combine_chunks().cast(kind.key_type)
+            columns = {HASH: run.column(HASH), KEY: key, VALUE: value, GONE: run.column(GONE)}
+            return pa.table(columns)
+
+        return entries

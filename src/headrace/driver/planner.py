@@ -1,0 +1,273 @@
+"""The driver's side of the source: what the next epoch reads, and what its tasks do.
+
+An offset is JSON: the epoch's number, its clock, and for every split where it stands. All
+that could differ between two runs of an epoch (the clock, idleness, ends, how much is read)
+is decided here, once, and recorded in the offset. Where the job stands comes from the last
+manifest; this module writes nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.clock import MAX_TIME, MIN_TIME, Clock
+from headrace.driver.admission import Admission
+from headrace.driver.alignment import aligned, held_back
+from headrace.driver.split_state import settled, state_of
+from headrace.driver.stopping import drain_asked, stop_asked
+from headrace.epoch.bundle import Bundle
+from headrace.epoch.lineage import upstream
+from headrace.epoch.values import (
+    ENDED,
+    IDLE,
+    LIVE,
+    Epoch,
+    Piece,
+    SourceTask,
+    Split,
+    next_split,
+    reached_by,
+)
+from headrace.ops.watermarks import Custom
+from headrace.plan.nodes import Read
+from headrace.state.manifest import EpochLog
+
+Offset = dict[str, Any]
+_ROWS_PER_TASK = 20_000  # fewer are not worth a second task
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a run reads: how many tasks, towards which batch time, and whether it ends."""
+
+    tasks: int
+    slots: int
+    until_end: bool = False
+    target_ms: int = 1_000
+    max_batch: int | None = None
+
+
+class Planner:
+    def __init__(
+        self,
+        bundle: Bundle,
+        log: EpochLog,
+        clock: Clock,
+        pace: Pace,
+    ) -> None:
+        program = bundle.program
+        self._program, self._sources, self._log = program, bundle.sources, log
+        self._clock, self._pace = clock, pace
+        self._admission = Admission(pace.target_ms, pace.max_batch)
+        self._aligned = aligned(program)
+        self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
+        self._ending = pace.until_end
+        self._targets: dict[tuple[str, str], Any] = {}
+        self._known: tuple[int, Mapping[str, Any]] = (-1, {})
+        self._planned: tuple[int, list[SourceTask]] = (-1, [])
+        self._asked_at: int | None = None
+        self._waiting = 0  # rows that were there when last asked
+
+    # where the job stands
+
+    def start(self) -> Offset:
+        """The offset of the last manifest; epoch 0 of a new job."""
+        latest = self._log.latest()
+        if latest is None:
+            return {"epoch": 0, "clock": 0, "splits": []}
+        self._known = (latest.epoch, latest.body)
+        return {"epoch": latest.epoch, "clock": latest.body["clock"], "splits": self._kept()}
+
+    def _kept(self) -> list[dict[str, Any]]:
+        names = {r.name for r in self._program.sources()}
+        return [s for s in self._known[1].get("splits", []) if s["input"] in names]
+
+    def _body(self, epoch: int) -> Mapping[str, Any]:
+        if epoch and self._known[0] != epoch:
+            self._known = (epoch, self._log.read(epoch).body)
+        return self._known[1] if epoch else {}
+
+    # the next epoch
+
+    def advance(self, start: Offset) -> Offset:
+        """The next epoch's offset; `start` itself when there is nothing to do."""
+        if stop_asked(self._log.folder):
+            return start
+        self._ending = self._ending or drain_asked(self._log.folder)
+        body = self._body(start["epoch"])
+        now = max(self._clock.now(), start["clock"])
+        self._learn(now)
+        before = [Split(**s) for s in body.get("splits", [])]
+        after = self._move(before, next_split(body), now)
+        if not self._worthwhile(before, after, body, now):
+            return start
+        known = {(s.input, s.name): s.at for s in before}
+        taken = sum(self._rows(s, known) for s in after)
+        self._admission.took(taken)
+        self._asked_at = now
+        lag = max(0, self._waiting - taken)
+        splits = [s.to_json() for s in after]
+        return {"epoch": start["epoch"] + 1, "clock": now, "lag": lag, "splits": splits}
+
+    def _learn(self, now: int) -> None:
+        if self._asked_at is not None:
+            self._admission.lasted(now - self._asked_at)
+            self._asked_at = None
+
+    def _move(self, before: list[Split], next_id: int, now: int) -> list[Split]:
+        """Every split as it will stand after the next epoch, but for its watermark."""
+        known = {(s.input, s.name): s for s in before}
+        moved = []
+        for read in self._program.sources():
+            source = self._sources[read.name]
+            for name in sorted(source.splits()):
+                split = known.get((read.name, name))
+                if split is None:
+                    split = Split(next_id, read.name, name, source.start(name), seen=now)
+                    next_id += 1
+                moved.append(split)
+        wanted = [self._latest(s) for s in moved]
+        allowed = self._allow(moved, wanted, self._held(moved, wanted, now))
+        return [
+            self._settled(s, at, latest, now)
+            for s, at, latest in zip(moved, allowed, wanted, strict=True)
+        ]
+
+    def _latest(self, split: Split) -> Any:
+        source = self._sources[split.input]
+        if not self._ending or source.bounded:  # a bounded one knows its end itself
+            return source.latest(split.name)
+        place = (split.input, split.name)
+        if place not in self._targets:
+            self._targets[place] = source.latest(split.name)
+        return self._targets[place]
+
+    def _held(self, splits: list[Split], wanted: list[Any], now: int) -> frozenset[int]:
+        """The splits that wait until others have caught up."""
+        if not self._aligned:
+            return frozenset()
+        live = set()
+        for split, end in zip(splits, wanted, strict=True):
+            more, ended = split.at != end, self._ended(split, split.at, end)
+            idle = not more and self._sources[split.input].idle(split.name, split.at)
+            state = state_of(self._read(split), split, now, more=more, ended=ended)
+            if state == LIVE and not idle:
+                live.add(split.id)
+        return held_back(splits, live, self._aligned)
+
+    def _allow(self, splits: list[Split], wanted: list[Any], held: frozenset[int]) -> list[Any]:
+        """How far each split may go, so that the epoch has about the rows allowed."""
+        lags = [
+            self._sources[s.input].rows(s.name, s.at, end) if s.at != end else 0
+            for s, end in zip(splits, wanted, strict=True)
+        ]
+        self._waiting = sum(lags)
+        ends = [s.at if s.id in held else end for s, end in zip(splits, wanted, strict=True)]
+        lags = [0 if s.id in held else lag for s, lag in zip(splits, lags, strict=True)]
+        total, budget = sum(lags), self._admission.rows
+        if total <= budget:
+            return ends
+        shares = [max(1, budget * lag // total) if lag else 0 for lag in lags]
+        return [
+            self._sources[s.input].clamp(s.name, s.at, end, share) if s.at != end else end
+            for s, end, share in zip(splits, ends, shares, strict=True)
+        ]
+
+    def _settled(self, split: Split, at: Any, latest: Any, now: int) -> Split:
+        more, ended = split.at != latest, self._ended(split, at, latest)
+        after = settled(self._read(split), split, at, now, more=more, ended=ended)
+        source = self._sources[split.input]
+        watermark = max(after.watermark, source.watermark(split.name, at))
+        idle = after.state == LIVE and source.idle(split.name, at)
+        return replace(after, watermark=watermark, state=IDLE if idle else after.state)
+
+    def _ended(self, split: Split, at: Any, latest: Any) -> bool:
+        source = self._sources[split.input]
+        pinned = self._ending and not source.bounded
+        return bool(at == latest and (pinned or source.ended(split.name, at)))
+
+    def _read(self, split: Split) -> Read:
+        read = self._program.nodes[split.input]
+        assert isinstance(read, Read)
+        return read
+
+    def _rows(self, split: Split, known: Mapping[tuple[str, str], Any]) -> int:
+        source = self._sources[split.input]
+        begin = known.get((split.input, split.name), source.start(split.name))
+        return source.rows(split.name, begin, split.at) if begin != split.at else 0
+
+    def _worthwhile(
+        self, before: list[Split], after: list[Split], body: Mapping[str, Any], now: int
+    ) -> bool:
+        """Whether there are rows, an end, or something due."""
+        known = {(s.input, s.name): s for s in before}
+        for split in after:
+            old = known.get((split.input, split.name))
+            start = old.at if old else self._sources[split.input].start(split.name)
+            if split.at != start or (split.state == ENDED and (old is None or old.state != ENDED)):
+                return True
+        return any(
+            now >= facts["wake"]
+            or reached_by(node.clocked, self._upstream[node.name], after, now) >= facts["next"]
+            for node in self._program.stateful()
+            if (facts := body.get("ops", {}).get(node.name)) is not None
+            and min(facts["next"], facts["wake"]) < MAX_TIME
+        )
+
+    # its tasks
+
+    def tasks(self, start: Offset, end: Offset) -> list[SourceTask]:
+        """What the source tasks of the epoch from `start` to `end` do."""
+        if self._planned[0] != end["epoch"]:
+            self._planned = (end["epoch"], self._plan(start, end))
+        return self._planned[1]
+
+    def _plan(self, start: Offset, end: Offset) -> list[SourceTask]:
+        body = self._body(start["epoch"])
+        splits = [Split(**s) for s in end["splits"]]
+        epoch = Epoch(
+            number=end["epoch"], attempt=uuid.uuid4().hex, clock=end["clock"],
+            folder=str(self._log.folder), slots=self._pace.slots, tasks=self._pace.tasks,
+            before={n: f.get("watermark", MIN_TIME) for n, f in body.get("ops", {}).items()},
+            splits=tuple(splits), lag=end.get("lag", 0),
+        )  # fmt: skip
+        if end["epoch"] in self._log.epochs():
+            return [SourceTask(0, epoch, replay=True)]
+        known = {(s["input"], s["name"]): s["at"] for s in body.get("splits", [])}
+        shares = self._share(splits, known)
+        state = body.get("state", {})
+        return [
+            SourceTask(i, epoch, tuple(pieces), state if i == 0 else None)
+            for i, pieces in enumerate(shares)
+        ]
+
+    def _share(
+        self, splits: list[Split], known: Mapping[tuple[str, str], Any]
+    ) -> list[list[Piece]]:
+        """The ranges to read, dealt out to as many tasks as their rows are worth."""
+        rows = {s.id: self._rows(s, known) for s in splits}
+        total = sum(rows.values())
+        count = max(1, min(self._pace.tasks, -(-total // _ROWS_PER_TASK)))
+        loads, shares = [0] * count, [list[Piece]() for _ in range(count)]
+        for split in sorted(splits, key=lambda s: (-rows[s.id], s.id)):
+            source = self._sources[split.input]
+            begin = known.get((split.input, split.name), source.start(split.name))
+            if begin == split.at:
+                continue
+            pieces = max(1, -(-rows[split.id] * count // max(total, 1)))
+            if isinstance(self._read(split).watermark, Custom):
+                pieces = 1  # its object sees all rows of the split, in order
+            for part in source.cut(split.name, begin, split.at, pieces):
+                lightest = loads.index(min(loads))
+                shares[lightest].append(Piece(split.id, part))
+                loads[lightest] += max(1, rows[split.id] // pieces)
+        return shares
+
+    def committed(self, end: Offset) -> None:
+        """Tell the sources that everything before `end` is safe."""
+        for read in self._program.sources():
+            mine = {s["name"]: s["at"] for s in end["splits"] if s["input"] == read.name}
+            self._sources[read.name].commit(mine)

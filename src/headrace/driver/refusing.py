@@ -1,0 +1,346 @@
+"""What a start refuses, in this order; nothing here changes anything.
+
+1. a driver that lives holds the folder;
+2. the program cannot go on from the state, the offsets or the outputs that are there;
+3. the job, or a step, has closed its windows for good, or would close those of a job without
+   an end;
+4. an input or an output cannot be used;
+5. outputs hold more, or less, than the folder knows of;
+6. a step would never give anything.
+
+Each can be consented to where it makes sense; the error says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.driver.never_fires import refuse_silent
+from headrace.driver.published import Published
+from headrace.epoch.bundle import Bundle
+from headrace.epoch.opening import DEAD, ID, LAST, as_written
+from headrace.epoch.values import ENDED
+from headrace.errors import OutputError, StateError
+from headrace.plan.comparison import Comparison, Drop, consent, named
+from headrace.plan.lineage import roots
+from headrace.plan.nodes import Stateful
+from headrace.plan.shapes import goes_by_event_time
+from headrace.sinks import Timelines
+from headrace.sinks.identity import Identity
+from headrace.sources.spool import spooled
+from headrace.state.files import missing
+from headrace.state.manifest import EpochLog, Manifest
+
+FOLDER = "the job's folder"
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What the user allows a start to do that cannot be undone."""
+
+    drop: Drop = ()  # what may be lost, by name; or all of it
+    take_over: bool = False  # from a driver that lives
+    go_back: bool = False  # behind what outputs have
+    for_good: bool = False  # close the windows of a job that was without an end
+    silent: bool = False  # run steps that give nothing before an end that may never come
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A job as a start finds it."""
+
+    bundle: Bundle
+    log: EpochLog
+    latest: Manifest | None
+    comparison: Comparison | None
+    until: str | None
+
+    @property
+    def name(self) -> str:
+        return self.bundle.program.name
+
+    @property
+    def epoch(self) -> int:
+        return self.latest.epoch if self.latest is not None else 0
+
+    @property
+    def timelines(self) -> Timelines:
+        return Timelines.of(self.body, self.epoch)
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        return self.latest.body if self.latest is not None else {}
+
+
+def refuse(found: Inspection, allowed: Consent) -> None:
+    """Raise the first reason why the job must not start."""
+    if not allowed.take_over:
+        _refuse_living(found)
+    if found.comparison is not None:
+        found.comparison.check(allowed.drop, {*short(found), *found.body.get("dropped", ())})
+    _refuse_ended(found)
+    if found.until == "end" and not allowed.for_good:
+        _refuse_to_end(found)
+    _check_identity(found)
+    _refuse_unread(found)
+    _check_edges(found)
+    if not (allowed.go_back and found.latest):
+        _refuse_ahead(found)
+    _refuse_short(found, allowed)
+    _refuse_other(found)
+    if not allowed.silent:
+        refuse_silent(found.bundle.program, found.bundle.sources)
+
+
+def _refuse_living(found: Inspection) -> None:
+    driver = found.log.driver()
+    if driver is not None:
+        raise StateError(
+            f"job {found.name!r} is running: {driver} drives it in {str(found.log.folder)!r}",
+            code="HR-STATE-021",
+            hint="Stop that run first, or give this one another folder. take_over=True "
+            "(--take-over on the command line) takes the folder from it: that run then fails.",
+        )
+
+
+def _refuse_ended(found: Inspection) -> None:
+    """What has closed its windows at the end of its input cannot read on."""
+    if found.body.get("ended"):
+        for name in found.bundle.sources:
+            if _has_more(found, name):
+                raise StateError(
+                    f"job {found.name!r} has run to the end of its input and "
+                    f"closed its windows; there is more in input {name!r} now",
+                    code="HR-STATE-020",
+                    hint="To read everything again, give the job another folder, and its outputs "
+                    "other places: those that are there keep what this folder has written.",
+                )
+    for step in _ended_steps(found):
+        for name in dict.fromkeys(name for edge in step.inputs for name in roots(edge)):
+            if name in found.bundle.sources and _has_more(found, name):
+                raise StateError(
+                    f"the step {step.name!r} has read its input to the end and closed what was "
+                    f"open; there is more in input {name!r} now", code="HR-STATE-020",
+                    hint="Give the step another name to start it afresh (its state is then "
+                    "dropped, which needs your consent), or give the job another folder.",
+                )  # fmt: skip
+
+
+def _ended_steps(found: Inspection) -> Iterator[Stateful]:
+    """The steps that go by event time and were told that nothing more comes."""
+    ops, moves = found.body.get("ops", {}), _moves(found)
+    for step in found.bundle.program.stateful():
+        known = ops.get(moves.get(step.name, step.name), {})
+        if known.get("watermark", MIN_TIME) >= MAX_TIME and goes_by_event_time(step):
+            yield step
+
+
+def _has_more(found: Inspection, name: str) -> bool:
+    """Whether an input has more than was read of it when it was at its end."""
+    source, before = found.bundle.sources[name], _moves(found).get(name, name)
+    stood = {s["name"]: s for s in found.body["splits"] if s["input"] == before}
+    for split in source.splits():
+        known = stood.get(split)
+        if known is None or known["state"] != ENDED or source.has_more(split, known["at"]):
+            return True
+    return False
+
+
+def _moves(found: Inspection) -> Mapping[str, str]:
+    return found.comparison.moves() if found.comparison is not None else {}
+
+
+def _refuse_to_end(found: Inspection) -> None:
+    if found.body.get("endless") and not found.body["ended"]:
+        raise StateError(
+            f'job {found.name!r} has run without an end so far; until="end" would close its '
+            "windows for good, and nothing that comes later could be read", code="HR-STATE-024",
+            hint="If that is what you want, say for_good=True (--for-good on the command line); "
+            "if not, run it without until, or in another folder.",
+        )  # fmt: skip
+
+
+def _check_identity(found: Inspection) -> None:
+    """What outputs hold goes by the identity of the folder; without it all is another's."""
+    identity = Identity(found.log.folder)
+    sinks, known = found.bundle.sinks, found.body.get("writes", {})
+    owned = [n for n, facts in known.items() if facts[LAST] and n in sinks]
+    if identity.known() is None and any(sinks[n].held() is not None for n in owned):
+        raise missing(identity.path)
+
+
+def _refuse_unread(found: Inspection) -> None:
+    """Without a manifest names are all there is: lines of an input that has another one now
+    would never be read."""
+    if found.latest is not None:
+        return
+    keys = {facts[ID] for facts in found.bundle.reads.values()}
+    for key, place in spooled(found.log.folder).items():
+        if key not in keys:
+            raise StateError(
+                f"input {key!r} has received lines that no batch has read yet, in {str(place)!r}, "
+                f"and job {found.name!r} has no input of that name", code="HR-STATE-026",
+                hint="Give the input that name until a batch is committed; from then on was= "
+                "renames it. If the lines may be lost, remove that folder.",
+            )  # fmt: skip
+
+
+def _check_edges(found: Inspection) -> None:
+    offsets: dict[str, dict[str, Any]] = {}
+    for split in found.body.get("splits", ()):
+        offsets.setdefault(split["input"], {})[split["name"]] = split["at"]
+    moves = _moves(found)
+    for name, source in found.bundle.sources.items():
+        source.check(offsets.get(moves.get(name, name), {}))
+    for sink in found.bundle.sinks.values():
+        sink.check()
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Something that knows of epochs that are not the folder's."""
+
+    who: str
+    number: int  # the largest epoch that it knows of
+    beyond: Mapping[str, int] = field(default_factory=dict)  # by timeline: what it holds
+    stays: str | None = None  # the place of an output that cannot take it back
+
+    def __str__(self) -> str:
+        if self.beyond:
+            return f"{self.who} has rows of epoch {max(self.beyond.values())}"
+        return f"{self.who} has epoch {self.number}"
+
+
+def ahead_of(found: Inspection) -> list[Ahead]:
+    """Who knows of epochs that the folder does not, or has gone back behind."""
+    published, ahead = Published(found.log.folder).epoch(), list[Ahead]()
+    if published > found.epoch:
+        ahead.append(Ahead(FOLDER, published))
+    known = acknowledged(found.body)
+    under_way = "rewound" in found.body and published < found.epoch  # a crash has cut it short
+    for name, sink in found.bundle.sinks.items():
+        held = sink.held()
+        if held is None:
+            continue
+        place = str(found.bundle.writes.get(name, {}).get("place"))
+        counts = found.timelines.plus(known.get(place, {}))
+        beyond = {} if under_way else counts.beyond(held.all)
+        if beyond or held.number > found.epoch:
+            stays = place if held.final else None
+            ahead.append(Ahead(f"output {name!r}", held.number, beyond, stays))
+    return ahead
+
+
+def acknowledged(body: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """By place: what was given up and stays there, as the user knows."""
+    known = {place: dict(reached) for place, reached in body.get("acknowledged", {}).items()}
+    for place, reached in body.get("rewound", {}).items():
+        known[place] = {**known.get(place, {}), **reached}
+    return known
+
+
+def _refuse_ahead(found: Inspection) -> None:
+    ahead = ahead_of(found)
+    if not ahead:
+        return
+    told = "; ".join(map(str, ahead))
+    if found.latest is None:
+        raise StateError(
+            f"job {found.name!r} has no manifest in {str(found.log.folder / 'epochs')!r}, but "
+            f"{told}: its manifests were deleted", code="HR-STATE-022",
+            hint="Restore the folder from a copy; or start afresh, in another folder and with "
+            "other outputs.",
+        )  # fmt: skip
+    raise StateError(
+        f"the newest manifest of job {found.name!r} in {str(found.log.folder / 'epochs')!r} is of "
+        f"epoch {found.epoch}, but {told}, which it does not know or has gone back behind: the "
+        "folder or an output was restored from a copy, or manifests were deleted",
+        code="HR-STATE-022",
+        hint="Put the newest folder, or the newest output, back if you have it. To go on from this "
+        "folder, say go_back=True (--go-back on the command line): files outputs then lose what "
+        "the folder does not know, and it is written again as far as the inputs still have it; "
+        "topics keep it and get it twice.",
+    )  # fmt: skip
+
+
+def short(found: Inspection) -> dict[str, tuple[int, int]]:
+    """Outputs that have lost something: by name, what they hold and what was published there.
+
+    Of the newest epoch publishing may not be complete, so the one before counts; unless a place
+    has gone beyond it: then it cannot be published there any more.
+    """
+    settled, unsettled = found.body, Published(found.log.folder).epoch() < found.epoch
+    if unsettled:
+        earlier = [e for e in found.log.epochs() if e < found.epoch]
+        settled = found.log.read(earlier[-1]).body if earlier else {}
+    due, promised = _last_epochs(settled), _last_epochs(found.body)
+    ids = {DEAD: DEAD} | {name: facts[ID] for name, facts in found.bundle.writes.items()}
+    lost = {}
+    for name, sink in found.bundle.sinks.items():
+        held, id = sink.held(), ids.get(name, "")
+        last = due.get(id, 0)
+        if held is not None and unsettled and promised.get(id) == found.epoch:
+            last = found.epoch if held.number >= found.epoch else last
+        if held is None or not last:
+            continue
+        there = held.own.get(found.timelines.at(last), 0)
+        if there < last:
+            lost[name] = there, last
+    return lost
+
+
+def _last_epochs(body: Mapping[str, Any]) -> dict[str, int]:
+    """By the ids of outputs: the last epoch with rows, as a manifest knows it."""
+    known = {facts[ID]: facts[LAST] for facts in body.get("writes", {}).values()}
+    return {**known, DEAD: body.get("last_dead", 0)}
+
+
+def _refuse_short(found: Inspection, allowed: Consent) -> None:
+    for name, (held, due) in short(found).items():
+        if name not in named(allowed.drop):
+            raise lost(found.bundle, found.log, name, held, due)
+
+
+def _refuse_other(found: Inspection) -> None:
+    """What was not published yet may have been, as another epoch of the same number: by another
+    copy of the folder, which did not know of this one."""
+    if Published(found.log.folder).epoch() >= found.epoch:
+        return
+    for name, staged in found.body.get("outputs", {}).items():
+        if staged:
+            sink = as_written(name, found.body["writes"], str(found.log.folder))
+            sink.check_same(found.epoch, staged)
+
+
+def overtaken(
+    bundle: Bundle, log: EpochLog, output: str, beyond: Mapping[str, int]
+) -> OutputError:  # fmt: skip
+    """The error of an output to which a copy of the folder has published, `beyond` our own."""
+    return OutputError(
+        f"output {output!r} ({_place(bundle, log, output)}) has epoch {max(beyond.values())} of "
+        f"another driver, which runs on a copy of the folder of job {bundle.program.name!r}",
+        code="HR-OUTPUT-013",
+        hint="Nothing of this batch is committed or published. Go on with one of the two folders, "
+        "and let the other write to other outputs. A start of this one says what has to be "
+        "taken back.",
+    )  # fmt: skip
+
+
+def _place(bundle: Bundle, log: EpochLog, output: str) -> str:
+    written = bundle.writes.get(output)
+    return str(written["place"] if written is not None else log.folder / DEAD)
+
+
+def lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> StateError:
+    """The error of an output that holds nothing after epoch `held`."""
+    holds = f"holds nothing after epoch {held}" if held else "holds nothing"
+    return StateError(
+        f"output {output!r} ({_place(bundle, log, output)}) {holds}, but job "
+        f"{bundle.program.name!r} has published up to epoch {due} there: it was deleted, or "
+        "replaced by an older copy", code="HR-STATE-023",
+        hint=f"Restore it. If its earlier rows may be lost, say {consent(output)}; or give "
+        "the output another name.",
+    )  # fmt: skip

@@ -1,0 +1,202 @@
+"""Before a run: look at everything, refuse what must be refused, then take the folder.
+
+A start is a transaction. `look` reads and `refuse` judges; neither changes a byte anywhere, so
+a start that is refused has not happened. Then the folder is taken, what manifests promised is
+published as it was described when it was written, outputs make what they need, and if the
+program has changed, a manifest of its own records the change.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from headrace.clock import Clock, SystemClock
+from headrace.driver.adopting import adopt, is_changed
+from headrace.driver.commit import Committer
+from headrace.driver.refusing import Consent, Inspection, ahead_of, refuse
+from headrace.epoch.bundle import Bundle, Descriptions
+from headrace.epoch.opening import (
+    REAL,
+    Edges,
+    describe_inputs,
+    describe_outputs,
+    ids_of,
+    open_sinks,
+)
+from headrace.errors import FencedError, HeadraceError, StateError
+from headrace.plan.comparison import Comparison, Drop
+from headrace.plan.evolution import compare
+from headrace.plan.program import Program
+from headrace.settings import Settings
+from headrace.state.manifest import EpochLog
+from headrace.task.operators import operator_for
+from headrace.uris import remote_scheme
+
+LOOKS = 50  # at a job that runs, whose epochs mostly last longer than a look
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job ready to run."""
+
+    bundle: Bundle
+    log: EpochLog
+    token: int
+    slots: int
+    comparison: Comparison | None
+    notes: tuple[str, ...] = ()  # what going back has done to the outputs
+
+
+def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
+    given = folder or program.folder
+    if given:
+        if elsewhere := remote_scheme(given):
+            raise StateError(
+                f"the job's folder {given!r} is not a path", code="HR-STATE-025",
+                hint=f"{elsewhere} is no folder of this machine: give the path of one.",
+            )  # fmt: skip
+        return os.path.abspath(given)
+    return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))
+
+
+def slots_for(program: Program, settings: Settings, cores: int) -> int:
+    """A small multiple of the cores: it bounds later parallelism and costs little."""
+    return program.slots or settings.slots or min(max(32, 8 * cores), 1024)
+
+
+def prepare(
+    program: Program,
+    settings: Settings,
+    cores: int,
+    *,
+    folder: str | None = None,
+    until: str | None = None,
+    drop: Drop = (),
+    drop_all: bool = False,
+    take_over: bool = False,
+    go_back: bool = False,
+    for_good: bool = False,
+    silent: bool = False,
+    clock: Clock | None = None,
+    edges: Edges = REAL,
+) -> Start:
+    """Look, refuse, take the folder, publish what was promised, adopt changes."""
+    place = folder_of(program, settings, folder)
+    consent = Consent(drop_all or drop, take_over, go_back, for_good, silent)
+    found = judged(lambda: look(program, place, until, clock, edges), consent)
+    log = found.log
+    slots = log.open(program.name, slots_for(program, settings, cores))
+    disputed = log.is_held()  # by a driver that may still commit what it has begun
+    try:
+        return _taken(found, consent, slots, settings, edges, disputed)
+    except BaseException:
+        log.release()
+        raise
+
+
+def _taken(
+    found: Inspection,
+    consent: Consent,
+    slots: int,
+    settings: Settings,
+    edges: Edges,
+    disputed: bool,
+) -> Start:
+    """Take the folder and begin; look again if a driver that lived has gone on meanwhile."""
+    log, bundle, until = found.log, found.bundle, found.until
+    token = log.take_fence()
+    while True:
+        if log.newest() != found.epoch:
+            folder, clock = str(log.folder), bundle.clock
+            again = partial(look, bundle.program, folder, until, clock, edges)
+            found = replace(judged(again, replace(consent, take_over=True)), log=log)
+        try:
+            return _begun(found, token, slots, settings.keep_epochs, disputed)
+        except FencedError:
+            log.check_fence(token)
+            if log.newest() == found.epoch:
+                raise
+
+
+def _begun(found: Inspection, token: int, slots: int, keep: int, disputed: bool) -> Start:
+    """Publish what was promised, open the outputs, and record what begins here.
+
+    Where the folder is taken from a driver that lives, the next epoch is taken at once: nothing
+    that it has begun can become the truth after that, in the place of an epoch of ours.
+    """
+    log, bundle, notes = found.log, found.bundle, list[str]()
+    committer = Committer(bundle, log, token, slots, bundle.clock, keep)
+    committer.recover()
+    for sink in bundle.sinks.values():
+        sink.open()
+    ahead = ahead_of(found)
+    if found.latest is not None and (ahead or disputed or is_changed(found)):
+        adopt(found, token, ahead)
+        notes = committer.recover()
+    return Start(bundle, log, token, slots, found.comparison, tuple(notes))
+
+
+def judged(again: Callable[[], Inspection], consent: Consent) -> Inspection:
+    """What a look finds, unless it must be refused.
+
+    A driver that lives goes on while we look, and then its outputs are ahead of the manifest
+    that we have read: what is refused while the manifests move on is looked at again.
+    """
+    for _ in range(LOOKS):
+        found = again()
+        try:
+            refuse(found, consent)
+        except HeadraceError as error:
+            refused = error
+            if found.log.newest() == found.epoch:
+                break
+        else:
+            return found
+    raise refused
+
+
+def look(
+    program: Program, folder: str, until: str | None, clock: Clock | None, edges: Edges = REAL
+) -> Inspection:
+    """Everything a start has to know; nothing is changed."""
+    clock = clock or SystemClock()
+    log = EpochLog(folder)
+    log.look(program.name)
+    latest = log.latest()
+    body = latest.body if latest is not None else {}
+    known_reads, known_writes = body.get("reads", {}), body.get("writes", {})
+    read_ids = ids_of(program.sources(), known_reads, body.get("retired", ()))
+    write_ids = ids_of(program.outputs(), known_writes)
+    sources = edges.inputs(program, folder, until, clock, read_ids)
+    sinks = edges.outputs(program, folder, write_ids)
+    reads = describe_inputs(program, sources, read_ids)
+    writes = describe_outputs(sinks, write_ids, known_writes)
+    endless = until is None and not all(s.bounded for s in sources.values())
+    bundle = Bundle(program, sources, sinks, clock, edges.told, reads, writes, endless=endless)
+    comparison = None if latest is None else _compared(program, body, reads, writes)
+    return Inspection(bundle, log, latest, comparison, until)
+
+
+def _compared(
+    program: Program, body: Descriptions, reads: Descriptions, writes: Descriptions
+) -> Comparison:
+    """What the last manifest and this program have in common."""
+    versions = {n.name: operator_for(n).version for n in program.stateful()}
+    return compare(
+        program, body["ops"], body["reads"], body["writes"], versions, reads=reads, writes=writes
+    )
+
+
+def review(program: Program, folder: str | None = None, *, until: str | None = None) -> Inspection:
+    """What a start would find; changes nothing. `judged` says whether it may."""
+    return look(program, folder_of(program, Settings.load(), folder), until, None)
+
+
+def guarantees(program: Program) -> dict[str, str]:
+    """What each output of the program offers when the job is killed."""
+    sinks = open_sinks(program, folder_of(program, Settings.load(), None))
+    return {name: sink.guarantee for name, sink in sinks.items()}

@@ -1,0 +1,128 @@
+"""What a task tells the driver about an epoch, and how the reports of all tasks add up.
+
+A report is a JSON note that travels to the sink. It names what the task made durable;
+nothing in it counts until the manifest does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headrace.epoch.ways import corrected
+
+
+@dataclass(slots=True)
+class Report:
+    epoch: int
+    attempt: str
+    replay: bool = False
+    end: dict[str, Any] | None = None  # clock and splits after the epoch, from its first task
+    inputs: dict[str, dict[str, int]] = field(default_factory=dict)  # fates by input
+    steps: dict[str, dict[str, int]] = field(default_factory=dict)  # rows in, out, late, dead
+    splits: dict[str, int] = field(default_factory=dict)  # watermark by split id
+    memory: dict[str, Any] = field(default_factory=dict)  # of the watermark, by split id
+    staged: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # rows staged by output
+    state: dict[str, dict[str, Any]] = field(default_factory=dict)  # table update by "op/table"
+    ops: dict[str, dict[str, Any]] = field(default_factory=dict)  # next, watermark, held
+    dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
+    # input, split, fate, first and last offset: records that did not count as used, but were
+    several: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    # input, split, fate, offsets: what became of records that go several ways
+    ways: list[tuple[str, str, str, str]] = field(default_factory=list)
+    examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
+    timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
+    metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Report:
+        return Report(**fields)
+
+
+@dataclass(slots=True)
+class Total:
+    """The reports of all tasks of an epoch, added up."""
+
+    inputs: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    steps: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    rows: Counter[str] = field(default_factory=Counter)
+    staged: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    splits: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    ops: dict[str, dict[str, Any]] = field(default_factory=dict)
+    examples: dict[str, dict[str, str]] = field(default_factory=dict)
+    timing: Counter[str] = field(default_factory=Counter)
+    metrics: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+
+def add_up(reports: Iterable[Report]) -> Total:
+    total = Total()
+    fallen: set[tuple[str, str, int]] = set()
+    several: list[tuple[str, str, str, int, int]] = []
+    ways: list[tuple[str, str, str, str]] = []
+    for report in reports:
+        for name, counts in report.inputs.items():
+            total.inputs[name].update(counts)
+        for name, counts in report.steps.items():
+            total.steps[name].update(counts)
+        for name, refs in report.staged.items():
+            total.staged[name].extend(refs)
+        total.rows.update(report.rows)
+        for split, watermark in report.splits.items():
+            total.splits[split] = max(watermark, total.splits.get(split, watermark))
+        total.memory.update(report.memory)
+        for table, update in report.state.items():
+            total.state[table].append(update)
+        for name, facts in report.ops.items():
+            total.ops[name] = _joined(total.ops.get(name), facts)
+        fallen.update((i, s, o) for i, s, o in report.dead)
+        several += report.several
+        ways += report.ways
+        total.examples |= report.examples
+        total.timing.update(report.timing)
+        for name, counts in report.metrics.items():
+            total.metrics[name].update(counts)
+    counted = _Fates(several) if fallen else None
+    for name, split, offset in fallen:  # which failed below the source, where they had counted
+        assert counted is not None
+        total.inputs[name].update({"dead": 1})
+        total.inputs[name].subtract({counted.of(name, split, offset): 1})
+    for name, counts in corrected(ways, fallen):
+        total.inputs[name].update(counts)
+    return total
+
+
+class _Fates:
+    """What the source counted a record as that went on to an operator."""
+
+    def __init__(self, several: Iterable[Sequence[Any]]) -> None:
+        self._runs: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
+        for name, split, fate, first, last in several:
+            self._runs[name, split].append((first, last, fate))
+        for runs in self._runs.values():
+            runs.sort()
+
+    def of(self, name: str, split: str, offset: int) -> str:
+        """The worst fate that it met on another branch, otherwise used."""
+        runs = self._runs.get((name, split), [])
+        at = bisect_right(runs, offset, key=lambda run: run[0]) - 1
+        return runs[at][2] if at >= 0 and offset <= runs[at][1] else "used"
+
+
+def _joined(known: dict[str, Any] | None, facts: dict[str, Any]) -> dict[str, Any]:
+    if known is None:
+        return dict(facts)
+    return {
+        "watermark": max(known["watermark"], facts["watermark"]),
+        "next": min(known["next"], facts["next"]),
+        "wake": min(known["wake"], facts["wake"]),
+        "held": known["held"] + facts["held"],
+    }

@@ -1,0 +1,290 @@
+"""What a step keeps, as people look at it: a snapshot that can be cut, sorted and asked.
+
+A `StepState` is a value: it shows one epoch and does not change while the job goes on. The
+key is found by its hash, so looking at a few keys does not read the others. What a step keeps
+beside, for all keys or in further tables, is shown under a name of its own, "step.name".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import HASH, plain_type
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.driver.start import folder_of
+from headrace.errors import StateError
+from headrace.hashing import Hashes, hash_keys
+from headrace.inspect.snapshot import Snapshot, snapshot
+from headrace.kernel import duckdb
+from headrace.ops.view import Beside, Viewed, plain_view
+from headrace.plan.nodes import Stateful
+from headrace.plan.program import Drafted, Program, build
+from headrace.schema import ddl_type
+from headrace.settings import Settings
+from headrace.state.manifest import EpochLog
+from headrace.state.spec import GONE
+from headrace.state.table import KeyedTable
+from headrace.task.operators import operator_for
+
+Moment = datetime | int | str
+Tables = Mapping[str, KeyedTable]
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """The state of a step after one epoch: `get`, `slice`, `top`, `sql`, or all of it."""
+
+    node: Stateful
+    snapshot: Snapshot
+    since: int = MIN_TIME
+    until: int = MAX_TIME
+    part: str = ""  # which of the things that it keeps beside; what is kept by key if empty
+
+    @property
+    def name(self) -> str:
+        return f"{self.node.name}.{self.part}" if self.part else self.node.name
+
+    @property
+    def key(self) -> pa.Schema:
+        """The columns that a row is found by."""
+        if self.part:
+            names, schema = beside(self.node)[self.part], self.to_arrow().schema
+        else:
+            names, schema = self.node.keys[0], self.node.inputs[0].schema
+        return pa.schema([schema.field(name) for name in names])
+
+    @property
+    def epoch(self) -> int:
+        return self.snapshot.epoch
+
+    def __len__(self) -> int:
+        return cast("int", self.to_arrow().num_rows)
+
+    def __repr__(self) -> str:
+        return f"<state of {self.name!r} after epoch {self.epoch}>"
+
+    def get(self, *key: Any, **columns: Any) -> pa.Table:
+        """The rows of one key: `get("area-1")`, or `get(area="area-1", floor=2)`."""
+        wanted = self._key(key, columns)
+        kinds = [field.type for field in self.key]
+        try:
+            values = [pa.array([v], kind) for v, kind in zip(wanted.values(), kinds, strict=True)]
+        except (pa.ArrowException, OverflowError) as error:
+            given = ", ".join(map(repr, wanted.values()))
+            kind = ", ".join(f"{f.name} {ddl_type(f.type)}" for f in self.key)
+            raise StateError(
+                f"the key {given} does not fit: that of {self.name!r} is {kind}",
+                code="HR-STATE-031", hint="Give a value of that type for each of its columns.",
+            ) from error  # fmt: skip
+        tables = self.snapshot.tables
+        if not self.part:  # what is kept beside may lie under no key's hash
+            hashes = hash_keys(values, 1)
+            tables = {n: _only(t, hashes) for n, t in tables.items()}
+        found = self._seen(tables)
+        for name, value in zip(wanted, values, strict=True):
+            column = found.column(name)
+            found = found.filter(_same(column, value[0]))
+        return found
+
+    def slice(self, since: Moment, until: Moment) -> StepState:
+        """What it keeps of this stretch of time: `slice("21:00", "21:05")`, in UTC.
+
+        Of aggregates over panes that is one result per key, over the panes within it.
+        """
+        if self.part or not any(t.spec.timed for t in self.snapshot.tables.values()):
+            raise StateError(
+                f"{self.name!r} keeps nothing by time", code="HR-STATE-032",
+                hint="Only windows and joins can be cut by time; use get, top or sql.",
+            )  # fmt: skip
+        lo, hi = (_millis(m, self._now()) for m in (since, until))
+        if lo >= hi:
+            raise StateError(
+                f"nothing lies between {since} and {until}", code="HR-STATE-032",
+                hint="Give the earlier first; a time without a date is on the watermark's day.",
+            )  # fmt: skip
+        return replace(self, since=lo, until=hi)
+
+    def _now(self) -> int:
+        """Where it stands in time: at the watermark, or when all has ended, at its last row."""
+        if MIN_TIME < self.snapshot.watermark < MAX_TIME:
+            return self.snapshot.watermark
+        times = (t.last_time() for t in self.snapshot.tables.values())
+        return max((t for t in times if t is not None), default=0)
+
+    def top(self, n: int, by: str | None = None) -> pa.Table:
+        """The n rows with the largest value of `by`, or of the last column; ties by key."""
+        if n < 1:
+            raise StateError(
+                f"the top {n} rows are none", code="HR-STATE-033",
+                hint="Ask for one row or more: top(10).",
+            )  # fmt: skip
+        rows = self.to_arrow()
+        column = by or rows.column_names[-1]
+        if column not in rows.column_names:
+            raise StateError(
+                f"{self.name!r} shows no column {column!r}", code="HR-STATE-033",
+                hint=f"It shows: {', '.join(rows.column_names)}.",
+            )  # fmt: skip
+        if pa.types.is_nested(rows.schema.field(column).type):
+            raise StateError(
+                f"the column {column!r} of {self.name!r} has no largest value",
+                code="HR-STATE-033", hint="Say by which column: top(10, by=...).",
+            )  # fmt: skip
+        ties = [(name, "ascending") for name in self.key.names if name != column]
+        order = pc.sort_indices(rows, [(column, "descending"), *ties])
+        return rows.take(order[:n])
+
+    def sql(self, query: str) -> pa.Table:
+        """DuckDB over the rows, as the table `state`: sql("SELECT count(*) FROM state")."""
+        return ask(query, {"state": self.to_arrow()})
+
+    def to_arrow(self) -> pa.Table:
+        return self._seen(self.snapshot.tables)
+
+    def to_pandas(self) -> Any:
+        return self.to_arrow().to_pandas()
+
+    def to_spark(self, spark: Any) -> Any:
+        """As a Spark DataFrame of this session."""
+        return spark.createDataFrame(self.to_arrow())
+
+    def _seen(self, tables: Tables) -> pa.Table:
+        rows = self._view(tables)
+        plain = [(f.name, plain_type(f.type)) for f in rows.schema]
+        return rows.cast(pa.schema(plain))
+
+    def _view(self, tables: Tables) -> pa.Table:
+        operator = operator_for(self.node)
+        if self.part and isinstance(operator, Beside):
+            return operator.beside_view(self.part, tables)
+        if isinstance(operator, Viewed):
+            return operator.view(tables, self.since, self.until)
+        first = next(iter(tables.values()))
+        rows = plain_view(first, self.since, self.until)
+        names = dict(zip(first.spec.key.names, self.node.keys[0], strict=False))
+        return rows.rename_columns([names.get(n, n) for n in rows.column_names])
+
+    def _key(self, values: tuple[Any, ...], columns: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.key.names
+        given = dict(zip(names, values, strict=False)) | dict(columns)
+        if len(values) > len(names) or set(given) != set(names):
+            raise StateError(
+                f"the key of {self.name!r} is {self._described()}", code="HR-STATE-031",
+                hint="Give a value for each of its columns.",
+            )  # fmt: skip
+        return {name: given[name] for name in names}
+
+    def _described(self) -> str:
+        return ", ".join(self.key.names) or "empty: it is not keyed"
+
+
+def beside(node: Stateful) -> Mapping[str, Sequence[str]]:
+    """What a step keeps beside, and the columns that each is found by."""
+    operator = operator_for(node)
+    return operator.beside() if isinstance(operator, Beside) else {}
+
+
+def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
+    """All state that can be looked at, by name: that of steps, and what they keep beside."""
+    found = {node.name: (node, "") for node in program.stateful()}
+    for node in program.stateful():
+        for name in beside(node):
+            found.setdefault(f"{node.name}.{name}", (node, name))
+    return found
+
+
+def state_of(program: Program, log: EpochLog, step: str) -> StepState:
+    """What `step` keeps, as the job's folder knows it now."""
+    names = names_of(program)
+    if step not in names:
+        known = ", ".join(names) or "none"
+        raise StateError(
+            f"{program.name!r} has no step {step!r} that keeps state", code="HR-STATE-030",
+            hint=f"Those that do: {known}.",
+        )  # fmt: skip
+    node, part = names[step]
+    return StepState(node, snapshot(log, node, log.open(program.name, 1)), part=part)
+
+
+def peek(job: Drafted, step: str, *, folder: str | None = None, **settings: Any) -> StepState:
+    """What a step of a job keeps: `hr.peek(job, "averages").top(10)`.
+
+    From any session, while the job runs elsewhere or after it; nothing is changed.
+    """
+    return state_of(*opened(job, folder, **settings), step)
+
+
+def opened(job: Drafted, folder: str | None = None, **settings: Any) -> tuple[Program, EpochLog]:
+    """A job's program and the folder in which it has run."""
+    program = build(job)
+    log = EpochLog(folder_of(program, Settings.load(**settings), folder))
+    if not (log.folder / "job.json").exists():
+        raise StateError(
+            f"{program.name!r} has never run in {str(log.folder)!r}", code="HR-STATE-035",
+            hint="Give the folder that it runs in: folder=... .",
+        )  # fmt: skip
+    return program, log
+
+
+def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """A query over Arrow tables, by DuckDB; a mistake in it is a named error."""
+    try:
+        return duckdb.ask(query, tables)
+    except duckdb.Error as error:
+        raise StateError(
+            f"the query cannot be answered: {str(error).splitlines()[0]}", code="HR-STATE-034",
+            hint=f"The tables are: {', '.join(tables)}.",
+        ) from error  # fmt: skip
+
+
+def _only(table: KeyedTable, hashes: Hashes) -> KeyedTable:
+    """The same table with the rows of these hashes alone; what all slots know lies under none."""
+    if table.spec.everywhere:
+        return table
+    if not table.spec.timed:
+        rows = table.match(hashes)
+    else:
+        rows = table.scan()
+        rows = rows.filter(pa.array(np.isin(rows.column(HASH).to_numpy(), hashes)))
+    return KeyedTable(table.spec, [rows.append_column(GONE, pa.repeat(False, rows.num_rows))])
+
+
+def _same(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    """Which values are this one, as keys are: null and NaN are values like others."""
+    if not value.is_valid:
+        return pc.is_null(column)
+    odd = isinstance(value.as_py(), float) and value.as_py() != value.as_py()
+    return pc.is_nan(column) if odd else pc.equal(column, value)
+
+
+def _millis(moment: Moment, now: int) -> int:
+    """A moment in ms; "21:00" is on the day of `now`."""
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, datetime):
+        found = moment
+    else:
+        try:
+            found = _read(moment, now)
+        except ValueError as error:
+            raise StateError(
+                f"{moment!r} is not a time", code="HR-STATE-032",
+                hint='Write "21:00", "2026-11-15 21:00", a datetime, or milliseconds since 1970.',
+            ) from error  # fmt: skip
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def _read(text: str, now: int) -> datetime:
+    text = re.sub(r"(^|[ T])(\d):", r"\g<1>0\2:", text)  # people write "9:00"
+    if "-" in text:
+        return datetime.fromisoformat(text)
+    day = datetime.fromtimestamp(now / 1_000, UTC).date()
+    return datetime.combine(day, time.fromisoformat(text), UTC)

@@ -1,0 +1,62 @@
+"""The tables of a step as they are after the last epoch, read from the job's folder.
+
+Goes by the newest manifest, so what is seen is whole and of one epoch, whatever the job
+writes meanwhile. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.clock import MIN_TIME
+from headrace.errors import StateError
+from headrace.plan.nodes import Stateful
+from headrace.state.manifest import EpochLog
+from headrace.state.runs import cache_of
+from headrace.state.slots import SlotState
+from headrace.state.store import open_table
+from headrace.state.table import KeyedTable, TableSpec
+from headrace.task.operators import operator_for
+from headrace.task.tables import table_key
+
+_PATIENCE = 3  # a file may be merged away between reading its name and opening it
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one step keeps after one epoch."""
+
+    epoch: int
+    watermark: int
+    tables: Mapping[str, KeyedTable]
+
+
+def snapshot(log: EpochLog, node: Stateful, slots: int) -> Snapshot:
+    """The state of `node` after the newest epoch; empty before the first."""
+    for attempt in range(_PATIENCE):
+        try:
+            return _snapshot(log, node, slots)
+        except (FileNotFoundError, StateError):
+            if attempt == _PATIENCE - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _snapshot(log: EpochLog, node: Stateful, slots: int) -> Snapshot:
+    latest = log.latest()
+    body: Mapping[str, Any] = latest.body if latest else {}
+    state, folder = body.get("state", {}), str(log.folder)
+    tables = {
+        spec.name: _table(folder, state.get(table_key(node.name, spec.name)), spec, slots)
+        for spec in operator_for(node).tables()
+    }
+    watermark = body.get("ops", {}).get(node.name, {}).get("watermark", MIN_TIME)
+    return Snapshot(latest.epoch if latest else 0, watermark, tables)
+
+
+def _table(folder: str, known: dict[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:
+    held = SlotState.from_json(known) if known else SlotState.empty(slots)
+    last = 1 if spec.everywhere else slots
+    return open_table(spec, held, 0, last, slots, cache_of(folder))

@@ -1,0 +1,246 @@
+"""Why there is no output: what each step waits for, read from the last manifest.
+
+`why` compares three values, a program, the body of a manifest and a clock reading, and
+touches nothing. Without the program it says what the manifest alone shows. Each kind of
+reason is one small function over the `Case`; their order is the order of `REASONS`: what
+most often explains an empty output comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.driver.alignment import aligned, held_back, slowest_of
+from headrace.driver.split_state import idle_after
+from headrace.epoch.values import LIVE, Split
+from headrace.inspect.status import moment, span
+from headrace.inspect.why_case import Case
+from headrace.inspect.why_reason import Reason, Reasons, stands
+from headrace.inspect.why_windows import (
+    dead_triggers,
+    endless_windows,
+    lost_windows,
+    silent_firings,
+    waiting_clocks,
+    waiting_windows,
+)
+from headrace.ops.watermarks import Bounded, Punctuated
+from headrace.plan.logical import words
+from headrace.plan.program import Program
+
+NEW, STARTED = "new", "started"  # a job without a manifest
+
+
+def why(
+    program: Program | None, body: Mapping[str, Any] | None, clock: int, before: str = NEW
+) -> list[Reason]:
+    """The reasons why outputs are empty or nothing new comes, most likely first.
+
+    Without a manifest, `before` says how far the job has come without one.
+    """
+    if body is None:
+        return _first_batch(program, before)
+    case = Case(program, body, clock)
+    return [reason for one in REASONS for reason in one(case)]
+
+
+def _first_batch(program: Program | None, before: str) -> list[Reason]:
+    """No batch is done: there was no run, or no row, or it is not done with the first."""
+    name = program.name if program else ""
+    if before == NEW:
+        text = f"job {name!r} has not run" if name else "no run has started here"
+        return [Reason("not run", name, text, "Start it with headrace run.")]
+    hint = (
+        "Is it the right place, and does anybody write there? If it has rows, the first batch is "
+        "not done yet, or it failed: then the run says why."
+    )
+    texts = {r.name: f"input {r.name!r} is empty" for r in program.sources()} if program else {}
+    return [
+        Reason("empty", where, f"{text}: it has given no row yet", hint)
+        for where, text in (texts or {"": "the job's input is empty"}).items()
+    ]
+
+
+def empty_inputs(case: Case) -> Reasons:
+    for name in case.inputs:
+        if case.fates(name)["read"]:
+            continue
+        count = len(case.splits_of([name]))
+        place = f"{count} split{'s' * (count != 1)}" if count else "no split yet"
+        yield Reason(
+            "empty", name, f"input {name!r} has never given a row ({place})",
+            "Is it the right place, and does anybody write there?", {"splits": count},
+        )  # fmt: skip
+
+
+def dead_rows(case: Case) -> Reasons:
+    for name in case.inputs:
+        fates = case.fates(name)
+        if fates["read"] and case.counts(name).dead == fates["read"]:
+            text = f"all {fates['read']:,} rows of input {name!r} are dead letters"
+            yield Reason(
+                "dead", name, text + case.example(name),
+                "See the job's dead letters: each says what is wrong with it.", dict(fates),
+            )  # fmt: skip
+    for step in case.steps():
+        if step.come and step.dead == step.come:
+            text = f"step {step.failed!r} failed on all {step.come:,} rows"
+            yield Reason(
+                "dead", step.failed, text + case.example(step.failed),
+                "See the job's dead letters: each has the error and its traceback.",
+                {"in": step.come, "dead": step.dead},
+            )  # fmt: skip
+
+
+def filtered_rows(case: Case) -> Reasons:
+    for step in case.steps():
+        if step.filtered and not step.gave:
+            parts = case.filters(step.name)
+            names = " and ".join(repr(n) for n, _ in parts)
+            conditions = [c for _, c in parts if c]
+            yield Reason(
+                "filtered", parts[-1][0],
+                f"step{'s' * (len(parts) > 1)} {names} let none of {step.come:,} rows through",
+                f"The condition is: {' AND '.join(conditions)}." if conditions
+                else "Look at the condition.",
+                {"in": step.come, "filtered": step.filtered, "conditions": conditions},
+            )  # fmt: skip
+
+
+def late_rows(case: Case) -> Reasons:
+    for step in case.steps():
+        if step.late and step.late == step.come:
+            reached = case.body["ops"].get(step.name, {}).get("watermark", MIN_TIME)
+            yield Reason(
+                "late", step.name,
+                f"all {step.come:,} rows came too late for step {step.name!r}, whose watermark "
+                f"{stands(reached)}",
+                "They are in its .late stream. A longer delay gives rows more time; max_skew "
+                "keeps a row from the future from moving the watermark.",
+                {"in": step.come, "late": step.late, "watermark": reached},
+            )  # fmt: skip
+
+
+def unmarked_inputs(case: Case) -> Reasons:
+    """Inputs whose rows have to say how far they are, and none has said so yet."""
+    for name in {i: None for step in case.waiting() for i in sorted(case.inputs_of(step))}:
+        if case.unmarked(name):
+            strategy, read = case.reads[name].watermark, case.fates(name)["read"]
+            came = "no punctuation came yet" if isinstance(strategy, Punctuated) else "none yet"
+            yield Reason(
+                "watermark", name,
+                f"the rows of input {name!r} carried no watermark: {came}, in {read:,} "
+                f"row{'s' * (read != 1)}",
+                f"Only a punctuation moves it. The condition is: {words(strategy.predicate)}."
+                if isinstance(strategy, Punctuated)
+                else f"It is what the program's own class says ({strategy}): look at that.",
+                {"read": read},
+            )  # fmt: skip
+
+
+def holding_splits(case: Case) -> Reasons:
+    """The split whose watermark is the lowest of those that a waiting step depends on."""
+    told: set[int] = set()
+    for name in case.waiting():
+        split = None if case.clocked(name) else case.holding(name)
+        if split is not None and split.id not in told and not case.unmarked(split.input):
+            told.add(split.id)
+            yield _holds(case, split)
+
+
+def _holds(case: Case, split: Split) -> Reason:
+    silent, idle = max(0, case.clock - split.seen), idle_after(case.reads.get(split.input))
+    begun = split.watermark > MIN_TIME
+    place = f"it stands at {moment(split.watermark)}" if begun else _not_begun(case, split.input)
+    unsure = "" if split.input in case.reads else ", if the program does not say otherwise"
+    return Reason(
+        "split", split.input,
+        f"the watermark is held back by split {split.name!r} of input {split.input!r}: {place}, "
+        f"and it has been silent for {span(silent)}",
+        f"If it stays silent it is idle in {span(split.seen + idle - case.clock)} and counts no "
+        f"more (idle is {span(idle)}{unsure}).",
+        {
+            "split": split.name, "watermark": split.watermark if begun else None,
+            "silent": silent, "idle_at": split.seen + idle,
+        },
+    )  # fmt: skip
+
+
+def _not_begun(case: Case, name: str) -> str:
+    """What is surely true of a split without a watermark."""
+    read = case.reads.get(name)
+    plain = read is not None and isinstance(read.watermark, Bounded)
+    if plain and not case.fates(name)["dead"]:  # then any row would have moved it
+        return "it has given no row yet"
+    return "no row of it has moved the watermark yet"
+
+
+def waiting_rows(case: Case) -> Reasons:
+    """Operators that have given nothing yet and wait for neither event time nor the clock."""
+    for name, facts in case.body["ops"].items():
+        step, due = case.counts(name), min(facts["next"], facts["wake"])
+        taken = step.come - step.late - step.dead
+        told = case.firings(name, "fired") or case.firings(name, "lost")
+        waits = not step.gave and due >= MAX_TIME and not case.body["ended"]
+        if taken > 0 and waits and not told:
+            yield Reason(
+                "rows", name,
+                f"step {name!r} has taken {taken:,} rows and given none; it waits for more rows",
+                "No time makes it go on: windows bounded by rows have to fill, and a process "
+                "function gives what it likes.", {"taken": taken, "held": facts["held"]},
+            )  # fmt: skip
+
+
+def aligned_splits(case: Case) -> Reasons:
+    bounds = aligned(case.program) if case.program else {}
+    splits = case.splits_of(bounds)
+    live = {s.id for s in splits if s.state == LIVE}
+    slowest, held = slowest_of(splits, live, bounds), held_back(splits, live, bounds)
+    for split in splits:
+        if split.id in held and slowest is not None:
+            yield Reason(
+                "aligned", split.input,
+                f"split {split.name!r} of input {split.input!r} is not read until split "
+                f"{slowest.name!r} of {slowest.input!r} has caught up to within "
+                f"{span(bounds[split.input])}",
+                "They are aligned. A longer align= lets it run further ahead.",
+                {"split": split.name, "watermark": split.watermark, "slowest": slowest.name},
+            )  # fmt: skip
+
+
+def backlogs(case: Case) -> Reasons:
+    if case.body["lag"]:
+        yield Reason(
+            "behind", case.body["job"],
+            f"{case.body['lag']:,} rows were there that the last batch did not read",
+            "They are read in the batches that follow, unless align= holds them back.",
+            {"lag": case.body["lag"]},
+        )  # fmt: skip
+
+
+def starved_steps(case: Case) -> Reasons:
+    for causes, names in case.starved().items():
+        listed = ", ".join(map(repr, names))
+        at = f": all rows stop at {' and '.join(map(repr, causes))}" if causes else ""
+        yield Reason(
+            "starved", names[0], f"no row has come to {listed}{at}",
+            "What is said of the steps before it explains this.",
+            {"steps": list(names), "stopped_at": list(causes)},
+        )  # fmt: skip
+
+
+def ended(case: Case) -> Reasons:
+    if case.body["ended"]:
+        yield Reason(
+            "ended", case.body["job"], "the job has read all its inputs to the end",
+            "Every window is closed, and nothing more will come.",
+        )  # fmt: skip
+
+
+REASONS: tuple[Callable[[Case], Reasons], ...] = (
+    empty_inputs, dead_rows, filtered_rows, late_rows, dead_triggers, silent_firings,
+    lost_windows, endless_windows, unmarked_inputs, holding_splits, waiting_windows,
+    waiting_clocks, waiting_rows, aligned_splits, backlogs, starved_steps, ended,
+)  # fmt: skip

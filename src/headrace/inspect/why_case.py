@@ -1,0 +1,255 @@
+"""A job at a moment, as `why` looks at it: a program, a manifest's body and a clock.
+
+Everything is worked out from these three; without the program, what it alone knows is
+unknown: which inputs a step depends on (then: all), and what a condition says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.driver.split_state import by_clock, state_of
+from headrace.epoch.lineage import upstream
+from headrace.epoch.values import LIVE, Split, reached_by
+from headrace.inspect.progress import quoted
+from headrace.ops.watermarks import Bounded
+from headrace.ops.window.assigners import FOREVER
+from headrace.plan.logical import python_of, words
+from headrace.plan.nodes import (
+    Dead,
+    Node,
+    Python,
+    PythonChain,
+    Read,
+    Select,
+    SelectChain,
+    Stateful,
+    Write,
+)
+from headrace.plan.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What has come to a step since the job's first start, and what became of it."""
+
+    name: str
+    come: int
+    gave: int
+    late: int
+    dead: int
+    stateless: bool  # neither input, output nor operator: what it does not give is filtered
+    failing: str = ""  # the step inside a fused one on which most rows failed
+    left: int = 0  # rows that were filtered on the way to it, in a step made by rewriting
+
+    @property
+    def filtered(self) -> int:
+        """One row may become many, so this is not what came less what was given."""
+        missing = self.come - self.gave - self.dead
+        return self.left + (max(0, missing) if self.stateless else 0)
+
+    @property
+    def failed(self) -> str:
+        return _label(self.failing)
+
+    @property
+    def label(self) -> str:
+        """The name that the user knows: steps made by rewriting have a suffix."""
+        return _label(self.name)
+
+
+class Case:
+    def __init__(self, program: Program | None, body: Mapping[str, Any], clock: int) -> None:
+        self.program, self.body, self.clock = program, body, clock
+        sources = program.sources() if program else ()
+        self.reads: dict[str, Read] = {r.name: r for r in sources}
+        self.inputs = list(self.reads) if program else list(body["reads"])
+        self.splits = [self._now(Split(**s)) for s in body["splits"] if s["input"] in self.inputs]
+
+    def _now(self, split: Split) -> Split:
+        """The split by the clock of now: it may have become idle since the manifest."""
+        if split.state != LIVE:
+            return split
+        read = self.reads.get(split.input)
+        if by_clock(read):
+            return replace(split, watermark=max(split.watermark, self.clock))
+        return replace(split, state=state_of(read, split, self.clock, more=False, ended=False))
+
+    def splits_of(self, inputs: Collection[str]) -> list[Split]:
+        return [s for s in self.splits if s.input in inputs]
+
+    # rows
+
+    def fates(self, name: str) -> Mapping[str, int]:
+        """What became of the rows of an input."""
+        none = dict.fromkeys(("read", "used", "filtered", "late", "dead"), 0)
+        return {**none, **self.body["counts"].get(name, {})}
+
+    def example(self, step: str) -> str:
+        """One of the dead letters of a step, as the end of a sentence; nothing if none is known."""
+        found = self.body.get("examples", {}).get(step)
+        return f": {quoted(found)}" if found else ""
+
+    def steps(self) -> Iterator[Counts]:
+        """Every step to which rows have come."""
+        for name in self.body["steps"]:
+            if not self.program or name in self.program.nodes:
+                yield self.counts(name)
+
+    def told(self) -> dict[str, Counts]:
+        """Every step by the name that the user knows: what rewriting made is part of another."""
+        found: dict[str, Counts] = {}
+        for step in self.steps():
+            edge = step.name in self.inputs or step.name in self.body["writes"]
+            if step.name == step.label and not edge:
+                found[step.name] = step
+        for step in self.steps():
+            if step.name.endswith(":arguments"):  # what is beside the way, as ":late", counts twice
+                name = self._ends_with(step) or step.label
+                found[name] = _before(step, found.get(name) or self.counts(name))
+        return dict(sorted(found.items()))
+
+    def _ends_with(self, step: Counts) -> str | None:
+        """The last step in a fused one that the user wrote."""
+        node = self.node(step.name)
+        names = [s.name for s in node.steps] if isinstance(node, SelectChain) else []
+        return next((n for n in reversed(names) if n == _label(n)), None)
+
+    def firings(self, name: str, what: str) -> int:
+        """How many windows of a step have "fired", were "mute" then, or were "lost"."""
+        return int(self.body.get("windows", {}).get(name, {}).get(what, 0))
+
+    def counts(self, name: str) -> Counts:
+        found = self.body["steps"].get(name, {})
+        inner = self._inner(name)  # rows die under the name of the step that failed
+        died = {n: self.body["steps"].get(n, {}).get("dead", 0) for n in inner}
+        failing = max(died, key=lambda n: died[n], default="")
+        here = found.get("in", 0), found.get("out", 0), found.get("late", 0)
+        return Counts(name, *here, sum(died.values()), self._stateless(name), failing)
+
+    def _inner(self, name: str) -> list[str]:
+        node = self.node(name)
+        fused = node.steps if isinstance(node, PythonChain) else ()
+        return list(dict.fromkeys([*(s.name for s in fused), name]))
+
+    def _stateless(self, name: str) -> bool:
+        others = (*self.body["ops"], *self.body["writes"], *self.inputs)
+        return name not in others and name in self.body["steps"]
+
+    # steps
+
+    def node(self, name: str) -> Node | None:
+        return self.program.nodes.get(name) if self.program else None
+
+    def nodes(self) -> Iterable[Node]:
+        return self.program.nodes.values() if self.program else ()
+
+    def filters(self, name: str) -> list[tuple[str, str]]:
+        """The steps in a fused one that can leave rows out, each with its condition."""
+        node = self.node(name)
+        fused = node.steps if isinstance(node, SelectChain | PythonChain) else (node,)
+        found = [(s.name, _condition(s)) for s in fused if s is not None]
+        return [(n, c) for n, c in found if c] or [(self.counts(name).label, "")]
+
+    def waiting(self) -> list[str]:
+        """The operators that hold something which time will release."""
+        ops = self.body["ops"]
+        known = [n for n in ops if not self.program or n in self.program.nodes]
+        return [n for n in known if ops[n]["next"] < FOREVER]
+
+    def endless(self) -> list[str]:
+        """The operators that hold nothing but windows without an end."""
+        ops = self.body["ops"]
+        known = [n for n in ops if not self.program or n in self.program.nodes]
+        return [n for n in known if FOREVER <= ops[n]["next"] < MAX_TIME]
+
+    def unmarked(self, name: str) -> bool:
+        """Whether an input whose rows carry the watermark has given rows, but no watermark."""
+        read, fates = self.reads.get(name), self.fates(name)
+        if read is None or by_clock(read) or isinstance(read.watermark, Bounded):
+            return False
+        begun = any(s.watermark > MIN_TIME for s in self.splits_of([name]))
+        return fates["read"] > fates["dead"] and not begun
+
+    def inputs_of(self, name: str) -> Collection[str]:
+        return upstream(self.program, name) if self.program else self.inputs
+
+    def clocked(self, name: str) -> bool:
+        """Whether the step goes by the clock, or its rows do."""
+        node = self.node(name)
+        reads = [self.reads.get(i) for i in self.inputs_of(name)]
+        return (isinstance(node, Stateful) and node.clocked) or all(map(by_clock, reads))
+
+    def reached(self, name: str) -> int:
+        """The watermark of an operator by now."""
+        node = self.node(name)
+        clocked = isinstance(node, Stateful) and node.clocked
+        now = reached_by(clocked, self.inputs_of(name), self.splits, self.clock)
+        return max(now, int(self.body["ops"][name]["watermark"]))
+
+    def holding(self, name: str) -> Split | None:
+        """The split whose watermark a waiting operator has to wait for."""
+        live = [s for s in self.splits_of(self.inputs_of(name)) if s.state == LIVE]
+        if self.reached(name) >= self.body["ops"][name]["next"]:
+            return None
+        return min(live, key=lambda s: (s.watermark, s.id), default=None)
+
+    # who got nothing
+
+    def starved(self) -> dict[tuple[str, ...], list[str]]:
+        """Operators and outputs to which no row has come, by the steps where all rows stop."""
+        found: dict[tuple[str, ...], list[str]] = {}
+        if not self.program:
+            names = [n for n in (*self.body["ops"], *self.body["writes"]) if self._unfed(n)]
+            return {(): names} if names else {}
+        aside = _aside(self.program)
+        for node in self.program.nodes.values():
+            ends = isinstance(node, Stateful | Write) and node.name not in aside
+            if ends and self._unfed(node.name):
+                found.setdefault(tuple(dict.fromkeys(self._stops(node))), []).append(node.name)
+        return found
+
+    def _unfed(self, name: str) -> bool:
+        return not self.body["steps"].get(name, {}).get("in", 0)
+
+    def _stops(self, node: Node) -> Iterator[str]:
+        for edge in node.inputs:
+            before = edge.node
+            if isinstance(before, Read) or not self._unfed(before.name):
+                filters = before.name in self.body["steps"] and self._stateless(before.name)
+                yield self.filters(before.name)[-1][0] if filters else before.name
+            else:
+                yield from self._stops(before)
+
+
+def _label(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _before(made: Counts, step: Counts) -> Counts:
+    """A step and what rewriting put before it, as one."""
+    if not step.come and not step.gave and step.name != made.label:
+        return replace(made, name=step.name)
+    return replace(
+        step, come=made.come, left=made.filtered, dead=step.dead + made.dead, stateless=False
+    )
+
+
+def _condition(step: Node) -> str:
+    if isinstance(step, Select):
+        return words(step.where) if step.where is not None else ""
+    leaves_out = isinstance(step, Python) and step.kind in ("filter", "flat_map", "batches")
+    return (python_of(step) or "") if leaves_out else ""
+
+
+def _aside(program: Program) -> set[str]:
+    """Steps that get nothing but dead letters or late rows: to have none is no trouble."""
+    found: set[str] = set()
+    for node in program.nodes.values():
+        spared = [e.origin is not None or e.node.name in found for e in node.inputs]
+        if isinstance(node, Dead) or (spared and all(spared)):
+            found.add(node.name)
+    return found

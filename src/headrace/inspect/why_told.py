@@ -1,0 +1,126 @@
+"""The answer to "why is there no output", as text for people and as JSON.
+
+Reasons first, numbered, the most likely on top; then where all rows went, step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.clock import MAX_TIME
+from headrace.inspect.status import span
+from headrace.inspect.why import NEW, STARTED, why
+from headrace.inspect.why_case import Case, Counts
+from headrace.inspect.why_reason import Reason, stands
+from headrace.plan.program import Program
+from headrace.state.manifest import Manifest
+
+_COLUMNS = ("in", "out", "filtered", "late", "dead")
+
+
+@dataclass(frozen=True)
+class Why:
+    """`print` it; `.reasons`, `.text` and `.json` (plain values, ready to dump) say the same."""
+
+    job: str
+    program: Program | None
+    manifest: Manifest | None
+    clock: int
+    before: str = NEW  # how far it has come, if there is no manifest yet
+    standstill: Reason | None = None  # what its run has reported
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def reasons(self) -> list[Reason]:
+        body = self.manifest.body if self.manifest else None
+        found = why(self.program, body, self.clock, self.before)
+        return [self.standstill, *found] if self.standstill else found
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join([*_head(self), *_numbered(self.reasons), *_account(self)])
+
+    @cached_property
+    def json(self) -> dict[str, Any]:
+        found = {"job": self.job, "clock": self.clock, "reasons": list(map(asdict, self.reasons))}
+        if self.manifest is None:
+            return {**found, "epoch": 0}
+        body = self.manifest.body
+        reached = body["watermark"]
+        return {
+            **found, "epoch": self.manifest.epoch, "committed": body["wall"],
+            "watermark": None if abs(reached) == MAX_TIME else reached, "ended": body["ended"],
+            "inputs": body["counts"], "outputs": _outputs(self),
+            "steps": {s.name: dict(zip(_COLUMNS, _numbers(s), strict=True)) for s in _steps(self)},
+        }  # fmt: skip
+
+
+def told(
+    job: str,
+    program: Program | None,
+    manifest: Manifest | None,
+    clock: int,
+    before: str = NEW,
+    standstill: Reason | None = None,
+) -> Why:
+    """Why there is no output, of a job whose last manifest this is."""
+    if manifest is not None and manifest.epoch == 0:  # of Spark's first turn: nothing was read
+        return Why(job, program, None, clock, STARTED, standstill)
+    return Why(job, program, manifest, clock, before, standstill)
+
+
+def _head(answer: Why) -> Iterator[str]:
+    if answer.manifest is None:
+        yield f"job {answer.job!r}"
+        return
+    body = answer.manifest.body
+    ago = span(max(0, answer.clock - body["wall"]))
+    wrote = ", ".join(f"{rows:,} to {name!r}" for name, rows in _outputs(answer).items())
+    yield f"job {answer.job!r} after batch {answer.manifest.epoch}, {ago} ago"
+    yield f"  the watermark {stands(body['watermark'])}; rows written: {wrote}"
+
+
+def _outputs(answer: Why) -> dict[str, int]:
+    assert answer.manifest is not None
+    body = answer.manifest.body
+    return {name: body["rows"].get(name, 0) for name in body["writes"]}
+
+
+def _numbered(reasons: list[Reason]) -> Iterator[str]:
+    if not reasons:
+        yield "  nothing holds it back: every row has gone where the program sends it"
+    for number, reason in enumerate(reasons, 1):
+        yield f"  {number}. {reason.text}"
+        yield f"     {reason.hint}"
+
+
+def _account(answer: Why) -> Iterator[str]:
+    if answer.manifest is None:
+        return
+    yield "so far"
+    for name, fates in answer.manifest.body["counts"].items():
+        gone = " + ".join(f"{f} {n:,}" for f, n in fates.items() if f != "read")
+        yield f"  input {name!r}: read {fates['read']:,} = {gone}"
+    rows = [["step", *_COLUMNS]]
+    rows += [[s.name, *(f"{n:,}" for n in _numbers(s))] for s in _steps(answer)]
+    if len(rows) == 1:  # from an input straight to an output
+        return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [c.rjust(w) for c, w in zip(others, widths[1:], strict=True)]
+        yield "  ".join(["", first.ljust(widths[0]), *cells])
+
+
+def _steps(answer: Why) -> Iterable[Counts]:
+    assert answer.manifest is not None
+    case = Case(answer.program, answer.manifest.body, answer.clock)
+    return case.told().values()
+
+
+def _numbers(step: Counts) -> tuple[int, ...]:
+    return (step.come, step.gave, step.filtered, step.late, step.dead)

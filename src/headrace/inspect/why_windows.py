@@ -1,0 +1,164 @@
+"""Why a window gives nothing: its trigger, its end, its function.
+
+A window gives its result when it is over, unless its trigger says otherwise; one without an
+end has nothing but its trigger. Each reason is a function over the `Case`, as in `why.py`.
+"""
+
+from __future__ import annotations
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.driver.never_fires import never_fires
+from headrace.inspect.status import moment, span
+from headrace.inspect.why_case import Case
+from headrace.inspect.why_reason import Reason, Reasons
+from headrace.ops.window.assigners import Everything
+from headrace.ops.window.trigger_base import Trigger
+from headrace.ops.window.triggers import AtWatermark
+from headrace.plan.nodes import AnyWindow, Node
+
+_NEXT_BATCH = "The next batch gives its result. Is the job running?"
+
+
+def dead_triggers(case: Case) -> Reasons:
+    for node in case.nodes():
+        if (because := never_fires(node)) is not None and not case.body["ended"]:
+            yield Reason(
+                "trigger", node.name, f"step {node.name!r} gives nothing while it runs: {because}",
+                "Give the window a trigger, such as t.every(...) or t.after_rows(...).",
+            )  # fmt: skip
+
+
+def endless_windows(case: Case) -> Reasons:
+    """Windows that never end wait for their trigger; one that goes by the clock says when."""
+    for name in case.endless():
+        node = case.node(name)
+        if node is not None and never_fires(node) is not None:
+            continue
+        if case.body["ops"][name]["wake"] < MAX_TIME:
+            continue
+        trigger = _trigger(node)
+        said = f" ({trigger})" if trigger else ""
+        yield Reason(
+            "trigger", name, f"step {name!r} waits for its trigger{said}: its window has no end",
+            "Only the trigger, or the end of the input, makes it give a result.",
+            {"trigger": trigger},
+        )  # fmt: skip
+
+
+def silent_firings(case: Case) -> Reasons:
+    """Windows that fired, all of them without a result."""
+    for name in case.body["ops"]:
+        fired = case.firings(name, "fired")
+        if fired and case.firings(name, "mute") == fired:
+            times = "once" if fired == 1 else f"{fired:,} times"
+            yield Reason(
+                "nothing", name,
+                f"windows of step {name!r} have fired {times}, and each time they gave nothing",
+                _silence(case, name), {"fired": fired},
+            )  # fmt: skip
+
+
+def _silence(case: Case, name: str) -> str:
+    if case.counts(name).dead:
+        return "Its function failed: see the job's dead letters, each has its error."
+    node = case.node(name)
+    evicts = not isinstance(node, AnyWindow) or node.evictor is not None
+    return (
+        "Its evictor leaves no row, or its function gives none: look at both." if evicts
+        else "Its function gives no row: look at what it is given."
+    )  # fmt: skip
+
+
+def lost_windows(case: Case) -> Reasons:
+    """Windows that were over before the trigger showed all their rows."""
+    for name in case.body["ops"]:
+        if lost := case.firings(name, "lost"):
+            trigger = _trigger(case.node(name))
+            said = f" ({trigger})" if trigger else ""
+            many = f"{lost:,} windows" if lost > 1 else "a window"
+            yield Reason(
+                "lost", name,
+                f"{many} of step {name!r} ended with rows that the trigger{said} had not shown: "
+                "these rows are gone",
+                "The end of a window does not make it fire: the step has may_lose=True. With "
+                "t.at_watermark(early=...) each window gives a result when it is over.",
+                {"windows": lost, "trigger": trigger},
+            )  # fmt: skip
+
+
+def waiting_windows(case: Case) -> Reasons:
+    for name in case.waiting():
+        due, reached = case.body["ops"][name]["next"], case.reached(name)
+        node = case.node(name)
+        if isinstance(node, AnyWindow) and node.windowing.loses:
+            yield _triggered(case, node, due)
+        elif case.clocked(name):
+            yield _clock(name, due, case.clock)
+        else:
+            yield _window(case, name, due, reached)
+
+
+def _triggered(case: Case, node: AnyWindow, due: int) -> Reason:
+    """A step whose windows end without a result, unless the trigger gives one before."""
+    trigger = node.windowing.trigger
+    time = "clock" if case.clocked(node.name) else "watermark"
+    when = f"when the {time} reaches {moment(due)}"
+    ends = f"It is judged again {when}" if trigger.marked else f"The next window is over {when}"
+    return Reason(
+        "trigger", node.name,
+        f"step {node.name!r} waits for its trigger ({trigger}): the end of a window gives no "
+        "result",
+        f"{ends}. Rows that the trigger has not shown when their window is over are lost "
+        "(may_lose=True).",
+        {"trigger": str(trigger), "next": due},
+    )  # fmt: skip
+
+
+def _window(case: Case, name: str, due: int, reached: int) -> Reason:
+    begun = reached > MIN_TIME
+    far = f"is {span(due - reached)} away" if begun else "has not begun"
+    text = f"step {name!r} waits for the watermark to reach {moment(due)}; it {far}"
+    hint = "A window gives its result when it is over: newer rows move the watermark."
+    if reached >= due:
+        text, hint = f"step {name!r} is due: the watermark has passed {moment(due)}", _NEXT_BATCH
+    elif case.holding(name) is None and begun:
+        hint = f"All inputs are silent, so the clock moves it: in {span(due - reached)}."
+    elif trigger := _early(case.node(name)):
+        hint = f"Its trigger goes by it ({trigger}): newer rows move the watermark."
+    elif any(map(case.unmarked, case.inputs_of(name))):
+        hint = "A window gives its result when it is over: only a watermark in the rows ends it."
+    return Reason(
+        "window", name, text, hint, {"next": due, "watermark": reached if begun else None}
+    )
+
+
+def _early(node: Node | None) -> Trigger | None:
+    """The trigger of a window without an end that fires by event time."""
+    endless = isinstance(node, AnyWindow) and isinstance(node.windowing.assigner, Everything)
+    return node.windowing.trigger if endless and isinstance(node, AnyWindow) else None
+
+
+def waiting_clocks(case: Case) -> Reasons:
+    for name, facts in case.body["ops"].items():
+        if facts.get("wake", MAX_TIME) < MAX_TIME:
+            yield _clock(name, facts["wake"], case.clock)
+
+
+def _clock(name: str, due: int, clock: int) -> Reason:
+    left = due - clock
+    when = f"in {span(left)}" if left > 0 else "that is due"
+    return Reason(
+        "clock", name, f"step {name!r} waits for the clock to reach {moment(due)}: {when}",
+        "It goes by processing time: only waiting helps." if left > 0
+        else _NEXT_BATCH,
+        {"wake": due},
+    )  # fmt: skip
+
+
+def _trigger(node: Node | None) -> str | None:
+    """What makes a window fire besides its end, in words; None if it is not known."""
+    if not isinstance(node, AnyWindow):
+        return None
+    trigger = node.windowing.trigger
+    early = trigger.early if isinstance(trigger, AtWatermark) else None
+    return str(early or trigger)

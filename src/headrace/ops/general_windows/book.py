@@ -1,0 +1,182 @@
+"""What is written down of a window between epochs: its partials, and its trigger's facts.
+
+Partials come in sets: `main` is what the user asked for, `since` counts from the last firing,
+`ever` from the window's beginning, and `base` is what `ever` was at the last firing, where a
+trigger compares with that. A set that was reset is null until the next row. Where windows
+become one, partials merge, and of the facts the latest holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.chunk import TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg.groups import Mask, flat
+from headrace.ops.agg.named import Aggregate, merge, part_names, result
+from headrace.ops.general_windows.retraction import WAS
+from headrace.ops.window.aligned import Times
+
+START, END = "$start", "$end"
+PANES, FIRST, FIRED, EPOCH = "$panes", "$first", "$fired", "$epoch"
+BOOK = {PANES: 0, FIRST: MAX_TIME, FIRED: MIN_TIME, EPOCH: -1}
+_NEW, _GROUP = "$new", "__group"
+
+
+@dataclass(frozen=True)
+class Book:
+    main: Mapping[str, Aggregate]
+    since: Mapping[str, Aggregate]
+    ever: Mapping[str, Aggregate]
+    times: Sequence[str]  # what a trigger counts: how often a part of it has fired
+    mode: str
+    all: Mapping[str, Aggregate] = field(init=False)  # what is made of rows
+    base: Mapping[str, Aggregate] = field(init=False)
+    facts: Mapping[str, int] = field(init=False)  # with what they are in a new window
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all", {**self.main, **self.since, **self.ever})
+        compared = [n.removesuffix(".first") for n in self.ever if n.endswith(".first")]
+        object.__setattr__(self, "base", {base_of(n): self.ever[n] for n in compared})
+        object.__setattr__(self, "facts", {**BOOK, **dict.fromkeys(self.times, 0)})
+
+    def fields(self, input: pa.Schema) -> list[pa.Field]:
+        wide = pa.schema([*input, pa.field(TIME, pa.int64())])
+        aggs = {**self.all, **self.base}
+        parts = [f for n, a in aggs.items() for f in a.partial_fields(n, wide)]
+        return [*parts, *(pa.field(n, pa.int64()) for n in self.facts)]
+
+    def opened(self, windows: pa.Table, clock: int) -> pa.Table:
+        """Windows of which only partials are known, with the facts of a new window."""
+        count = windows.num_rows
+        for base, ever in self._bases():
+            kind = windows.schema.field(ever).type
+            windows = windows.append_column(base, pa.nulls(count, kind))
+        for name, value in {**self.facts, FIRST: clock}.items():
+            windows = windows.append_column(name, pa.array(np.full(count, value, np.int64)))
+        return windows
+
+    def _bases(self) -> list[tuple[str, str]]:
+        """Columns of `base`, each with that of `ever` which it is copied from."""
+        pairs = ((n, a.column, a) for n, a in self.base.items())
+        return [
+            pair for base, ever, a in pairs
+            for pair in zip(part_names(base, a), part_names(str(ever), a), strict=True)
+        ]  # fmt: skip
+
+    def fold(self, known: pa.Table, fresh: pa.Table, group: Times, identity: pa.Table) -> pa.Table:
+        """Windows that were held and that arrived, by group; `identity` says what each is now.
+
+        `group` has the numbers of the known ones first, then of the fresh ones.
+        """
+        both = pa.concat_tables([known, fresh.select(known.column_names)])
+        live = np.concatenate([unreset(known), np.ones(fresh.num_rows, np.bool_)])
+        made = identity
+        for aggs, mask in self._sets(live):
+            if aggs:
+                part = _numbered(both, group)
+                part = part if mask.all() else part.filter(pa.array(mask))
+                for name, column in _named(_in_order(merge(part, [_GROUP], aggs))):
+                    made = made.append_column(name, column)
+        for name, values in self._facts(known, group, identity.num_rows, fresh, live).items():
+            made = made.append_column(name, pa.array(values))
+        for name in known.column_names:
+            if name not in made.column_names:  # what was shown, and what a function remembers
+                made = made.append_column(name, _inherited(known, name, group, made))
+        return made.select(known.column_names)
+
+    def _sets(self, live: Mask) -> list[tuple[Mapping[str, Aggregate], Mask]]:
+        recent, ever = dict(self.since), {**self.ever, **self.base}
+        (recent if self.mode == "delta" else ever).update(self.main)
+        return [(recent, live), (ever, np.ones(len(live), np.bool_))]
+
+    def _facts(
+        self, known: pa.Table, group: Times, count: int, fresh: pa.Table, live: Mask
+    ) -> dict[str, Times]:
+        mine = group[: known.num_rows]
+        facts = {n: np.full(count, v, np.int64) for n, v in self.facts.items()}
+        for name in (PANES, FIRED, EPOCH, *self.times):
+            np.maximum.at(facts[name], mine, known.column(name).to_numpy())
+        both = np.concatenate([known.column(FIRST).to_numpy(), fresh.column(FIRST).to_numpy()])
+        np.minimum.at(facts[FIRST], group[live], both[live])
+        return facts
+
+    def reset(
+        self, windows: pa.Table, fired: Mask, counts: Mapping[str, Mask], clock: int, epoch: int
+    ) -> pa.Table:
+        """The windows after those that `fired` have shown what they had."""
+        sets = [self.since, self.main] if self.mode == "delta" else [self.since]
+        names = [p for aggs in sets for n, a in aggs.items() for p in part_names(n, a)]
+        empty = pa.array(fired)
+        for name in names:
+            windows = _changed(windows, name, pc.if_else(empty, None, windows.column(name)))
+        for base, ever in self._bases():
+            shown = pc.if_else(empty, windows.column(ever), windows.column(base))
+            windows = _changed(windows, base, shown)
+        for name, value in {FIRST: MAX_TIME, FIRED: clock, EPOCH: epoch}.items():
+            old = windows.column(name).to_numpy()
+            windows = _changed(windows, name, pa.array(np.where(fired, value, old)))
+        for name, mask in {PANES: fired, **counts}.items():
+            more = windows.column(name).to_numpy() + (fired & mask)
+            windows = _changed(windows, name, pa.array(more))
+        return windows
+
+    def results(self, windows: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
+        """The values of `aggs` for each window."""
+        names = [p for n, a in aggs.items() for p in part_names(n, a)]
+        return result(windows.select(names), aggs)
+
+
+def base_of(name: str) -> str:
+    return f"{name}.base"
+
+
+def unreset(windows: pa.Table) -> Mask:
+    """Which windows have rows that were not shown yet."""
+    new = next(n for n in windows.column_names if n.startswith(f"{_NEW}__"))
+    live: Mask = pc.is_valid(flat(windows.column(new))).to_numpy(zero_copy_only=False)
+    return live
+
+
+def _numbered(windows: pa.Table, group: Times) -> pa.Table:
+    return windows.append_column(_GROUP, pa.array(group))
+
+
+def _in_order(merged: pa.Table) -> pa.Table:
+    number = merged.column(_GROUP).to_numpy()
+    merged = merged.drop_columns([_GROUP])
+    if np.array_equal(number, np.arange(len(number))):
+        return merged
+    return merged.take(pa.array(np.argsort(number)))
+
+
+def _named(table: pa.Table) -> Sequence[tuple[str, pa.ChunkedArray]]:
+    return list(zip(table.column_names, table.columns, strict=True))
+
+
+def _changed(windows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    kind = windows.schema.field(name).type
+    return windows.set_column(windows.column_names.index(name), name, column.cast(kind))
+
+
+def _inherited(known: pa.Table, name: str, group: Times, made: pa.Table) -> pa.Array:
+    """A column of the windows that became these; null where there is none.
+
+    What was shown stays with windows that are what they were; what a function remembers comes
+    from the one that fired last.
+    """
+    mine = group[: known.num_rows]
+    heirs = np.argsort(known.column(EPOCH).to_numpy(), kind="stable")
+    if name.startswith(WAS):
+        same = np.ones(known.num_rows, np.bool_)
+        for bound in (TIME, START):
+            same &= known.column(bound).to_numpy() == made.column(bound).to_numpy()[mine]
+        heirs = np.flatnonzero(same)
+    at = np.full(made.num_rows, -1, np.int64)
+    at[mine[heirs]] = heirs  # the last to be written is the last that fired
+    return flat(known.column(name)).take(pa.array(at, mask=at < 0))

@@ -1,0 +1,110 @@
+"""Which windows of a key are open, for assigners whose windows merge.
+
+A row per key with the bounds of its windows, so that those which a new row meets are found
+without looking through all. The windows themselves lie elsewhere, by their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.ops.agg.groups import Mask, flat
+from headrace.ops.agg.keys import key_numbers
+from headrace.ops.general_windows.book import START
+from headrace.ops.window.aligned import Times, floor_of
+from headrace.ops.window.windowing import Windowing
+from headrace.state.table import KeyedTable, TableSpec
+
+OPEN = "open"
+_BEGINS, _ENDS = "$begins", "$ends"
+_TIMES = pa.list_(pa.int64())
+
+
+class Bounds(NamedTuple):
+    """Windows of numbered keys."""
+
+    key: Times
+    start: Times
+    end: Times
+
+
+class OpenWindows:
+    def __init__(self, keys: Sequence[str], windowing: Windowing) -> None:
+        self._identity, self._lateness = [HASH, *keys], windowing.lateness
+        self._join = windowing.assigner.join
+
+    def spec(self, keys: pa.Schema) -> TableSpec:
+        return TableSpec(OPEN, keys, pa.schema([(_BEGINS, _TIMES), (_ENDS, _TIMES)]))
+
+    def meet(
+        self, fresh: pa.Table, index: KeyedTable, windows: KeyedTable, before: int
+    ) -> tuple[pa.Table, Times, pa.Table]:
+        """The held windows that `fresh` ones meet, who belongs together, and what they become.
+
+        The numbers of who belongs together are those of the held ones, then of the fresh ones.
+        """
+        number, keys = self._numbered(fresh)
+        held = self._bounds(index, keys, before)
+        arrived = Bounds(number, fresh.column(START).to_numpy(), fresh.column(TIME).to_numpy())
+        found = self._join(*map(np.concatenate, zip(held, arrived, strict=True)))
+        mine, theirs = found.group[: len(held.key)], found.group[len(held.key) :]
+        grows = np.zeros(len(found.key), np.bool_)
+        grows[theirs] = True
+        met = grows[mine]
+        known = self._identities(keys, Bounds(*(column[met] for column in held)))
+        values, present = windows.get(known)
+        for name in values.column_names:
+            known = known.append_column(name, values.column(name))
+        place = np.cumsum(grows) - 1
+        group = np.concatenate([place[mine[met]][present], place[theirs]])
+        become = Bounds(found.key[grows], found.start[grows], found.end[grows])
+        return known.filter(pa.array(present)), group, self._identities(keys, become)
+
+    def update(
+        self, windows: pa.Table, touched: Mask, expired: Mask, index: KeyedTable, after: int
+    ) -> None:
+        """Write down the bounds of what was touched, and strike out what has expired."""
+        changed = windows.filter(pa.array(touched | expired))
+        if not changed.num_rows:
+            return
+        number, keys = self._numbered(changed)
+        old = self._bounds(index, keys, after)
+        new = Bounds(number, changed.column(START).to_numpy(), changed.column(TIME).to_numpy())
+        found = self._join(*map(np.concatenate, zip(old, new, strict=True)))
+        alive = found.end >= floor_of(after, self._lateness)
+        key, start, end = found.key[alive], found.start[alive], found.end[alive]
+        counts = np.bincount(key, minlength=keys.num_rows)
+        offsets = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
+        rows = keys
+        for name, values in ((_BEGINS, start), (_ENDS, end)):
+            rows = rows.append_column(name, pa.ListArray.from_arrays(offsets, pa.array(values)))
+        some = pa.array(counts > 0)
+        index.put(rows.filter(some))
+        none = keys.filter(pa.array(counts == 0))
+        if none.num_rows:
+            index.delete(none)
+
+    def _numbered(self, windows: pa.Table) -> tuple[Times, pa.Table]:
+        identity = windows.select(self._identity)
+        number, first = key_numbers(identity)
+        return number, identity.take(pa.array(first))
+
+    def _bounds(self, index: KeyedTable, keys: pa.Table, watermark: int) -> Bounds:
+        """The windows of these keys that are still open."""
+        lists, _ = index.get(keys)
+        begins, ends = (flat(lists.column(n)) for n in (_BEGINS, _ENDS))
+        counts = begins.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        key = np.repeat(np.arange(keys.num_rows), counts)
+        start, end = (c.flatten().to_numpy(zero_copy_only=False) for c in (begins, ends))
+        live = end >= floor_of(watermark, self._lateness)
+        return Bounds(key[live], start[live], end[live])
+
+    def _identities(self, keys: pa.Table, bounds: Bounds) -> pa.Table:
+        mine = keys.take(pa.array(bounds.key))
+        columns = [pa.array(bounds.end), *mine.columns, pa.array(bounds.start)]
+        return pa.table(columns, names=[TIME, *mine.column_names, START])

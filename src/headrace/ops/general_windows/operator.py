@@ -1,0 +1,256 @@
+"""Windows of time with any assigner, trigger, lateness and function.
+
+State is a table of windows, timed by their *end*: what the watermark passes is a stretch of
+it, and what has expired falls off whole. A row of it holds the window's partials and what
+its trigger must know. Within an epoch arrivals are folded in first, then every window that
+got rows or whose time has come is judged once. A batch pays for those windows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg.keys import key_numbers
+from headrace.ops.agg.named import Aggregate, count, max
+from headrace.ops.agg.order import sorted_by
+from headrace.ops.contract import Step
+from headrace.ops.general_windows.book import END, START, Book
+from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, Firing
+from headrace.ops.general_windows.groups import WindowGroups
+from headrace.ops.general_windows.kept_rows import KeptRows
+from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
+from headrace.ops.view import with_bounds
+from headrace.ops.window.aligned import Times, floor_of
+from headrace.ops.window.assigners import GAP, Everything, Session, no_gap, why_no_gap
+from headrace.ops.window.evictors import Evictor
+from headrace.ops.window.function import WindowFunction
+from headrace.ops.window.triggers import watched
+from headrace.ops.window.windowing import Windowing
+from headrace.state.table import KeyedTable, TableSpec
+
+
+class TimedWindowOperator:
+    version = 1
+
+    def __init__(
+        self,
+        windowing: Windowing,
+        aggs: Mapping[str, Aggregate],
+        work: tuple[WindowFunction, Evictor | None] | None,
+        keys: Sequence[str],
+        input: pa.Schema,
+        output: pa.Schema,
+    ) -> None:
+        self._windowing, self._keys, self._input = windowing, list(keys), input
+        self._assigner = windowing.assigner
+        self._differs = isinstance(self._assigner, Session) and self._assigner.differs
+        since, ever, times = watched(windowing.trigger)
+        latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
+        self._book = Book(
+            main=dict(aggs), since={"$new": count(), **since},
+            ever={"$rows": count(), **latest, **ever}, times=times, mode=windowing.mode,
+        )  # fmt: skip
+        self._groups = WindowGroups(self._assigner, self._keys, self._book.all)
+        self._kept = None
+        if work:
+            self._kept = KeptRows(self._keys, input, self._assigner, windowing.lateness)
+        self._open = OpenWindows(self._keys, windowing)
+        self._firing = Firing(windowing, self._book, self._kept, work, self._keys, output)
+
+    # what it keeps
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        keys = [self._input.field(k) for k in self._keys]
+        identity = pa.schema([*keys, pa.field(START, pa.int64())])
+        timer = pa.schema([*identity, pa.field(END, pa.int64())])
+        value = pa.schema([*self._book.fields(self._input), *self._firing.was_fields()])
+        found = [TableSpec(WINDOWS, identity, value, timed=True)]
+        if self._assigner.merges:
+            found.append(self._open.spec(pa.schema(keys)))
+        if self._windowing.trigger.clocked:
+            found.append(TableSpec(TIMERS, timer, pa.schema([]), timed=True))
+        found.append(TableSpec(MARKS, timer, pa.schema([]), timed=True))
+        if self._kept is not None:
+            found.append(self._kept.spec())
+        values = self._firing.memory.spec(pa.schema(keys))
+        found += [values] if values is not None else []
+        return tuple(found)
+
+    # where the rows are
+
+    def unfit(self, port: int, rows: pa.Table) -> tuple[np.ndarray, list[str]] | None:
+        """Which rows have no gap that makes a session, and why; None if all have."""
+        wrong = no_gap(rows) if self._differs else None
+        if wrong is None:
+            return None
+        gaps = rows.column(GAP).filter(pa.array(wrong)).to_pylist()
+        return wrong, [why_no_gap(gap) for gap in gaps]
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        begun = watermark > MIN_TIME or not self._assigner.by_time
+        if not rows.num_rows or not (begun or self._differs):  # a gap may be wrong at any time
+            return None
+        reach = self._assigner.reach(rows.column(TIME).to_numpy(), rows)
+        floor = floor_of(watermark, self._windowing.lateness)
+        late: np.ndarray = (reach == MIN_TIME) | (reach < floor)
+        return late
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return rows if self._kept is not None else self._groups.of_rows(rows)
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        return prepared if self._kept is not None else self._groups.merged(prepared)
+
+    # one epoch
+
+    def step(self, step: Step) -> None:
+        table = step.tables[WINDOWS]
+        fresh = self._arrived(step)
+        if fresh is not None:
+            fresh = self._with_held(fresh, step)
+        windows, touched = self._candidates(fresh, step)
+        if windows is not None:
+            self._firing.judge(windows, touched, step)
+            self._forget(windows, touched, step)
+        table.expire(floor_of(step.after, self._windowing.lateness))
+        self._look_ahead(step)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The windows that are kept, and what would be shown of each now."""
+        windows = tables[WINDOWS].scan()
+        start, end = (windows.column(n).to_numpy() for n in (START, TIME))
+        end = end - self._assigner.slack  # as results show it
+        inside = (start >= since) & (end <= until)
+        windows, start, end = windows.filter(pa.array(inside)), start[inside], end[inside]
+        shown = self._book.main or {"$rows": self._book.ever["$rows"]}
+        values = self._book.results(windows, shown)
+        named = values.rename_columns([n.removeprefix("$") for n in values.column_names])
+        return with_bounds(windows.select(self._keys), start, end, named)
+
+    def _arrived(self, step: Step) -> pa.Table | None:
+        arrived = step.inputs[0]
+        if arrived is None or not arrived.num_rows:
+            return None
+        if self._kept is not None:
+            self._kept.add(arrived, step)
+            arrived = self._groups.of_rows(arrived)
+        open_ones = arrived.column(END).to_numpy() >= floor_of(
+            step.before, self._windowing.lateness
+        )
+        if not open_ones.all():  # a row may be too late for one of its windows, not for another
+            arrived = arrived.filter(pa.array(open_ones))
+        arrived = self._groups.merged(arrived)
+        arrived = arrived.rename_columns([TIME if n == END else n for n in arrived.column_names])
+        return self._firing.unshown(self._book.opened(arrived, step.clock))
+
+    def _with_held(self, fresh: pa.Table, step: Step) -> pa.Table:
+        """What arrived, with what was held of the same windows, or of windows that it meets."""
+        table = step.tables[WINDOWS]
+        identity = [TIME, HASH, *self._keys, START]
+        if not self._assigner.merges:
+            held, found = table.get(fresh.select(identity))
+            if not found.any():
+                return fresh
+            at = np.flatnonzero(found)
+            known = fresh.select(identity).take(pa.array(at))
+            for name in held.column_names:
+                known = known.append_column(name, held.column(name).take(pa.array(at)))
+            group = np.concatenate([at, np.arange(fresh.num_rows)])
+            return self._book.fold(known, fresh, group, fresh.select(identity))
+        known, group, merged = self._open.meet(fresh, step.tables[OPEN], table, step.before)
+        if not known.num_rows:
+            return fresh
+        folded = self._book.fold(known, fresh, group, merged)
+        self._firing.absorbed(known, merged, group, step)
+        if self._kept is not None:
+            self._kept.renew(known, folded, group, step)
+        table.delete(known.select(identity))
+        return folded
+
+    def _candidates(self, fresh: pa.Table | None, step: Step) -> tuple[pa.Table | None, np.ndarray]:
+        """Every window to be judged, and whether it got rows."""
+        parts = [] if fresh is None else [fresh]
+        table = step.tables[WINDOWS]
+        due = [table.scan(lo, hi) for lo, hi in self._passed(step)]
+        due += [self._woken(step, name, now) for name, now in self._clocks(step)]
+        parts += [d.select(fresh.column_names) if fresh is not None else d for d in due]
+        parts = [p for p in parts if p.num_rows]
+        if not parts:
+            return None, np.zeros(0, np.bool_)
+        windows = pa.concat_tables(parts, promote_options="permissive")
+        touched = np.arange(windows.num_rows) < (0 if fresh is None else fresh.num_rows)
+        if len(parts) == 1:
+            return windows.combine_chunks(), touched
+        first = first_of_each(windows, self._keys)
+        if len(first) < windows.num_rows:
+            windows, touched = windows.take(pa.array(first)), touched[first]
+        return windows.combine_chunks(), touched
+
+    def _passed(self, step: Step) -> list[tuple[int, int]]:
+        """The ends of windows that are over now, and of those that are about to be forgotten.
+
+        What was forgotten before is not there any more; but what is there may be older than the
+        lateness says, if the program has been given a shorter one.
+        """
+        over, gone = step.before + 1, floor_of(step.after, self._windowing.lateness)
+        ends = floor_of(step.after, 0)
+        return [(MIN_TIME, ends)] if gone >= over else [(MIN_TIME, gone), (over, ends)]
+
+    def _clocks(self, step: Step) -> list[tuple[str, int]]:
+        """The timer tables, and how far each has come."""
+        clocks = {TIMERS: step.clock, MARKS: step.after}
+        return [(n, now) for n, now in clocks.items() if n in step.tables]
+
+    def _woken(self, step: Step, name: str, now: int) -> pa.Table:
+        """The windows with a timer that is due; whether it still matters is judged later."""
+        timers = step.tables[name]
+        due = timers.scan(MIN_TIME, now + 1)
+        timers.expire(now + 1)
+        identity = due.select([END, HASH, *self._keys, START])
+        identity = identity.rename_columns([TIME, HASH, *self._keys, START])
+        identity = identity.take(pa.array(first_of_each(identity, self._keys)))
+        held, found = step.tables[WINDOWS].get(identity)
+        for column in held.column_names:
+            identity = identity.append_column(column, held.column(column))
+        return identity.filter(pa.array(found))
+
+    def _forget(self, windows: pa.Table, touched: np.ndarray, step: Step) -> None:
+        lateness = self._windowing.lateness
+        expired = windows.column(TIME).to_numpy() < floor_of(step.after, lateness)
+        if self._assigner.merges:
+            self._open.update(windows, touched, expired, step.tables[OPEN], step.after)
+        if self._kept is not None and expired.any():
+            gone = windows.filter(pa.array(expired))
+            self._kept.forget(gone, step)
+
+    def _look_ahead(self, step: Step) -> None:
+        """When something is due even if nothing comes."""
+        if step.after >= MAX_TIME:  # the input has ended, and so has every window
+            return
+        table, lateness = step.tables[WINDOWS], self._windowing.lateness
+        times = [table.first_time(step.after + 1), step.tables[MARKS].first_time()]
+        if lateness and (oldest := table.first_time()) is not None:
+            times.append(oldest + lateness)
+        step.next = min((t for t in times if t is not None), default=MAX_TIME)
+        if TIMERS in step.tables:
+            first = step.tables[TIMERS].first_time()
+            step.wake = MAX_TIME if first is None else first
+
+
+def first_of_each(windows: pa.Table, keys: Sequence[str]) -> Times:
+    """The first row of each window, in the order of the rows."""
+    if windows.num_rows < 2:
+        return np.arange(windows.num_rows)
+    number, _ = key_numbers(windows.select([HASH, *keys]))
+    columns = [number, *(windows.column(n).to_numpy() for n in (TIME, START))]
+    order = sorted_by(columns)
+    fresh = np.zeros(len(order), np.bool_)
+    fresh[0] = True
+    for column in columns:
+        fresh[1:] |= column[order][1:] != column[order][:-1]
+    return np.sort(order[fresh])

@@ -1,0 +1,138 @@
+"""Rows of some keys laid end to end, and the stretches of them that are windows.
+
+Each key's kept rows come first and then its new ones. The rows stay where they are: a
+sequence says in which order they are to be read. Knows nothing of tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import TIME
+from headrace.ops.agg.groups import Index, integers
+from headrace.ops.agg.order import distinct, rises, sorted_by
+from headrace.ops.agg.span import stretches
+from headrace.ops.row_windows.ends import Ends
+from headrace.ops.row_windows.order import Ordered
+from headrace.ops.row_windows.store import fitted
+from headrace.ops.window.by_rows import Count, LastRows, LastTime, RowWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Rows in order: the i-th is row index[i] of the pool. Window j has those from low to high."""
+
+    pool: pa.Table
+    index: Index
+    low: Index
+    high: Index
+
+
+@dataclass(frozen=True, slots=True)
+class RowSequence:
+    """Row index[i] of the pool is the i-th; keys follow each other."""
+
+    pool: pa.Table
+    index: Index
+    kept: Index  # kept rows of each key
+    new: Index  # new rows of each key
+
+    @classmethod
+    def of(
+        cls, kept: pa.Table, counts: Index, rows: Ordered, which: Index, schema: pa.Schema
+    ) -> RowSequence:
+        """The kept rows, `counts` per key, and the new ones of the keys `which`."""
+        fresh, held = fitted(rows.rows, schema), kept.num_rows
+        pool = pa.concat_tables([kept.select(fresh.column_names), fresh]).combine_chunks()
+        sizes = rows.sizes[which]
+        low = np.stack([np.cumsum(counts) - counts, held + rows.starts[which]], axis=1)
+        place = stretches(low.reshape(-1), np.stack([counts, sizes], axis=1).reshape(-1))
+        index = np.concatenate([np.arange(held), held + rows.order])[place]
+        return cls(pool, index, counts, sizes)
+
+    @classmethod
+    def of_kept(cls, kept: pa.Table, counts: Index, schema: pa.Schema) -> RowSequence:
+        """Kept rows alone."""
+        pool = fitted(kept, schema).combine_chunks()
+        return cls(pool, np.arange(kept.num_rows), counts, np.zeros_like(counts))
+
+    @property
+    def starts(self) -> Index:
+        return self.stops - (self.kept + self.new)
+
+    @property
+    def stops(self) -> Index:
+        return np.cumsum(self.kept + self.new)
+
+    @property
+    def key(self) -> Index:
+        """The key of each row."""
+        return np.repeat(np.arange(len(self.kept)), self.kept + self.new)
+
+    @property
+    def times(self) -> Index:
+        times: Index = integers(self.pool[TIME])[self.index]
+        return times
+
+    def windows(self, spec: RowWindow, key: Index, after: Index) -> Windows:
+        """The windows that end after so many new rows of their key."""
+        high = (self.starts + self.kept)[key] + after
+        match spec:
+            case Count(tumbles=False):
+                low = np.maximum(self.starts[key], high - spec.size)
+            case LastRows():
+                low = np.maximum(self.starts[key], high - spec.rows)
+            case LastTime():
+                return self._by_time(spec.size, key, high)
+            case _:
+                low = np.maximum(self.starts[key], np.append(0, high[:-1]))
+        return Windows(self.pool, self.index, low, high)
+
+    def _by_time(self, size: int, key: Index, high: Index) -> Windows:
+        """What had come by then, by time: the rows up to the one that ends the window."""
+        owner, times, index = self.key, self.times, self.index
+        if not rises([owner, times]):
+            turn = sorted_by([owner, times])
+            place = np.empty(len(turn), np.int64)
+            place[turn] = np.arange(len(turn))
+            index, times, high = index[turn], times[turn], place[high - 1] + 1
+        low = _first_after(owner, times, key, times[high - 1] - size)
+        return Windows(self.pool, index, low, high)
+
+    def needed(self, spec: RowWindow, ends: Ends, watermark: int) -> Index:
+        """From where on windows after these `ends` may hold each key's rows."""
+        match spec:
+            case Count(tumbles=False):  # one short of a window, or all of one if the input ends
+                first = self.stops - (spec.size - (ends.since == 0))
+            case LastRows():
+                first = self.stops - (spec.rows - 1)
+            case LastTime():
+                return self._within(spec.size, ends.since, watermark)
+            case _:
+                first = self.starts + self.kept + ends.last
+        return np.asarray(np.maximum(first, self.starts))
+
+    def _within(self, size: int, since: Index, watermark: int) -> Index:
+        """From the first row on that is within `size` of where a window may yet end: at a row
+        that is to come, not older than the watermark, or, if the input ends, at a key's last."""
+        times, stops = self.times, self.stops
+        last = np.where(since > 0, times[stops - 1], watermark)
+        alive = times > (np.minimum(last, watermark) - size)[self.key]
+        places = np.where(alive, np.arange(len(times)), len(times))
+        return np.asarray(np.minimum(np.minimum.reduceat(places, self.starts), stops))
+
+    def between(self, low: Index, high: Index) -> pa.Table:
+        """The rows of each key from low to high."""
+        return self.pool.take(pa.array(self.index[stretches(low, high - low)]))
+
+
+def _first_after(owner: Index, times: Index, key: Index, bound: Index) -> Index:
+    """The first row of each key that is later than its bound; rows rise by owner and time."""
+    known = distinct(times)
+    rank = np.searchsorted(known, times)
+    wanted = np.searchsorted(known, bound, side="right") - 1
+    places = owner * len(known) + rank
+    return np.searchsorted(places, key * len(known) + wanted, side="right")

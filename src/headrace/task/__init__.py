@@ -1,0 +1,4 @@
+"""What each task of an epoch does, as plain functions: no Spark in this room.
+
+`engine/` runs these functions on Spark, `driver/local.py` runs the same ones in this process.
+"""

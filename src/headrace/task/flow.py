@@ -1,0 +1,253 @@
+"""How a chunk flows on inside a task: through stateless steps, to operators and outputs.
+
+A `Flow` belongs to one task of one epoch. Chunks are pushed into a port; whatever follows
+without a shuffle runs here and now. What reaches an operator is judged late or not,
+prepared (pre-aggregated), and leaves in envelopes cut by task; what reaches an output is
+staged here, so that only a reference travels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, TIME, hidden_columns, visible
+from headrace.clock import MIN_TIME
+from headrace.epoch.accounting import PASSED, passes_on
+from headrace.epoch.compact_columns import coded
+from headrace.epoch.envelope import Envelope, send
+from headrace.epoch.values import Epoch
+from headrace.errors import HeadraceError
+from headrace.hashing import hash_keys, tasks_of, with_plain_keys
+from headrace.kernel import Kernel, compile_chain
+from headrace.kernel.today import epoch_clock
+from headrace.plan.nodes import (
+    OUT,
+    Chunks,
+    Node,
+    Python,
+    PythonChain,
+    Select,
+    SelectChain,
+    Stateful,
+    Union,
+    Write,
+    late_port,
+)
+from headrace.plan.program import Program
+from headrace.task.dead import DeadLetters, blaming
+from headrace.task.operators import operator_for, runs_user_code
+from headrace.task.outputs import Outputs
+from headrace.task.python_steps import ROW_KINDS, run_batches, run_rows
+
+_FLUSH_ROWS = 1_000_000  # rows held back for an operator before they are folded and sent
+_TRIES = 1_000  # calls of a function of tables on parts of a chunk, to find the rows it fails on
+Fate = Callable[[str, pa.Table], None]
+
+
+class Flow:
+    def __init__(self, program: Program, epoch: Epoch, outputs: Outputs, dead: DeadLetters) -> None:
+        self._program, self._epoch = program, epoch
+        self._outputs, self.dead = outputs, dead
+        self._operators = {n.name: operator_for(n) for n in program.stateful()}
+        self._risky = {n.name for n in program.stateful() if runs_user_code(n)}
+        self._held: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
+        self._held_rows: Counter[tuple[str, int]] = Counter()
+        self._ready: list[Envelope] = []
+        self.steps: dict[str, Counter[str]] = defaultdict(Counter)
+        self.fate: Fate = _nobody_counts
+        self.raw: dict[int, bytes] | None = None
+
+    def push(self, name: str, port: str, rows: pa.Table) -> None:
+        """Send rows that step `name` gave at `port` to whoever consumes them."""
+        if not rows.num_rows:
+            return
+        for consumer, index in self._program.consumers_of(name, port):
+            self._enter(self._program.nodes[consumer], index, rows)
+
+    def _enter(self, node: Node, index: int, rows: pa.Table) -> None:
+        self.steps[node.name]["in"] += rows.num_rows
+        if isinstance(node, Stateful):
+            self._to_operator(node, index, rows)
+        elif isinstance(node, Write):
+            self.fate("used", rows)
+            self._outputs.add(node.name, visible(rows))
+        else:
+            for given in self._transform(node, rows):
+                self.steps[node.name]["out"] += given.num_rows
+                self.push(node.name, OUT, given)
+
+    def _transform(self, node: Node, rows: pa.Table) -> Iterator[pa.Table]:
+        match node:
+            case Union():
+                yield rows.select([*node.schema.names, *hidden_columns(rows)])
+            case Select() | SelectChain():
+                with epoch_clock(self._epoch.clock):
+                    given, bad = kernel_for(node).run(rows)
+                for index, message in bad:
+                    self._fail(node.name, rows.slice(index, 1), message)
+                yield given
+            case Python() if node.kind not in ROW_KINDS:
+                yield from self._batches(node, rows)
+            case PythonChain() | Python():
+                steps = node.steps if isinstance(node, PythonChain) else (node,)
+                given, failed = run_rows(steps, rows)
+                for f in failed:
+                    self._fail(f.step, rows.slice(f.index, 1), f.error)
+                yield given
+            case Chunks():
+                given, lost = node.what.run(rows, node.schema)
+                for index, error in lost:
+                    self._fail(node.name, rows.slice(index, 1), error)
+                yield given
+            case _:
+                raise TypeError(f"no way to run {type(node).__name__}")
+
+    def _batches(self, node: Python, rows: pa.Table) -> Iterator[pa.Table]:
+        """What a function of tables gives; the rows on which it fails are found by halving."""
+        parts, tries = [rows], _TRIES
+        while parts:
+            part, tries = parts.pop(), tries - 1
+            try:
+                given = run_batches(node, part)
+            except Exception as error:
+                if part.num_rows == 1 or tries < 0:
+                    self._fail(node.name, part, error)
+                else:
+                    middle = part.num_rows // 2
+                    parts += [part.slice(middle), part.slice(0, middle)]
+                continue
+            if OFFSET not in given.column_names:
+                self.fate("used", part)  # its rows are new ones: here the record was used
+            yield given
+
+    def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
+        self._bury(step, rows, [error] * rows.num_rows)
+
+    def _bury(self, step: str, rows: pa.Table, errors: Sequence[BaseException | str]) -> None:
+        self.steps[step]["dead"] += rows.num_rows
+        self.fate("dead", rows)
+        self.dead.add(step, rows, errors, self.raw)
+
+    def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
+        if node.clocked:
+            rows = stamped(rows, self._epoch.clock)
+        if node.name not in self._risky:
+            self._judge(node, index, rows)
+            return
+        try:
+            self._judge(node, index, rows)
+        except HeadraceError:
+            raise
+        except Exception as error:  # the user's: find the rows on which it fails, halving
+            if rows.num_rows == 1:
+                self._fail(node.name, rows, error)
+                return
+            middle = rows.num_rows // 2
+            for part in (rows.slice(0, middle), rows.slice(middle)):
+                self._to_operator(node, index, part)
+
+    def _fit(self, node: Stateful, index: int, rows: pa.Table) -> pa.Table:
+        """The rows without those of which the operator can say at once that it cannot use them."""
+        unfit = getattr(self._operators[node.name], "unfit", None)
+        found = unfit(index, rows) if unfit else None
+        if found is None:
+            return rows
+        gone, reasons = found
+        made = [n for n in rows.column_names if n.startswith("$")]  # the plan's, not the user's
+        self._bury(node.name, rows.filter(pa.array(gone)).drop_columns(made), reasons)
+        return rows.filter(pa.array(~gone))
+
+    def _judge(self, node: Stateful, index: int, rows: pa.Table) -> None:
+        operator = self._operators[node.name]
+        keys = () if index in node.broadcast else node.keys[index]
+        rows = with_plain_keys(self._fit(node, index, rows), keys)
+        late = operator.late(index, rows, self._epoch.before.get(node.name, MIN_TIME))
+        gone = None
+        if late is not None and late.any():
+            gone, rows = rows.filter(pa.array(late)), rows.filter(pa.array(~late))
+        prepared = operator.prepare(index, rows) if rows.num_rows else None
+        if gone is not None:
+            self.steps[node.name]["late"] += gone.num_rows
+            self.fate("late", gone)
+            self.push(node.name, late_port(index), gone)
+        if prepared is not None:
+            fate = PASSED if passes_on(node) else "used"
+            self.fate(fate, prepared if getattr(operator, "filters", False) else rows)
+            self._hold(node, index, prepared)
+
+    def _hold(self, node: Stateful, index: int, prepared: pa.Table) -> None:
+        entry = (node.name, index)
+        self._held[entry].append(prepared)
+        self._held_rows[entry] += prepared.num_rows
+        if self._held_rows[entry] > _FLUSH_ROWS:
+            self._release(node, index)
+
+    def _release(self, node: Stateful, index: int) -> None:
+        entry = (node.name, index)
+        held = pa.concat_tables(self._held.pop(entry), promote_options="default")
+        del self._held_rows[entry]
+        with blaming(node.name, node.site):
+            rows = self._operators[node.name].combine(index, held)
+        level = self._program.level(node.name)
+        if index in node.broadcast:
+            for task in range(self._epoch.tasks):
+                self._ready.extend(send(level, task, node.name, index, rows))
+            return
+        keys = None  # of which hashes are made; an operator that makes its own knows
+        if HASH not in rows.column_names:
+            keys, rows = node.keys[index], coded(rows)
+            hashes = hash_keys([rows.column(k) for k in keys], rows.num_rows)
+            rows = rows.append_column(HASH, pa.array(hashes))
+        for task, part in self._cut(rows):
+            self._ready.extend(send(level, task, node.name, index, part, keys))
+
+    def _cut(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        if self._epoch.tasks == 1:
+            yield 0, rows
+            return
+        hashes = rows.column(HASH).to_numpy()
+        tasks = tasks_of(hashes, self._epoch.slots, self._epoch.tasks)
+        for task in range(self._epoch.tasks):
+            mine = tasks == task
+            if mine.all():
+                yield task, rows
+            elif mine.any():
+                yield task, rows.filter(pa.array(mine))
+
+    def ready(self) -> list[Envelope]:
+        """Envelopes that are full enough to leave; the rest comes with `finish`."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def finish(self) -> list[Envelope]:
+        """All that is still held back."""
+        for name, index in list(self._held):
+            node = self._program.nodes[name]
+            assert isinstance(node, Stateful)
+            self._release(node, index)
+        return self.ready()
+
+
+def stamped(rows: pa.Table, clock: int) -> pa.Table:
+    """The rows with the clock as their time."""
+    times = pa.array(np.full(rows.num_rows, clock, dtype=np.int64))
+    if TIME not in rows.column_names:
+        return rows.append_column(TIME, times)
+    return rows.set_column(rows.column_names.index(TIME), TIME, times)
+
+
+def _nobody_counts(fate: str, rows: pa.Table) -> None:
+    pass
+
+
+@lru_cache(maxsize=512)
+def kernel_for(node: Any) -> Kernel:
+    """The compiled chain of a Select node, once per process."""
+    steps = node.steps if isinstance(node, SelectChain) else (node,)
+    return compile_chain(steps, node.inputs[0].schema)

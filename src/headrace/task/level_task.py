@@ -1,0 +1,176 @@
+"""A level task: all operators of one level, for the slots that this task holds.
+
+It gathers the epoch's chunks, opens the state that the manifest before names, lets each
+operator take one step over all its keys at once, writes one file of new state, and sends on
+what the operators gave. Chunks for later levels pass untouched.
+"""
+
+from __future__ import annotations
+
+import time as wall
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.chunk import SOURCE
+from headrace.clock import MIN_TIME
+from headrace.epoch.accounting import Passed, needs_tracking, passes_on
+from headrace.epoch.bundle import Bundle
+from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, Arriving, Envelope, note
+from headrace.epoch.lineage import upstream
+from headrace.epoch.report import Report
+from headrace.epoch.values import Epoch, Split, reached_by
+from headrace.epoch.ways import (
+    corrections,
+    filtered_below,
+    followed,
+    held_back,
+    may_be_dropped,
+    noted,
+)
+from headrace.hashing import first_hash, slot_range
+from headrace.ops.contract import Step
+from headrace.plan.nodes import OUT, Stateful
+from headrace.state.faults import point
+from headrace.task.dead import DeadLetters, blaming
+from headrace.task.flow import Flow
+from headrace.task.operators import operator_for
+from headrace.task.outputs import Outputs
+from headrace.task.source_task import finish_dead
+from headrace.task.tables import TaskState
+
+
+def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterator[Envelope]:
+    """Everything one task of `level` does, as the envelopes it sends."""
+    control: dict[str, Any] | None = None
+    reached: dict[str, int] = {}
+    chunks: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
+    arriving, task = Arriving(), 0
+    for envelope in arrived:
+        if envelope.level > level:
+            yield envelope
+        elif envelope.op == CONTROL:
+            control, task = envelope.note(), envelope.task
+        elif envelope.op == WATERMARKS:
+            for split, watermark in envelope.note().items():
+                reached[split] = max(watermark, reached.get(split, watermark))
+        else:
+            chunk = arriving.add(envelope)
+            if chunk is not None:
+                chunks[envelope.op, envelope.port].append(chunk)
+    arriving.finish()
+    if control is not None:  # else the epoch is a replay, and there is nothing to do
+        epoch = Epoch.from_json(control["epoch"])
+        epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))
+        yield from _Level(bundle, level, task, epoch, control["state"]).run(chunks)
+
+
+def _advanced(split: Split, reached: dict[str, int]) -> Split:
+    watermark = reached.get(str(split.id), MIN_TIME)
+    return replace(split, watermark=max(split.watermark, watermark))
+
+
+class _Level:
+    def __init__(
+        self, bundle: Bundle, level: int, task: int, epoch: Epoch, state: dict[str, Any]
+    ) -> None:
+        program = bundle.program
+        self._program, self._level, self._task, self._epoch = program, level, task, epoch
+        unique = f"{epoch.number}-{level}-{task}-{uuid.uuid4().hex[:8]}"
+        self._outputs = Outputs(bundle.sinks, epoch.number, unique)
+        dead = DeadLetters(epoch, program.on_error, bundle.sources)
+        self._flow = Flow(program, epoch, self._outputs, dead)
+        slots = slot_range(task, epoch.tasks, epoch.slots)
+        self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
+        self._homes = tuple(first_hash(slot, epoch.slots) for slot in range(*slots))
+        self._report = Report(epoch.number, epoch.attempt)
+        self._followed = followed(program, epoch)
+
+    def run(self, chunks: dict[tuple[str, int], list[pa.Table]]) -> Iterator[Envelope]:
+        began = wall.perf_counter()
+        for node in self._program.stateful_at(self._level):
+            self._step(node, [chunks.get((node.name, i)) for i in range(len(node.inputs))])
+        self._report.dead = self._flow.dead.places()
+        self._report.examples = self._flow.dead.examples()
+        finish_dead(self._program, self._flow, self._outputs)
+        yield from self._flow.finish()
+        self._outputs.finish()
+        self._state.close()
+        point("state.written")
+        self._report.staged = dict(self._outputs.staged)
+        self._report.rows = dict(self._outputs.rows)
+        self._report.steps = {n: dict(c) for n, c in self._flow.steps.items()}
+        self._report.timing = {f"level {self._level}": (wall.perf_counter() - began) * 1_000}
+        yield note(self._program.depth + 1, self._task, REPORT, self._report.to_json())
+
+    def _newest(self, inputs: Iterable[str]) -> int:
+        known = set(inputs)
+        return max((s.watermark for s in self._epoch.splits if s.input in known), default=MIN_TIME)
+
+    def _step(self, node: Stateful, chunks: list[list[pa.Table] | None]) -> None:
+        operator = operator_for(node)
+        specs = operator.tables()
+        before = self._epoch.before.get(node.name, MIN_TIME)
+        inputs = upstream(self._program, node.name)
+        reached = reached_by(node.clocked, inputs, self._epoch.splits, self._epoch.clock)
+        step = Step(
+            inputs=[c and pa.concat_tables(c, promote_options="default") for c in chunks],
+            tables={s.name: self._state.open(node.name, s) for s in specs},
+            before=before,
+            after=max(before, reached),
+            clock=self._epoch.clock,
+            epoch=self._epoch.number,
+            newest=self._newest(inputs),
+            homes=self._homes,
+        )
+        with blaming(node.name, node.site):
+            operator.step(step)
+        for fault in step.faults:
+            self._flow.steps[node.name]["dead"] += fault.row.num_rows
+            self._flow.dead.add(node.name, fault.row, [fault.error])
+        if step.windows:
+            self._flow.steps[node.name].update(step.windows)
+        for rows in step.filtered:
+            self._correct(filtered_below(self._program, node.name, rows, self._epoch))
+        for name, table in step.tables.items():
+            self._report.state[f"{node.name}/{name}"] = self._state.store(node.name, table)
+        if step.counts:
+            self._report.metrics[node.name] = dict(step.counts)
+        held = sum(t.rows_held for t in step.tables.values())
+        self._report.ops[node.name] = {
+            "watermark": step.after, "next": step.next, "wake": step.wake, "held": held,
+        }  # fmt: skip
+        for port, tables in step.sides.items():
+            for rows in tables:
+                self._send(node, port, rows)
+        for rows in step.out:
+            self._flow.steps[node.name]["out"] += rows.num_rows
+            passed = self._send(node, OUT, rows)
+            if passed is not None and len(self._followed) < len(self._epoch.splits):
+                for fate, splits in passed.fates().items():
+                    self._correct(corrections(self._program, node.name, splits, fate, self._epoch))
+        if self._followed and passes_on(node):
+            self._report.ways += held_back(step, self._followed)
+
+    def _send(self, node: Stateful, port: str, rows: pa.Table) -> Passed | None:
+        """Send rows on; of those that are records of an input, see what becomes of them."""
+        follow = passes_on(node) and (self._followed or may_be_dropped(self._program, node.name))
+        if SOURCE not in rows.column_names or not follow:
+            self._flow.push(node.name, port, rows)
+            return None
+        passed = Passed(rows, needs_tracking(self._program, node.name))
+        counted, self._flow.fate = self._flow.fate, passed.mark
+        self._flow.push(node.name, port, rows)
+        self._flow.fate = counted
+        self._report.ways += noted(passed, self._followed)
+        return passed
+
+    def _correct(self, found: Mapping[str, Counter[str]]) -> None:
+        for name, fates in found.items():
+            known = Counter(self._report.inputs.get(name, {}))
+            known.update(fates)
+            self._report.inputs[name] = dict(known)

@@ -1,0 +1,237 @@
+"""The user's row functions over a chunk: rows made once, all fused steps in one pass.
+
+The loop per row is the user's wish, not ours, so it is a bare one: a whole chunk per step
+and no check per row. A row on which a function raises is set aside with its error, and the
+loop goes on behind it, so no function is called twice for a row. Of results that do not fit
+the declared columns the odd ones are found by halving, without a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, compress
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.chunk import HIDDEN, hidden_columns, visible
+from headrace.defensive_copy import Apart, apart
+from headrace.plan.nodes import Python
+from headrace.reads import columns_read
+from headrace.rows import collector_paused, fitted, row_class, rows_of, table_of, values_of
+
+_AT_ONCE = 4_000  # rows whose objects fit into a processor's cache
+
+Where = Sequence[int]  # for each row, the row of the chunk that it came from
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Row `index` of the chunk failed in `step`."""
+
+    index: int
+    step: str
+    error: BaseException
+
+
+def run_rows(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list[Failed]]:
+    """Run fused row steps over a chunk; hidden columns follow the row they came from."""
+    tables: list[pa.Table] = []
+    failed: list[Failed] = []
+    for at in range(0, chunk.num_rows, _AT_ONCE):
+        made, faults = _run_slice(steps, chunk.slice(at, _AT_ONCE))
+        tables.append(made)
+        failed.extend(replace(f, index=at + f.index) for f in faults)
+    return pa.concat_tables(tables or [_run_slice(steps, chunk)[0]]), failed
+
+
+@collector_paused()
+def _run_slice(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list[Failed]]:
+    seen = visible(chunk)
+    if steps[0].kind in ("map", "flat_map"):
+        seen = seen.select(columns_read(steps[0].function.fn, seen.column_names))
+    failed = Failures()
+    rows, where = _rows(steps[0], seen, failed)
+    where, made = _through(steps, where, rows, failed)
+    origin = (rows, seen) if not failed else _origin(where, rows, seen)
+    where, values = _fitting(steps[-1], where, made, origin, failed)
+    hidden = chunk.select(hidden_columns(chunk))
+    if where != range(chunk.num_rows):
+        hidden = hidden.take(pa.array(where, pa.int64()))
+    for name in hidden.column_names:
+        values = values.append_column(name, hidden.column(name))
+    return values, [failed[i] for i in sorted(failed)]
+
+
+class Failures(dict[int, Failed]):
+    """The first failure of each row of the chunk, by its index."""
+
+    def add(self, index: int, step: Python, error: BaseException) -> None:
+        self.setdefault(index, Failed(index, step.name, error))
+
+    def without(self, where: Where, rows: list[Any]) -> tuple[Where, list[Any]]:
+        """The rows that came from no failed one: a record is dead as a whole, or not at all."""
+        if not self:
+            return where, rows
+        good = [index not in self for index in where]
+        return list(compress(where, good)), list(compress(rows, good))
+
+
+def _rows(step: Python, seen: pa.Table, failed: Failures) -> tuple[list[Any], Where]:
+    """Rows for the user's functions; a row may hold a time that Python does not have."""
+    try:
+        return rows_of(seen), range(seen.num_rows)
+    except ValueError:
+        rows: list[Any] = []
+        for index in range(seen.num_rows):
+            try:
+                rows += rows_of(seen.slice(index, 1))
+            except ValueError as error:
+                rows.append(None)
+                failed.add(index, step, error)
+        where, good = failed.without(range(seen.num_rows), rows)
+        return good, where
+
+
+def _origin(where: Where, rows: list[Any], seen: pa.Table) -> tuple[list[Any], pa.Table] | None:
+    """The rows that are left, and their columns."""
+    if len(rows) < seen.num_rows:
+        return None
+    return [rows[i] for i in where], seen.take(pa.array(where, pa.int64()))
+
+
+def _through(
+    steps: Sequence[Python], where: Where, rows: list[Any], failed: Failures
+) -> tuple[Where, list[Any]]:
+    """All steps over all rows; what a step gives is a row again for the step after."""
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
+        where, rows = ROW_KINDS[step.kind](step, where, rows, failed)
+        if after is not None and step.kind in ("map", "flat_map"):
+            where, rows = _each(_row_maker(step), step, where, rows, failed)
+    return where, rows
+
+
+def _row_maker(step: Python) -> Callable[[Any], Any]:
+    names = tuple(step.schema.names)
+    make = row_class(names)._make
+    return lambda row: make(values_of(row, names))
+
+
+def _each(
+    fn: Callable[[Any], Any], step: Python, where: Where, rows: list[Any], failed: Failures
+) -> tuple[Where, list[Any]]:
+    """What the function gives for each row, and of which rows; those on which it raises fail."""
+    made: list[Any] = []
+    rest = iter(rows)
+    lost: list[int] = []  # places among `rows`
+    while len(made) + len(lost) < len(rows):
+        try:
+            made.extend(map(fn, rest))  # what was made before it raises stays
+            if len(made) + len(lost) < len(rows):
+                raise RuntimeError("the function raised StopIteration")
+        except Exception as error:
+            lost.append(len(made) + len(lost))
+            failed.add(where[lost[-1]], step, error)
+    if not lost:
+        return where, made
+    gone = set(lost)
+    return failed.without([index for i, index in enumerate(where) if i not in gone], made)
+
+
+def _fitting(
+    step: Python,
+    where: Where,
+    made: list[Any],
+    origin: tuple[list[Any], pa.Table] | None,
+    failed: Failures,
+) -> tuple[Where, pa.Table]:
+    """What was made as columns, without the rows that do not fit them."""
+    try:
+        return where, table_of(made, step.schema, origin)
+    except Exception:
+        good = _fit(step, list(where), made, failed)
+        where, made = failed.without(where, made)
+        return where, good if len(made) == good.num_rows else table_of(made, step.schema)
+
+
+def _fit(step: Python, where: list[int], made: list[Any], failed: Failures) -> pa.Table:
+    """The rows that fit, by halving."""
+    try:
+        return table_of(made, step.schema)
+    except Exception as error:
+        if len(made) == 1:
+            failed.add(where[0], step, error)
+            return step.schema.empty_table()
+    half = len(made) // 2
+    parts = (slice(None, half), slice(half, None))
+    return pa.concat_tables([_fit(step, where[p], made[p], failed) for p in parts])
+
+
+def _map(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple[Where, list[Any]]:
+    return _each(step.function.fn, step, where, rows, failed)
+
+
+def _flat_map(
+    step: Python, where: Where, rows: list[Any], failed: Failures
+) -> tuple[Where, list[Any]]:
+    fn, kept = step.function.fn, apart(step.schema)
+    where, lists = _each(lambda row: _listed(fn(row), kept), step, where, rows, failed)
+    indexes: list[int] = []
+    for index, found in zip(where, lists, strict=True):
+        indexes.extend([index] * len(found))
+    return indexes, list(chain.from_iterable(lists))
+
+
+def _listed(given: Iterable[Any] | None, kept: Apart) -> list[Any]:
+    """A generator may go on changing what it has yielded, and yield it again.
+
+    By its first row it is judged whether it does: so those that yield tuples pay nothing.
+    """
+    if isinstance(given, list):
+        return given
+    rest = iter(() if given is None else given)
+    for first in rest:
+        if isinstance(first, kept.plain):
+            return [first, *rest]
+        return kept.all(chain((first,), rest))
+    return []
+
+
+def _filter(
+    step: Python, where: Where, rows: list[Any], failed: Failures
+) -> tuple[Where, list[Any]]:
+    fn = step.function.fn
+    judged, keep = _each(lambda row: bool(fn(row)), step, where, rows, failed)
+    if judged is not where:
+        where, rows = failed.without(where, rows)
+    return list(compress(where, keep)), list(compress(rows, keep))
+
+
+def _tap(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple[Where, list[Any]]:
+    seen, _ = _each(step.function.fn, step, where, rows, failed)
+    return (where, rows) if seen is where else failed.without(where, rows)
+
+
+ROW_KINDS = {"map": _map, "flat_map": _flat_map, "filter": _filter, "tap": _tap}
+
+
+def run_batches(step: Python, chunk: pa.Table) -> pa.Table:
+    """A user's function from table to table; hidden columns stay if the rows do."""
+    given = step.function.fn(visible(chunk))
+    if not isinstance(given, pa.Table):
+        raise TypeError(f"expected a pyarrow.Table, got {type(given).__name__}")
+    table = fitted(given, step.schema)
+    if table.num_rows == chunk.num_rows:
+        for name in hidden_columns(chunk):
+            table = table.append_column(name, chunk.column(name))
+        return table
+    if not step.timed:
+        return table
+    times = [n for n in HIDDEN if n in given.column_names]
+    if not times:
+        raise ValueError(
+            f"{step.name!r} changed the number of rows from {chunk.num_rows} to {table.num_rows}, "
+            "so the event time of its rows is unknown"
+        )
+    return table.append_column(times[0], given.column(times[0]))
