@@ -37,17 +37,16 @@ CUTS: dict[str, dict[str, int]] = {
     "log.records": {"_FEW": 1},
     "log.tail": {"_CHUNK": 64},
     "log.topic": {"SEGMENT_BYTES": 4096, "_LEAST_SEGMENT": 4096},
-    "ops.agg.cells": {"_BLANK": 1, "_FEW": 1},
     "ops.agg.exact": {"_BLOCK": 1, "_ROOM": 4},
     "ops.agg.grid": {"_SHORT": 1},
+    "ops.agg.groups": {"_BLANK": 1, "_FEW": 1},
     "ops.agg.order": {"_LIMIT": 1, "_SHORT": 1},
     "ops.agg.span": {"_BAND": 1},
     "ops.agg.sums": {"_LIMIT": 1},
     "ops.join.interval": {"LEAST": 1},
     "ops.join.pairs": {"_ROOM": 1},
-    "ops.panes.blocks": {"_ENOUGH": 2},
-    "ops.panes.firing": {"_BAND": 1},
-    "ops.panes.layout": {"_FEW_KEYS": 1, "_SPARSE": 1},
+    "ops.panes.firing": {"_BAND": 1, "_FEW_KEYS": 1, "_SPARSE": 1},
+    "ops.panes.operator": {"_ENOUGH": 2},
     "ops.pattern.conditions": {"WORD": 1},
     "ops.process.operator": {"BLOCK": 1},
     "ops.row_windows.store": {"FEW": 1},
@@ -90,8 +89,12 @@ OTHERS: dict[str, dict[str, str]] = {
         "get(limit)": "rows printed",
         "sql(limit)": "rows printed",
     },
-    "clock": dict.fromkeys(["FURTHEST", "LAST_TIME", "LONGEST", "MAX_TIME"], "the bounds of time"),
-    "driver.admission": dict.fromkeys(["_FIRST", "_LEAST"], "rows of a batch, which tests draw"),
+    "clock": {
+        "FURTHEST": "the bounds of time",
+        "LAST_TIME": "the bounds of time",
+        "LONGEST": "the bounds of time",
+        "MAX_TIME": "the bounds of time",
+    },
     "driver.commit": {
         "Committer.__init__(keep)": "epochs to go back to",
     },
@@ -99,6 +102,8 @@ OTHERS: dict[str, dict[str, str]] = {
         "LocalRunner.drain(most)": "a limit that is refused",
     },
     "driver.planner": {
+        "_FIRST": "rows of a batch, which tests draw",
+        "_LEAST": "rows of a batch, which tests draw",
         "Pace.target_ms": "the user's",
     },
     "driver.split_state": {
@@ -236,11 +241,11 @@ OTHERS: dict[str, dict[str, str]] = {
     "ops.window.calendar": {
         "_DAY": "ms",
     },
-    "plan.function_digest": {
-        "_LONG": "what a digest covers",
-    },
     "plan.lineage": {
         "_LONG": "what is stored as its digest",
+    },
+    "plan.shapes": {
+        "_LONG": "what a digest covers",
     },
     "sinks.commits": {
         "TRIES": "patience",

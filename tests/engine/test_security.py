@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 import headrace as hr
-from headrace.engine import security
+from headrace.engine import session
 from headrace.errors import RunError
 from tests.engine.cluster import SECURE, master
 
@@ -58,15 +58,15 @@ def test_the_gateway_of_the_jvm_asks_for_a_token(spark: Any) -> None:
 
 def test_only_a_standalone_cluster_needs_a_secret_of_ours() -> None:
     for other in ("local[2]", "yarn", "k8s://https://far:443", "local-cluster[1,1,1024]"):
-        assert security.private(other, None) == {}
+        assert session.private(other, None) == {}
     with pytest.raises(RunError) as caught:
-        security.private(FAR, None)
+        session.private(FAR, None)
     assert caught.value.code == "HR-RUN-013" and "HEADRACE_SECRET_FILE" in str(caught.value)
 
 
 def test_across_processes_all_is_authenticated_and_encrypted() -> None:
     for where, here in ((FAR, False), ("yarn", False), ("local[2]", True)):
-        settings = security.public(where, here)
+        settings = session.public(where, here)
         assert settings["spark.authenticate"] == "true"
         assert here or settings["spark.network.crypto.enabled"] == "true"
         assert here or settings["spark.network.crypto.saslFallback"] == "false"
@@ -85,7 +85,7 @@ def test_a_secret_file_that_others_can_read_or_that_is_empty_is_refused(
         file.write_text(text)
         file.chmod(mode)
     with pytest.raises(RunError) as caught:
-        security.private(FAR, str(file))
+        session.private(FAR, str(file))
     assert caught.value.code == "HR-RUN-014" and why in str(caught.value)
 
 
@@ -93,7 +93,7 @@ def test_the_secret_is_what_the_file_holds_without_the_end_of_the_line(tmp_path:
     file = tmp_path / "secret"
     file.write_text("open sesame\n")
     file.chmod(0o600)
-    assert security.private(FAR, str(file)) == {"spark.authenticate.secret": "open sesame"}
+    assert session.private(FAR, str(file)) == {"spark.authenticate.secret": "open sesame"}
 
 
 @pytest.mark.spark
@@ -102,7 +102,7 @@ def test_a_master_that_does_not_know_our_secret_is_refused_by_name(
     spark: Any, configuration: str
 ) -> None:
     with master(configuration) as address, pytest.raises(RunError) as caught:
-        security.check_master(spark._jvm, address, security.public(address, False))
+        session.check_master(spark._jvm, address, session.public(address, False))
     assert str(caught.value).startswith(
         f"HR-RUN-015 the master '{address}' does not accept our secret\n"
     )
@@ -112,5 +112,5 @@ def test_a_master_that_does_not_know_our_secret_is_refused_by_name(
 def test_a_master_that_is_not_there_is_another_matter(spark: Any) -> None:
     nowhere = "spark://127.0.0.1:1"
     with pytest.raises(RunError) as caught:
-        security.check_master(spark._jvm, nowhere, security.public(nowhere, False))
+        session.check_master(spark._jvm, nowhere, session.public(nowhere, False))
     assert caught.value.code == "HR-RUN-003" and "nobody answers there" in str(caught.value)

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import count, last, max, sum
 from headrace.ops.contract import Step
-from headrace.ops.panes import blocks as coarse_panes
-from headrace.ops.panes.blocks import panes_per_block
-from headrace.ops.panes.operator import WindowAggOperator
+from headrace.ops.panes import operator as coarse_panes
+from headrace.ops.panes.operator import WindowAggOperator, panes_per_block
 from headrace.ops.window.aligned import Window
 from headrace.schema import TIMESTAMP
 from headrace.state.table import KeyedTable

@@ -18,7 +18,7 @@ from headrace.ops.agg import named as agg
 from headrace.ops.agg.named import Aggregate, partial, result
 from headrace.ops.agg.span import ADD, Ranges, Ufunc
 from headrace.ops.panes import firing as panes_module
-from headrace.ops.panes import layout as window_layout
+from headrace.ops.panes import firing as window_layout
 from headrace.ops.panes.firing import fire
 from headrace.ops.window.aligned import Window, sliding
 from headrace.schema import TIMESTAMP

@@ -11,8 +11,8 @@ import pytest
 
 import headrace as hr
 from headrace.plan.evolution import Comparison, compare, describe
-from headrace.plan.function_digest import digest
 from headrace.plan.program import Program
+from headrace.plan.shapes import digest
 
 ROW = "k string, origin string, x bigint"
 Build = Callable[[hr.Stream], Any]

@@ -83,7 +83,7 @@ def test_control_rows_come_before_the_other_rows_of_a_batch(harness: Any) -> Non
 
 
 def _table(test: Harness, name: str, row: tuple[Any, ...]) -> Any:
-    from headrace.testing.records import records
+    from headrace.testing.harness import records
 
     return records(name, [row], test.inputs[name])
 

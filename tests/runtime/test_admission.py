@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.driver.admission import Admission
+from headrace.driver.planner import Admission
 
 TARGET = 1_000
 

@@ -15,7 +15,7 @@ import time
 import pytest
 
 import headrace as hr
-from headrace.ops.calls.limits import Answers, Breaker, BrokenError
+from headrace.ops.calls.work import Answers, Breaker, BrokenError
 from headrace.testing import Harness
 from tests.streams.server import get, serving
 

@@ -16,7 +16,7 @@ import headrace as hr
 from headrace.errors import HeadraceError
 from headrace.schema import schema_of
 from headrace.testing import Advance, Crash, End, Idle, Restart, Send, Step, Watermark
-from headrace.testing.records import records
+from headrace.testing.harness import records
 from headrace.testing.strategies import rows, scripts, streams
 from headrace.testing.times import moment
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from headrace.cli.topic_lines import Producer
-from headrace.cli.topic_read import Consumer
-from headrace.cli.topic_show import as_json, columns, count, retention_of, table
-from headrace.log import EmbeddedLog
+from headrace.cli.topic_lines import Producer, lines_of
+from headrace.clock import SystemClock, millis, pretty
+from headrace.errors import HeadraceError, LogError
+from headrace.log import EmbeddedLog, Log, TopicInfo
+from headrace.schema import ddl_of
 from headrace.sizes import bytes_of, size
 
 app = typer.Typer(
@@ -187,3 +191,109 @@ def delete(
         typer.confirm(f"delete '{name}' with {count(info.records, 'record')}?", abort=True)
     store.delete(name)
     typer.echo(f"deleted topic '{name}'")
+
+
+# Topics as a person reads them: sizes, settings, tables of plain text.
+
+
+def count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def columns(info: TopicInfo) -> str:
+    return "bytes" if info.schema is None else ddl_of(info.schema)
+
+
+def retention_of(info: TopicInfo) -> str:
+    by_time = [] if info.retention_ms is None else [pretty(info.retention_ms)]
+    by_size = [] if info.retention_bytes is None else [f"{size(info.retention_bytes)} a partition"]
+    return ", ".join(by_time + by_size) or "none: everything is kept"
+
+
+def as_json(info: TopicInfo) -> dict[str, object]:
+    return {
+        "name": info.name, "partitions": info.partitions, "key": info.key,
+        "schema": None if info.schema is None else ddl_of(info.schema),
+        "retention_ms": info.retention_ms, "retention_bytes": info.retention_bytes,
+        "earliest": info.earliest, "latest": info.latest, "bytes": info.bytes,
+    }  # fmt: skip
+
+
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
+# Reading a topic for the console: from where, how much, and whether to wait for more.
+
+
+_POLL = 0.02  # seconds between looks at the end of the topic
+
+
+class Consumer:
+    """Reads some partitions of a topic from where it was told."""
+
+    def __init__(self, log: Log, name: str, partition: int | None, keys: bool) -> None:
+        self.log, self.name, self.keys = log, name, keys
+        self.typed = log.describe(name).schema is not None
+        self.at = log.latest(name)
+        if partition is not None:
+            log.offset_for_time(name, partition, 0)  # refuses a partition that is not there
+            self.at = {partition: self.at[partition]}
+
+    def seek(self, from_beginning: bool, since: str | None) -> None:
+        if since is not None:
+            ms = _moment(since)
+            self.at = {p: self.log.offset_for_time(self.name, p, ms) for p in self.at}
+        elif from_beginning:
+            earliest = self.log.earliest(self.name)
+            self.at = {p: earliest[p] for p in self.at}
+
+    def run(self, most: int | None, follow: bool) -> None:
+        left = most
+        while left is None or left > 0:
+            printed = self._poll(left)
+            left = None if left is None else left - printed
+            if not printed and not follow:
+                return
+            if not printed:
+                time.sleep(_POLL)
+
+    def _poll(self, most: int | None) -> int:
+        """Print what is there, at most `most` records; how many."""
+        printed = 0
+        for partition, end in self.log.latest(self.name).items():
+            if partition in self.at and (most is None or printed < most):
+                limit = None if most is None else most - printed
+                printed += self._print(partition, end, limit)
+        return printed
+
+    def _print(self, partition: int, end: int, limit: int | None) -> int:
+        start = max(self.at[partition], self.log.earliest(self.name)[partition])
+        if start > self.at[partition]:
+            typer.echo(
+                f"partition {partition}: records {self.at[partition]} to {start - 1} are gone",
+                err=True,
+            )
+        for first, table in self.log.read(self.name, partition, start, end, limit):
+            typer.echo("\n".join(lines_of(table, self.typed, self.keys)))
+            self.at[partition] = first + table.num_rows
+        return self.at[partition] - start
+
+
+def _moment(text: str) -> int:
+    """Milliseconds of a time, or of so long ago."""
+    try:
+        at = datetime.fromisoformat(text)
+        return round(at.astimezone().timestamp() * 1_000)
+    except ValueError:
+        pass
+    try:
+        return SystemClock().now() - millis(text.removesuffix("ago"))
+    except HeadraceError as error:
+        raise LogError(
+            f"{text!r} is neither a time nor a duration", code="HR-LOG-004",
+            hint='Write "10m" for ten minutes ago, or a time such as 2026-03-01T12:00.',
+        ) from error  # fmt: skip

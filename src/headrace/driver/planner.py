@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
-from headrace.driver.admission import Admission
 from headrace.driver.alignment import aligned, held_back
 from headrace.driver.split_state import settled, state_of
 from headrace.driver.stopping import drain_asked, stop_asked
@@ -271,3 +270,66 @@ class Planner:
         for read in self._program.sources():
             mine = {s["name"]: s["at"] for s in end["splits"] if s["input"] == read.name}
             self._sources[read.name].commit(mine)
+
+
+# Admission control: how many rows the next epoch may read.
+#
+# The aim is a batch time, from the first batch on: it starts small, grows while batches are
+# quick and shrinks when they are slow. What a batch costs whatever it holds cannot be made less
+# by reading less, so where that alone takes more than half the aim, the aim is twice that. With
+# `max_batch` every epoch takes up to that many rows instead, for those who want throughput more
+# than latency.
+
+
+_FIRST = 20_000
+_LEAST = 1_000
+_GROWTH = 4.0
+_SHRINK = 0.25
+_TELLING = 1.5  # batches whose rows differ by this factor tell what rows cost
+
+
+class Admission:
+    def __init__(self, target_ms: int, max_batch: int | None = None) -> None:
+        self._target, self._max = target_ms, max_batch
+        self._allowed = _FIRST
+        self._asked: int | None = None
+        self._batches = 0
+        self._last: tuple[int, float] | None = None  # rows and time of a batch before
+        self._fixed = 0.0  # about what a batch takes without rows
+
+    @property
+    def rows(self) -> int:
+        return self._max if self._max is not None else self._allowed
+
+    def took(self, rows: int) -> None:
+        """An epoch of so many rows is about to run."""
+        self._asked = rows
+
+    def lasted(self, ms: float) -> None:
+        """The epoch that was asked for has taken this long."""
+        if self._asked is None:
+            return
+        asked, self._asked = self._asked, None
+        self._batches += 1
+        if self._batches == 1:  # says more about the start of the JVM than about rows
+            self._allowed *= 2
+            return
+        self._learn(asked, ms)
+        aim = max(self._target, 2 * self._fixed)
+        if asked * 2 >= self._allowed or ms > aim:
+            factor = (aim - self._fixed) / max(ms - self._fixed, 1.0)
+            factor = min(_GROWTH, max(_SHRINK, factor))
+            self._allowed = max(_LEAST, int(min(asked, self._allowed) * factor))
+
+    def _learn(self, rows: int, ms: float) -> None:
+        """From two batches of different size: what a row costs, and what is left without rows."""
+        if self._last is None:
+            self._last = rows, ms
+            return
+        other, took = self._last
+        if max(rows, other) <= _TELLING * min(rows, other):
+            self._fixed = min(self._fixed, ms)
+            return
+        per_row = max(0.0, (took - ms) / (other - rows))
+        fixed = max(0.0, min(ms, took, ms - per_row * rows))
+        self._fixed, self._last = (self._fixed + fixed) / 2, (rows, ms)

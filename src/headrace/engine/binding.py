@@ -7,8 +7,10 @@ they meet only in the job's folder.
 
 from __future__ import annotations
 
+import ctypes
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,6 @@ from pyspark.sql.datasource import (
 from headrace.driver.commit import Committer
 from headrace.driver.planner import Pace, Planner
 from headrace.engine.failure import marked
-from headrace.engine.memory import given_back
 from headrace.engine.pickled_program import Cargo
 from headrace.epoch.envelope import DDL, REPORT, Envelope, pack, unpack
 from headrace.epoch.report import Report
@@ -183,3 +184,30 @@ class Writer(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what no manifest names does not exist."""
+
+
+# Memory that a task no longer needs goes back to the system.
+#
+# Spark's Python workers live on between tasks and take turns, so what each of them keeps for
+# later adds up: four workers that once held a chunk hold four chunks.
+
+
+@contextmanager
+def given_back() -> Iterator[None]:
+    """Free what is free when the task is done."""
+    try:
+        yield
+    finally:
+        pa.default_memory_pool().release_unused()
+        _trim()
+
+
+def _trimmer() -> Callable[[], object]:
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):  # not glibc
+        return lambda: None
+    return lambda: trim(0)
+
+
+_trim = _trimmer()

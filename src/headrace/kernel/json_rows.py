@@ -13,17 +13,20 @@ counts. A string field takes any value, as JSON text; the others as `json_scalar
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.expr.types import DUCKDB, text_literal
+from headrace.expr.types import DUCKDB, spoken, text_literal
 from headrace.kernel import duckdb
-from headrace.kernel import json_odd as odd_rows
 from headrace.kernel.json_scalars import scalars
+from headrace.kernel.json_text import DEEPEST, TOO_DEEP, Fields, depth, load, written
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -49,7 +52,7 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 def _decode(raw: pa.Array, schema: pa.Schema) -> tuple[pa.Table, Mask, list[str]]:
     texts = _texts(raw)
-    deep = odd_rows.too_deep(raw)
+    deep = too_deep(raw)
     texts = pc.if_else(pa.array(~deep), texts, None) if deep.any() else texts
     try:
         parsed = _transform(texts, schema)
@@ -58,7 +61,7 @@ def _decode(raw: pa.Array, schema: pa.Schema) -> tuple[pa.Table, Mask, list[str]
         parsed = _transform(texts, schema)
     pairs = zip(parsed.columns, schema, strict=True)
     columns = [_convert(c.combine_chunks(), f.type) for c, f in pairs]
-    columns, bad, reasons = odd_rows.settle(raw, texts, columns, schema)
+    columns, bad, reasons = settle(raw, texts, columns, schema)
     return pa.Table.from_arrays(columns, schema=_nullable(schema)), bad, reasons
 
 
@@ -143,3 +146,180 @@ def _inner(column: pa.Array, to: pa.DataType) -> pa.Array | None:
         return None
     made = _nested(column, to) if pt.is_nested(to) else _convert(column, to)
     return None if made is None or made.null_count else made
+
+
+# The odd rows of a decoded chunk: nulls, huge integers, nested values, bad documents.
+#
+# Invariant: the same document gets the same values here as on the fast path, or a reason why
+# it is bad. Nothing here is fast; it sees only the rows that the fast path could not vouch for.
+
+
+_LAST_COMMA = r",\s*[}\]]"  # which DuckDB takes; or it is inside a text
+
+
+class Unfit(ValueError):
+    """A value that is not what its field says."""
+
+
+def too_deep(raw: pa.Array) -> Mask:
+    """Which documents have more levels than are read: by their bytes alone, so that what is
+    next to a document in the chunk has no say. Only long ones are looked into."""
+    deep = np.zeros(len(raw), bool)
+    lengths = pc.binary_length(raw).fill_null(0).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(lengths > DEEPEST):
+        document = bytes(raw[int(row)].as_buffer())
+        if document.count(b"[") + document.count(b"{") > DEEPEST:
+            deep[row] = depth(document) > DEEPEST
+    return deep
+
+
+def settle(
+    raw: pa.Array, texts: pa.Array, columns: list[pa.Array], schema: pa.Schema
+) -> tuple[list[pa.Array], Mask, list[str]]:
+    """The columns with every null looked into, which rows are bad, and why."""
+    nulls = [_mask(c.is_null()) if c.null_count else None for c in columns]
+    bad = np.zeros(len(texts), bool)
+    reasons: list[str] = []
+    patches: dict[int, dict[int, Any]] = {}
+    for row in map(int, np.flatnonzero(_suspects(texts, nulls, schema))):
+        odd = [n is not None and bool(n[row]) for n in nulls]
+        try:
+            patches[row] = _read(raw[row].as_py(), texts[row].as_py(), odd, schema)
+        except (ValueError, ArithmeticError, RecursionError, duckdb.Error) as why:
+            bad[row] = True
+            reasons.append(str(why) if isinstance(why, Unfit) else f"unreadable: {why}")
+            patches[row] = dict.fromkeys(range(len(schema)))
+    return [_patched(c, i, patches) for i, c in enumerate(columns)], bad, reasons
+
+
+def _suspects(texts: pa.Array, nulls: Sequence[Mask | None], schema: pa.Schema) -> Mask:
+    """Rows that need a second look: those with a null that is not plainly there and allowed."""
+    suspects = _mask(pc.match_substring_regex(texts, _LAST_COMMA).fill_null(True))
+    if all(n is not None for n in nulls):
+        suspects |= np.logical_and.reduce([n for n in nulls if n is not None])  # perhaps no object
+    for null, field in zip(nulls, schema, strict=True):
+        if null is None:
+            continue
+        if not field.nullable:
+            suspects |= null
+        elif not pt.is_string(field.type):  # any value fits a text: there null is null
+            rows = np.flatnonzero(null & ~suspects)
+            suspects[rows[_present(texts.take(pa.array(rows)), field.name)]] = True
+    return suspects
+
+
+def _mask(column: pa.Array) -> Mask:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _present(texts: pa.Array, name: str) -> Mask:
+    """Where the document holds something other than null under that name."""
+    if not len(texts):
+        return np.zeros(0, bool)
+    path = text_literal("/" + name.replace("~", "~0").replace("/", "~1"), DUCKDB)
+    sql = f"SELECT coalesce(json_type(d, {path}) <> 'NULL', false) AS there FROM {duckdb.FEED}"
+    flags = duckdb.once(sql, pa.table({"d": texts})).column("there")
+    return np.asarray(flags.to_numpy(), dtype=bool)
+
+
+def _patched(column: pa.Array, index: int, patches: dict[int, dict[int, Any]]) -> pa.Array:
+    rows = [row for row, values in patches.items() if index in values]
+    if not rows:
+        return column
+    made = pa.array([patches[row][index] for row in rows], column.type)
+    order = np.arange(len(column))
+    order[rows] = len(column) + np.arange(len(rows))
+    return pa.concat_arrays([column, made]).take(pa.array(order))
+
+
+def _read(
+    raw: bytes | str | None, text: str | None, odd: Sequence[bool], schema: pa.Schema
+) -> dict[int, Any]:
+    """The values of one document's odd fields by position; Unfit says why it has none."""
+    document = _document(raw, text)
+    values = {}
+    for i, field in enumerate(schema):
+        value = document.get(field.name)
+        if value is None and not field.nullable:
+            fact = "is null" if field.name in document else "is missing"
+            raise Unfit(f"field {field.name!r} {fact}, but it is declared not null")
+        if odd[i]:
+            try:
+                values[i] = _value(value, field.type)
+            except Unfit as why:
+                raise Unfit(f"field {field.name!r}: {why}") from None
+    return values
+
+
+def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
+    if raw is None:
+        raise Unfit("the document is null")
+    try:
+        made = load(raw.decode() if isinstance(raw, bytes) else raw)
+    except UnicodeDecodeError:
+        raise Unfit("the document is not UTF-8 text") from None
+    except ValueError as error:
+        why = str(error)
+        told = why if why == TOO_DEEP else f"malformed JSON: {why[:1].lower()}{why[1:]}"
+        raise Unfit(told) from None
+    if text is None:
+        raise Unfit(_refused(raw.encode() if isinstance(raw, str) else raw))
+    if not isinstance(made, dict):
+        raise Unfit(f"the document is {_shown(made)}, not an object")
+    return made
+
+
+def _refused(raw: bytes) -> str:
+    """Why a document that Python can read was not handed to DuckDB, or not taken by it."""
+    if depth(raw) > DEEPEST:
+        return TOO_DEEP
+    surrogate = " with half of a surrogate pair" if re.search(rb"\\u[dD][89a-fA-F]", raw) else ""
+    return "malformed JSON" + (f": a text{surrogate}" if surrogate else "")
+
+
+def _shown(value: Any) -> str:
+    text = written(value)
+    return text if len(text) <= 40 else text[:37] + "..."  # fits a line
+
+
+def _value(value: Any, to: pa.DataType) -> Any:
+    """A JSON value as `to`."""
+    if value is None:
+        return None
+    if pt.is_list(to):
+        return [_value(v, to.value_type) for v in _of(value, list, to)]
+    if pt.is_map(to):
+        first = {k: value[k] for k, _ in _of(value, Fields, to).pairs}
+        return [(_key(k, to.key_type), _value(v, to.item_type)) for k, v in first.items()]
+    if pt.is_struct(to):
+        fields = _of(value, dict, to)
+        return {f.name: _value(fields.get(f.name), f.type) for f in to}
+    if pt.is_boolean(to):
+        return _of(value, bool, to)
+    if pt.is_string(to):
+        return _text(value)
+    return _scalar(value, to)
+
+
+def _key(key: str, to: pa.DataType) -> Any:
+    """A key of an object; booleans are texts there, too."""
+    known = pt.is_boolean(to) and key in ("true", "false")
+    return _value(key == "true" if known else key, to)
+
+
+def _of(value: Any, kind: type, to: pa.DataType) -> Any:
+    if not isinstance(value, kind):
+        raise Unfit(f"{_shown(value)} is not {spoken(to)}")
+    return value
+
+
+def _scalar(value: Any, to: pa.DataType) -> Any:
+    made = scalars(pa.array([written(value)], pa.string()), to)
+    if made.null_count:
+        raise Unfit(f"{_shown(value)} is not {spoken(to)}")
+    return made[0].as_py()
+
+
+def _text(value: Any) -> str:
+    """What a text column holds of a value: a text itself, anything else as JSON."""
+    return str(value) if isinstance(value, str) else written(value)

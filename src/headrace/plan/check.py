@@ -16,7 +16,6 @@ from headrace.errors import PlanError
 from headrace.ops.agg.named import part_names
 from headrace.ops.window.by_rows import needs_time
 from headrace.ops.window.process import WindowProcess
-from headrace.plan.bounds import bound_of
 from headrace.plan.check_process import PROCESS_CHECKS
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
@@ -265,3 +264,35 @@ def _has_keys(edge: Edge, keys: Sequence[str]) -> bool:
 
 def _types(kinds: Sequence[pa.DataType]) -> str:
     return ", ".join(map(ddl_type, kinds)) or "nothing"
+
+
+# What keeps the state of a step from growing for ever: the advice for each kind of step.
+#
+# Only words: which steps are refused is for `check.py` to say.
+
+
+_WINDOW = "otherwise use .window(...), whose state is dropped as time passes."
+_OTHERWISE = {
+    "deduplicate": 'otherwise say within="1h": what is older is forgotten.',
+    "batch": 'otherwise say within="1m": what waits is given on by then.',
+    "top": "otherwise take the best of each window: .window(...).agg(...).top(...).",
+    "changes_only": "otherwise write it with process and a value that is forgotten: "
+    'hr.value(str, ttl="1h").',
+    "iterate": "otherwise leave keep= out.",
+}
+
+
+def bound_of(node: Stateful) -> str:
+    """How the user can bound what it keeps, or accept that it grows."""
+    by = ", ".join(node.keys[0])
+    many = f"If there are only so many values of {by}, say"
+    if isinstance(node, Process):
+        return f'{many} unbounded=True; otherwise say ttl="1h" for every value that it keeps.'
+    if isinstance(node, AnyWindow):
+        return f"{many} unbounded=True; otherwise use hr.window_value, which ends with its window."
+    kind = node.what.kind if isinstance(node, Apply) else ""
+    if isinstance(node, Apply) and kind in ("join", "changes"):
+        old = '; otherwise say join(..., within="1h"): older rows of the table are forgotten.'
+        aged = hasattr(node.what, "within") and not getattr(node.what, "processing", True)
+        return f"{many} table(..., unbounded=True){old if aged else '.'}"
+    return f"{many} unbounded=True; {_OTHERWISE.get(kind, _WINDOW)}"

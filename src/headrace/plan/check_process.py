@@ -6,7 +6,9 @@ context is read from its code where that can be told; the rest is refused when i
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,7 +16,6 @@ from headrace.errors import PlanError
 from headrace.ops.process.keyed import KeyedProcess
 from headrace.plan.draft import unknown_columns
 from headrace.plan.nodes import Edge, Node, Process
-from headrace.plan.uses import asked_of_context
 from headrace.schema import ddl_type
 
 Problems = Iterator[PlanError]
@@ -168,3 +169,33 @@ def _has_keys(edge: Edge, keys: Sequence[str]) -> bool:
 
 def _types(kinds: Sequence[pa.DataType]) -> str:
     return ", ".join(map(ddl_type, kinds)) or "nothing"
+
+
+# What the methods of a process function ask of their context, read from their code.
+#
+# Only what a method asks of its own context argument is seen; what it hands the context on to
+# is not. So what is found is there, and what is not found may be there: the runtime refuses
+# the rest. Nothing is called.
+
+
+def asked_of_context(kind: type) -> set[str]:
+    """The attributes that the methods of a class use of their context."""
+    found: set[str] = set()
+    for name in dir(kind):
+        if name.startswith("on_"):
+            code = getattr(getattr(kind, name), "__code__", None)
+            if code is not None and code.co_argcount >= 3:
+                found.update(_asked(code, code.co_varnames[2]))
+    return found
+
+
+def _asked(code: Any, context: str) -> Iterator[str]:
+    before = None
+    for step in dis.get_instructions(code):
+        loads = step.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        if loads and before is not None and before.argval == context:
+            yield str(step.argval)
+        before = step if step.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) else None
+    for inner in code.co_consts:
+        if hasattr(inner, "co_code") and context in inner.co_freevars:
+            yield from _asked(inner, context)

@@ -13,9 +13,8 @@ from typing import Protocol
 from headrace.errors import PlanError
 from headrace.plan.check import check
 from headrace.plan.draft import Draft
-from headrace.plan.levels import Levels, levels_of
 from headrace.plan.logical import Step, logical_steps
-from headrace.plan.nodes import OUT, Dead, Node, Python, PythonChain, Read, Stateful, Write
+from headrace.plan.nodes import OUT, Dead, Edge, Node, Python, PythonChain, Read, Stateful, Write
 from headrace.plan.rewrite import rewrite
 
 Port = tuple[str, str]  # name of a node, name of its port
@@ -97,3 +96,28 @@ def consumers_in(graph: Sequence[Node]) -> dict[Port, tuple[Entry, ...]]:
         for index, edge in enumerate(node.inputs):
             found.setdefault((edge.node.name, edge.port), []).append((node.name, index))
     return {port: tuple(entries) for port, entries in found.items()}
+
+
+# Levels: how deep in the program each step runs.
+#
+# Level 0 is the source task. A step that keeps state needs its rows brought together by key,
+# so it is one level below the deepest of its inputs; every other step runs in the task that
+# made its rows. After a union of streams of different depth that is more than one level.
+# Late rows are set aside before they travel: they are where the step's input is.
+
+
+Levels = Mapping[str, frozenset[int]]
+
+
+def levels_of(graph: Sequence[Node]) -> Levels:
+    """For each step the levels at which it runs; a step that keeps state has exactly one."""
+    levels: dict[str, frozenset[int]] = {}
+    for node in graph:
+        above = frozenset[int]().union(*(_at(e, levels) for e in node.inputs)) or {0}
+        levels[node.name] = frozenset({max(above) + 1} if node.stateful else above)
+    return levels
+
+
+def _at(edge: Edge, levels: Levels) -> frozenset[int]:
+    """Where the rows of a port come to be."""
+    return levels[edge.node.name] if edge.origin is None else _at(edge.origin, levels)

@@ -7,8 +7,10 @@ rows come from, by input; `evolving_origins.py` knows which difference there mat
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +23,6 @@ from headrace.ops.window.own import Own, WindowAssigner
 from headrace.ops.window.process import WindowProcess
 from headrace.plan.aggs import partial_schema
 from headrace.plan.evolving_values import life_of, values_shape
-from headrace.plan.function_digest import digest, settings
 from headrace.plan.lineage import chain, functions, functions_before, origins, roots, times
 from headrace.plan.nodes import (
     AnyWindow,
@@ -257,3 +258,96 @@ def _lengths(node: Stateful) -> dict[str, int]:
 
 def columns(schema: pa.Schema) -> list[list[str]]:
     return [[f.name, ddl_type(f.type)] for f in schema]
+
+
+# A digest of a user's function, to tell two of them apart; never to tell what one does.
+#
+# It goes over code, constants, defaults and what the function closes over, as far as these are
+# plain values. Another version of Python compiles the same text to other code, so digests are
+# compared only where nothing else tells two steps apart.
+
+
+_ABOUT = ("__module__", "__doc__", "__firstlineno__")  # where a class is, not what it does
+_LONG = 1_000  # longer lists are told apart by their length only
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis))
+
+
+def digest(fn: object) -> str:
+    """Sixteen hexadecimal digits; equal for the same text with the same plain values."""
+    return hashlib.sha256("\n".join(_parts(fn, 0)).encode()).hexdigest()[:16]
+
+
+def settings(thing: object, base: type) -> dict[str, str]:
+    """The attributes of an object and of its classes below `base`, as text."""
+    kinds = [k for k in type(thing).__mro__ if k not in base.__mro__]
+    found: dict[str, Any] = {}
+    for kind in reversed(kinds):
+        found |= {n: v for n, v in vars(kind).items() if _is_setting(n, v)}
+    found |= {n: v for n, v in getattr(thing, "__dict__", {}).items()}
+    return {name: "\n".join(_parts(found[name], 0)) for name in sorted(found)}
+
+
+def _is_setting(name: str, value: object) -> bool:
+    hidden = name.startswith("__") or callable(value)
+    return not hidden and not isinstance(value, staticmethod | classmethod | property)
+
+
+def _parts(thing: object, depth: int) -> Iterator[str]:
+    if isinstance(thing, _PLAIN):
+        yield repr(thing)
+    elif depth > 8:
+        yield type(thing).__qualname__
+    elif isinstance(thing, functools.partial):
+        yield "partial"
+        yield from _each((thing.func, thing.args, thing.keywords), depth)
+    elif isinstance(thing, types.MethodType):
+        yield from _each((thing.__func__, thing.__self__), depth)
+    elif isinstance(thing, types.FunctionType):
+        yield thing.__qualname__
+        closed = [_cell(cell) for cell in thing.__closure__ or ()]
+        yield from _each((thing.__code__, thing.__defaults__, thing.__kwdefaults__, closed), depth)
+    elif isinstance(thing, types.CodeType):
+        yield thing.co_code.hex()
+        yield from _each((thing.co_names, thing.co_consts), depth)
+    else:
+        yield from _compound(thing, depth)
+
+
+def _compound(thing: object, depth: int) -> Iterator[str]:
+    if isinstance(thing, list | tuple):
+        yield f"{type(thing).__name__} of {len(thing)}"
+        yield from _each(thing[:_LONG], depth)
+    elif isinstance(thing, dict):
+        yield f"dict of {len(thing)}"
+        yield from _each(list(thing.items())[:_LONG], depth)
+    elif isinstance(thing, set | frozenset):
+        yield from sorted("\n".join(_parts(one, depth + 1)) for one in thing)
+    elif isinstance(thing, type):
+        yield f"class {thing.__qualname__}"
+        yield from _each(_members(thing), depth)
+    elif callable(thing):
+        yield f"object of {type(thing).__qualname__}"
+        yield from _each((_members(type(thing)), getattr(thing, "__dict__", {})), depth)
+    else:
+        yield type(thing).__qualname__  # nothing that is sure to be the same in another process
+
+
+def _members(kind: type) -> list[tuple[str, Any]]:
+    """The functions and plain values of the user's class; those of ours are not his."""
+    if kind.__module__ == "builtins" or kind.__module__.startswith("headrace."):
+        return []
+    wanted = (*_PLAIN, types.FunctionType)
+    found = {n: v for n, v in vars(kind).items() if isinstance(v, wanted) and n not in _ABOUT}
+    return sorted(found.items())
+
+
+def _each(things: Any, depth: int) -> Iterator[str]:
+    for thing in things:
+        yield from _parts(thing, depth + 1)
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None

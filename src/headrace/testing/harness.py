@@ -8,6 +8,7 @@ it returns, all that it made due is done. `on="spark"` plays the same script on 
 
 from __future__ import annotations
 
+import difflib
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,16 +19,18 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from headrace.chunk import HASH
 from headrace.clock import Duration
-from headrace.errors import RunError
+from headrace.driver.start import Start
+from headrace.errors import InputError, RunError
 from headrace.inspect.progress import Progress, progress_of
+from headrace.inspect.snapshot import snapshot
 from headrace.plan.evolution import Comparison
+from headrace.plan.nodes import Stateful
 from headrace.plan.program import Drafted
+from headrace.rows import table_of
 from headrace.sinks import collected
 from headrace.testing.edges import CRASHED, Crash, ScriptClock, fake_edges
-from headrace.testing.names import chosen
-from headrace.testing.peek import tables_of
-from headrace.testing.records import records
 from headrace.testing.script import Page, Script
 from headrace.testing.stages import InProcess, Play, Stage
 from headrace.testing.times import Time, later, moment, not_back
@@ -257,3 +260,62 @@ def _stages(on: str) -> Callable[[Play], Stage]:
     raise RunError(
         f"a harness cannot play on {on!r}", code="HR-TEST-005", hint='Say on="local" or "spark".'
     )
+
+
+# Which input, output or step a test means: by its name, or the only one there is.
+
+
+def chosen(name: str | None, known: Collection[str], what: str) -> str:
+    """The name, if it is known; without one, the only one there is."""
+    if name is None and len(known) == 1:
+        return next(iter(known))
+    if name in known:
+        return str(name)
+    close = difflib.get_close_matches(str(name), known, 1)
+    meant = f"Did you mean {close[0]!r}? " if close else ""
+    fact = f"has no {what} {name!r}" if name is not None else f"has {len(known)} {what}s"
+    raise RunError(
+        f"the job {fact}", code="HR-TEST-004",
+        hint=f"{meant}Known: {', '.join(map(repr, known)) or 'none'}.",
+    )  # fmt: skip
+
+
+# What the steps of a job remember, table by table, as the operators keep it.
+
+
+def tables_of(start: Start, step: str) -> dict[str, pa.Table]:
+    """The tables of a step by name; `__t` is the time by which a table forgets its rows."""
+    node = start.bundle.program.nodes[step]
+    assert isinstance(node, Stateful)
+    found = snapshot(start.log, node, start.slots).tables
+    return {name: table.scan().drop_columns([HASH]) for name, table in found.items()}
+
+
+# Rows as a test writes them, as the table that the input would have given.
+
+
+def records(input: str, rows: Iterable[object], schema: pa.Schema) -> pa.Table:
+    """The rows under the input's schema; what does not fit is refused."""
+    try:
+        if isinstance(rows, pa.Table):
+            return rows.select(schema.names).cast(schema)
+        listed = list(rows)
+        for row in listed:
+            _refuse_unknown(row, schema)
+        return table_of(listed, schema)
+    except (pa.ArrowException, ValueError, TypeError, AttributeError, KeyError) as cause:
+        raise InputError(
+            f"rows sent to {input!r} do not fit it: {cause}", code="HR-TEST-006",
+            hint=f"It has the columns {', '.join(f'{f.name} {f.type}' for f in schema)}.",
+        ) from cause  # fmt: skip
+
+
+def _refuse_unknown(row: object, schema: pa.Schema) -> None:
+    """A slip in a column's name would else be a null."""
+    if not isinstance(row, Mapping):
+        return
+    for name in row:
+        if name not in schema.names:
+            close = difflib.get_close_matches(str(name), schema.names, 1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"there is no column {name!r}{meant}")

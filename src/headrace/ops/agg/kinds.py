@@ -6,21 +6,125 @@ else. Arguments are columns, or expressions until the plan has made columns of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import plain_type
 from headrace.errors import PlanError
-from headrace.ops.agg.base import Synopsis, Unfit
-from headrace.ops.agg.moments import Variance
+from headrace.ops.agg.base import Rows, Synopsis, Unfit
+from headrace.ops.agg.groups import Column, Finish, Grouping, Index, array, floats, integers, valid
+from headrace.ops.agg.order import group_numbers
 from headrace.ops.agg.ordered import Collect, Distinct, Pick
 from headrace.ops.agg.own import Own, OwnAggregate
-from headrace.ops.agg.plain import Count, Extreme, Mean, Sum
+from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
+from headrace.ops.agg.span import Numbers, Span
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
+
+
+# Variance and standard deviation of a sample, kept as (n, mean, M2).
+#
+# M2 is the sum of squared distances from the mean; two partials merge as Chan, Golub and
+# LeVeque do, without subtracting large sums, so a large mean does not eat the digits.
+
+
+class _Merge:
+    """Chan's merge as an operation on the arrays n, mean, M2."""
+
+    def merge(self, a: Sequence[Numbers], b: Sequence[Numbers]) -> list[Numbers]:
+        n = a[0] + b[0]
+        share = b[0] / np.maximum(n, 1)
+        apart = np.where((a[0] > 0) & (b[0] > 0), b[1] - a[1], 0.0)
+        mean = np.where(a[0] > 0, a[1] + apart * share, b[1])
+        return [n, mean, a[2] + b[2] + apart * apart * share * a[0]]
+
+    def scan(self, blocks: Sequence[Numbers]) -> list[Numbers]:
+        out, step = [b.copy() for b in blocks], 1
+        while step < out[0].shape[1]:
+            merged = self.merge([o[:, :-step] for o in out], [o[:, step:] for o in out])
+            for kept, new in zip(out, merged, strict=True):
+                kept[:, step:] = new
+            step *= 2
+        return out
+
+    def fold(self, columns: Sequence[Numbers], starts: Index) -> list[Numbers]:
+        n, mean, m2 = columns
+        group = group_numbers(starts, len(n))
+        total = np.add.reduceat(n, starts)
+        centre = np.add.reduceat(n * mean, starts) / np.maximum(total, 1)
+        apart = np.where(n > 0, mean - centre[group], 0.0)
+        return [total, centre, np.add.reduceat(m2 + n * apart * apart, starts)]
+
+    def blank(self) -> Sequence[Any]:
+        return [0, 0.0, 0.0]
+
+
+_MERGE = _Merge()
+
+
+class Variance(Synopsis):
+    def __init__(self, root: bool) -> None:
+        self.root = root  # the standard deviation is wanted
+
+    def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
+        numeric(kind)
+        return pa.float64()
+
+    def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
+        return {"n": pa.int64(), "mean": pa.float64(), "m2": pa.float64()}
+
+    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+        values = rows.column.cast(pa.float64(), safe=False)
+        label = f"{rows.label}:float"
+        n = grouping.ask(rows.label, rows.column, "count")
+        mean, spread = (grouping.ask(label, values, f) for f in ("mean", "variance"))
+
+        def finish() -> list[Column]:
+            count = integers(grouping.answer(n))
+            m2 = floats(grouping.answer(spread)) * count
+            return [*_columns(count, floats(grouping.answer(mean)), m2)]
+
+        return finish
+
+    def single(self, rows: Rows) -> list[Column]:
+        values = rows.column.cast(pa.float64(), safe=False)
+        count = valid(values).astype(np.int64)
+        return _columns(count, floats(values), np.zeros(rows.count) * floats(values))
+
+    def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
+        ticket = grouping.ask_rows()
+
+        def finish() -> list[Column]:
+            rows, starts = grouping.rows_of(ticket)
+            return _columns(*_MERGE.fold([values[rows] for values in _arrays(columns)], starts))
+
+        return finish
+
+    def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
+        n, mean, m2 = span.reduce(_MERGE, _arrays(columns))
+        return _columns(n, mean, m2)
+
+    def result(self, columns: Sequence[Column]) -> Column:
+        n, _, m2 = _arrays(columns)
+        value = m2 / np.maximum(n - 1, 1)
+        return array(np.sqrt(value) if self.root else value, pa.float64(), n > 1)
+
+
+def _arrays(columns: Sequence[Column]) -> list[Numbers]:
+    n = integers(columns[0])
+    mean, m2 = (np.where(n > 0, floats(c), 0.0) for c in columns[1:])
+    return [n, mean, m2]
+
+
+def _columns(n: Numbers, mean: Numbers, m2: Numbers) -> list[Column]:
+    some = n > 0
+    return [array(n, pa.int64()), array(mean, pa.float64(), some), array(m2, pa.float64(), some)]
+
 
 KINDS: dict[str, Synopsis] = {
     "count": Count(), "sum": Sum(), "mean": Mean(),

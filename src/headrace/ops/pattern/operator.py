@@ -8,23 +8,29 @@ by column, too; the others go through the matcher one by one. Matches leave by c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg.groups import integers
+from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Fault, Step
-from headrace.ops.pattern.buffer import WAITING, Buffer
+from headrace.ops.pattern.automaton import ACCEPT, Automaton
 from headrace.ops.pattern.conditions import BAD, Bits, conditions
+from headrace.ops.pattern.machine import HELD, Machine, Run
 from headrace.ops.pattern.rounds import Round
 from headrace.ops.pattern.rules import NAME, RULES, TEXT, Rule, Rules
-from headrace.ops.pattern.selection import Selection
-from headrace.ops.pattern.store import ROWS, RUNS, Store
+from headrace.ops.pattern.selection import Laid, Selection, whole_rows, whole_schema
+from headrace.ops.pattern.store import ROWS, RUNS, Kept, Store
 from headrace.ops.pattern.telling import Gathered, Teller, Told
-from headrace.ops.pattern.view import matches_view
 from headrace.ops.pattern.work import Due, arranged
+from headrace.ops.view import free
 from headrace.rows import collector_paused
+from headrace.schema import TIMESTAMP
 from headrace.state.table import KeyedTable, TableSpec
 
 TIMEOUTS = "timeouts"
@@ -178,3 +184,173 @@ class MatchOperator:
                     failed.add(int(i))
                     self._fail(due.rows.slice(int(i), 1), rule.exprs, step)
         return found
+
+
+# Rows that wait for the watermark: a pattern sees rows in the order of their time.
+#
+# A row is due when the watermark has passed its time. One that is due in the epoch in which it
+# comes never touches the table; what has been given out expires for free.
+
+
+WAITING = "waiting"
+_PLACE = {"$source": SOURCE, "$offset": OFFSET}
+_EPOCH, _NUMBER = "$epoch", "$number"
+
+
+class Buffer:
+    def __init__(self, key: pa.Schema, rows: pa.Schema) -> None:
+        """`rows` are the columns that are kept, the key's included, hidden ones not."""
+        self._key, self._rows = key, rows
+        place = [
+            pa.field("$source", pa.int32()), pa.field("$offset", pa.int64()),
+            pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64()),
+        ]  # fmt: skip
+        values = [f for f in rows if f.name not in key.names]
+        self.spec = TableSpec(WAITING, pa.schema([*key, *place]), pa.schema(values), timed=True)
+        hidden = [(HASH, pa.uint64()), (TIME, pa.int64()), (SOURCE, pa.int32())]
+        self.schema = pa.schema([*rows, *hidden, (OFFSET, pa.int64())])
+
+    def turn(self, arrived: pa.Table | None, step: Step) -> pa.Table:
+        """Keep what is not due yet; the rows that are, those that come first in each tie first."""
+        table = step.tables[WAITING]
+        due = self._known(table.scan(hi=step.after))
+        table.expire(step.after)
+        if arrived is None or not arrived.num_rows:
+            return due
+        rows = _placed(arrived).select(self.schema.names).cast(self.schema)
+        ready = rows.column(TIME).to_numpy() < step.after
+        self._keep(rows.filter(pa.array(~ready)), step)
+        return pa.concat_tables([due, rows.filter(pa.array(ready))])
+
+    def next(self, step: Step) -> int | None:
+        """The watermark at which a row is due."""
+        first = step.tables[WAITING].first_time()
+        return None if first is None else first + 1
+
+    def _keep(self, rows: pa.Table, step: Step) -> None:
+        count = rows.num_rows
+        names = [{v: k for k, v in _PLACE.items()}.get(n, n) for n in rows.column_names]
+        kept = rows.rename_columns(names)
+        kept = kept.append_column(_EPOCH, pa.array(np.full(count, step.epoch, np.int64)))
+        step.tables[WAITING].put(kept.append_column(_NUMBER, pa.array(np.arange(count))))
+
+    def _known(self, found: pa.Table) -> pa.Table:
+        order = np.lexsort((integers(found[_NUMBER]), integers(found[_EPOCH])))
+        found = found.take(pa.array(order))
+        names = [_PLACE.get(n, n) for n in found.column_names]
+        return found.rename_columns(names).select(self.schema.names).cast(self.schema)
+
+
+def _placed(rows: pa.Table) -> pa.Table:
+    """With a place in their source, known or not."""
+    for name, blank in ((SOURCE, np.int32(-1)), (OFFSET, np.int64(0))):
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.array(np.full(rows.num_rows, blank)))
+    return rows
+
+
+# What a match step holds, as people look at it: partial matches, and rows that wait.
+#
+# A row per partial match: its pattern, the row it waits for, the rows it has, when the first of
+# them was and when time ends it. A match that the skip policy holds back is shown as well, and
+# a row that waits for the watermark is shown as a partial match that has not begun.
+
+
+PARTIAL, MATCH, ROW = "partial", "match", "row"  # what is held
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One thing that is held."""
+
+    key: int  # its place among the keys
+    held: str
+    pattern: str | None
+    waits_for: str | None
+    since: int
+    deadline: int | None
+    rows: tuple[tuple[str | None, int], ...]  # the name of each, and its place in the pool
+
+
+def matches_view(
+    key: pa.Schema, columns: pa.Schema, runs: tuple[pa.Table, Sequence[Kept]], held: pa.Table,
+    ids: Sequence[int], waiting: pa.Table, rules: Sequence[Rule], since: int, until: int,
+) -> pa.Table:  # fmt: skip
+    """What began in [since, until); `held` are the rows of partial matches, numbered by `ids`."""
+    keys, kept = runs
+    identity = [HASH, *key.names]
+    both = pa.concat_tables([keys.select(identity), held.select(identity)])
+    whose, _ = key_numbers(both)
+    count = keys.num_rows
+    place = {at: i for i, at in enumerate(zip(whose[count:].tolist(), ids, strict=True))}
+    machines = {(r.name, r.since): Machine(r.name, r.automaton, _no_row) for r in rules}
+    found = [
+        _partial(i, machines[name, known], run, {n: place[int(whose[i]), n] for n in run[1]})
+        for i, one in enumerate(kept) for name, known, run in one.runs
+        if (name, known) in machines
+    ]  # fmt: skip
+    times = integers(waiting.column(TIME)).tolist()
+    found += [
+        _Seen(count + i, ROW, None, None, at, None, ((None, held.num_rows + i),))
+        for i, at in enumerate(times)
+    ]
+    found = [one for one in found if since <= one.since < until]
+    every = pa.concat_tables([keys.select(key.names), waiting.select(key.names)])
+    pool = pa.concat_tables([t.select(columns.names).cast(columns) for t in (held, waiting)])
+    return _table(found, key, columns, every, pool)
+
+
+def waits_for(automaton: Automaton, run: Run) -> str:
+    """The rows that would carry a partial match on: "b or c", "no d", "no d next"."""
+    alive, place = run[0], automaton.places[run[2][-1]]
+    ways = [e.target for i, e in enumerate(place.edges) if alive >> i & 1 and e.target != ACCEPT]
+    names = [automaton.places[target].name for target in ways]
+    if alive & place.waiting and automaton.absent is not None:
+        names.append(f"no {automaton.absent}")
+    if alive & place.fresh:
+        alive_edges = (e for i, e in enumerate(place.edges) if alive >> i & 1)
+        names += [f"no {guard.name} next" for e in alive_edges if e.accepts for guard in e.guards]
+    return " or ".join(dict.fromkeys(names))
+
+
+def _partial(key: int, machine: Machine, run: Run, place: Mapping[int, int]) -> _Seen:
+    automaton = machine.automaton
+    names = [automaton.places[p].name for p in run[2]]
+    rows = tuple((name, place[n]) for name, n in zip(names, run[1], strict=True))
+    if run[0] == HELD:
+        return _Seen(key, MATCH, machine.name, None, run[3], None, rows)
+    ends = machine.deadline(run)
+    deadline = None if ends >= MAX_TIME else ends
+    return _Seen(key, PARTIAL, machine.name, waits_for(automaton, run), run[3], deadline, rows)
+
+
+def _table(
+    found: Sequence[_Seen], key: pa.Schema, columns: pa.Schema, keys: pa.Table, pool: pa.Table
+) -> pa.Table:
+    hidden = pa.schema([pa.field(f"$k{i}", f.type) for i, f in enumerate(key)])
+    owner = np.repeat(np.arange(len(found)), [len(one.rows) for one in found]).astype(np.int64)
+    names = np.array([name for one in found for name, _ in one.rows], object)
+    rows = pool.take(pa.array([at for one in found for _, at in one.rows], pa.int64()))
+    mine = keys.rename_columns(hidden.names).take(pa.array([one.key for one in found], pa.int64()))
+    laid = Laid(owner, names, rows, mine, [one.pattern for one in found])
+    whole = whole_rows(laid, whole_schema(hidden, columns, None, named=True), columns)
+    ours = {
+        "held": pa.array([one.held for one in found], pa.string()),
+        "pattern": whole.column("pattern"),
+        "waits_for": pa.array([one.waits_for for one in found], pa.string()),
+        "rows": whole.column("rows"),
+        "since": _moments([one.since for one in found]),
+        "deadline": _moments([one.deadline for one in found]),
+    }
+    taken = {f.name: f.type for f in key}
+    said = [*whole.select(hidden.names).columns, *ours.values()]
+    return pa.table(said, names=[*key.names, *(free(name, taken) for name in ours)])
+
+
+def _moments(millis: Sequence[int | None]) -> pa.Array:
+    micros = [None if ms is None else ms * 1_000 for ms in millis]
+    return pa.array(micros, pa.int64()).cast(TIMESTAMP)
+
+
+def _no_row(key: int, number: int) -> Any:
+    raise AssertionError("a look calls no function of the user's")

@@ -24,8 +24,7 @@ from headrace.ops.process.guard import Guard
 from headrace.ops.process.keyed import KeyedProcess, own_attributes
 from headrace.ops.process.passing import Care, Pass
 from headrace.ops.process.shared import KEY, Shared, table_name
-from headrace.ops.process.timers import Timer, Timers
-from headrace.ops.process.values import VALUES, KeyValues, Left, Loaded
+from headrace.ops.process.values import VALUES, KeyValues, Left, Loaded, Timer, Timers
 from headrace.ops.process.work import Arranged, Arranger, seen
 from headrace.ops.view import plain_view
 from headrace.reads import ignores

@@ -22,8 +22,7 @@ from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import CLOCK, EVENT, Call, many
 from headrace.ops.process.guard import Guard
 from headrace.ops.process.keyed import HELD, KeyedProcess
-from headrace.ops.process.timers import Timer
-from headrace.ops.process.values import KeyValues, Loaded, State
+from headrace.ops.process.values import KeyValues, Loaded, State, Timer
 from headrace.ops.process.work import Arranged, Places
 
 Due = list[tuple[int, int]]  # times and domains, a heap

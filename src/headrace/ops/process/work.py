@@ -15,7 +15,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.order import order_keys, sorted_by
 from headrace.ops.contract import Step
-from headrace.ops.process.timers import DOMAIN
+from headrace.ops.process.values import DOMAIN
 from headrace.reads import columns_read
 from headrace.rows import pylist, rows_from, rows_of
 

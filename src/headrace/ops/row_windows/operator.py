@@ -9,19 +9,24 @@ become so, all others when the input ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
-from headrace.clock import MIN_TIME
-from headrace.ops.agg.named import Aggregate
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg.groups import Column, Index, Mask, array, flat, integers, take
+from headrace.ops.agg.named import Aggregate, part_names, partial, result
+from headrace.ops.agg.partials import with_held
 from headrace.ops.contract import Step
+from headrace.ops.row_windows.book import Book, book_fields
+from headrace.ops.row_windows.ends import Ends, ends_of
 from headrace.ops.row_windows.kept import KeptWindows
-from headrace.ops.row_windows.partials import PartialWindows
-from headrace.ops.row_windows.results import Fired
-from headrace.ops.row_windows.ticks import TickWindows
+from headrace.ops.row_windows.order import Ordered, ordered
+from headrace.ops.row_windows.results import Ended, Fired
+from headrace.ops.row_windows.store import PackedRows, fitted
 from headrace.ops.row_windows.work import Aggregating, Calling, Work
 from headrace.ops.view import plain_view
 from headrace.ops.window.by_rows import (
@@ -139,3 +144,208 @@ def _read(function: Function, input: pa.Schema) -> list[str]:
     else:
         wanted = {*getattr(function, "columns", names)}
     return [n for n in names if n in wanted]
+
+
+# Windows that follow each other, with named aggregates: a partial per key is all that is kept.
+#
+# An epoch's rows are cut where windows end, the pieces are aggregated in one pass, and a key's
+# first piece is merged with what is held of its open window. Rows are never kept, and never
+# gone through one by one.
+
+
+WINDOWS = "windows"
+_PIECE, _LOW, _HIGH = "__piece", "__low", "__high"
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """New rows cut where windows end. A key's first piece goes on from what is held of it."""
+
+    piece: Index  # of each row, in order
+    key: Index  # of each piece; they rise
+    size: Index  # rows in each: none in a window that ended before all of them
+    first: Index  # each key's first piece
+    last: Index
+
+    @classmethod
+    def cut(cls, rows: Ordered, ends: Ends) -> Pieces:
+        marks = np.zeros(len(rows.order), np.int64)
+        marks[rows.starts] = 1
+        inner = ends.after < rows.sizes[ends.key]
+        marks[rows.starts[ends.key[inner]] + ends.after[inner]] += 1
+        piece = np.cumsum(marks) - 1
+        count = np.add.reduceat(marks, rows.starts)
+        last = np.cumsum(count) - 1
+        key = np.repeat(np.arange(len(count)), count)
+        return cls(piece, key, np.bincount(piece, minlength=len(key)), last - count + 1, last)
+
+
+class PartialWindows:
+    def __init__(
+        self,
+        spec: RowWindow,
+        aggs: Mapping[str, Aggregate],
+        key: pa.Schema,
+        input: pa.Schema,
+        numbered: bool,
+    ) -> None:
+        """`numbered`: a key is remembered between windows, for their numbers."""
+        self._spec, self._aggs, self._key, self._numbered = spec, aggs, key, numbered
+        self._parts = [part for name, agg in aggs.items() for part in part_names(name, agg)]
+        partials = [f for name, agg in aggs.items() for f in agg.partial_fields(name, input)]
+        self._kept = [_LOW, _HIGH, *self._parts]
+        bounds = [pa.field(name, pa.int64()) for name in (_LOW, _HIGH)]
+        value = pa.schema([*book_fields(spec, input, kept=False), *bounds, *partials])
+        self._table = TableSpec(WINDOWS, key, value)
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return (self._table,)
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The open window of each key: what it would show now."""
+        held = tables[WINDOWS].scan()
+        held = held.filter(pa.array(Book.of(held).since > 0))
+        keys, values = held.select(self._key.names), result(held.select(self._parts), self._aggs)
+        return pa.table([*keys.columns, *values.columns], [*self._key.names, *values.column_names])
+
+    def step(self, step: Step) -> Iterator[Fired]:
+        table, arrived = step.tables[WINDOWS], step.inputs[0]
+        if arrived is not None and arrived.num_rows:
+            yield from self._apply(table, ordered(arrived, self._key))
+        if step.after >= MAX_TIME:
+            yield from self._finish(table)
+
+    def _apply(self, table: KeyedTable, rows: Ordered) -> Iterator[Fired]:
+        held, known = table.get(rows.keys)
+        book = Book.of(held)
+        ends = ends_of(self._spec, rows, book.since, book.reference)
+        cut = Pieces.cut(rows, ends)
+        made = self._made(rows, cut, held, book.since > 0)
+        closed = np.ones(len(cut.key), np.bool_)
+        closed[cut.last] = ends.since == 0
+        if closed.any():
+            owners, number = rows.keys.take(pa.array(ends.key)), book.number[ends.key] + ends.number
+            yield self._fired(owners, number, made.filter(pa.array(closed)), at_end=False)
+        after = book.after(ends)
+        kept = take([made[n] for n in self._kept], cut.last, after.since > 0)
+        self._put(table, rows.keys, known, after, kept)
+
+    def _made(self, rows: Ordered, cut: Pieces, held: pa.Table, open: Mask) -> pa.Table:
+        """The bounds and the partial of each piece, with what was held of it."""
+        goes_on = np.zeros(len(cut.key), np.bool_)
+        goes_on[cut.first] = open
+        fresh = self._fresh(rows, cut, held)
+        mine = held.take(pa.array(cut.key))
+        made = with_held(fresh, mine, goes_on & (cut.size > 0), self._aggs)
+        low, high = _bounds(rows, cut, mine, goes_on)
+        return made.append_column(_LOW, low).append_column(_HIGH, high)
+
+    def _fresh(self, rows: Ordered, cut: Pieces, held: pa.Table) -> pa.Table:
+        """The partial of each piece's rows; what is held where it has none."""
+        numbers = np.empty(len(cut.piece), np.int32)
+        numbers[rows.order] = cut.piece
+        coded = pa.DictionaryArray.from_arrays(numbers, pa.array(np.arange(len(cut.key))))
+        made = partial(rows.rows.append_column(_PIECE, coded), [_PIECE], self._aggs)
+        at = made.num_rows + cut.key
+        at[made[_PIECE].to_numpy()] = np.arange(made.num_rows)
+        if made.num_rows == len(at) and (at == np.arange(len(at))).all():
+            return made.select(self._parts)
+        both = [pa.concat_arrays([flat(made[n]), flat(held[n])]) for n in self._parts]
+        return pa.table(take(both, at), self._parts)
+
+    def _fired(self, keys: pa.Table, number: Index, made: pa.Table, at_end: bool) -> Fired:
+        ended = Ended(keys, number, np.full(len(number), at_end))
+        if not made[_LOW].null_count:
+            ended = ended.lasting(integers(made[_LOW]), integers(made[_HIGH]))
+        return Fired(ended, result(made.select(self._parts), self._aggs), np.arange(len(number)))
+
+    def _put(
+        self, table: KeyedTable, keys: pa.Table, known: Mask, book: Book, kept: Sequence[Column]
+    ) -> None:
+        """Of a key without an open window only its number is kept, if wanted."""
+        open, columns = book.since > 0, {name: keys[name] for name in keys.column_names}
+        columns |= book.columns() | dict(zip(self._kept, kept, strict=True))
+        if self._numbered or open.all():
+            table.put(pa.table(columns))
+            return
+        table.put(pa.table(columns).filter(pa.array(open)))
+        table.delete(keys.filter(pa.array(known & ~open)))
+
+    def _finish(self, table: KeyedTable) -> Iterator[Fired]:
+        """The input has ended: so do all windows that are open."""
+        whole = table.scan()
+        whole = whole.filter(pa.array(Book.of(whole).since > 0))
+        count = whole.num_rows
+        if not count:
+            return
+        keys, book = whole.select(self._table.identity.names), Book.of(whole)
+        yield self._fired(keys, book.number, whole, at_end=True)
+        nothing = [pa.nulls(count, whole[n].type) for n in self._kept]
+        self._put(table, keys, np.ones(count, np.bool_), book.ended(), nothing)
+
+
+def _bounds(rows: Ordered, cut: Pieces, held: pa.Table, goes_on: Mask) -> tuple[pa.Array, pa.Array]:
+    """The earliest and the latest time in each piece; an epoch's rows are in order of time."""
+    count = len(cut.key)
+    if not rows.timed:
+        return pa.nulls(count, pa.int64()), pa.nulls(count, pa.int64())
+    some = cut.size > 0
+    stop = np.cumsum(cut.size)
+    low, high = np.full(count, MAX_TIME), np.full(count, -MAX_TIME)
+    low[some], high[some] = rows.times((stop - cut.size)[some]), rows.times(stop[some] - 1)
+    low[goes_on] = np.minimum(low, integers(held[_LOW]))[goes_on]
+    high[goes_on] = np.maximum(high, integers(held[_HIGH]))[goes_on]
+    return array(low, pa.int64()), array(high, pa.int64())
+
+
+# The last rows of a key, looked at by the clock of event time.
+#
+# A row waits in a timed table for the first tick after it. When the watermark passes a tick,
+# the keys that have rows waiting for it are found by a scan of that time, and only those are
+# read; a key that got nothing since its last tick is not shown again. Its book counts, instead
+# of rows, how often rows came.
+
+
+WAITING = "waiting"
+
+
+class TickWindows(KeptWindows):
+    def __init__(
+        self, spec: LastRows, work: Work, key: pa.Schema, rows: pa.Schema, input: pa.Schema
+    ) -> None:
+        super().__init__(spec, work, key, rows, input)
+        self._every = spec.every
+        self._waiting = PackedRows(WAITING, key, rows, timed=True)
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return (*super().tables(), self._waiting.spec)
+
+    def step(self, step: Step) -> Iterator[Fired]:
+        table, arrived = step.tables[WAITING], step.inputs[0]
+        if arrived is not None and arrived.num_rows:
+            self._wait(step, ordered(arrived, self._key))
+        due = table.scan(MIN_TIME, step.after + 1)
+        if due.num_rows:
+            yield from self._tick(step, ordered(self._waiting.unpacked(due, keyed=True), self._key))
+        table.expire(step.after + 1)
+        first = table.first_time()
+        step.next = MAX_TIME if first is None else first
+
+    def _wait(self, step: Step, rows: Ordered) -> None:
+        """Put rows aside, those of a key that wait for the same tick together."""
+        book = self._book(step, rows.keys)
+        ends = ends_of(self._spec, rows, np.zeros_like(book.since), None)
+        self._write(step, rows.keys, replace(book, since=book.since + 1))
+        stop = rows.starts[ends.key] + ends.after
+        start = np.append(0, stop[:-1])
+        ticks = (rows.times(start) // self._every + 1) * self._every
+        owners = rows.keys.take(pa.array(ends.key)).append_column(TIME, pa.array(ticks))
+        new = fitted(rows.rows, self._store.rows).take(pa.array(rows.order))
+        self._waiting.add(step.tables[WAITING], owners, book.since[ends.key], new, stop - start)
+
+    def _tick(self, step: Step, rows: Ordered) -> Iterator[Fired]:
+        book = self._book(step, rows.keys)
+        ends = ends_of(self._spec, rows, np.zeros_like(book.since), None)
+        last = np.append(ends.key[1:] != ends.key[:-1], True)
+        at_end = last & (step.after >= MAX_TIME)
+        yield from self._fire(step, rows, replace(ends, since=book.since), book, at_end)
