@@ -227,7 +227,7 @@ class Chain:
             return error
         except Exception as error:
             self._wrong(f"a bare exception: {error!r}\n{traceback.format_exc()[-1500:]}")
-            return HeadraceError(repr(error))
+            return HeadraceError("HR-000", repr(error))
         return None
 
     def _crashed(self, killed: Killed) -> None:

@@ -16,9 +16,10 @@ except ImportError as cause:
     from headrace.errors import RunError
 
     raise RunError(
-        "fixtures are pytest's, and there is no pytest", code="HR-TEST-012",
-        hint="Install it: pip install 'headrace[testing]'.",
-    ) from cause  # fmt: skip
+        "HR-TEST-012",
+        "fixtures are pytest's, and there is no pytest",
+        "Install it: pip install 'headrace[testing]'.",
+    ) from cause
 
 if TYPE_CHECKING:
     from headrace.testing import Harness

@@ -83,7 +83,7 @@ def _watch(run: hr.Run, sensors: subprocess.Popen[bytes], found: Findings, scree
         sensors.terminate()
     found.show(screen)
     if sensors.returncode:
-        raise hr.RunError("the sensors failed", hint="What they printed above says why.")
+        raise hr.RunError("HR-RUN-000", "the sensors failed", "What they printed above says why.")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,11 @@ import pyarrow as pa
 TIME, SOURCE, OFFSET, HASH = "__t", "__s", "__o", "__h"
 TAKEN_BACK = -2
 HIDDEN: dict[str, pa.DataType] = {
-    TIME: pa.int64(), SOURCE: pa.int32(), OFFSET: pa.int64(), HASH: pa.uint64(),
-}  # fmt: skip
+    TIME: pa.int64(),
+    SOURCE: pa.int32(),
+    OFFSET: pa.int64(),
+    HASH: pa.uint64(),
+}
 
 
 def visible(table: pa.Table) -> pa.Table:

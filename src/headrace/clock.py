@@ -42,15 +42,19 @@ def millis(duration: Duration) -> int:
     exact = _exact(duration)
     if exact is None:
         raise PlanError(
-            f"{duration!r} is not a duration", code="HR-TIME-001", site=call_site(),
-            hint='Write "5s", "1h 30m", "250ms" (units ms, s, m, h, d, w), a timedelta, '
+            "HR-TIME-001",
+            f"{duration!r} is not a duration",
+            'Write "5s", "1h 30m", "250ms" (units ms, s, m, h, d, w), a timedelta, '
             "or a number of seconds.",
-        )  # fmt: skip
+            site=call_site(),
+        )
     if abs(exact) > LONGEST:
         raise PlanError(
-            f"{duration!r} is too long for a duration", code="HR-TIME-002", site=call_site(),
-            hint="Leave the duration out if there is no limit.",
-        )  # fmt: skip
+            "HR-TIME-002",
+            f"{duration!r} is too long for a duration",
+            "Leave the duration out if there is no limit.",
+            site=call_site(),
+        )
     return round(exact)
 
 

@@ -20,14 +20,27 @@ DECIMAL = pa.decimal128(38, 18)  # of Python's Decimal
 _DECIMAL = pa.decimal128(10, 0)  # of DDL without digits, as in Spark
 
 _DDL: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(), "bool": pa.bool_(),
-    "tinyint": pa.int8(), "byte": pa.int8(), "smallint": pa.int16(), "short": pa.int16(),
-    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(),
-    "float": pa.float32(), "real": pa.float32(), "double": pa.float64(),
-    "string": pa.string(), "text": pa.string(), "varchar": pa.string(),
-    "binary": pa.binary(), "bytes": pa.binary(),
-    "date": pa.date32(), "timestamp": TIMESTAMP,
-}  # fmt: skip
+    "boolean": pa.bool_(),
+    "bool": pa.bool_(),
+    "tinyint": pa.int8(),
+    "byte": pa.int8(),
+    "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "binary": pa.binary(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+}
 
 _NAME = r"`(?:[^`]|``)+`|\w+"
 
@@ -41,9 +54,10 @@ def _field(field: str, whole: str) -> pa.Field:
     match = re.match(rf"^({_NAME})(?:\s*:\s*|\s+)(.+?)(\s+not\s+null)?$", field, re.DOTALL | re.I)
     if match is None:
         raise PlanError(
-            f"cannot read the field {field!r} in the schema {whole!r}", code="HR-SCHEMA-003",
-            hint='Write "name type, name type", for example "area string, celsius double".',
-        )  # fmt: skip
+            "HR-SCHEMA-003",
+            f"cannot read the field {field!r} in the schema {whole!r}",
+            'Write "name type, name type", for example "area string, celsius double".',
+        )
     name = match[1][1:-1].replace("``", "`") if match[1].startswith("`") else match[1]
     return pa.field(name, read_type(match[2]), nullable=not match[3])
 
@@ -54,10 +68,11 @@ def read_type(text: str) -> pa.DataType:
     found = _DDL.get(name) or _nested_type(text.strip()) or _sized_type(name)
     if found is None:
         raise PlanError(
-            f"{text!r} is not a column type", code="HR-SCHEMA-002",
-            hint=f"Known types: {', '.join(sorted(_DDL))}, decimal(p,s) up to 38 digits, "
+            "HR-SCHEMA-002",
+            f"{text!r} is not a column type",
+            f"Known types: {', '.join(sorted(_DDL))}, decimal(p,s) up to 38 digits, "
             "array<...>, map<..., ...>, struct<...>.",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -156,4 +171,4 @@ def refuse_same_names(names: list[str], what: str) -> None:
 
 
 def unfit(fact: str, hint: str) -> PlanError:
-    return PlanError(fact, code="HR-SCHEMA-004", hint=hint)
+    return PlanError("HR-SCHEMA-004", fact, hint)

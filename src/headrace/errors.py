@@ -70,19 +70,12 @@ def _is_ours(frame: FrameType) -> bool:
 class HeadraceError(Exception):
     """Base of all errors; `str(error)` is what a user should read."""
 
-    code = "HR-000"
-
     def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        hint: str | None = None,
-        site: Site | None = None,
+        self, code: str, message: str, hint: str | None = None, *, site: Site | None = None
     ) -> None:
         super().__init__(message)
+        self.code = code
         self.message = message
-        self.code = code or type(self).code
         self.hint = hint
         self.site = site
 
@@ -104,18 +97,16 @@ def _rebuild(kind: type[HeadraceError], message: str) -> HeadraceError:
 class PlanError(HeadraceError):
     """A program that cannot run. `problems` holds one PlanError per problem."""
 
-    code = "HR-PLAN-000"
-
     def __init__(
         self,
+        code: str,
         message: str,
-        *,
-        code: str | None = None,
         hint: str | None = None,
+        *,
         site: Site | None = None,
         problems: Sequence[PlanError] = (),
     ) -> None:
-        super().__init__(message, code=code, hint=hint, site=site)
+        super().__init__(code, message, hint, site=site)
         self._parts = tuple(problems)
 
     @property
@@ -128,7 +119,7 @@ class PlanError(HeadraceError):
         every = [single for problem in problems for single in problem.problems]
         if len(every) == 1:
             return every[0]
-        return cls(f"the program has {len(every)} problems", problems=every)
+        return cls("HR-PLAN-000", f"the program has {len(every)} problems", problems=every)
 
     def __str__(self) -> str:
         if not self._parts:
@@ -136,31 +127,34 @@ class PlanError(HeadraceError):
         return "\n".join([f"{self.message}:", *(str(part) for part in self._parts)])
 
 
+def refusal(code: str, fact: str, hint: str) -> PlanError:
+    """A program refused at the line where the user wrote it."""
+    return PlanError(code, fact, hint, site=call_site())
+
+
 class InputError(HeadraceError):
-    code = "HR-INPUT-000"
+    """An input that cannot be read."""
 
 
 class OutputError(HeadraceError):
-    code = "HR-OUTPUT-000"
+    """An output that cannot be written."""
 
 
 class LogError(HeadraceError):
-    code = "HR-LOG-000"
+    """The stream storage."""
 
 
 class StateError(HeadraceError):
-    code = "HR-STATE-000"
+    """The job's folder."""
 
 
 class FencedError(StateError):
-    code = "HR-STATE-007"
+    """Another driver has taken the folder."""
 
 
 class StepError(HeadraceError):
     """The user's function raised: on which record, in which step, where."""
 
-    code = "HR-STEP-001"
-
 
 class RunError(HeadraceError):
-    code = "HR-RUN-000"
+    """The run itself."""

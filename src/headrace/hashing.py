@@ -124,9 +124,10 @@ def _values(array: pa.Array) -> Hashes:
         if fits(array.type):
             return words(array)
     raise PlanError(
-        f"a value of type {array.type} cannot be a key", code="HR-KEY-001",
-        hint="Key by booleans, numbers, texts, bytes, dates or timestamps.",
-    )  # fmt: skip
+        "HR-KEY-001",
+        f"a value of type {array.type} cannot be a key",
+        "Key by booleans, numbers, texts, bytes, dates or timestamps.",
+    )
 
 
 def _raw(array: pa.Array, dtype: str, per_row: int = 1) -> npt.NDArray[Any]:

@@ -43,15 +43,26 @@ _ELSEWHERE = {
 
 
 _AGGREGATES = frozenset(
-    ("collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean", "min",
-     "min_by", "stddev", "sum", "variance")
-)  # fmt: skip
+    (
+        "collect",
+        "count",
+        "count_distinct",
+        "first",
+        "last",
+        "max",
+        "max_by",
+        "mean",
+        "min",
+        "min_by",
+        "stddev",
+        "sum",
+        "variance",
+    )
+)
 
 
 class UnknownNameError(PlanError, AttributeError):
     """A name that Headrace does not have, with the nearest that it has."""
-
-    code = "HR-PLAN-060"
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
@@ -75,15 +86,15 @@ def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
         return AttributeError(f"{what} has no {name!r}")
     near = nearest(name, known)
     if (ours := aggregate(name)) and ours not in near:
-        return UnknownNameError(f"{what} has no {name!r}", hint=f"Use agg(x=hr.{ours}(...)).")
+        return UnknownNameError(
+            "HR-PLAN-060", f"{what} has no {name!r}", f"Use agg(x=hr.{ours}(...))."
+        )
     hint = f"Did you mean {' or '.join(near)}?" if near else "See the guide for what there is."
-    return UnknownNameError(f"{what} has no {name!r}", hint=hint)
+    return UnknownNameError("HR-PLAN-060", f"{what} has no {name!r}", hint)
 
 
 class UnknownArgumentError(PlanError, TypeError):
     """A word that a method does not take, with the one that it does."""
-
-    code = "HR-PLAN-061"
 
 
 def named_arguments(cls: type[T]) -> type[T]:
@@ -119,10 +130,15 @@ def _no_such_argument(method: str, given: Iterable[str], named: set[str]) -> Pla
     wrong = next(name for name in given if name not in named)
     other = _OTHER_WORD.get(wrong)
     near = [other] if other in named else difflib.get_close_matches(wrong, sorted(named), n=3)
-    hint = f"Say {' or '.join(f'{name}=' for name in near)}." if near else (
-        f"It takes {', '.join(f'{name}=' for name in sorted(named))}." if named
-        else "It takes no arguments by name."
-    )  # fmt: skip
-    error = UnknownArgumentError(f"{method} has no argument {wrong!r}", hint=hint)
-    error.site = call_site()
-    return error
+    hint = (
+        f"Say {' or '.join(f'{name}=' for name in near)}."
+        if near
+        else (
+            f"It takes {', '.join(f'{name}=' for name in sorted(named))}."
+            if named
+            else "It takes no arguments by name."
+        )
+    )
+    return UnknownArgumentError(
+        "HR-PLAN-061", f"{method} has no argument {wrong!r}", hint, site=call_site()
+    )

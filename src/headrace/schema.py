@@ -34,10 +34,15 @@ from headrace.errors import PlanError
 __all__ = ["TIMESTAMP", "SchemaLike", "ddl_of", "ddl_type", "schema_of", "type_of"]
 
 _PYTHON: dict[object, pa.DataType] = {
-    bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(),
-    bytes: pa.binary(), dt.datetime: TIMESTAMP, dt.date: pa.date32(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    dt.datetime: TIMESTAMP,
+    dt.date: pa.date32(),
     decimal.Decimal: DECIMAL,
-}  # fmt: skip
+}
 
 _LISTS = (list, set, frozenset, abc.Sequence, abc.Set)
 
@@ -55,10 +60,11 @@ def schema_of(spec: SchemaLike) -> pa.Schema:
     if _is_record(spec):
         return _checked(pa.schema(_record_fields(spec, ())))
     raise PlanError(
-        f"{spec!r} does not describe a schema", code="HR-SCHEMA-001",
-        hint='Give a dataclass, a DDL string such as "area string, celsius double", '
+        "HR-SCHEMA-001",
+        f"{spec!r} does not describe a schema",
+        'Give a dataclass, a DDL string such as "area string, celsius double", '
         "a {name: type} mapping or a pyarrow.Schema.",
-    )  # fmt: skip
+    )
 
 
 def type_of(spec: object) -> pa.DataType:
@@ -93,10 +99,11 @@ def _hint_type(spec: object, within: tuple[type, ...]) -> pa.DataType:
     if isinstance(spec, typing.NewType):
         return _type(spec.__supertype__, within)
     raise PlanError(
-        f"{spec!r} is not a column type", code="HR-SCHEMA-002",
-        hint="Use bool, int, float, str, bytes, datetime, date, Decimal, list[...], "
+        "HR-SCHEMA-002",
+        f"{spec!r} is not a column type",
+        "Use bool, int, float, str, bytes, datetime, date, Decimal, list[...], "
         "dict[..., ...], a dataclass, or a DDL type name.",
-    )  # fmt: skip
+    )
 
 
 def _is_record(spec: object) -> typing.TypeGuard[type]:
@@ -104,9 +111,11 @@ def _is_record(spec: object) -> typing.TypeGuard[type]:
     if not isinstance(spec, type) or typing.get_origin(spec) is not None:
         return False
     named_tuple = issubclass(spec, tuple) and hasattr(spec, "_fields")
-    return dataclasses.is_dataclass(spec) or typing.is_typeddict(spec) or (
-        named_tuple and bool(getattr(spec, "__annotations__", None))
-    )  # fmt: skip
+    return (
+        dataclasses.is_dataclass(spec)
+        or typing.is_typeddict(spec)
+        or (named_tuple and bool(getattr(spec, "__annotations__", None)))
+    )
 
 
 def _record_fields(spec: type, within: tuple[type, ...]) -> list[pa.Field]:
@@ -114,14 +123,16 @@ def _record_fields(spec: type, within: tuple[type, ...]) -> list[pa.Field]:
         hints = typing.get_type_hints(spec)
     except NameError as error:
         raise PlanError(
-            f"the types of {spec.__name__} cannot be told: {error}", code="HR-SCHEMA-005",
-            hint="Define the types that it names at the top level of a module, before using it.",
-        ) from error  # fmt: skip
+            "HR-SCHEMA-005",
+            f"the types of {spec.__name__} cannot be told: {error}",
+            "Define the types that it names at the top level of a module, before using it.",
+        ) from error
     if spec in within:
         raise PlanError(
-            f"{spec.__name__} contains itself", code="HR-SCHEMA-005",
-            hint="A column has a fixed depth: keep such a value as a JSON string.",
-        )  # fmt: skip
+            "HR-SCHEMA-005",
+            f"{spec.__name__} contains itself",
+            "A column has a fixed depth: keep such a value as a JSON string.",
+        )
     # The fields of a dataclass, not all its hints: a ClassVar is no column.
     names = [f.name for f in dataclasses.fields(spec)] if dataclasses.is_dataclass(spec) else hints
     return [pa.field(name, _type(hints[name], (*within, spec))) for name in names]

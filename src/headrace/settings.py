@@ -127,9 +127,10 @@ def _from_file(path: Path) -> dict[str, object]:
         return {}
     except (OSError, ValueError) as error:  # a wrong byte and wrong TOML are both ValueErrors
         raise RunError(
-            f"cannot read the settings in {FILE}: {error}", code="HR-SETTINGS-003",
-            hint='Write lines such as `parallelism = 4` or `target_batch = "2s"`.',
-        ) from error  # fmt: skip
+            "HR-SETTINGS-003",
+            f"cannot read the settings in {FILE}: {error}",
+            'Write lines such as `parallelism = 4` or `target_batch = "2s"`.',
+        ) from error
     return {n: _read(n, v, f"{n} in {FILE}", FILE) for n, v in values.items()}
 
 
@@ -149,9 +150,10 @@ def _read(name: str, value: object, label: str, origin: str) -> object:
     near = get_close_matches(name, _READ, n=1)
     meant = f"Did you mean {near[0]!r}? " if near else ""
     raise RunError(
-        f"there is no setting {name!r} (from {origin})", code="HR-SETTINGS-001",
-        hint=f"{meant}The settings are {', '.join(_READ)}.",
-    )  # fmt: skip
+        "HR-SETTINGS-001",
+        f"there is no setting {name!r} (from {origin})",
+        f"{meant}The settings are {', '.join(_READ)}.",
+    )
 
 
 def _checked(check: Check, value: object, label: str) -> object:
@@ -159,5 +161,5 @@ def _checked(check: Check, value: object, label: str) -> object:
         return check(value)
     except ValueError as error:
         raise RunError(
-            f"the setting {label} is {value!r}", code="HR-SETTINGS-002", hint=f"Give {error}."
+            "HR-SETTINGS-002", f"the setting {label} is {value!r}", f"Give {error}."
         ) from None

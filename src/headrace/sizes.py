@@ -13,9 +13,7 @@ def bytes_of(text: str) -> int:
     """A number of bytes: 1000000, 500MB, 1.5 GiB."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise LogError(
-            f"{text!r} is not a size", code="HR-LOG-004", hint='Write "500MB", "1GB" or bytes.'
-        )
+        raise LogError("HR-LOG-004", f"{text!r} is not a size", 'Write "500MB", "1GB" or bytes.')
     unit = " kmgt".index(match[2].lower() or " ")
     base = 1024 if match[3] else 1000
     return int(float(match[1]) * float(base**unit))

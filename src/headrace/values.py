@@ -273,17 +273,27 @@ _FAMILIES: Sequence[tuple[str, Callable[[pa.DataType], bool]]] = (
 )  # fmt: skip
 _MAKERS: Mapping[str, Sequence[tuple[type | tuple[type, ...], Maker]]] = {
     "integer": (
-        (bool, _refuse), ((int, np.integer), _direct), ((float, np.floating), _whole_floats),
+        (bool, _refuse),
+        ((int, np.integer), _direct),
+        ((float, np.floating), _whole_floats),
         (decimal.Decimal, _each(_whole)),
     ),
-    "floating": ((bool, _refuse), ((int, float, np.floating, np.integer), _floats),),
+    "floating": (
+        (bool, _refuse),
+        ((int, float, np.floating, np.integer), _floats),
+    ),
     "decimal": ((bool, _refuse), ((decimal.Decimal, int), _direct), (np.integer, _each(int))),
     "timestamp": (
-        (bool, _refuse), ((int, np.integer), _from_millis), (dt.datetime, _direct),
-        (dt.date, _each(_midnight)), (np.datetime64, _from_numpy),
+        (bool, _refuse),
+        ((int, np.integer), _from_millis),
+        (dt.datetime, _direct),
+        (dt.date, _each(_midnight)),
+        (np.datetime64, _from_numpy),
     ),
     "date": (
-        (dt.datetime, _each(_day)), (dt.date, _direct), (np.datetime64, _each(_numpy_day)),
+        (dt.datetime, _each(_day)),
+        (dt.date, _direct),
+        (np.datetime64, _each(_numpy_day)),
     ),
     "boolean": ((bool, _direct), (np.bool_, _each(bool))),
     "string": ((np.str_, _each(str)), (object, _direct)),
@@ -291,7 +301,7 @@ _MAKERS: Mapping[str, Sequence[tuple[type | tuple[type, ...], Maker]]] = {
     "list": (((str, bytes, Mapping), _refuse), (Collection, _lists)),
     "struct": ((Mapping, _of_mappings), (object, _of_records)),
     "other": ((object, _direct),),
-}  # fmt: skip
+}
 _TOGETHER = {  # types of which Arrow makes the same in one column as in several
     "floating": frozenset({int, float}),
     "decimal": frozenset({int, decimal.Decimal}),

@@ -12,7 +12,7 @@ WALL = "org.apache.spark.SparkException: Job aborted\n\tat org.apache.Spark.run(
 
 
 def test_an_error_of_ours_comes_back_whole_from_whatever_is_wrapped_around_it() -> None:
-    error = StepError("it broke", code="HR-STEP-001", hint="Mend it.", site=Site("job.py", 3))
+    error = StepError("HR-STEP-001", "it broke", "Mend it.", site=Site("job.py", 3))
     with pytest.raises(Marked) as sent, marked():
         raise error
     found = recover(RuntimeError(WALL.format(sent.value)))

@@ -59,6 +59,12 @@ def test_every_row_is_one_line_that_json_reads_back(rows):
             assert dt.datetime.fromisoformat(found["t"]) == row["t"]
 
 
+def test_minus_zero_has_a_point_so_that_every_reader_keeps_its_sign():
+    assert json_lines(pa.table({"d": [-0.0, 0.0, -1.0]})).split() == [
+        b'{"d":-0.0}', b'{"d":0}', b'{"d":-1}',
+    ]  # fmt: skip
+
+
 @given(ROWS)
 @settings(max_examples=40, deadline=None)
 def test_what_was_written_is_read_back(rows):

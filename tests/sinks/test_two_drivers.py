@@ -34,7 +34,7 @@ class Folder:
 
     def check(self, token: int) -> None:
         if token != self.fence:
-            raise FencedError("another driver has taken the folder", hint="stop one")
+            raise FencedError("HR-STATE-007", "another driver has taken the folder", "stop one")
 
 
 class Drive:

@@ -368,6 +368,6 @@ def test_a_manifest_can_be_read_by_eye(log):
 def test_errors_survive_the_way_from_a_task_to_the_driver():
     import pickle
 
-    error = FencedError("taken", hint="Stop.")
+    error = FencedError("HR-STATE-007", "taken", "Stop.")
     again: HeadraceError = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) and again.code == "HR-STATE-007"

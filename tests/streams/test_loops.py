@@ -429,7 +429,7 @@ def test_a_whole_batch_is_one_table_in_order():
 
 def test_rows_of_a_batch_that_fails_are_dead_letters_whatever_was_raised():
     def fails(rows):
-        raise hr.RunError("mine", code="HR-X-001", hint="none")
+        raise hr.RunError("HR-X-001", "mine", "none")
 
     with Harness(looping(lambda s: s.transform(fails))) as test:
         test.send("x", [("a", 1, 1)])

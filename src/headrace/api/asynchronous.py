@@ -137,5 +137,5 @@ def _useless(at: Adding, what: str, said: object, done: str, needs: str) -> None
 
 
 def _refuse(at: Adding, what: str, said: object, hint: str, but: str = "") -> None:
-    problem = PlanError(f"map_async({what}=) is {said!r}{but}", code="HR-ASYNC-001", hint=hint)
+    problem = PlanError("HR-ASYNC-001", f"map_async({what}=) is {said!r}{but}", hint)
     at.report(problem)

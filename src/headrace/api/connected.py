@@ -47,10 +47,12 @@ class BroadcastStream:
             others = (stream.Stream, keyed.KeyedStream)
             if any(callable(getattr(kind, method, None)) for kind in others):
                 raise PlanError(
+                    "HR-PLAN-046",
                     f"a broadcast stream has no {method!r}: it can only be an input of connect "
-                    "or the rules of match", code="HR-PLAN-046", site=call_site(),
-                    hint=f"Call {method} on the stream itself, before or beside .broadcast().",
-                )  # fmt: skip
+                    "or the rules of match",
+                    f"Call {method} on the stream itself, before or beside .broadcast().",
+                    site=call_site(),
+                )
             raise no_such_name("a broadcast stream", method, dir(BroadcastStream))
 
 
@@ -59,16 +61,25 @@ class ConnectedStreams:
     """Named inputs that share a key, waiting for the function that sees them."""
 
     def __init__(
-        self, draft: Draft, edges: tuple[Edge, ...], keys: tuple[tuple[str, ...], ...],
-        names: tuple[str, ...], broadcast: tuple[int, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        draft: Draft,
+        edges: tuple[Edge, ...],
+        keys: tuple[tuple[str, ...], ...],
+        names: tuple[str, ...],
+        broadcast: tuple[int, ...] = (),
+    ) -> None:
         self._draft, self._edges, self._keys, self._names = draft, edges, keys, names
         self._broadcast = broadcast
 
     def process(
-        self, fn: KeyedProcess, *, output: SchemaLike | None = None, unbounded: bool = False,
-        name: str | None = None, was: str | None = None,
-    ) -> stream.ProcessResult:  # fmt: skip
+        self,
+        fn: KeyedProcess,
+        *,
+        output: SchemaLike | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.ProcessResult:
         """Hand the rows of each key, in order of event time, to a `hr.KeyedProcess`."""
         at = Adding(self._draft, self._edges[0], name, was)
         self._check(at, fn)
@@ -78,11 +89,21 @@ class ConnectedStreams:
         sides = type(fn).sides() if isinstance(fn, KeyedProcess) else {}
         timed = (e.node.timed for i, e in enumerate(self._edges) if i not in self._broadcast)
         common = {
-            **at.common(), "inputs": self._edges, "timed": all(timed),
+            **at.common(),
+            "inputs": self._edges,
+            "timed": all(timed),
             "broadcast": self._broadcast,
-        }  # fmt: skip
-        node = Process(schema=schema, keys=self._keys, names=self._names, function=fn,
-                       state=state, unbounded=unbounded, sides=sides, **common)  # fmt: skip
+        }
+        node = Process(
+            schema=schema,
+            keys=self._keys,
+            names=self._names,
+            function=fn,
+            state=state,
+            unbounded=unbounded,
+            sides=sides,
+            **common,
+        )
         return stream.ProcessResult(self._draft, at.add(node, "process"))
 
     def _check(self, at: Adding, fn: object) -> None:
@@ -91,11 +112,11 @@ class ConnectedStreams:
         made = isinstance(fn, type) and issubclass(fn, KeyedProcess)
         at.report(
             PlanError(
+                "HR-PLAN-017",
                 f"process needs an instance of a hr.KeyedProcess, not {title(fn)}",
-                code="HR-PLAN-017",
-                hint=f"Write {title(fn)}()." if made else "Subclass hr.KeyedProcess.",
+                f"Write {title(fn)}()." if made else "Subclass hr.KeyedProcess.",
             )
-        )  # fmt: skip
+        )
 
 
 def connect_streams(
@@ -105,10 +126,11 @@ def connect_streams(
     wrong = [one for one in streams if not hasattr(one, "_draft")]
     if wrong or not streams:
         raise PlanError(
-            f"connect needs streams{f', not {wrong[0]!r}' if wrong else ''}", code="HR-PLAN-018",
+            "HR-PLAN-018",
+            f"connect needs streams{f', not {wrong[0]!r}' if wrong else ''}",
+            'Name them: hr.connect(by="area", average=a, smoke=b).',
             site=call_site(),
-            hint='Name them: hr.connect(by="area", average=a, smoke=b).',
-        )  # fmt: skip
+        )
     draft, site = streams[0]._draft, call_site()
     labels = tuple(names) if names is not None else tuple(map(input_name, streams))
     if not _good(labels, len(streams)):
@@ -166,39 +188,43 @@ def _good(labels: Sequence[str], count: int) -> bool:
 def _output(fn: object, said: SchemaLike | None) -> pa.Schema:
     if said is None:
         raise PlanError(
-            f"process does not know what rows {title(fn)} gives", code="HR-PLAN-017",
-            hint="Declare output = SomeDataclass in the class, or pass output=.",
-        )  # fmt: skip
+            "HR-PLAN-017",
+            f"process does not know what rows {title(fn)} gives",
+            "Declare output = SomeDataclass in the class, or pass output=.",
+        )
     return given_schema(said)
 
 
 def other_job() -> PlanError:
     return PlanError(
-        "streams of two jobs cannot meet", code="HR-PLAN-020",
-        hint="Read both inputs with the same job, or pass data between jobs through a topic.",
-    )  # fmt: skip
+        "HR-PLAN-020",
+        "streams of two jobs cannot meet",
+        "Read both inputs with the same job, or pass data between jobs through a topic.",
+    )
 
 
 def _bad_names(labels: Sequence[str], count: int) -> PlanError:
     return PlanError(
+        "HR-PLAN-018",
         f"{count} inputs need {count} different names that can be part of a method's name, "
-        f"not {', '.join(map(repr, labels))}", code="HR-PLAN-018",
-        hint='Name them: a.connect(b, by="area", names=("average", "smoke")), or '
+        f"not {', '.join(map(repr, labels))}",
+        'Name them: a.connect(b, by="area", names=("average", "smoke")), or '
         'hr.connect(by="area", average=a, smoke=b).',
-    )  # fmt: skip
+    )
 
 
 def _only_control() -> PlanError:
     return PlanError(
+        "HR-PLAN-018",
         "connect has broadcast streams alone, and no stream whose rows they are for",
-        code="HR-PLAN-018",
-        hint='Add the stream with the keys: hr.connect(by="area", smoke=s, rules=r.broadcast()).',
+        'Add the stream with the keys: hr.connect(by="area", smoke=s, rules=r.broadcast()).',
     )
 
 
 def _bad_key() -> PlanError:
     return PlanError(
-        "connect needs the same number of key columns for every input", code="HR-PLAN-018",
-        hint='Say by="area" when all inputs have that column, by={"a": "area", "b": "zone"} '
+        "HR-PLAN-018",
+        "connect needs the same number of key columns for every input",
+        'Say by="area" when all inputs have that column, by={"a": "area", "b": "zone"} '
         "when they differ, or key_by each stream first.",
-    )  # fmt: skip
+    )

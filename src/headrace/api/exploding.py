@@ -28,14 +28,15 @@ def _exploded(schema: pa.Schema, what: Explode) -> pa.Schema:
     kind = schema.field(what.column).type
     if not is_array(kind):
         raise PlanError(
+            "HR-STREAM-012",
             f"explode takes an array, but {what.column!r} is of type {ddl_type(kind)}",
-            code="HR-STREAM-012",
-            hint="Of a map make an array first, by map_keys or map_values; of a text by split.",
-        )  # fmt: skip
+            "Of a map make an array first, by map_keys or map_values; of a text by split.",
+        )
     if what.into != what.column and what.into in schema.names:
         raise PlanError(
-            f"explode would make a second column {what.into!r}", code="HR-STREAM-012",
-            hint="Give the elements another name: as_=.",
-        )  # fmt: skip
+            "HR-STREAM-012",
+            f"explode would make a second column {what.into!r}",
+            "Give the elements another name: as_=.",
+        )
     at = schema.get_field_index(what.column)
     return schema.set(at, pa.field(what.into, kind.value_type))

@@ -28,9 +28,10 @@ def reduced(
         check_takes(fn, 2, "reduce")
         if len(at.schema) and set(at.schema.names) <= set(keys):
             raise PlanError(
+                "HR-PLAN-021",
                 "reduce has nothing to fold: every column is part of the key",
-                code="HR-PLAN-021", hint='Use .agg(count=hr.count()) to count rows.',
-            )  # fmt: skip
+                "Use .agg(count=hr.count()) to count rows.",
+            )
     value = pa.schema([f for f in at.schema if f.name not in keys])
     return PyFunction(fn, site_of(fn), PLAIN), value
 
@@ -54,7 +55,8 @@ def _check_record(zero: object, value: pa.Schema) -> None:
     missing = [n for n in value.names if type(zero) is dict and n not in zero]
     if missing and value.names != ["value"]:
         raise PlanError(
-            f"the zero of fold is a dict without {missing[0]!r}", code="HR-PLAN-045",
-            hint="A dict stands for a record: give it every column. To fold into a dict as one "
+            "HR-PLAN-045",
+            f"the zero of fold is a dict without {missing[0]!r}",
+            "A dict stands for a record: give it every column. To fold into a dict as one "
             'value, call its column so: schema="value map<string, bigint>".',
-        )  # fmt: skip
+        )

@@ -35,9 +35,14 @@ class Job:
     """A program under a name; the name is the identity of its folder and its outputs."""
 
     def __init__(
-        self, name: str, folder: str | None = None, *, on_error: str = "dead",
-        dead_limit: int | float | None = None, slots: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        folder: str | None = None,
+        *,
+        on_error: str = "dead",
+        dead_limit: int | float | None = None,
+        slots: int | None = None,
+    ) -> None:
         """`on_error`: a bad row goes to `job.dead`, or stops the job ("fail"). `dead_limit`:
         this many dead rows, or this fraction of the rows read, stop the job."""
         self.name = name
@@ -51,12 +56,22 @@ class Job:
         return f"<Job {self.name!r}>"
 
     def read(
-        self, uri: str | Any, *, schema: SchemaLike | None = None,
-        time: str | Ingestion | None = None, delay: Duration | None = None,
-        watermark: Strategy | None = None, idle: Duration | None = None,
-        max_skew: Duration | None = None, align: Duration | None = None, in_order: bool = False,
-        format: str | None = None, name: str | None = None, was: str | None = None, **options: Any,
-    ) -> Stream:  # fmt: skip
+        self,
+        uri: str | Any,
+        *,
+        schema: SchemaLike | None = None,
+        time: str | Ingestion | None = None,
+        delay: Duration | None = None,
+        watermark: Strategy | None = None,
+        idle: Duration | None = None,
+        max_skew: Duration | None = None,
+        align: Duration | None = None,
+        in_order: bool = False,
+        format: str | None = None,
+        name: str | None = None,
+        was: str | None = None,
+        **options: Any,
+    ) -> Stream:
         """An input: "log:topic", "files:path", "socket:host:port", or a source made in Python.
 
         `time` is the column of event time, or `hr.ingestion()`: the clock's. `delay` says how
@@ -73,9 +88,17 @@ class Job:
         told = Timing(time, delay, watermark, idle, max_skew, align, in_order)
         said = timing(self.draft, told, known, site)
         node = Read(
-            name="", schema=known, uri=uri, timed=time is not None, time=time, format=format,
-            options=options, site=site, was=was, **said,
-        )  # fmt: skip
+            name="",
+            schema=known,
+            uri=uri,
+            timed=time is not None,
+            time=time,
+            format=format,
+            options=options,
+            site=site,
+            was=was,
+            **said,
+        )
         kept = self.draft.add(node, given=name, kind="", place=place_name(uri))
         return Stream(self.draft, Edge(kept))
 
@@ -101,9 +124,13 @@ class Job:
         return explain(self.program(), guarantees or {})
 
     def _schema(
-        self, uri: object, schema: SchemaLike | None, format: str | None,
-        options: Mapping[str, Any], site: Site | None,
-    ) -> tuple[pa.Schema, str | None]:  # fmt: skip
+        self,
+        uri: object,
+        schema: SchemaLike | None,
+        format: str | None,
+        options: Mapping[str, Any],
+        site: Site | None,
+    ) -> tuple[pa.Schema, str | None]:
         with self.draft.attempt(site):
             check_place(uri, "read")
             if schema is not None:
@@ -121,24 +148,27 @@ def _wrong(draft: Draft) -> list[PlanError]:
     if draft.on_error not in ("dead", "fail"):
         found.append(
             PlanError(
-                f"on_error is {draft.on_error!r}", code="HR-PLAN-024",
-                hint='Say on_error="dead" to set bad rows aside, or "fail" to stop at the first.',
+                "HR-PLAN-024",
+                f"on_error is {draft.on_error!r}",
+                'Say on_error="dead" to set bad rows aside, or "fail" to stop at the first.',
             )
-        )  # fmt: skip
+        )
     if limit is not None and not (
         (type(limit) is int and limit >= 1) or (type(limit) is float and 0 < limit < 1)
     ):
         found.append(
             PlanError(
-                f"dead_limit is {limit!r}", code="HR-PLAN-024",
-                hint="Give a number of rows, 1 or more, or a fraction between 0 and 1.",
+                "HR-PLAN-024",
+                f"dead_limit is {limit!r}",
+                "Give a number of rows, 1 or more, or a fraction between 0 and 1.",
             )
-        )  # fmt: skip
+        )
     if slots is not None and not (type(slots) is int and 1 <= slots <= MOST_SLOTS):
         found.append(
             PlanError(
-                f"slots is {slots!r}", code="HR-PLAN-024",
-                hint=f"Give a whole number from 1 to {MOST_SLOTS}, or leave it out.",
+                "HR-PLAN-024",
+                f"slots is {slots!r}",
+                f"Give a whole number from 1 to {MOST_SLOTS}, or leave it out.",
             )
-        )  # fmt: skip
+        )
     return found

@@ -42,10 +42,6 @@ class Keyed(Protocol):
 BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 
 
-def refused(fact: str, number: int, hint: str) -> PlanError:
-    return PlanError(fact, code=f"HR-JOIN-{number:03}", hint=hint)
-
-
 def same_job(at: Adding, left: AnyStream | Table, right: Any) -> Any:
     """The right stream, or where it is of another job the left one in its place."""
     if getattr(right, "_draft", None) is left._draft:
@@ -53,7 +49,11 @@ def same_job(at: Adding, left: AnyStream | Table, right: Any) -> Any:
     if hasattr(right, "_draft"):
         at.report(connected.other_job())
     else:
-        at.report(refused(f"join needs a stream or a table, not {right!r}", 8, "Give a stream."))
+        at.report(
+            PlanError(
+                "HR-JOIN-008", f"join needs a stream or a table, not {right!r}", "Give a stream."
+            )
+        )
     return left
 
 
@@ -62,7 +62,7 @@ def keys_of(at: Adding, streams: Sequence[Keyed], on: On) -> Keys:
     keys = _said(streams, on)
     if not all(keys) or len(set(map(len, keys))) > 1:
         hint = 'Say on="id", on=["id", "day"], on={"left_column": "right_column"}, or key_by both.'
-        at.report(refused("join does not say which columns must be equal", 2, hint))
+        at.report(PlanError("HR-JOIN-002", "join does not say which columns must be equal", hint))
         return tuple(() for _ in streams)
     wrong = [p for s, k in zip(streams, keys, strict=True) for p in unknown(k, s.schema, at.site)]
     for problem in wrong:
@@ -86,7 +86,9 @@ def table_keys(at: Adding, left: AnyStream | Table, right: Table, on: On) -> Key
         mine = dict(zip(right.keys, said, strict=True)) if len(said) == len(right.keys) else {}
     if set(mine) != set(right.keys):
         fact = f"join does not say which columns hold {', '.join(right.keys)}, the table's key"
-        at.report(refused(fact, 2, "Name one for each column of its key, and no more."))
+        at.report(
+            PlanError("HR-JOIN-002", fact, "Name one for each column of its key, and no more.")
+        )
         return (), ()
     return keys_of(at, (left, right), {mine[k]: k for k in right.keys})
 
@@ -97,7 +99,7 @@ def age(within: Any) -> int | None:
         return None
     if isinstance(within, tuple | list) or (length := _signed(within)) < 0:
         hint = 'Write within="10m": versions older than that do not count.'
-        raise refused(f"within is {within!r} for a join with a table", 4, hint)
+        raise PlanError("HR-JOIN-004", f"within is {within!r} for a join with a table", hint)
     return length
 
 
@@ -115,13 +117,19 @@ def _same_types(at: Adding, left: dict[str, pa.DataType], right: dict[str, pa.Da
         if kind != other and not pa.types.is_null(kind) and not pa.types.is_null(other):
             fact = f"{mine!r} is {ddl_type(kind)} and {theirs!r} is {ddl_type(other)}"
             hint = "Keys meet only when their types are equal: cast one of them before."
-            at.report(refused(fact, 3, hint))
+            at.report(PlanError("HR-JOIN-003", fact, hint))
 
 
 def result_of(
-    at: Adding, left: pa.Schema, right: pa.Schema, keys: Keys, suffix: str,
-    extra: Sequence[pa.Field] = (), *, alone: bool = False,
-) -> tuple[Columns, pa.Schema]:  # fmt: skip
+    at: Adding,
+    left: pa.Schema,
+    right: pa.Schema,
+    keys: Keys,
+    suffix: str,
+    extra: Sequence[pa.Field] = (),
+    *,
+    alone: bool = False,
+) -> tuple[Columns, pa.Schema]:
     """Where each column of the result comes from, and their types; `alone`: only the left's."""
     if not all(keys) or unknown_columns(left) or unknown_columns(right):
         return (), UNKNOWN
@@ -164,7 +172,7 @@ def _unique(
         hint = 'Rename one of them before, or say suffix="_other".'
         if name in [f.name for f in extra]:  # no suffix helps: it is the left one's
             hint = f"The join gives it by itself: say .drop({name!r}) before, or rename it."
-        at.report(refused(fact, 6, hint))
+        at.report(PlanError("HR-JOIN-006", fact, hint))
     if len(set(names)) < len(names):
         return (), UNKNOWN
     plain = [pa.field(f.name, f.type) for f in fields]
@@ -177,14 +185,14 @@ def interval(within: Any) -> tuple[int, int]:
     if isinstance(within, tuple | list):
         if len(within) != 2:
             hint = 'Write within="5m", or within=("-1m", "5m").'
-            raise refused(f"within has {len(within)} parts", 4, hint)
+            raise PlanError("HR-JOIN-004", f"within has {len(within)} parts", hint)
         lower, upper = (_signed(part) for part in within)
     else:
         upper = _signed(within)
         lower = -upper
     if lower > upper:
         fact = f"within goes from {_show(lower)} to {_show(upper)}, so nothing can be in it"
-        raise refused(fact, 4, 'Give the earlier end first: within=("-1m", "5m").')
+        raise PlanError("HR-JOIN-004", fact, 'Give the earlier end first: within=("-1m", "5m").')
     return lower, upper
 
 
@@ -196,11 +204,12 @@ def windows(at: Adding, window: Any, left: pa.Schema, right: pa.Schema) -> Assig
         return window if isinstance(window.gap, int) else _gap(at, window, left, right)
     if isinstance(window, Apart) and not isinstance(window, Everything):
         return cast("Assigner", window)
-    raise refused(
-        f"a join in windows cannot use {window!r}{_why_not(window)}", 10,
+    raise PlanError(
+        "HR-JOIN-010",
+        f"a join in windows cannot use {window!r}{_why_not(window)}",
         "Use hr.tumbling, hr.sliding, hr.session, hr.cumulating or hr.calendar: windows of time "
         "that end.",
-    )  # fmt: skip
+    )
 
 
 def _gap(at: Adding, window: Session, left: pa.Schema, right: pa.Schema) -> Session:
@@ -233,11 +242,13 @@ def patience(lateness: Duration) -> int:
     """How long a join waits for late rows."""
     length = millis(lateness)
     if length < 0:
-        raise refused(f"lateness is {lateness!r}", 9, "Choose zero or more.")
+        raise PlanError("HR-JOIN-009", f"lateness is {lateness!r}", "Choose zero or more.")
     return length
 
 
 def one_of(how: object, known: Sequence[str], what: str) -> str:
     if how in known:
         return str(how)
-    raise refused(f"{what} cannot be {how!r}", 5, f"Choose one of {', '.join(known)}.")
+    raise PlanError(
+        "HR-JOIN-005", f"{what} cannot be {how!r}", f"Choose one of {', '.join(known)}."
+    )

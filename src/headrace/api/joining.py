@@ -17,11 +17,19 @@ class Joining:
     """Streams whose rows can be joined, looked up, or taken for the changes of a table."""
 
     def join(
-        self, other: connected.AnyStream | tables.Table, *, on: join_keys.On = None,
-        how: str = "inner", within: Any = None, window: Any = None, time: str = "event",
-        suffix: str = "_right", lateness: Duration = 0, name: str | None = None,
+        self,
+        other: connected.AnyStream | tables.Table,
+        *,
+        on: join_keys.On = None,
+        how: str = "inner",
+        within: Any = None,
+        window: Any = None,
+        time: str = "event",
+        suffix: str = "_right",
+        lateness: Duration = 0,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.JoinResult:  # fmt: skip
+    ) -> stream.JoinResult:
         """Rows of this stream with rows of another that agree on the columns `on`, or on the key.
 
         `within` is how far their times may be apart: "5m", or (earliest, latest) as in
@@ -42,11 +50,18 @@ class Joining:
         return tables.table(_any(self), keys, delete, unbounded, name)
 
     def lookup(
-        self, table: Any, *, on: join_keys.On = None, refresh: Duration | None = None,
-        on_missing: str = "null", patience: Duration | None = None,
-        schema: SchemaLike | None = None, suffix: str = "_right", name: str | None = None,
+        self,
+        table: Any,
+        *,
+        on: join_keys.On = None,
+        refresh: Duration | None = None,
+        on_missing: str = "null",
+        patience: Duration | None = None,
+        schema: SchemaLike | None = None,
+        suffix: str = "_right",
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+    ) -> stream.Stream:
         """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`,
         `hr.spark_table`, a function that gives an Arrow or pandas table, or such a table.
 
@@ -58,10 +73,17 @@ class Joining:
         )
 
     def cogroup(
-        self, other: connected.AnyStream, fn: Callable[[Any, list[Any], list[Any]], Any], *,
-        window: Any = None, on: join_keys.On = None, schema: SchemaLike | None = None,
-        lateness: Duration = 0, name: str | None = None, was: str | None = None,
-    ) -> stream.JoinResult:  # fmt: skip
+        self,
+        other: connected.AnyStream,
+        fn: Callable[[Any, list[Any], list[Any]], Any],
+        *,
+        window: Any = None,
+        on: join_keys.On = None,
+        schema: SchemaLike | None = None,
+        lateness: Duration = 0,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.JoinResult:
         """fn(key, rows, other_rows) for each key and window that has rows on either side."""
         return joins.cogroup(_any(self), other, fn, on, window, schema, lateness, name, was)
 

@@ -35,9 +35,18 @@ if TYPE_CHECKING:
 
 
 def join(
-    left: AnyStream, right: AnyStream | Table, on: join_keys.On, how: str, within: Any, window: Any,
-    time: str, suffix: str, lateness: Duration, name: str | None, was: str | None,
-) -> stream.JoinResult:  # fmt: skip
+    left: AnyStream,
+    right: AnyStream | Table,
+    on: join_keys.On,
+    how: str,
+    within: Any,
+    window: Any,
+    time: str,
+    suffix: str,
+    lateness: Duration,
+    name: str | None,
+    was: str | None,
+) -> stream.JoinResult:
     """Two streams, bounded by an interval or by windows."""
     if isinstance(right, tables.Table):
         return table_joins.join_table(
@@ -47,22 +56,27 @@ def join(
     right = _other(at, left, right)
     keys = join_keys.keys_of(at, (left, right), on)
     columns, schema = join_keys.result_of(
-        at, left.schema, right.schema, keys, suffix, BOUNDS if window is not None else (),
+        at,
+        left.schema,
+        right.schema,
+        keys,
+        suffix,
+        BOUNDS if window is not None else (),
         alone=how in ("semi", "anti"),
-    )  # fmt: skip
+    )
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Interval("inner", 0, 0, 0, columns, rows)
     with at.draft.attempt(at.site):
         join_keys.one_of(how, HOWS, "how")
         if time != "event":
             hint = "Rows meet by event time. Read them with time=hr.ingestion() to go by the clock."
-            raise join_keys.refused(f"time of a join of streams cannot be {time!r}", 5, hint)
+            raise PlanError("HR-JOIN-005", f"time of a join of streams cannot be {time!r}", hint)
         wait = join_keys.patience(lateness)
         if within is None and window is None:
             raise _unbounded("join", 'within="5m" or window=hr.tumbling("5m")')
         if within is not None and window is not None:
             hint = "Say one of them: they bound the join differently."
-            raise join_keys.refused("join has both within= and window=", 7, hint)
+            raise PlanError("HR-JOIN-007", "join has both within= and window=", hint)
         if window is not None:
             cut = join_keys.windows(at, window, left.schema, right.schema)
             what = WindowJoin(how, cut, wait, columns, rows)
@@ -72,10 +86,15 @@ def join(
 
 
 def join_all(
-    *, on: str | Sequence[str] | None = None, how: str = "inner", within: Any = None,
-    lateness: Duration = 0, name: str | None = None, was: str | None = None,
+    *,
+    on: str | Sequence[str] | None = None,
+    how: str = "inner",
+    within: Any = None,
+    lateness: Duration = 0,
+    name: str | None = None,
+    was: str | None = None,
     **streams: AnyStream,
-) -> stream.JoinResult:  # fmt: skip
+) -> stream.JoinResult:
     """One row of each of several streams with the same key, all `within` a time of each other.
 
     `hr.join_all(on="id", within="1m", order=a, payment=b, parcel=c)`. A column that several
@@ -88,11 +107,11 @@ def join_all(
         if not hasattr(one, "_draft"):
             fact = f"join_all needs streams, but {label}= is {one!r}"
             rest = " Besides them it takes on, how, within, lateness, name and was."
-            raise _at_once(join_keys.refused(fact, 8, hint + rest))
+            raise _at_once(PlanError("HR-JOIN-008", fact, hint + rest))
         if (wrong := _no_stream(one)) is not None:
             raise _at_once(wrong)
     if len(streams) < 2:
-        raise _at_once(join_keys.refused(f"join_all joins {len(streams)} streams", 12, hint))
+        raise _at_once(PlanError("HR-JOIN-012", f"join_all joins {len(streams)} streams", hint))
     first, *others = streams.values()
     at = Adding(first._draft, first._edge, name, was)
     all_ = (first, *(join_keys.same_job(at, first, other) for other in others))
@@ -107,15 +126,22 @@ def join_all(
         lower, upper = join_keys.interval(within)
         if lower != -upper:
             hint = 'Write within="5m": no two rows are further apart.'
-            raise join_keys.refused("join_all takes one length as within=", 4, hint)
+            raise PlanError("HR-JOIN-004", "join_all takes one length as within=", hint)
         what = ManyJoin(how, names, upper, join_keys.patience(lateness), columns, rows)
     return added(at, all_, keys, what, schema)
 
 
 def cogroup(
-    left: AnyStream, right: AnyStream, fn: Callable[..., Any], on: join_keys.On, window: Any,
-    schema: SchemaLike | None, lateness: Duration, name: str | None, was: str | None,
-) -> stream.JoinResult:  # fmt: skip
+    left: AnyStream,
+    right: AnyStream,
+    fn: Callable[..., Any],
+    on: join_keys.On,
+    window: Any,
+    schema: SchemaLike | None,
+    lateness: Duration,
+    name: str | None,
+    was: str | None,
+) -> stream.JoinResult:
     """A function over the rows of both streams, key by key and window by window."""
     at = Adding(left._draft, left._edge, name, was)
     right = _other(at, left, right)
@@ -147,7 +173,7 @@ def _how_of_all(how: str) -> None:
         hint += " For the rows of another stream, name that one first and say left."
     if how in ("semi", "anti"):
         hint += f' Or join two at a time: a.join(b, on="id", within="1m", how="{how}").'
-    raise join_keys.refused(f"how of join_all cannot be {how!r}", 5, hint)
+    raise PlanError("HR-JOIN-005", f"how of join_all cannot be {how!r}", hint)
 
 
 def _at_once(problem: PlanError) -> PlanError:
@@ -158,9 +184,11 @@ def _at_once(problem: PlanError) -> PlanError:
 
 def _unbounded(join: str, bound: str) -> PlanError:
     also = ', or join with a table: b.table("id")' if join == "join" else ""
-    return join_keys.refused(
-        f"{join} does not say how long rows wait for each other", 1, f"Say {bound}{also}.",
-    )  # fmt: skip
+    return PlanError(
+        "HR-JOIN-001",
+        f"{join} does not say how long rows wait for each other",
+        f"Say {bound}{also}.",
+    )
 
 
 def _other(at: Adding, left: AnyStream, right: Any) -> Any:
@@ -174,16 +202,18 @@ def _other(at: Adding, left: AnyStream, right: Any) -> Any:
 
 def _no_stream(one: object) -> PlanError | None:
     if isinstance(one, connected.BroadcastStream):
-        return join_keys.refused(
-            "a join cannot use .broadcast(): rows meet by their key, in one task", 13,
+        return PlanError(
+            "HR-JOIN-013",
+            "a join cannot use .broadcast(): rows meet by their key, in one task",
             "Leave .broadcast() out; to have rows in every task, give them to a process function "
             'by hr.connect, or keep them outside and use lookup(..., on="id").',
-        )  # fmt: skip
+        )
     if isinstance(one, tables.Table):
-        return join_keys.refused(
-            "a table can only be in a join of two: a.join(table)", 14,
+        return PlanError(
+            "HR-JOIN-014",
+            "a table can only be in a join of two: a.join(table)",
             "Join it by itself before or after, or give the stream that it is made of.",
-        )  # fmt: skip
+        )
     return None
 
 

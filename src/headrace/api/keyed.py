@@ -85,9 +85,13 @@ class KeyedStream(Operators, Joining, Looping):
         return windowed.WindowedStream(self._draft, self._edge, self._keys, windows)
 
     def agg(
-        self, *, unbounded: bool = False, name: str | Aggregate | None = None,
-        was: str | Aggregate | None = None, **aggs: Aggregate,
-    ) -> stream.Stream:  # fmt: skip
+        self,
+        *,
+        unbounded: bool = False,
+        name: str | Aggregate | None = None,
+        was: str | Aggregate | None = None,
+        **aggs: Aggregate,
+    ) -> stream.Stream:
         """Running aggregates: each row, and what the aggregates of its key are after it."""
         given, before, wanted = windowed.split_names(name, was, aggs)
         at = Adding(self._draft, self._edge, given, before)
@@ -98,25 +102,42 @@ class KeyedStream(Operators, Joining, Looping):
         kept = [new.get(f.name, f) for f in at.schema]
         added = [f for f in fields if f.name not in at.schema.names]
         schema = pa.schema([*kept, *added]) if len(at.schema) else UNKNOWN
-        node = Rolling(schema=schema, keys=(self._keys,), aggs=made, unbounded=unbounded,
-                       **at.common())  # fmt: skip
+        node = Rolling(
+            schema=schema, keys=(self._keys,), aggs=made, unbounded=unbounded, **at.common()
+        )
         return stream.Stream(self._draft, at.add(node, "agg"))
 
     def reduce(
-        self, fn: Callable[[Any, Any], Any], *, unbounded: bool = False,
-        name: str | None = None, was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.Stream:
         """Fold each key's rows into one row, fn(row, row) -> row; gives it after each row."""
         at = Adding(self._draft, self._edge, name, was)
         function, value = reduced(at, fn, self._keys)
-        node = Fold(schema=at.schema, keys=(self._keys,), function=function, value=value,
-                    unbounded=unbounded, **at.common())  # fmt: skip
+        node = Fold(
+            schema=at.schema,
+            keys=(self._keys,),
+            function=function,
+            value=value,
+            unbounded=unbounded,
+            **at.common(),
+        )
         return stream.Stream(self._draft, at.add(node, "reduce"))
 
     def fold(
-        self, zero: Any, fn: Callable[[Any, Any], Any], *, schema: SchemaLike | None = None,
-        unbounded: bool = False, name: str | None = None, was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+        self,
+        zero: Any,
+        fn: Callable[[Any, Any], Any],
+        *,
+        schema: SchemaLike | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.Stream:
         """Fold each key's rows into a value, fn(value, row) -> value; gives it after each row.
 
         `zero` is a value, or a function that makes one. A value that is not a record is one
@@ -129,25 +150,42 @@ class KeyedStream(Operators, Joining, Looping):
         keys = [at.schema.field(k) for k in self._keys if k in at.schema.names]
         known = len(value) and len(keys) == len(self._keys)
         rest = [f for f in value if f.name not in self._keys]
-        node = Fold(schema=pa.schema([*keys, *rest]) if known else UNKNOWN, keys=(self._keys,),
-                    function=function, zero=start, value=value, unbounded=unbounded,
-                    **at.common())  # fmt: skip
+        node = Fold(
+            schema=pa.schema([*keys, *rest]) if known else UNKNOWN,
+            keys=(self._keys,),
+            function=function,
+            zero=start,
+            value=value,
+            unbounded=unbounded,
+            **at.common(),
+        )
         return stream.Stream(self._draft, at.add(node, "fold"))
 
     def process(
-        self, fn: KeyedProcess, *, output: SchemaLike | None = None, unbounded: bool = False,
-        name: str | None = None, was: str | None = None,
-    ) -> stream.ProcessResult:  # fmt: skip
+        self,
+        fn: KeyedProcess,
+        *,
+        output: SchemaLike | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.ProcessResult:
         """Hand each key's rows, in order, to a process function that may keep values."""
         return connected.ConnectedStreams(
             self._draft, (self._edge,), (self._keys,), (connected.input_name(self.unkeyed),)
         ).process(fn, output=output, unbounded=unbounded, name=name, was=was)
 
     def map_with_state(
-        self, fn: Callable[[Any, Any], Any], *, state: Any, output: SchemaLike,
-        unbounded: bool = False, ttl: Duration | None = None, name: str | None = None,
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        state: Any,
+        output: SchemaLike,
+        unbounded: bool = False,
+        ttl: Duration | None = None,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+    ) -> stream.Stream:
         """fn(row, state) -> (row to give, new state) for each row; None forgets the state.
 
         `state` is its type, which starts with None, or a `hr.value` with a default.
@@ -157,20 +195,31 @@ class KeyedStream(Operators, Joining, Looping):
         return stream.Stream(self._draft, edge)
 
     def flat_map_with_state(
-        self, fn: Callable[[Any, Any], Any], *, state: Any, output: SchemaLike,
-        unbounded: bool = False, ttl: Duration | None = None, name: str | None = None,
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        state: Any,
+        output: SchemaLike,
+        unbounded: bool = False,
+        ttl: Duration | None = None,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+    ) -> stream.Stream:
         """fn(row, state) -> (any number of rows to give, new state); see `map_with_state`."""
         at = Adding(self._draft, self._edge, name, was)
         edge = stateful.map_with_state(at, self._keys, True, fn, state, output, unbounded, ttl)
         return stream.Stream(self._draft, edge)
 
     def update_state_by_key(
-        self, fn: Callable[[list[Any], Any], Any], *, schema: SchemaLike,
-        unbounded: bool = False, ttl: Duration | None = None, name: str | None = None,
+        self,
+        fn: Callable[[list[Any], Any], Any],
+        *,
+        schema: SchemaLike,
+        unbounded: bool = False,
+        ttl: Duration | None = None,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+    ) -> stream.Stream:
         """fn(rows, state) -> new state, once for each key that has rows in a batch.
 
         Gives the key and its new state; None forgets it, and gives nothing. How rows are cut
@@ -181,10 +230,17 @@ class KeyedStream(Operators, Joining, Looping):
         return stream.Stream(self._draft, edge)
 
     def match(
-        self, pattern: Any = None, *, select: Any = None, output: SchemaLike | None = None,
-        rules: Any = None, timeouts: bool = False, unbounded: bool = False,
-        name: str | None = None, was: str | None = None,
-    ) -> stream.MatchResult:  # fmt: skip
+        self,
+        pattern: Any = None,
+        *,
+        select: Any = None,
+        output: SchemaLike | None = None,
+        rules: Any = None,
+        timeouts: bool = False,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.MatchResult:
         """Find a pattern among each key's rows, or several: `match(hr.pattern(...))`.
 
         `select` says what is told of a match: columns over its rows, as in {"sum": "a.x + b.x"},
@@ -198,9 +254,11 @@ class KeyedStream(Operators, Joining, Looping):
         )
 
     def connect(
-        self, other: KeyedStream | connected.BroadcastStream, *,
+        self,
+        other: KeyedStream | connected.BroadcastStream,
+        *,
         names: tuple[str, str] | None = None,
-    ) -> connected.ConnectedStreams:  # fmt: skip
+    ) -> connected.ConnectedStreams:
         """This stream and another, key by key, for a process function with two inputs."""
         return connected.connect_streams((self, other), None, names)
 
@@ -209,7 +267,9 @@ class KeyedStream(Operators, Joining, Looping):
         def __getattr__(self, method: str) -> Any:
             if hasattr(stream.Stream, method):
                 raise UnknownNameError(
-                    f"a keyed stream has no {method!r}", site=call_site(),
-                    hint="Call it before key_by, or on .unkeyed.",
-                )  # fmt: skip
+                    "HR-PLAN-060",
+                    f"a keyed stream has no {method!r}",
+                    "Call it before key_by, or on .unkeyed.",
+                    site=call_site(),
+                )
             raise no_such_name("a keyed stream", method, dir(KeyedStream))

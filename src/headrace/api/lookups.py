@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.api import join_keys, stream
 from headrace.api.step_builder import Adding
 from headrace.clock import Duration, millis
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, PlanError
 from headrace.ops.join.loaded import (
     Called,
     Fixed,
@@ -52,12 +52,12 @@ class LookupTable:
                 return self.source.schema()
             except (OSError, ValueError, HeadraceError) as error:
                 fact = f"the columns of {self.source.path!r} are not known: {error}"
-                raise join_keys.refused(
-                    fact, 21, "Say schema=, or let the file be there."
+                raise PlanError(
+                    "HR-JOIN-021", fact, "Say schema=, or let the file be there."
                 ) from error
-        raise join_keys.refused(
+        raise PlanError(
+            "HR-JOIN-021",
             "lookup does not know the columns of its table",
-            21,
             'Say schema="id bigint, name string".',
         )
 
@@ -76,12 +76,12 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
             hint = 'Write "sqlite:path", or a function such as lambda: psycopg.connect(...).'
             # the rest of an address may hold a password, and so may what is none
             what = repr(f"{kind}:") if re.fullmatch(r"[a-z0-9+]+", kind) else "this text"
-            raise join_keys.refused(f"sql_table does not know how to open {what}", 22, hint)
+            raise PlanError("HR-JOIN-022", f"sql_table does not know how to open {what}", hint)
         there = f"{Path(path).absolute().as_uri()}?mode=rw"  # it does not make a file
         connect = partial(sqlite3.connect, there, uri=True)
     elif hasattr(connect, "cursor"):
         hint = "Give a function that opens one: each worker opens its own, for each load."
-        raise join_keys.refused("sql_table needs a function, not a connection", 22, hint)
+        raise PlanError("HR-JOIN-022", "sql_table needs a function, not a connection", hint)
     check_takes(connect, 0, "sql_table")
     return LookupTable(SqlTable(connect, query), schema_of(schema))
 
@@ -93,16 +93,23 @@ def spark_table(make: Callable[[Any], Any], *, schema: SchemaLike) -> LookupTabl
     """
     if hasattr(make, "toArrow"):
         hint = "Write spark_table(lambda spark: ...): it is called anew for every refresh."
-        raise join_keys.refused("spark_table needs a function, not a DataFrame", 22, hint)
+        raise PlanError("HR-JOIN-022", "spark_table needs a function, not a DataFrame", hint)
     check_takes(make, 1, "spark_table")
     return LookupTable(SparkTable(make), schema_of(schema))
 
 
 def lookup(
-    of: AnyStream, table: Any, on: join_keys.On, refresh: Duration | None, on_missing: str,
-    patience: Duration | None, schema: SchemaLike | None, suffix: str, name: str | None,
+    of: AnyStream,
+    table: Any,
+    on: join_keys.On,
+    refresh: Duration | None,
+    on_missing: str,
+    patience: Duration | None,
+    schema: SchemaLike | None,
+    suffix: str,
+    name: str | None,
     was: str | None,
-) -> stream.Stream:  # fmt: skip
+) -> stream.Stream:
     """Each row with the row of its key in a table outside."""
     at = Adding(of._draft, of._edge, name, was)
     found = at.attempt(lambda: _known(table, schema).schema())
@@ -120,8 +127,9 @@ def lookup(
         source = _known(table, schema, tuple(value.names)).source
         if isinstance(source, TableFile):  # what was guessed holds for every refresh
             source = TableFile(source.path, found)
-        what = Lookup(source, uuid4().hex, keys[1], value, often, on_missing, wait,
-                      (ddl_of(of.schema),))  # fmt: skip
+        what = Lookup(
+            source, uuid4().hex, keys[1], value, often, on_missing, wait, (ddl_of(of.schema),)
+        )
     if what is None:
         what = Lookup(Fixed(pa.table({})), "", (), UNKNOWN, None, "null", 0)
     node = Apply(what=what, keys=(keys[0],), schema=output, **at.common())
@@ -150,18 +158,18 @@ def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -
             "pandas table."
         )
         why = f": {error}" if isinstance(table, list) else f", not {table!r}"
-        raise join_keys.refused(f"lookup needs a table{why}", 8, hint) from error
+        raise PlanError("HR-JOIN-008", f"lookup needs a table{why}", hint) from error
 
 
 def _check(on_missing: str, refresh: int | None, patience: int) -> None:
     if refresh is not None and refresh <= 0:
-        raise join_keys.refused("refresh is not above zero", 23, 'Write refresh="1m".')
+        raise PlanError("HR-JOIN-023", "refresh is not above zero", 'Write refresh="1m".')
     if on_missing == "wait" and (refresh is None or patience <= 0):
         hint = 'Say how often to look again and for how long: refresh="1m", patience="1h".'
-        raise join_keys.refused("rows that wait need refresh= and patience=", 23, hint)
+        raise PlanError("HR-JOIN-023", "rows that wait need refresh= and patience=", hint)
     if on_missing != "wait" and patience:
         hint = 'Say on_missing="wait", or leave patience out.'
-        raise join_keys.refused(f"rows do not wait: on_missing is {on_missing!r}", 23, hint)
+        raise PlanError("HR-JOIN-023", f"rows do not wait: on_missing is {on_missing!r}", hint)
 
 
 def _check_snapshot(table: Any, refresh: int | None) -> None:
@@ -174,4 +182,4 @@ def _check_snapshot(table: Any, refresh: int | None) -> None:
     else:
         fact = "a table that is given as it is cannot be refreshed"
         hint = "Give a function that makes it, with schema=, or leave refresh out."
-    raise join_keys.refused(fact, 26, hint)
+    raise PlanError("HR-JOIN-026", fact, hint)

@@ -38,10 +38,15 @@ class Looping:
     _keys: tuple[str, ...] = ()
 
     def transform(
-        self, fn: Callable[[Any], Any], *, engine: str = "arrow",
-        output: SchemaLike | None = None, time: str | None = None, name: str | None = None,
+        self,
+        fn: Callable[[Any], Any],
+        *,
+        engine: str = "arrow",
+        output: SchemaLike | None = None,
+        time: str | None = None,
+        name: str | None = None,
         was: str | None = None,
-    ) -> TimedResult:  # fmt: skip
+    ) -> TimedResult:
         """All rows of a batch through a function from Arrow table to Arrow table, in one task.
 
         On a keyed stream each task has a table of its own, with all rows of its keys. `output`
@@ -97,12 +102,19 @@ class Looping:
         kept = tuple((n, at.attempt(partial(schema_of, s))) for n, s in (keep or {}).items())
         _check_keys(at, self._keys, (*kept, *([("feed", fed)] if fed and over != "turns" else [])))
         what = Iterate(
-            body, fed, given is not None, kept,
-            None if times is None else small_operators.whole(at, times, "iterate", "rounds"), until,
-            small_operators.whole(at, most, "iterate", "rounds"), over == "batches",
+            body,
+            fed,
+            given is not None,
+            kept,
+            None if times is None else small_operators.whole(at, times, "iterate", "rounds"),
+            until,
+            small_operators.whole(at, most, "iterate", "rounds"),
+            over == "batches",
             None if pause is None else small_operators.span(at, pause, "iterate(pause=)"),
-            _time(at, time, schema), at.edge.node.timed or time is not None, bool(self._keys),
-        )  # fmt: skip
+            _time(at, time, schema),
+            at.edge.node.timed or time is not None,
+            bool(self._keys),
+        )
         return small_operators.applied(at, what, self._keys, schema, unbounded, timed=what.timed)
 
 
@@ -122,20 +134,22 @@ class Repeating:
         if count > _MOST_LEVELS:
             at.report(
                 PlanError(
-                    f"repeat writes its steps {count} times", code="HR-LOOP-006",
-                    hint=f"At most {_MOST_LEVELS}; use iterate, which goes round in one step.",
+                    "HR-LOOP-006",
+                    f"repeat writes its steps {count} times",
+                    f"At most {_MOST_LEVELS}; use iterate, which goes round in one step.",
                 )
-            )  # fmt: skip
+            )
         now = self
         for number in range(1, min(count, _MOST_LEVELS) + 1):
             with self._draft.round(number):
                 given = body(now)
             if not isinstance(given, Repeating):
                 raise PlanError(
+                    "HR-LOOP-007",
                     f"the body of repeat gave {given!r}, not a stream that it could go on with",
-                    code="HR-LOOP-007", site=at.site,
-                    hint="Return what its last step gives; after key_by, that of a step on keys.",
-                )  # fmt: skip
+                    "Return what its last step gives; after key_by, that of a step on keys.",
+                    site=at.site,
+                )
             now = given
         return now
 
@@ -143,14 +157,15 @@ class Repeating:
 def _check_engine(engine: str, keys: tuple[str, ...]) -> None:
     if engine not in ("arrow", "spark"):
         raise PlanError(
-            f"transform(engine=) is {engine!r}", code="HR-STREAM-008",
-            hint='Write engine="arrow" or engine="spark".',
-        )  # fmt: skip
+            "HR-STREAM-008",
+            f"transform(engine=) is {engine!r}",
+            'Write engine="arrow" or engine="spark".',
+        )
     if engine == "spark" and keys:
         raise PlanError(
+            "HR-STREAM-008",
             "Spark transforms all rows of a batch at once, but the stream has a key",
-            code="HR-STREAM-008",
-            hint="Leave key_by out: Spark spreads the work itself, by its own groupBy.",
+            "Leave key_by out: Spark spreads the work itself, by its own groupBy.",
         )
 
 
@@ -159,10 +174,9 @@ def _check_held(schema: pa.Schema) -> None:
         strange = _unheld(field.type)
         if strange is not None:
             raise PlanError(
+                "HR-STREAM-011",
                 f"Spark has no type for column {field.name!r}, which is {strange}",
-                code="HR-STREAM-011",
-                hint="Cast it before, or leave it out: select(...), drop(...); or use "
-                'engine="arrow".',
+                'Cast it before, or leave it out: select(...), drop(...); or use engine="arrow".',
             )
 
 
@@ -188,23 +202,49 @@ _UNHELD = (
 
 def _check_exit(at: Adding, times: object, until: object, over: str, pause: object) -> None:
     if over not in ("turns", "batches"):
-        _refuse(at, 2, f"iterate(over=) is {over!r}", 'Write over="turns" or over="batches".')
+        at.report(
+            PlanError(
+                "HR-LOOP-002",
+                f"iterate(over=) is {over!r}",
+                'Write over="turns" or over="batches".',
+            )
+        )
     if over == "turns" and times is None and until is None:
-        _refuse(
-            at, 1, "this loop has no exit: nothing says when it is over",
-            'Say times=10, until="same", until="empty" or until=lambda before, after: ...; or '
-            'over="batches" for one that never ends.',
-        )  # fmt: skip
+        at.report(
+            PlanError(
+                "HR-LOOP-001",
+                "this loop has no exit: nothing says when it is over",
+                'Say times=10, until="same", until="empty" or until=lambda before, after: ...; or '
+                'over="batches" for one that never ends.',
+            )
+        )
     if until is not None and until not in (SAME, EMPTY) and not callable(until):
-        _refuse(at, 2, f"iterate(until=) is {until!r}", 'Write "same", "empty" or a function.')
+        at.report(
+            PlanError(
+                "HR-LOOP-002",
+                f"iterate(until=) is {until!r}",
+                'Write "same", "empty" or a function.',
+            )
+        )
     if callable(until):
         with at.draft.attempt(at.site):
             check_takes(until, 2, "iterate(until=)")
     if over == "batches" and (times is not None or until is not None):
-        _refuse(at, 3, "a loop over batches goes on as long as the job does",
-                "Leave times= and until= out; give nothing back to end it.")  # fmt: skip
+        at.report(
+            PlanError(
+                "HR-LOOP-003",
+                "a loop over batches goes on as long as the job does",
+                "Leave times= and until= out; give nothing back to end it.",
+            )
+        )
     if over == "turns" and pause is not None:
-        _refuse(at, 3, "pause= has no meaning within a batch", 'Leave it out, or over="batches".')
+        at.report(
+            PlanError(
+                "HR-LOOP-003",
+                "pause= has no meaning within a batch",
+                'Leave it out, or over="batches".',
+            )
+        )
 
 
 def _check_keys(
@@ -213,9 +253,14 @@ def _check_keys(
     for name, schema in tables:
         missing = [k for k in keys if schema and k not in schema.names]
         if missing:
-            _refuse(at, 4, f"the rows of {name!r} have no column {missing[0]!r}, which is the key",
+            at.report(
+                PlanError(
+                    "HR-LOOP-004",
+                    f"the rows of {name!r} have no column {missing[0]!r}, which is the key",
                     "What a keyed loop keeps or feeds back stays with its key: add the column, or "
-                    "iterate without key_by, in one task.")  # fmt: skip
+                    "iterate without key_by, in one task.",
+                )
+            )
 
 
 def _time(at: Adding, time: str | None, schema: pa.Schema) -> str | None:
@@ -224,10 +269,11 @@ def _time(at: Adding, time: str | None, schema: pa.Schema) -> str | None:
     kind = schema.field(time).type if time in schema.names else None
     if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
         return time
-    _refuse(at, 5, f"{time!r} is not a column of times",
-            "Name a timestamp column of what is given, or one of milliseconds.")  # fmt: skip
+    at.report(
+        PlanError(
+            "HR-LOOP-005",
+            f"{time!r} is not a column of times",
+            "Name a timestamp column of what is given, or one of milliseconds.",
+        )
+    )
     return None
-
-
-def _refuse(at: Adding, number: int, fact: str, hint: str) -> None:
-    at.report(PlanError(fact, code=f"HR-LOOP-{number:03}", hint=hint))

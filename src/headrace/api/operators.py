@@ -27,9 +27,13 @@ class Operators:
     _keys: tuple[str, ...] = ()
 
     def deduplicate(
-        self, *columns: str, within: Duration | None = None, unbounded: bool = False,
-        name: str | None = None, was: str | None = None,
-    ) -> stream.TimedResult:  # fmt: skip
+        self,
+        *columns: str,
+        within: Duration | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.TimedResult:
         """Leave out a row if one of the same key and columns went on `within` the time of it.
 
         Without key and columns, whole rows are compared. Without `within` it is one that ever
@@ -40,9 +44,12 @@ class Operators:
         return small_operators.deduplicate(at, self._keys, columns, within, unbounded)
 
     def changes_only(
-        self, *columns: str, unbounded: bool = False, name: str | None = None,
+        self,
+        *columns: str,
+        unbounded: bool = False,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.TimedResult:  # fmt: skip
+    ) -> stream.TimedResult:
         """Leave out a row if these columns are as in the row of its key before.
 
         Without columns, all that are not part of the key count.
@@ -51,9 +58,13 @@ class Operators:
         return small_operators.changes_only(at, self._keys, columns, unbounded)
 
     def throttle(
-        self, rows: int, per: Duration | None = None, *, name: str | None = None,
+        self,
+        rows: int,
+        per: Duration | None = None,
+        *,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.TimedResult:  # fmt: skip
+    ) -> stream.TimedResult:
         """At most so many rows of a key in each `per` of event time.
 
         The rest is left out, or goes on as `.side("dropped")`.
@@ -62,9 +73,16 @@ class Operators:
         return small_operators.throttle(at, self._keys, rows, per)
 
     def top(
-        self, rows: int, *, by: str, largest: bool = True, each: str | Sequence[str] = (),
-        unbounded: bool = False, name: str | None = None, was: str | None = None,
-    ) -> stream.TimedResult:  # fmt: skip
+        self,
+        rows: int,
+        *,
+        by: str,
+        largest: bool = True,
+        each: str | Sequence[str] = (),
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.TimedResult:
         """The best rows of each key so far, as changes: columns `rank` and `change`.
 
         After each batch, "-" tells what has left a rank and "+" what has taken it. `each` names
@@ -74,10 +92,16 @@ class Operators:
         return small_operators.top(at, self._keys, rows, by, largest, each, unbounded)
 
     def batch(
-        self, rows: int, within: Duration | None = None, *, time: str | None = None,
-        into: str = "rows", unbounded: bool = False, name: str | None = None,
+        self,
+        rows: int,
+        within: Duration | None = None,
+        *,
+        time: str | None = None,
+        into: str = "rows",
+        unbounded: bool = False,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.TimedResult:  # fmt: skip
+    ) -> stream.TimedResult:
         """Pack rows of a key into lists of so many, or of those that came `within` a time.
 
         The result has the key and the column `into`, a list of records. `time` is "event" or
@@ -93,14 +117,24 @@ class Operators:
 
     @overload
     def sample(
-        self, size: int, per: Duration, *, seed: int = 0, name: str | None = None,
+        self,
+        size: int,
+        per: Duration,
+        *,
+        seed: int = 0,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.TimedResult: ...  # fmt: skip
+    ) -> stream.TimedResult: ...
 
     def sample(
-        self, size: float, per: Duration | None = None, *, seed: int = 0,
-        name: str | None = None, was: str | None = None,
-    ) -> stream.Stream:  # fmt: skip
+        self,
+        size: float,
+        per: Duration | None = None,
+        *,
+        seed: int = 0,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.Stream:
         """A share of the rows (`sample(0.01)`), or so many of each key (`sample(10, per="1m")`).
 
         Which rows are taken depends on where they came from and on `seed`, on nothing else.

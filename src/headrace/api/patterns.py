@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from headrace.api import connected, stream
 from headrace.api.step_builder import Adding
-from headrace.errors import PlanError
+from headrace.errors import PlanError, refusal
 from headrace.expr import Expr, Untraceable, as_expr, col
 from headrace.kernel import never_true
 from headrace.ops.pattern.operator import TIMEOUTS
 from headrace.ops.pattern.parts import Condition, rows_in
 from headrace.ops.pattern.pattern import Pattern, either, pattern
-from headrace.ops.pattern.refusals import all_of, never, refused, takes_match
+from headrace.ops.pattern.refusals import all_of, never, takes_match
 from headrace.ops.pattern.rules import NAME, TEXT
 from headrace.ops.pattern.selection import PATTERN, Selection, parts_of, whole_schema
 from headrace.ops.pattern.spec import MatchSpec, OfRow
@@ -36,9 +36,16 @@ Select = Callable[[Any], Any] | Mapping[str, Any] | None
 
 
 def match_patterns(
-    at: Adding, keys: tuple[str, ...], patterns: Patterns, select: Select, output: SchemaLike,
-    rules: Any, *, timeouts: bool, unbounded: bool,
-) -> stream.MatchResult:  # fmt: skip
+    at: Adding,
+    keys: tuple[str, ...],
+    patterns: Patterns,
+    select: Select,
+    output: SchemaLike,
+    rules: Any,
+    *,
+    timeouts: bool,
+    unbounded: bool,
+) -> stream.MatchResult:
     """Add the step: patterns, or rules from a control stream, over a stream by key."""
     wanted = _wanted(at, patterns, rules)
     resolved = {n: one.resolved(_conditions(at)) for n, one in wanted.items()}
@@ -55,9 +62,14 @@ def match_patterns(
     common = {**at.common(), "inputs": inputs}
     sides = {TIMEOUTS: found.whole} if timeouts else {}
     node = Apply(
-        schema=found.output, keys=(keys,) * len(inputs), what=what, unbounded=True, sides=sides,
-        broadcast=() if len(inputs) == 1 else (1,), **common,
-    )  # fmt: skip
+        schema=found.output,
+        keys=(keys,) * len(inputs),
+        what=what,
+        unbounded=True,
+        sides=sides,
+        broadcast=() if len(inputs) == 1 else (1,),
+        **common,
+    )
     return stream.MatchResult(at.draft, at.add(node, "match"))
 
 
@@ -67,7 +79,13 @@ def _wanted(at: Adding, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
         at.report(_arguments("match needs patterns or rules, one of them"))
     given = patterns if isinstance(patterns, Mapping) else {PATTERN: patterns}
     if isinstance(patterns, Mapping) and not patterns:
-        at.report(refused(1, "match has no pattern", 'Give one: match({"name": hr.pattern(...)}).'))
+        at.report(
+            refusal(
+                "HR-PATTERN-001",
+                "match has no pattern",
+                'Give one: match({"name": hr.pattern(...)}).',
+            )
+        )
     found = {}
     for name, one in given.items() if patterns is not None else ():
         if not isinstance(one, Pattern):
@@ -86,12 +104,14 @@ def _judge(at: Adding, patterns: Mapping[str, Pattern], *, unbounded: bool) -> N
     if endless and not unbounded:
         lacks = "a step without within" if endless[0].timed else "no within"
         at.report(
-            refused(
-                16, f"the pattern ({endless[0]}) has {lacks}: its partial matches "
-                "would be kept for ever", 'Say within("10m"); or match(..., unbounded=True) if '
+            refusal(
+                "HR-PATTERN-016",
+                f"the pattern ({endless[0]}) has {lacks}: its partial matches "
+                "would be kept for ever",
+                'Say within("10m"); or match(..., unbounded=True) if '
                 "there are only so many keys and matches.",
             )
-        )  # fmt: skip
+        )
 
 
 def _judge_timeouts(what: MatchSpec) -> None:
@@ -100,14 +120,17 @@ def _judge_timeouts(what: MatchSpec) -> None:
     if not what.timeouts or any(timed) or not timed:
         return
     if what.waits:
-        raise refused(
-            24, "timeouts=True, but a partial match without within never runs out of time",
+        raise refusal(
+            "HR-PATTERN-024",
+            "timeouts=True, but a partial match without within never runs out of time",
             'End the pattern with .within("10m"), or leave timeouts=True out.',
-        )  # fmt: skip
-    raise refused(
-        24, "timeouts=True, but no partial match waits for a row: it is a match at once, or when "
-        "the time of then_not is over", "Leave timeouts=True out.",
-    )  # fmt: skip
+        )
+    raise refusal(
+        "HR-PATTERN-024",
+        "timeouts=True, but no partial match waits for a row: it is a match at once, or when "
+        "the time of then_not is over",
+        "Leave timeouts=True out.",
+    )
 
 
 def _conditions(at: Adding) -> Callable[[str, Any], Condition]:
@@ -189,11 +212,12 @@ class _Output:
         for name in names:
             if name in self._own:
                 self._at.report(
-                    refused(
-                        29, f"a match has the column {name!r} by itself",
+                    refusal(
+                        "HR-PATTERN-029",
+                        f"a match has the column {name!r} by itself",
                         f"Call the part or the column something else than {name!r}.",
                     )
-                )  # fmt: skip
+                )
 
 
 def _control(at: Adding, rules: Any) -> Edge:
@@ -210,16 +234,18 @@ def _control(at: Adding, rules: Any) -> Edge:
     good = all(n in schema.names and pa.types.is_string(schema.field(n).type) for n in (NAME, TEXT))
     if len(schema) and not good:
         at.report(
-            refused(
-                22, "rules need the text columns 'name' and 'pattern'",
+            refusal(
+                "HR-PATTERN-022",
+                "rules need the text columns 'name' and 'pattern'",
                 'Bring them there: control.select(name="...", pattern="...").',
             )
-        )  # fmt: skip
+        )
     return edge
 
 
 def _arguments(fact: str) -> PlanError:
-    return refused(
-        21, fact,
+    return refusal(
+        "HR-PATTERN-021",
+        fact,
         "Say match(pattern), match({'name': pattern, ...}) or match(rules=control.broadcast()).",
-    )  # fmt: skip
+    )

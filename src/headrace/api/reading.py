@@ -28,6 +28,4 @@ def check_place(uri: object, method: str) -> None:
     if isinstance(uri, str) or (method == "read" and hasattr(uri, "splits")):
         return
     known = f'"files:{uri}"' if hasattr(uri, "__fspath__") else '"log:topic" or "files:path"'
-    raise PlanError(
-        f"{method} needs a place, not {uri!r}", code="HR-PLAN-025", hint=f"Write {known}."
-    )
+    raise PlanError("HR-PLAN-025", f"{method} needs a place, not {uri!r}", f"Write {known}.")

@@ -33,9 +33,12 @@ Names = str | Sequence[str]
 
 
 def deduplicate(
-    at: Adding, keys: Sequence[str], columns: Sequence[str], within: Duration | None,
+    at: Adding,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    within: Duration | None,
     unbounded: bool,
-) -> stream.TimedResult:  # fmt: skip
+) -> stream.TimedResult:
     at.known(columns)
     wanted = tuple(dict.fromkeys([*keys, *columns])) or tuple(at.schema.names)
     length = None if within is None else span(at, within, "deduplicate(within=)")
@@ -52,10 +55,11 @@ def changes_only(
     if not watched and len(at.schema):
         at.report(
             PlanError(
+                "HR-STREAM-004",
                 "changes_only has nothing to compare: every column is part of the key",
-                code="HR-STREAM-004", hint="Name a column: changes_only(\"status\").",
+                'Name a column: changes_only("status").',
             )
-        )  # fmt: skip
+        )
     what = ChangesOnly.of(watched, at.schema)
     return applied(at, what, keys, at.schema, unbounded or not keys)
 
@@ -66,19 +70,25 @@ def throttle(
     if per is None:
         at.report(
             PlanError(
+                "HR-STREAM-009",
                 f"throttle does not say in which time {rows!r} rows may go on",
-                code="HR-STREAM-009", hint='Say per: throttle(10, per="1s").',
+                'Say per: throttle(10, per="1s").',
             )
-        )  # fmt: skip
+        )
     length = 1 if per is None else span(at, per, "throttle(per=)")
     what = Throttle(whole(at, rows, "throttle"), length)
     return applied(at, what, keys, at.schema, sides={DROPPED: at.schema})
 
 
 def top(
-    at: Adding, keys: Sequence[str], rows: int, by: str, largest: bool, each: Names,
+    at: Adding,
+    keys: Sequence[str],
+    rows: int,
+    by: str,
+    largest: bool,
+    each: Names,
     unbounded: bool,
-) -> stream.TimedResult:  # fmt: skip
+) -> stream.TimedResult:
     things = names_of(each)
     at.known(things)
     _ranked(at, rows, by, [RANK, CHANGE])
@@ -98,30 +108,38 @@ def top_of_windows(at: Adding, rows: int, by: str, largest: bool, per: Names) ->
     if "change" in at.schema.names:
         at.report(
             PlanError(
-                "top cannot follow windows that take results back", code="HR-STREAM-007",
-                hint='Leave mode="retract" out: top tells the final results.',
+                "HR-STREAM-007",
+                "top cannot follow windows that take results back",
+                'Leave mode="retract" out: top tells the final results.',
             )
-        )  # fmt: skip
+        )
     groups = [n for n in dict.fromkeys(["window_start", "window_end", *also])]
     each = tuple(k for k in told if k not in groups)
-    what = Best(whole(at, rows, "top"), by, largest, each=each, again=again,
-                types=types_of(at.schema))  # fmt: skip
+    what = Best(
+        whole(at, rows, "top"), by, largest, each=each, again=again, types=types_of(at.schema)
+    )
     schema = pa.schema([*at.schema, RANK]) if len(at.schema) else UNKNOWN
     return applied(at, what, groups, schema)
 
 
 def batch(
-    at: Adding, keys: Sequence[str], rows: int, within: Duration | None, time: str | None,
-    into: str, unbounded: bool,
-) -> stream.TimedResult:  # fmt: skip
+    at: Adding,
+    keys: Sequence[str],
+    rows: int,
+    within: Duration | None,
+    time: str | None,
+    into: str,
+    unbounded: bool,
+) -> stream.TimedResult:
     timed = at.edge.node.timed
     if time not in (None, "event", "processing"):
         at.report(
             PlanError(
-                f"batch(time=) is {time!r}", code="HR-STREAM-006",
-                hint='Write time="event" or time="processing".',
+                "HR-STREAM-006",
+                f"batch(time=) is {time!r}",
+                'Write time="event" or time="processing".',
             )
-        )  # fmt: skip
+        )
     by_clock = time == "processing" or (time is None and not timed)
     for problem in clashes(keys, [pa.field(into, pa.null())], "part of the key"):
         at.report(problem)
@@ -136,29 +154,44 @@ def sample(
     at: Adding, keys: Sequence[str], size: float, per: Duration | None, seed: int
 ) -> stream.Stream:
     if per is not None:
-        what = Best(whole(at, size, "sample"), None, period=span(at, per, "sample(per=)"),
-                    seed=seed, types=types_of(at.schema))  # fmt: skip
+        what = Best(
+            whole(at, size, "sample"),
+            None,
+            period=span(at, per, "sample(per=)"),
+            seed=seed,
+            types=types_of(at.schema),
+        )
         return applied(at, what, keys, at.schema)
     fair = isinstance(size, float | int) and not isinstance(size, bool) and 0 <= size <= 1
     if not fair:
         at.report(
             PlanError(
-                f"sample takes {size!r} of the rows", code="HR-STREAM-005",
-                hint='Give a share from 0 to 1, or so many rows of a while: sample(10, per="1m").',
+                "HR-STREAM-005",
+                f"sample takes {size!r} of the rows",
+                'Give a share from 0 to 1, or so many rows of a while: sample(10, per="1m").',
             )
-        )  # fmt: skip
+        )
     share = Share(float(size) if fair else 0.0, seed)
     node = Chunks(what=share, schema=at.schema, **at.common())
     return stream.Stream(at.draft, at.add(node, share.kind))
 
 
 def applied(
-    at: Adding, what: Spec, keys: Sequence[str], schema: pa.Schema, unbounded: bool = False,
+    at: Adding,
+    what: Spec,
+    keys: Sequence[str],
+    schema: pa.Schema,
+    unbounded: bool = False,
     **more: Any,
-) -> stream.TimedResult:  # fmt: skip
+) -> stream.TimedResult:
     """The stream after an operator that brings its own meaning."""
-    node = Apply(what=what, keys=(tuple(keys),), schema=schema, unbounded=unbounded,
-                 **{**at.common(), **more})  # fmt: skip
+    node = Apply(
+        what=what,
+        keys=(tuple(keys),),
+        schema=schema,
+        unbounded=unbounded,
+        **{**at.common(), **more},
+    )
     return stream.TimedResult(at.draft, at.add(node, what.kind))
 
 
@@ -168,9 +201,7 @@ def span(at: Adding, length: Duration, what: str) -> int:
         found = millis(length)
         if found > 0:
             return found
-        raise PlanError(
-            f"{what} is {length!r}", code="HR-STREAM-001", hint="Choose a duration above zero."
-        )
+        raise PlanError("HR-STREAM-001", f"{what} is {length!r}", "Choose a duration above zero.")
     return 1
 
 
@@ -180,10 +211,11 @@ def whole(at: Adding, count: object, what: str, of: str = "rows") -> int:
         return count
     at.report(
         PlanError(
-            f"{what} takes {count!r} {of}", code="HR-STREAM-002",
-            hint=f"Choose a whole number of {of} above zero.",
+            "HR-STREAM-002",
+            f"{what} takes {count!r} {of}",
+            f"Choose a whole number of {of} above zero.",
         )
-    )  # fmt: skip
+    )
     return 1
 
 
@@ -193,10 +225,11 @@ def plain(at: Adding, name: str, what: str) -> None:
     if not is_sortable(kind) and not pa.types.is_null(kind):
         at.report(
             PlanError(
-                f"{what} {name!r}, which is {ddl_type(kind)}", code="HR-STREAM-003",
-                hint="Name columns of text, numbers, booleans, dates or times.",
+                "HR-STREAM-003",
+                f"{what} {name!r}, which is {ddl_type(kind)}",
+                "Name columns of text, numbers, booleans, dates or times.",
             )
-        )  # fmt: skip
+        )
 
 
 def names_of(names: Names) -> tuple[str, ...]:

@@ -64,13 +64,15 @@ class Branches:
 
 def _reserved(name: str) -> PlanError:
     return PlanError(
-        f"the branch name {name!r} is reserved", code="HR-PLAN-010",
-        hint="The rows that no branch takes are in `.other` without being asked for.",
-    )  # fmt: skip
+        "HR-PLAN-010",
+        f"the branch name {name!r} is reserved",
+        "The rows that no branch takes are in `.other` without being asked for.",
+    )
 
 
 def _no_branches() -> PlanError:
     return PlanError(
-        "split has no branches", code="HR-PLAN-023",
-        hint='Name each with its condition: split(hot="celsius > 40", cold="celsius < 0").',
-    )  # fmt: skip
+        "HR-PLAN-023",
+        "split has no branches",
+        'Name each with its condition: split(hot="celsius > 40", cold="celsius < 0").',
+    )

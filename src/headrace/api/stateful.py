@@ -77,9 +77,15 @@ class UpdateState(_WithState):
 
 
 def map_with_state(
-    at: Adding, keys: tuple[str, ...], flat: bool, fn: Callable[..., Any], state: Any,
-    output: SchemaLike, unbounded: bool, ttl: Duration | None,
-) -> Edge:  # fmt: skip
+    at: Adding,
+    keys: tuple[str, ...],
+    flat: bool,
+    fn: Callable[..., Any],
+    state: Any,
+    output: SchemaLike,
+    unbounded: bool,
+    ttl: Duration | None,
+) -> Edge:
     method = "flat_map_with_state" if flat else "map_with_state"
     kept = _kept(at, fn, state, ttl, method)
     schema = at.attempt(lambda: given_schema(output))
@@ -88,9 +94,13 @@ def map_with_state(
 
 
 def update_state_by_key(
-    at: Adding, keys: tuple[str, ...], fn: Callable[..., Any], schema: Any, unbounded: bool,
+    at: Adding,
+    keys: tuple[str, ...],
+    fn: Callable[..., Any],
+    schema: Any,
+    unbounded: bool,
     ttl: Duration | None,
-) -> Edge:  # fmt: skip
+) -> Edge:
     method = "update_state_by_key"
     state: Any = schema
     if isinstance(schema, Kept):  # all that a declaration can say, such as its default
@@ -119,9 +129,10 @@ def _kept(at: Adding, fn: Any, state: Any, ttl: Duration | None, method: str) ->
         declared = isinstance(state, Kept)
         if declared and (state.word != "value" or ttl is not None):
             raise PlanError(
-                f"{method} keeps one value per key", code="HR-PROCESS-020",
-                hint="Give a type as its state, with ttl= beside it, or all of it in a hr.value.",
-            )  # fmt: skip
+                "HR-PROCESS-020",
+                f"{method} keeps one value per key",
+                "Give a type as its state, with ttl= beside it, or all of it in a hr.value.",
+            )
         kept = state if declared else value(state, ttl=ttl)
     return kept
 
@@ -133,19 +144,26 @@ def _made(kind: type[_WithState], fn: Any, kept: Kept, **more: Any) -> KeyedProc
 
 
 def _added(
-    at: Adding, keys: tuple[str, ...], fn: KeyedProcess, schema: pa.Schema, unbounded: bool,
+    at: Adding,
+    keys: tuple[str, ...],
+    fn: KeyedProcess,
+    schema: pa.Schema,
+    unbounded: bool,
     method: str,
-) -> Edge:  # fmt: skip
+) -> Edge:
     node = Process(
-        schema=schema, keys=(keys,), names=("row",), function=fn, state=type(fn).state(),
-        unbounded=unbounded, **at.common(),
-    )  # fmt: skip
+        schema=schema,
+        keys=(keys,),
+        names=("row",),
+        function=fn,
+        state=type(fn).state(),
+        unbounded=unbounded,
+        **at.common(),
+    )
     return at.add(node, method)
 
 
-def refuse_unkeyed(
-    at: Adding, method: str, fn: object = None, *, windowed: bool = False
-) -> Edge:  # fmt: skip
+def refuse_unkeyed(at: Adding, method: str, fn: object = None, *, windowed: bool = False) -> Edge:
     """State belongs to a key, and so do timers: report that there is none.
 
     `windowed`: windows without a key have this method.
@@ -160,11 +178,12 @@ def refuse_unkeyed(
     instead = f"; or, for all rows, .window(...).{method}(...)" if windowed else instead
     at.report(
         PlanError(
+            "HR-PROCESS-002" if timers else "HR-PROCESS-001",
             f"{method} {what}, but {at.draft.name_of(at.edge)!r} has no key",
-            code="HR-PROCESS-002" if timers else "HR-PROCESS-001",
-            hint=f'Say {asks}: .key_by("column").{method}(...){instead}.',
+            f'Say {asks}: .key_by("column").{method}(...){instead}.',
         )
-    )  # fmt: skip
+    )
     stand_in = value(str)
-    return _added(at, (), _made(MapWithState, lambda row, state: None, stand_in), UNKNOWN, True,
-                  method)  # fmt: skip
+    return _added(
+        at, (), _made(MapWithState, lambda row, state: None, stand_in), UNKNOWN, True, method
+    )

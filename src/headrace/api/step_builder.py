@@ -35,9 +35,12 @@ class Adding:
     def common(self) -> dict[str, Any]:
         """The fields that every node after this edge shares."""
         return {
-            "name": "", "inputs": (self.edge,), "timed": self.edge.node.timed,
-            "site": self.site, "was": self.was,
-        }  # fmt: skip
+            "name": "",
+            "inputs": (self.edge,),
+            "timed": self.edge.node.timed,
+            "site": self.site,
+            "was": self.was,
+        }
 
     def add(self, node: Node, kind: str, place: str = "") -> Edge:
         return Edge(self.draft.add(node, given=self.name, kind=kind, place=place))
@@ -65,11 +68,7 @@ class Adding:
         if len(self.schema) == 0:
             return self.select(kind, None, cols.Typed((), UNKNOWN))
         if not specs:
-            self.report(
-                PlanError(
-                    f"{kind} leaves no columns", code="HR-PLAN-021", hint="Keep at least one."
-                )
-            )
+            self.report(PlanError("HR-PLAN-021", f"{kind} leaves no columns", "Keep at least one."))
         return self.select(kind, None, cols.typed(self.draft, specs, self.schema, self.site))
 
     def python(
@@ -80,9 +79,12 @@ class Adding:
         return self.add(node, "map_batches" if kind == "batches" else kind)
 
     def function(
-        self, kind: str, fn: Callable[..., Any], schema: Callable[[], pa.Schema],
+        self,
+        kind: str,
+        fn: Callable[..., Any],
+        schema: Callable[[], pa.Schema],
         reason: str = PLAIN,
-    ) -> Edge:  # fmt: skip
+    ) -> Edge:
         """A Python step whose function is checked first."""
 
         def checked() -> pa.Schema:
@@ -139,10 +141,11 @@ class Adding:
         for name in sorted({n for n in names if names.count(n) > 1}):
             self.report(
                 PlanError(
-                    f"the column {name!r} would be there twice", code="HR-PLAN-015",
-                    hint="Give each column its own name.",
+                    "HR-PLAN-015",
+                    f"the column {name!r} would be there twice",
+                    "Give each column its own name.",
                 )
-            )  # fmt: skip
+            )
 
     def keys(
         self, names: Sequence[object], exprs: Mapping[str, object]
@@ -151,16 +154,16 @@ class Adding:
         if not names and not exprs:
             self.report(
                 PlanError(
-                    "key_by names no column", code="HR-PLAN-013",
-                    hint='Name at least one: key_by("area").',
+                    "HR-PLAN-013", "key_by names no column", 'Name at least one: key_by("area").'
                 )
-            )  # fmt: skip
+            )
         picked = {**self.pick(names), **exprs}
         return {n: e for n, e in picked.items() if e is not cols.WRONG}, tuple(picked)
 
 
 def _unnamed(expr: Expr) -> PlanError:
     return PlanError(
-        f"the column {expr.sql()!r} has no name", code="HR-PLAN-015",
-        hint=f'Name it with a keyword: new_name="{expr.sql()}".',
-    )  # fmt: skip
+        "HR-PLAN-015",
+        f"the column {expr.sql()!r} has no name",
+        f'Name it with a keyword: new_name="{expr.sql()}".',
+    )

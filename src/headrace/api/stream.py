@@ -101,9 +101,13 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         )
 
     def map(
-        self, fn: Callable[[Any], Any], *, schema: SchemaLike | None = None,
-        name: str | None = None, was: str | None = None,
-    ) -> Stream:  # fmt: skip
+        self,
+        fn: Callable[[Any], Any],
+        *,
+        schema: SchemaLike | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> Stream:
         """One row for each row: a traced lambda, or a Python function whose result is known."""
         at, reason = self._adding(name, was), PLAIN
         if is_lambda(fn):
@@ -115,17 +119,26 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         return self._after(at.function("map", fn, lambda: row_schema(fn, schema, "map"), reason))
 
     def flat_map(
-        self, fn: Callable[[Any], Any], *, schema: SchemaLike | None = None,
-        name: str | None = None, was: str | None = None,
-    ) -> Stream:  # fmt: skip
+        self,
+        fn: Callable[[Any], Any],
+        *,
+        schema: SchemaLike | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> Stream:
         """Any number of rows for each row: a function that gives a list or yields rows."""
         at = self._adding(name, was)
         return self._after(at.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map")))
 
     def explode(
-        self, column: str, as_: str | None = None, *, outer: bool = False,
-        name: str | None = None, was: str | None = None,
-    ) -> Stream:  # fmt: skip
+        self,
+        column: str,
+        as_: str | None = None,
+        *,
+        outer: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> Stream:
         """A row for each element of an array column, which the element replaces, as `as_`.
 
         A row whose array is empty or null gives none; with `outer` one, whose element is null.
@@ -133,9 +146,13 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         return self._after(exploding.explode(self._adding(name, was), column, as_, outer))
 
     def map_batches(
-        self, fn: Callable[[pa.Table], pa.Table], *, schema: SchemaLike | None = None,
-        name: str | None = None, was: str | None = None,
-    ) -> Stream:  # fmt: skip
+        self,
+        fn: Callable[[pa.Table], pa.Table],
+        *,
+        schema: SchemaLike | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> Stream:
         """A function from Arrow table to Arrow table; without `schema`, of the same columns."""
         at, before = self._adding(name, was), self.schema
         return self._after(
@@ -190,20 +207,39 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         """Cut all rows into windows, whatever their key; see `KeyedStream.window`."""
         whole = keyed.KeyedStream(self._draft, self._edge, ())
         return whole.window(
-            window, time=time, trigger=trigger, lateness=lateness, evict=evict, mode=mode,
-            info=info, may_lose=may_lose,
-        )  # fmt: skip
+            window,
+            time=time,
+            trigger=trigger,
+            lateness=lateness,
+            evict=evict,
+            mode=mode,
+            info=info,
+            may_lose=may_lose,
+        )
 
     def match(
-        self, pattern: Any = None, *, select: Any = None, output: SchemaLike | None = None,
-        rules: Any = None, timeouts: bool = False, unbounded: bool = False,
-        name: str | None = None, was: str | None = None,
-    ) -> MatchResult:  # fmt: skip
+        self,
+        pattern: Any = None,
+        *,
+        select: Any = None,
+        output: SchemaLike | None = None,
+        rules: Any = None,
+        timeouts: bool = False,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> MatchResult:
         """Find patterns among all rows, whatever their key; see `KeyedStream.match`."""
         return keyed.KeyedStream(self._draft, self._edge, ()).match(
-            pattern, select=select, output=output, rules=rules, timeouts=timeouts,
-            unbounded=unbounded, name=name, was=was,
-        )  # fmt: skip
+            pattern,
+            select=select,
+            output=output,
+            rules=rules,
+            timeouts=timeouts,
+            unbounded=unbounded,
+            name=name,
+            was=was,
+        )
 
     def process(self, fn: Any, **options: Any) -> ProcessResult:
         """Refused: state and timers belong to a key. Say `.key_by(...)` first."""
@@ -239,16 +275,24 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         return connected.BroadcastStream(self._draft, self._edge)
 
     def connect(
-        self, other: connected.Input, *, by: connected.By = None,
+        self,
+        other: connected.Input,
+        *,
+        by: connected.By = None,
         names: Sequence[str] | None = None,
-    ) -> connected.ConnectedStreams:  # fmt: skip
+    ) -> connected.ConnectedStreams:
         """This stream and another, key by key, for a process function with two inputs."""
         return connected.connect_streams((self, other), by, names)
 
     def write(
-        self, uri: str, *, format: str | None = None, name: str | None = None,
-        was: str | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        uri: str,
+        *,
+        format: str | None = None,
+        name: str | None = None,
+        was: str | None = None,
+        **options: Any,
+    ) -> None:
         """Send the rows to "log:topic", "files:path", "console:" ...; as often as you like."""
         at = self._adding(name, was)
         with self._draft.attempt(at.site):
@@ -281,9 +325,15 @@ class WindowResult(Stream):
         return Stream(self._draft, Edge(self._edge.node, LATE))
 
     def top(  # type: ignore[override]
-        self, rows: int, *, by: str, largest: bool = True, per: str | Sequence[str] = (),
-        name: str | None = None, was: str | None = None,
-    ) -> TimedResult:  # fmt: skip
+        self,
+        rows: int,
+        *,
+        by: str,
+        largest: bool = True,
+        per: str | Sequence[str] = (),
+        name: str | None = None,
+        was: str | None = None,
+    ) -> TimedResult:
         """The best results of each window, and of each `per` in it; with the column `rank`."""
         at = self._adding(name, was)
         return small_operators.top_of_windows(at, rows, by, largest, per)
@@ -299,10 +349,11 @@ class ProcessResult(Stream):
         if name not in node.sides:
             known = ", ".join(node.sides) or "none"
             raise PlanError(
-                f"{node.name!r} has no side output {name!r}; it has {known}", code="HR-PLAN-034",
-                hint='Declare it in the class: outputs = {"name": "column type, ..."}.',
+                "HR-PLAN-034",
+                f"{node.name!r} has no side output {name!r}; it has {known}",
+                'Declare it in the class: outputs = {"name": "column type, ..."}.',
                 site=call_site(),
-            )  # fmt: skip
+            )
         return Stream(self._draft, Edge(node, name))
 
 
@@ -334,9 +385,11 @@ class JoinResult(TimedResult):
         names = getattr(getattr(node, "what", None), "names", ("left", "right"))
         if input not in names:
             raise PlanError(
+                "HR-JOIN-011",
                 f"{node.name!r} has no input {input!r}; it has {', '.join(names)}",
-                code="HR-JOIN-011", hint="Name one of them.", site=call_site(),
-            )  # fmt: skip
+                "Name one of them.",
+                site=call_site(),
+            )
         at = names.index(input)
         return Stream(self._draft, Edge(node, late_port(at))) if at else self.late
 
@@ -356,7 +409,9 @@ class MatchResult(Stream):
         node = self._edge.node
         if "timeouts" not in node.sides:
             raise PlanError(
-                f"{node.name!r} does not keep its timeouts", code="HR-PATTERN-030",
-                hint="Say match(..., timeouts=True).", site=call_site(),
-            )  # fmt: skip
+                "HR-PATTERN-030",
+                f"{node.name!r} does not keep its timeouts",
+                "Say match(..., timeouts=True).",
+                site=call_site(),
+            )
         return Stream(self._draft, Edge(node, "timeouts"))

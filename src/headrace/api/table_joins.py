@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.api import join_keys, joins, stream, tables
 from headrace.api.step_builder import Adding
 from headrace.clock import Duration
+from headrace.errors import PlanError
 from headrace.ops.contract import Spec
 from headrace.ops.join.changes import CHANGE, Changes
 from headrace.ops.join.latest import HOWS as LATEST_HOWS
@@ -30,9 +31,18 @@ CHANGES = pa.field(CHANGE, pa.string())
 
 
 def join_table(
-    left: AnyStream, right: Table, on: join_keys.On, how: str, within: Any, window: Any,
-    time: str, suffix: str, lateness: Duration, name: str | None, was: str | None,
-) -> stream.JoinResult:  # fmt: skip
+    left: AnyStream,
+    right: Table,
+    on: join_keys.On,
+    how: str,
+    within: Any,
+    window: Any,
+    time: str,
+    suffix: str,
+    lateness: Duration,
+    name: str | None,
+    was: str | None,
+) -> stream.JoinResult:
     """Each row of a stream with the latest row of its key in a table."""
     at = Adding(left._draft, left._edge, name, was)
     other = join_keys.same_job(at, left, right)
@@ -49,11 +59,12 @@ def join_table(
         join_keys.one_of(time, ("event", "processing"), "time")
         wait, age = join_keys.patience(lateness), join_keys.age(within)
         if window is not None or (time == "processing" and (wait or age is not None)):
-            raise join_keys.refused(
+            raise PlanError(
+                "HR-JOIN-007",
                 f"a join with a table by {time} time cannot have "
-                f"{'window=' if window is not None else 'within= or lateness='}", 7,
+                f"{'window=' if window is not None else 'within= or lateness='}",
                 "Leave it out.",
-            )  # fmt: skip
+            )
         what = Latest(how, time == "processing", age, wait, timed, gone, columns, rows)
     return joins.added(at, (left, other), keys, what, schema, unbounded=right._unbounded)
 
@@ -62,28 +73,38 @@ def changes(of: Table, time: str, name: str | None, was: str | None = None) -> s
     """What changes in a table, as a stream."""
     at = Adding(of._draft, of._edge, name, was)
     if CHANGE in of.schema.names:
-        at.report(join_keys.refused(f"the column {CHANGE!r} would be there twice", 6, "Rename it."))
+        at.report(
+            PlanError("HR-JOIN-006", f"the column {CHANGE!r} would be there twice", "Rename it.")
+        )
     with at.draft.attempt(at.site):
         join_keys.one_of(time, ("event", "processing"), "time")
     schema = pa.schema([*(f for f in of.schema if f.name != CHANGE), CHANGES])
     known = all(k in of.schema.names for k in of.keys)
     what = Changes(
-        time == "processing", of._edge.node.timed, GONE if of._deletes else None,
+        time == "processing",
+        of._edge.node.timed,
+        GONE if of._deletes else None,
         (ddl_of(of.schema),),
-    )  # fmt: skip
+    )
     keys = (of.keys if known else (),)
     return joins.added(at, (of,), keys, what, schema, unbounded=of._unbounded)
 
 
 def join_tables(
-    left: Table, right: Table, on: join_keys.On, how: str, time: str, suffix: str,
-    name: str | None, was: str | None,
-) -> stream.JoinResult:  # fmt: skip
+    left: Table,
+    right: Table,
+    on: join_keys.On,
+    how: str,
+    time: str,
+    suffix: str,
+    name: str | None,
+    was: str | None,
+) -> stream.JoinResult:
     """What changes in the join of two tables, as a stream."""
     at = Adding(left._draft, left._edge, name, was)
     if not isinstance(right, tables.Table):
         fact = f"a table can be joined with a table, not {right!r}"
-        at.report(join_keys.refused(fact, 8, 'Make it one: stream.table("id").'))
+        at.report(PlanError("HR-JOIN-008", fact, 'Make it one: stream.table("id").'))
         right = left
     join_keys.same_job(at, left, right)
     keys = join_keys.table_keys(at, left, right, on)

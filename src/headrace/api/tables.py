@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.api import join_keys, stream, table_joins
 from headrace.api.step_builder import Adding
+from headrace.errors import PlanError
 from headrace.expr import col
 from headrace.hints import named_arguments, no_such_name
 from headrace.ops.join.side import GONE
@@ -48,9 +49,16 @@ class Table:
         return table_joins.changes(self, time, name, was)
 
     def join(
-        self, other: Table, *, on: join_keys.On = None, how: str = "inner", time: str = "event",
-        suffix: str = "_right", name: str | None = None, was: str | None = None,
-    ) -> stream.JoinResult:  # fmt: skip
+        self,
+        other: Table,
+        *,
+        on: join_keys.On = None,
+        how: str = "inner",
+        time: str = "event",
+        suffix: str = "_right",
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.JoinResult:
         """What changes in the join of two tables, with the column `change`: "-" or "+".
 
         `on` are the columns of this table that hold the key of the other; left out, both have
@@ -81,7 +89,7 @@ def table(
     keys = keys or tuple(getattr(of, "keys", ()))
     if not keys:
         hint = 'Name the columns that say which row is meant: changes.table("id").'
-        at.report(join_keys.refused("table names no key", 2, hint))
+        at.report(PlanError("HR-JOIN-002", "table names no key", hint))
     at.known(keys)
     edge = of._edge
     if delete is not None:

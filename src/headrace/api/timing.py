@@ -61,9 +61,10 @@ def _length(name: str, duration: Duration | None) -> int | None:
     length = None if duration is None else millis(duration)
     if length is not None and (length < 0 or (length == 0 and name != "delay")):
         raise PlanError(
-            f"{name} is {duration!r}", code="HR-TIME-005",
-            hint=f'Give a duration above zero, as in {name}="10s".',
-        )  # fmt: skip
+            "HR-TIME-005",
+            f"{name} is {duration!r}",
+            f'Give a duration above zero, as in {name}="10s".',
+        )
     return length
 
 
@@ -75,9 +76,10 @@ def _problems(said: Timing, delay: int | None, schema: pa.Schema) -> Iterator[Pl
         yield from _with_clock(said)
     elif not isinstance(said.time, str):
         yield PlanError(
-            f"time is {said.time!r}", code="HR-TIME-011",
-            hint='Name the column of event time: time="at"; or say time=hr.ingestion().',
-        )  # fmt: skip
+            "HR-TIME-011",
+            f"time is {said.time!r}",
+            'Name the column of event time: time="at"; or say time=hr.ingestion().',
+        )
     else:
         problem = _pace(said, delay) or _column("time", said.time, schema)
         yield from [problem] if problem else []
@@ -86,18 +88,19 @@ def _problems(said: Timing, delay: int | None, schema: pa.Schema) -> Iterator[Pl
 def _without_time(said: Timing) -> Iterator[PlanError]:
     if said.given:
         yield PlanError(
-            f"{said.given[0]} is given, but not the column it is about", code="HR-TIME-004",
-            hint='Name the column of event time: time="at".',
-        )  # fmt: skip
+            "HR-TIME-004",
+            f"{said.given[0]} is given, but not the column it is about",
+            'Name the column of event time: time="at".',
+        )
 
 
 def _with_clock(said: Timing) -> Iterator[PlanError]:
     if said.given:
         yield PlanError(
+            "HR-TIME-010",
             f"{said.given[0]} is given, but the rows take their time from the clock",
-            code="HR-TIME-010",
-            hint=f'Leave {said.given[0]} out, or name a column of event time: time="at".',
-        )  # fmt: skip
+            f'Leave {said.given[0]} out, or name a column of event time: time="at".',
+        )
 
 
 def _pace(said: Timing, delay: int | None) -> PlanError | None:
@@ -109,24 +112,26 @@ def _pace(said: Timing, delay: int | None) -> PlanError | None:
         return _said_twice("delay", "in_order")
     if said.delay is None and not said.in_order:
         return PlanError(
-            f"time={said.time!r} needs a delay", code="HR-TIME-002",
-            hint='Say how late a row may come after a newer one: delay="2s"; '
+            "HR-TIME-002",
+            f"time={said.time!r} needs a delay",
+            'Say how late a row may come after a newer one: delay="2s"; '
             "or in_order=True if none ever does.",
-        )  # fmt: skip
+        )
     if delay == 0 and said.delay is not None and not said.in_order:
         return PlanError(
+            "HR-TIME-003",
             "a delay of zero makes every row late that comes after a newer one",
-            code="HR-TIME-003",
-            hint='Give the rows some time, as in delay="2s"; or say in_order=True.',
-        )  # fmt: skip
+            'Give the rows some time, as in delay="2s"; or say in_order=True.',
+        )
     return None
 
 
 def _said_twice(one: str, other: str) -> PlanError:
     return PlanError(
-        f"both {one} and {other} say how far the rows have come", code="HR-TIME-007",
-        hint="Leave one of them out; delay=... is hr.watermarks.bounded(...).",
-    )  # fmt: skip
+        "HR-TIME-007",
+        f"both {one} and {other} say how far the rows have come",
+        "Leave one of them out; delay=... is hr.watermarks.bounded(...).",
+    )
 
 
 def _column(what: str, name: str, schema: pa.Schema) -> PlanError | None:
@@ -138,9 +143,10 @@ def _column(what: str, name: str, schema: pa.Schema) -> PlanError | None:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
         return None
     return PlanError(
-        f"the {what} column {name!r} is of type {ddl_type(kind)}", code="HR-TIME-006",
-        hint="Read it as a timestamp, a date, or a bigint of milliseconds since 1970.",
-    )  # fmt: skip
+        "HR-TIME-006",
+        f"the {what} column {name!r} is of type {ddl_type(kind)}",
+        "Read it as a timestamp, a date, or a bigint of milliseconds since 1970.",
+    )
 
 
 def _strategy(draft: Draft, said: object, schema: pa.Schema, site: Site | None) -> Strategy | None:
@@ -160,10 +166,11 @@ def _strategy(draft: Draft, said: object, schema: pa.Schema, site: Site | None) 
             return Punctuated(expr, by)
     draft.report(
         PlanError(
-            f"watermark is {said!r}", code="HR-TIME-008",
-            hint='Write watermark=hr.watermarks.bounded("2s"), monotonous(), punctuated(...) '
+            "HR-TIME-008",
+            f"watermark is {said!r}",
+            'Write watermark=hr.watermarks.bounded("2s"), monotonous(), punctuated(...) '
             "or custom(...).",
         ),
         site,
-    )  # fmt: skip
+    )
     return None

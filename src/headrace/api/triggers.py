@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.clock import Duration, millis
-from headrace.errors import PlanError, call_site
+from headrace.errors import call_site, refusal
 from headrace.ops.window.assigners import above_zero, whole
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import (
@@ -47,10 +47,11 @@ def at_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -
         if trigger is not None:
             _checked(trigger, f"at_watermark({name}=...)")
             if holds_watermark(trigger):
-                raise _refused(
-                    f"at_watermark({name}=...) is at_watermark itself", 2,
+                raise refusal(
+                    "HR-TRIGGER-002",
+                    f"at_watermark({name}=...) is at_watermark itself",
                     "Say what else should fire: t.every(...), t.after_rows(...), t.on_change().",
-                )  # fmt: skip
+                )
     return AtWatermark(early, late)
 
 
@@ -62,16 +63,24 @@ def every(period: Duration, *, time: str = "processing") -> Trigger:
     """
     length = millis(period)
     if length <= 0:
-        raise _refused(f"every({period!r}) never ends", 3, "Choose a period above zero.")
+        raise refusal(
+            "HR-TRIGGER-003", f"every({period!r}) never ends", "Choose a period above zero."
+        )
     if time not in ("processing", "event"):
-        raise _refused(f"time={time!r} is unknown", 4, 'Write time="processing" or time="event".')
+        raise refusal(
+            "HR-TRIGGER-004",
+            f"time={time!r} is unknown",
+            'Write time="processing" or time="event".',
+        )
     return Every(length, time == "event")
 
 
 def after_rows(count: int) -> Trigger:
     """When `count` rows have come that were not shown yet."""
     if not whole(count):
-        raise _refused(f"after_rows has count {count!r}", 5, "Choose one row or more.")
+        raise refusal(
+            "HR-TRIGGER-005", f"after_rows has count {count!r}", "Choose one row or more."
+        )
     return AfterRows(count)
 
 
@@ -92,7 +101,9 @@ def on_delta(column: Any, threshold: float) -> Trigger:
     firing, the window's first value.
     """
     if not above_zero(threshold):
-        raise _refused(f"on_delta has threshold {threshold!r}", 6, "Choose one above zero.")
+        raise refusal(
+            "HR-TRIGGER-006", f"on_delta has threshold {threshold!r}", "Choose one above zero."
+        )
     return OnDelta("", column, float(threshold))
 
 
@@ -100,7 +111,9 @@ def after_delay(delay: Duration) -> Trigger:
     """`delay` after the first row that was not shown yet, by the clock."""
     length = millis(delay)
     if length <= 0:
-        raise _refused(f"after_delay({delay!r}) is no delay", 3, "Choose a delay above zero.")
+        raise refusal(
+            "HR-TRIGGER-003", f"after_delay({delay!r}) is no delay", "Choose a delay above zero."
+        )
     return AfterDelay(length)
 
 
@@ -125,7 +138,7 @@ def repeat(trigger: Trigger, *, times: int | None = None) -> Trigger:
     if times is None:
         return trigger
     if not whole(times):
-        raise _refused(f"repeat has times={times!r}", 7, "Choose one or more.")
+        raise refusal("HR-TRIGGER-007", f"repeat has times={times!r}", "Choose one or more.")
     return AtMost("", trigger, times)
 
 
@@ -136,7 +149,9 @@ def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
     forgotten; `window` is a `WindowNow`.
     """
     if not callable(fn):
-        raise _refused(f"custom needs a function, not {fn!r}", 8, "Give fn(window) -> bool.")
+        raise refusal(
+            "HR-TRIGGER-008", f"custom needs a function, not {fn!r}", "Give fn(window) -> bool."
+        )
     check_takes(fn, 1, "t.custom", call_site())
     return Custom(fn)
 
@@ -153,18 +168,15 @@ def holds_watermark(trigger: Trigger) -> bool:
 
 def _combined(triggers: tuple[Trigger, ...], name: str, *, every: bool) -> Trigger:
     if not triggers:
-        raise _refused(f"{name} of nothing", 9, "Give at least one trigger.")
+        raise refusal("HR-TRIGGER-009", f"{name} of nothing", "Give at least one trigger.")
     return Combined(tuple(_checked(t, name) for t in triggers), every)
 
 
 def _checked(trigger: object, where: str) -> Trigger:
     if isinstance(trigger, Trigger):
         return trigger
-    raise _refused(
-        f"{where} got {trigger!r}, which is not a trigger", 1,
+    raise refusal(
+        "HR-TRIGGER-001",
+        f"{where} got {trigger!r}, which is not a trigger",
         "Triggers are made by headrace.triggers: t.every(...), t.after_rows(...) ...",
-    )  # fmt: skip
-
-
-def _refused(fact: str, number: int, hint: str) -> PlanError:
-    return PlanError(fact, code=f"HR-TRIGGER-{number:03}", hint=hint, site=call_site())
+    )

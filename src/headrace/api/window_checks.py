@@ -25,56 +25,73 @@ MODES = ("replace", "delta", "retract")
 
 
 def check(
-    window: Any, trigger: Trigger, lateness: int, evictor: Evictor | None, mode: str,
-    time: str | None, may_lose: bool,
-) -> None:  # fmt: skip
+    window: Any,
+    trigger: Trigger,
+    lateness: int,
+    evictor: Evictor | None,
+    mode: str,
+    time: str | None,
+    may_lose: bool,
+) -> None:
     if mode not in MODES:
         raise PlanError(
-            f"mode={mode!r} is unknown", code="HR-WINDOW-035",
-            hint='Write "replace" (each firing shows all), "delta" (only what is new) or '
+            "HR-WINDOW-035",
+            f"mode={mode!r} is unknown",
+            'Write "replace" (each firing shows all), "delta" (only what is new) or '
             '"retract" (the old result out, the new one in).',
-        )  # fmt: skip
+        )
     if time not in (None, "event", "processing"):
         raise PlanError(
-            f"time={time!r} is unknown", code="HR-WINDOW-036",
-            hint='Write time="event" or time="processing"; ingestion time is read(time=...).',
-        )  # fmt: skip
+            "HR-WINDOW-036",
+            f"time={time!r} is unknown",
+            'Write time="event" or time="processing"; ingestion time is read(time=...).',
+        )
     if isinstance(window, RowSpec) and not needs_time(window) and time == "event":
         raise PlanError(
+            "HR-WINDOW-045",
             f"{window} cannot go by event time: which rows share a window depends on the order "
-            "in which they come", code="HR-WINDOW-045",
-            hint="Leave time= out; or bound the window by time: sliding(rows=100, every='10s').",
-        )  # fmt: skip
+            "in which they come",
+            "Leave time= out; or bound the window by time: sliding(rows=100, every='10s').",
+        )
     if isinstance(window, RowSpec):
-        asked = [trigger != AtWatermark() and "trigger", lateness and "lateness",
-                 evictor is not None and "evict", mode != "replace" and "mode"]  # fmt: skip
+        asked = [
+            trigger != AtWatermark() and "trigger",
+            lateness and "lateness",
+            evictor is not None and "evict",
+            mode != "replace" and "mode",
+        ]
         for name in filter(None, asked):
             raise PlanError(
+                "HR-WINDOW-037",
                 f"{name}= has no meaning for {window}, which its rows close",
-                code="HR-WINDOW-037", hint=f"Leave {name}= out, or use a window of time.",
-            )  # fmt: skip
+                f"Leave {name}= out, or use a window of time.",
+            )
         return
     if lateness and time == "processing":
         raise PlanError(
+            "HR-WINDOW-038",
             "lateness= has no meaning in processing time, where nothing is late",
-            code="HR-WINDOW-038", hint="Leave it out, or use event time.",
-        )  # fmt: skip
+            "Leave it out, or use event time.",
+        )
     if isinstance(window, Everything) and lateness:
         raise PlanError(
+            "HR-WINDOW-039",
             "lateness= has no meaning for a window that does not end",
-            code="HR-WINDOW-039", hint="Leave it out.",
-        )  # fmt: skip
+            "Leave it out.",
+        )
     if (dead := _dead(trigger)) is not None:
         raise PlanError(
-            f"the trigger ({dead}) can never fire", code="HR-TRIGGER-014",
-            hint="Give a condition that a row can fulfil, or leave this trigger out.",
-        )  # fmt: skip
+            "HR-TRIGGER-014",
+            f"the trigger ({dead}) can never fire",
+            "Give a condition that a row can fulfil, or leave this trigger out.",
+        )
     if not trigger.safe and not may_lose and not isinstance(window, Everything):
         raise PlanError(
+            "HR-TRIGGER-010",
             f"the trigger ({trigger}) can lose rows: what it has not shown when the window is "
-            "over is never shown", code="HR-TRIGGER-010",
-            hint=_keeping(trigger),
-        )  # fmt: skip
+            "over is never shown",
+            _keeping(trigger),
+        )
 
 
 def _dead(trigger: Trigger) -> Trigger | None:
@@ -111,16 +128,19 @@ def check_patience(
     if not lateness and _speaks_of_late(trigger):
         can = time != "processing" and not ingestion and not isinstance(window, Everything)
         raise PlanError(
+            "HR-TRIGGER-012",
             f"the trigger ({trigger}) says what to do with late rows, but without lateness= a "
-            "window is never late: it is gone when it is over", code="HR-TRIGGER-012",
-            hint='Say how long to wait, as in lateness="5m"; or leave late= out.' if can
+            "window is never late: it is gone when it is over",
+            'Say how long to wait, as in lateness="5m"; or leave late= out.'
+            if can
             else "Leave late= out: nothing is late here.",
-        )  # fmt: skip
+        )
     if lateness and ingestion:
         raise PlanError(
+            "HR-WINDOW-038",
             "lateness= has no meaning in ingestion time, where nothing is late",
-            code="HR-WINDOW-038", hint="Leave it out, or use event time.",
-        )  # fmt: skip
+            "Leave it out, or use event time.",
+        )
 
 
 def _speaks_of_late(trigger: Trigger) -> bool:
@@ -155,9 +175,10 @@ def check_ends(window: RowSpec, condition: Expr) -> None:
     """Refuse a window that no row can end."""
     if isinstance(window, Until) and never_true(condition):
         raise PlanError(
+            "HR-WINDOW-051",
             f"no row ever ends the window: {condition.sql()} is never true",
-            code="HR-WINDOW-051", hint="Give hr.until a condition that a row can fulfil.",
-        )  # fmt: skip
+            "Give hr.until a condition that a row can fulfil.",
+        )
 
 
 def check_assigner(window: object) -> None:
@@ -167,13 +188,15 @@ def check_assigner(window: object) -> None:
     own = isinstance(window, WindowAssigner) and getattr(window.assign, "__func__", None)
     if own is WindowAssigner.assign:
         raise PlanError(
-            f"the window {type(window).__name__} has no assign", code="HR-WINDOW-047",
-            hint="Give it a method assign(self, time, row) that gives (start, end) in ms.",
-        )  # fmt: skip
+            "HR-WINDOW-047",
+            f"the window {type(window).__name__} has no assign",
+            "Give it a method assign(self, time, row) that gives (start, end) in ms.",
+        )
 
 
 def is_class(kind: type, what: str) -> PlanError:
     return PlanError(
-        f"{kind.__name__} is a class, not {what}", code="HR-WINDOW-048",
-        hint=f"Make an object of it: {kind.__name__}().",
-    )  # fmt: skip
+        "HR-WINDOW-048",
+        f"{kind.__name__} is a class, not {what}",
+        f"Make an object of it: {kind.__name__}().",
+    )

@@ -40,9 +40,12 @@ class WindowedStream:
         self._draft, self._edge, self._keys, self._cut = draft, edge, keys, windows
 
     def agg(
-        self, *, name: str | Aggregate | None = None, was: str | Aggregate | None = None,
+        self,
+        *,
+        name: str | Aggregate | None = None,
+        was: str | Aggregate | None = None,
         **aggs: Aggregate,
-    ) -> stream.WindowResult:  # fmt: skip
+    ) -> stream.WindowResult:
         """Named aggregates of each window: `agg(celsius=hr.mean("celsius"), n=hr.count())`."""
         given, before, wanted = split_names(name, was, aggs)
         at = Adding(self._draft, self._edge, given, before)
@@ -61,19 +64,28 @@ class WindowedStream:
         return self._result(at, fields, function=function, zero=None, value=value)
 
     def fold(
-        self, zero: Any, fn: Callable[[Any, Any], Any], *, schema: SchemaLike | None = None,
-        name: str | None = None, was: str | None = None,
-    ) -> stream.WindowResult:  # fmt: skip
+        self,
+        zero: Any,
+        fn: Callable[[Any, Any], Any],
+        *,
+        schema: SchemaLike | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> stream.WindowResult:
         """Fold the rows of each window into a value: fn(value, row) -> value."""
         at = Adding(self._draft, self._edge, name, was)
         function, start, value = accumulator(at, zero, fn, schema)
         return self._result(at, list(value), function=function, zero=start, value=value)
 
     def process(
-        self, fn: Callable[..., Any] | WindowProcess, *,
-        schema: SchemaLike | None = None, unbounded: bool = False, name: str | None = None,
+        self,
+        fn: Callable[..., Any] | WindowProcess,
+        *,
+        schema: SchemaLike | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
         was: str | None = None,
-    ) -> stream.WindowResult:  # fmt: skip
+    ) -> stream.WindowResult:
         """All rows of each window at once: fn(key, window, rows) gives a row, or rows.
 
         `window` has `start`, `end` (ms), `pane`, `timing` and `final`; `rows` are in event-time
@@ -87,14 +99,16 @@ class WindowedStream:
             _check_arguments(method)
             if isinstance(fn, WindowProcess) and fn.values and self._cut.by_rows:
                 raise PlanError(
+                    "HR-WINDOW-044",
                     f"{type(fn).__name__} keeps values, which windows of rows cannot",
-                    code="HR-WINDOW-044", hint="Keep them in a keyed process function after it.",
-                )  # fmt: skip
+                    "Keep them in a keyed process function after it.",
+                )
             if self._cut.mode == "retract":
                 raise PlanError(
-                    "process cannot take back what it gave", code="HR-WINDOW-040",
-                    hint='Use mode="replace" or "delta", or aggregates instead of process.',
-                )  # fmt: skip
+                    "HR-WINDOW-040",
+                    "process cannot take back what it gave",
+                    'Use mode="replace" or "delta", or aggregates instead of process.',
+                )
         value = at.attempt(lambda: any_schema(method, schema, "process"))
         function = PyFunction(cast("Any", fn), site_of(method), PLAIN)
         return self._result(
@@ -115,11 +129,12 @@ class WindowedStream:
         if rows.names and not fields:
             at.report(
                 PlanError(
+                    "HR-PLAN-021",
                     "reduce has nothing to fold: every column is part of the key, or one that "
-                    "the window gives anew", code="HR-PLAN-021",
-                    hint="Use .agg(count=hr.count()) to count rows.",
+                    "the window gives anew",
+                    "Use .agg(count=hr.count()) to count rows.",
                 )
-            )  # fmt: skip
+            )
         return fields
 
     def _schema(self, at: Adding, fields: list[pa.Field]) -> pa.Schema:
@@ -145,28 +160,31 @@ def _check_process(fn: object) -> None:
     own = isinstance(fn, WindowProcess) and getattr(fn.process, "__func__", None)
     if own is WindowProcess.process:
         raise PlanError(
-            f"the window function {type(fn).__name__} has no process", code="HR-WINDOW-049",
-            hint="Give it a method process(self, key, window, rows) that gives rows.",
-        )  # fmt: skip
+            "HR-WINDOW-049",
+            f"the window function {type(fn).__name__} has no process",
+            "Give it a method process(self, key, window, rows) that gives rows.",
+        )
 
 
 def _check_arguments(fn: Any) -> None:
     """Three arguments, or four; not in another order, if their names tell."""
     if not takes(fn, 3) and not takes(fn, 4):
         raise PlanError(
+            "HR-PLAN-028",
             "process calls its function with key, window, rows and, if it takes four, ctx; "
-            f"it cannot call {title(fn) if callable(fn) else repr(fn)} so", code="HR-PLAN-028",
-            hint="Write a function of (key, window, rows) or (key, window, rows, ctx).",
-        )  # fmt: skip
+            f"it cannot call {title(fn) if callable(fn) else repr(fn)} so",
+            "Write a function of (key, window, rows) or (key, window, rows, ctx).",
+        )
     try:
         names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):  # a builtin that does not tell its signature
         return
     if names[1:2] == ["rows"] or names[2:3] == ["window"]:
         raise PlanError(
-            f"{title(fn)} takes ({', '.join(names)}), but process gives the window before the "
-            "rows", code="HR-WINDOW-050", hint="Write (key, window, rows).",
-        )  # fmt: skip
+            "HR-WINDOW-050",
+            f"{title(fn)} takes ({', '.join(names)}), but process gives the window before the rows",
+            "Write (key, window, rows).",
+        )
 
 
 def split_names(

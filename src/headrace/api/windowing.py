@@ -83,9 +83,7 @@ class Cut:
         """The node that computes `fields` over these windows."""
         if self.by_rows:
             clocked = self.processing and needs_time(self.window)
-            return RowWindow(
-                window=self.window, extras=self.extras, processing=clocked, **fields
-            )  # fmt: skip
+            return RowWindow(window=self.window, extras=self.extras, processing=clocked, **fields)
         if self.plain and not fields.get("process"):
             kind = WindowAgg if "aggs" in fields else WindowFold
             return kind(window=self.window, processing=self.processing, **fields)
@@ -93,15 +91,25 @@ class Cut:
         loses = self.may_lose and not self.trigger.safe
         windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses)
         return AnyWindow(
-            windowing=windowing, evictor=self.evictor, extras=self.extras,
-            processing=self.processing, **fields,
-        )  # fmt: skip
+            windowing=windowing,
+            evictor=self.evictor,
+            extras=self.extras,
+            processing=self.processing,
+            **fields,
+        )
 
 
 def cut(
-    at: Adding, window: object, time: str | None, trigger: object, lateness: Duration,
-    evict: object, mode: str, info: bool | None, may_lose: bool,
-) -> Cut:  # fmt: skip
+    at: Adding,
+    window: object,
+    time: str | None,
+    trigger: object,
+    lateness: Duration,
+    evict: object,
+    mode: str,
+    info: bool | None,
+    may_lose: bool,
+) -> Cut:
     """What was asked for; problems are reported, and a plain window stands in."""
     extras: dict[str, Expr] = {}
     with at.draft.attempt(at.site):
@@ -113,9 +121,16 @@ def cut(
         check_patience(at.edge, window, fires, late, time)
         said = trigger is not None or late > 0 or mode != "replace"
         return Cut(
-            window, fires, late, evictor, mode, time == "processing",
-            said if info is None else info, tuple(extras.items()), may_lose,
-        )  # fmt: skip
+            window,
+            fires,
+            late,
+            evictor,
+            mode,
+            time == "processing",
+            said if info is None else info,
+            tuple(extras.items()),
+            may_lose,
+        )
     return Cut(Window(1, 1), AtWatermark(), 0, None, "replace", False, False, ())
 
 
@@ -132,9 +147,10 @@ def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
     if isinstance(window, Window | Session | Apart):
         return window
     raise PlanError(
-        f"{window!r} is not a window", code="HR-PLAN-022",
-        hint='Write hr.tumbling("5s"), hr.sliding("60s", every="5s"), hr.session("10m") ...',
-    )  # fmt: skip
+        "HR-PLAN-022",
+        f"{window!r} is not a window",
+        'Write hr.tumbling("5s"), hr.sliding("60s", every="5s"), hr.session("10m") ...',
+    )
 
 
 def gap_of(at: Adding, window: Session, schema: pa.Schema) -> Expr:
@@ -165,9 +181,10 @@ def _trigger(at: Adding, trigger: object, extras: dict[str, Expr]) -> Trigger:
         return AtWatermark()
     if not isinstance(trigger, Trigger):
         raise PlanError(
-            f"trigger={trigger!r} is not a trigger", code="HR-TRIGGER-001",
-            hint="Make one with headrace.triggers: t.at_watermark(early=t.every('10s')).",
-        )  # fmt: skip
+            "HR-TRIGGER-001",
+            f"trigger={trigger!r} is not a trigger",
+            "Make one with headrace.triggers: t.at_watermark(early=t.every('10s')).",
+        )
     return _named(at, trigger, extras, "$times")
 
 
@@ -211,9 +228,11 @@ def _number(
     good = pa.types.is_integer(kind) or (fraction and not whole)
     if not good and not pa.types.is_null(kind):
         raise PlanError(
+            "HR-WINDOW-009",
             f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr.sql()} is "
-            f"{ddl_type(kind)}", code="HR-WINDOW-009", hint="Cast it, or name another column.",
-        )  # fmt: skip
+            f"{ddl_type(kind)}",
+            "Cast it, or name another column.",
+        )
     return expr
 
 
@@ -227,9 +246,10 @@ def _lateness(lateness: Duration) -> int:
     late = millis(lateness)
     if late < 0:
         raise PlanError(
-            f"lateness={lateness!r} is below zero", code="HR-WINDOW-033",
-            hint="Say how long a window waits for late rows; nothing by default.",
-        )  # fmt: skip
+            "HR-WINDOW-033",
+            f"lateness={lateness!r} is below zero",
+            "Say how long a window waits for late rows; nothing by default.",
+        )
     return late
 
 
@@ -238,9 +258,10 @@ def _evictor(at: Adding, evict: object, extras: dict[str, Expr]) -> Evictor | No
         return None
     if not isinstance(evict, Evictor):
         raise PlanError(
-            f"evict={evict!r} is not an evictor", code="HR-WINDOW-034",
-            hint="Write hr.keep_last(rows=100), hr.keep_last('10s'), hr.keep_near(...) or hr.keep.",
-        )  # fmt: skip
+            "HR-WINDOW-034",
+            f"evict={evict!r} is not an evictor",
+            "Write hr.keep_last(rows=100), hr.keep_last('10s'), hr.keep_near(...) or hr.keep.",
+        )
     if isinstance(evict, KeepNear):
         extras[NEAR] = _double(at, _number(at, evict.column, "keep_near"))
     if isinstance(evict, KeepBy):

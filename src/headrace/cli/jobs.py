@@ -28,9 +28,10 @@ Drop = Annotated[
     list[str] | None,
     typer.Option(
         help="A step or input that is gone and whose state may go, or an output whose earlier "
-        "rows may be gone. Repeatable.", metavar="NAME",
+        "rows may be gone. Repeatable.",
+        metavar="NAME",
     ),
-]  # fmt: skip
+]
 DropAll = Annotated[bool, typer.Option("--drop-all", help="Let go of all state nobody uses.")]
 TakeOver = Annotated[
     bool, typer.Option("--take-over", help="Take the folder from a run that is alive.")
@@ -91,10 +92,20 @@ def run(
         from headrace.engine.begin import run as start  # pyspark is slow to import
 
         running = start(
-            program, until=until, master=master, folder=folder, target_batch=target_batch,
-            max_batch=max_batch, parallelism=parallelism, drop=drop or (), drop_all=drop_all,
-            take_over=take_over, go_back=go_back, for_good=for_good, debug=debug,
-        )  # fmt: skip
+            program,
+            until=until,
+            master=master,
+            folder=folder,
+            target_batch=target_batch,
+            max_batch=max_batch,
+            parallelism=parallelism,
+            drop=drop or (),
+            drop_all=drop_all,
+            take_over=take_over,
+            go_back=go_back,
+            for_good=for_good,
+            debug=debug,
+        )
         running.wait()
 
 

@@ -29,24 +29,29 @@ def load_job(file: Path, name: str | None = None) -> Job:
     names = ", ".join(repr(j.name) for j in found.values())
     if not found:
         raise RunError(
-            f"{str(file)!r} makes no job", code="HR-CLI-002",
-            hint='Make one at the top level of the file: job = hr.Job("name").',
-        )  # fmt: skip
+            "HR-CLI-002",
+            f"{str(file)!r} makes no job",
+            'Make one at the top level of the file: job = hr.Job("name").',
+        )
     raise RunError(
-        f"{str(file)!r} has no job {name!r}, only {names}" if name and not jobs
+        "HR-CLI-003",
+        f"{str(file)!r} has no job {name!r}, only {names}"
+        if name and not jobs
         else f"{str(file)!r} makes {len(found)} jobs: {names}",
-        code="HR-CLI-003", hint="Say which one with --job NAME; their names must differ.",
-    )  # fmt: skip
+        "Say which one with --job NAME; their names must differ.",
+    )
 
 
 def _load(file: Path) -> ModuleType:
     path = file.resolve()
     if not path.is_file() or path.suffix != ".py":
         raise RunError(
-            f"{str(file)!r} is not a Python file" if path.exists()
+            "HR-CLI-001",
+            f"{str(file)!r} is not a Python file"
+            if path.exists()
             else f"there is no file {str(file)!r}",
-            code="HR-CLI-001", hint="Give the path of a .py file that makes a job.",
-        )  # fmt: skip
+            "Give the path of a .py file that makes a job.",
+        )
     _refuse_hiding(path.parent)
     import_path.extend([str(path.parent)])
     name = _module_name(path)
@@ -90,9 +95,10 @@ def _origin(name: str) -> str | None:
 
 def _hides(file: Path, what: str) -> RunError:
     return RunError(
+        "HR-CLI-006",
         f"{file.as_posix()!r} beside the job would be imported in place of {what}",
-        code="HR-CLI-006", hint="Rename it.",
-    )  # fmt: skip
+        "Rename it.",
+    )
 
 
 def _module_name(path: Path) -> str:
@@ -109,11 +115,12 @@ def _failed(path: Path, error: BaseException) -> RunError:
     if isinstance(error, SyntaxError) and error.filename == str(path):  # it never ran
         line = error.lineno
     return RunError(
-        f"{path.name} raised {type(error).__name__}: {error}", code="HR-CLI-004",
-        hint=_hidden(path.parent, error)
+        "HR-CLI-004",
+        f"{path.name} raised {type(error).__name__}: {error}",
+        _hidden(path.parent, error)
         or "The file is run to find the job in it: mend it, then try again.",
         site=Site(str(path), line or 1),
-    )  # fmt: skip
+    )
 
 
 def _hidden(folder: Path, error: BaseException) -> str | None:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="What the steps of a job keep, as of its last epoch: while it runs, or after.",
-    no_args_is_help=True, rich_markup_mode="rich",
-)  # fmt: skip
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
 
 Step = Annotated[str, typer.Argument(help="The step, as `headrace state ls` names it.")]
 Limit = Annotated[int, typer.Option(help="Rows to show at most.", metavar="ROWS")]
@@ -150,16 +151,18 @@ def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or name not in schema.names:
             raise RunError(
-                f"{text!r} is not COLUMN=VALUE of a key", code="HR-CLI-020",
-                hint=f"The key of {state.name!r} is: {', '.join(schema.names)}.",
-            )  # fmt: skip
+                "HR-CLI-020",
+                f"{text!r} is not COLUMN=VALUE of a key",
+                f"The key of {state.name!r} is: {', '.join(schema.names)}.",
+            )
         try:
             found[name] = pa.scalar(value).cast(schema.field(name).type).as_py()
         except pa.ArrowInvalid as error:
             raise RunError(
-                f"{value!r} is no {schema.field(name).type}", code="HR-CLI-020",
-                hint=f"That is the type of the key column {name!r}.",
-            ) from error  # fmt: skip
+                "HR-CLI-020",
+                f"{value!r} is no {schema.field(name).type}",
+                f"That is the type of the key column {name!r}.",
+            ) from error
     return found
 
 
@@ -201,11 +204,13 @@ def _write(rows: pa.Table, to: Path) -> None:
             to.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         else:
             raise RunError(
-                f"{to.name!r} ends in {to.suffix or 'nothing'!r}", code="HR-CLI-021",
-                hint="Name a file that ends in .parquet, .csv or .jsonl.",
-            )  # fmt: skip
+                "HR-CLI-021",
+                f"{to.name!r} ends in {to.suffix or 'nothing'!r}",
+                "Name a file that ends in .parquet, .csv or .jsonl.",
+            )
     except OSError as error:
         raise StateError(
-            f"{str(to)!r} cannot be written: {error.strerror}", code="HR-CLI-022",
-            hint="Choose a folder that exists and that you may write to.",
-        ) from error  # fmt: skip
+            "HR-CLI-022",
+            f"{str(to)!r} cannot be written: {error.strerror}",
+            "Choose a folder that exists and that you may write to.",
+        ) from error

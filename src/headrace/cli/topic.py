@@ -33,10 +33,13 @@ Name = Annotated[str, typer.Argument(help="The topic.", show_default=False, meta
 Folder = Annotated[
     str | None,
     typer.Option(
-        "--log", envvar="HEADRACE_LOG", metavar="DIR", show_default=False,
+        "--log",
+        envvar="HEADRACE_LOG",
+        metavar="DIR",
+        show_default=False,
         help="The log's folder. Else .headrace/log here.",
     ),
-]  # fmt: skip
+]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for machines.")]
 
 
@@ -83,8 +86,9 @@ def list_topics(log: Folder = None, machine: Json = False) -> None:
     if not infos:
         typer.echo(f"no topics in '{store.root}'; make one: headrace topic create NAME", err=True)
         return
-    rows = [(i.name, str(i.partitions), f"{i.records:,}", size(sum(i.bytes)), columns(i))
-            for i in infos]  # fmt: skip
+    rows = [
+        (i.name, str(i.partitions), f"{i.records:,}", size(sum(i.bytes)), columns(i)) for i in infos
+    ]
     table(("topic", "partitions", "records", "size", "columns"), rows)
 
 
@@ -212,11 +216,16 @@ def retention_of(info: TopicInfo) -> str:
 
 def as_json(info: TopicInfo) -> dict[str, object]:
     return {
-        "name": info.name, "partitions": info.partitions, "key": info.key,
+        "name": info.name,
+        "partitions": info.partitions,
+        "key": info.key,
         "schema": None if info.schema is None else ddl_of(info.schema),
-        "retention_ms": info.retention_ms, "retention_bytes": info.retention_bytes,
-        "earliest": info.earliest, "latest": info.latest, "bytes": info.bytes,
-    }  # fmt: skip
+        "retention_ms": info.retention_ms,
+        "retention_bytes": info.retention_bytes,
+        "earliest": info.earliest,
+        "latest": info.latest,
+        "bytes": info.bytes,
+    }
 
 
 def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -294,6 +303,7 @@ def _moment(text: str) -> int:
         return SystemClock().now() - millis(text.removesuffix("ago"))
     except HeadraceError as error:
         raise LogError(
-            f"{text!r} is neither a time nor a duration", code="HR-LOG-004",
-            hint='Write "10m" for ten minutes ago, or a time such as 2026-03-01T12:00.',
-        ) from error  # fmt: skip
+            "HR-LOG-004",
+            f"{text!r} is neither a time nor a duration",
+            'Write "10m" for ten minutes ago, or a time such as 2026-03-01T12:00.',
+        ) from error

@@ -29,9 +29,10 @@ class Producer:
         self.appended = 0
         if key is not None and topic.schema is not None and key not in topic.schema.names:
             raise LogError(
-                f"topic '{topic.name}' has no column '{key}' to be the key", code="HR-LOG-006",
-                hint=f"Its columns: {', '.join(topic.schema.names)}.",
-            )  # fmt: skip
+                "HR-LOG-006",
+                f"topic '{topic.name}' has no column '{key}' to be the key",
+                f"Its columns: {', '.join(topic.schema.names)}.",
+            )
 
     def run(self, stream: BinaryIO) -> int:
         """Append every line of the stream, each batch as it comes; the number of records."""
@@ -86,10 +87,11 @@ class Producer:
         shape = ", ".join(f'"{name}": ...' for name in self.topic.columns.names[:3])
         wanted = f"{{{shape}}}" if self.topic.schema is not None else '{"field": ...}'
         return LogError(
-            f"line {number} {fact}", code="HR-LOG-006",
-            hint=f"Nothing of line {number} was appended; correct it, and go on from there. "
+            "HR-LOG-006",
+            f"line {number} {fact}",
+            f"Nothing of line {number} was appended; correct it, and go on from there. "
             f"Each line is one JSON object: {wanted}.",
-        )  # fmt: skip
+        )
 
 
 def batches(stream: BinaryIO) -> Iterator[list[Line]]:

@@ -23,9 +23,10 @@ Place = Annotated[
     Path,
     typer.Argument(
         help="A job's folder, or the Python file that makes it: the file knows more.",
-        metavar="FOLDER_OR_FILE", show_default=False,
+        metavar="FOLDER_OR_FILE",
+        show_default=False,
     ),
-]  # fmt: skip
+]
 
 
 def why(
@@ -72,10 +73,11 @@ def _of_folder(folder: Path) -> Why:
     path = folder / "job.json"
     if not path.is_file():
         raise RunError(
-            f"{str(folder)!r} is not the folder of a job", code="HR-CLI-005",
-            hint="A job's folder has a file job.json; jobs lie in .headrace/jobs unless told "
+            "HR-CLI-005",
+            f"{str(folder)!r} is not the folder of a job",
+            "A job's folder has a file job.json; jobs lie in .headrace/jobs unless told "
             "otherwise. Or give the Python file that makes the job.",
-        )  # fmt: skip
+        )
     name = read_sealed(path, "job")["job"]
     log = EpochLog(folder)
     stands = standstill.reason(name, folder)

@@ -267,7 +267,7 @@ def check_dead_limit(program: Program, body: Mapping[str, Any]) -> None:
     allowed = limit if isinstance(limit, int) else limit * read
     if dead > allowed:
         raise RunError(
+            "HR-RUN-010",
             f"{dead} of {read} records are dead letters, more than the limit {limit}",
-            code="HR-RUN-010",
-            hint="See the dead-letter output for the reasons; mend the input or raise dead_limit.",
+            "See the dead-letter output for the reasons; mend the input or raise dead_limit.",
         )

@@ -41,8 +41,10 @@ def refuse_silent(program: Program, sources: Mapping[str, Source]) -> None:
         endless = [name for name in inputs if not sources[name].bounded]
         if endless:
             raise PlanError(
+                "HR-TRIGGER-013",
                 f"step {node.name!r} would never give anything: {because}, and {endless[0]!r} "
-                "does not end", code="HR-TRIGGER-013", site=node.site,
-                hint='Give the window a trigger, such as t.every("1m") or t.after_rows(100), or '
+                "does not end",
+                'Give the window a trigger, such as t.every("1m") or t.after_rows(100), or '
                 'run the job with until="end".',
-            )  # fmt: skip
+                site=node.site,
+            )

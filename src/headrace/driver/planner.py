@@ -228,11 +228,16 @@ class Planner:
         body = self._body(start["epoch"])
         splits = [Split(**s) for s in end["splits"]]
         epoch = Epoch(
-            number=end["epoch"], attempt=uuid.uuid4().hex, clock=end["clock"],
-            folder=str(self._log.folder), slots=self._pace.slots, tasks=self._pace.tasks,
+            number=end["epoch"],
+            attempt=uuid.uuid4().hex,
+            clock=end["clock"],
+            folder=str(self._log.folder),
+            slots=self._pace.slots,
+            tasks=self._pace.tasks,
             before={n: f.get("watermark", MIN_TIME) for n, f in body.get("ops", {}).items()},
-            splits=tuple(splits), lag=end.get("lag", 0),
-        )  # fmt: skip
+            splits=tuple(splits),
+            lag=end.get("lag", 0),
+        )
         if end["epoch"] in self._log.epochs():
             return [SourceTask(0, epoch, replay=True)]
         known = {(s["input"], s["name"]): s["at"] for s in body.get("splits", [])}

@@ -99,9 +99,9 @@ def _refuse_living(found: Inspection) -> None:
     driver = found.log.driver()
     if driver is not None:
         raise StateError(
+            "HR-STATE-021",
             f"job {found.name!r} is running: {driver} drives it in {str(found.log.folder)!r}",
-            code="HR-STATE-021",
-            hint="Stop that run first, or give this one another folder. take_over=True "
+            "Stop that run first, or give this one another folder. take_over=True "
             "(--take-over on the command line) takes the folder from it: that run then fails.",
         )
 
@@ -112,21 +112,22 @@ def _refuse_ended(found: Inspection) -> None:
         for name in found.bundle.sources:
             if _has_more(found, name):
                 raise StateError(
+                    "HR-STATE-020",
                     f"job {found.name!r} has run to the end of its input and "
                     f"closed its windows; there is more in input {name!r} now",
-                    code="HR-STATE-020",
-                    hint="To read everything again, give the job another folder, and its outputs "
+                    "To read everything again, give the job another folder, and its outputs "
                     "other places: those that are there keep what this folder has written.",
                 )
     for step in _ended_steps(found):
         for name in dict.fromkeys(name for edge in step.inputs for name in roots(edge)):
             if name in found.bundle.sources and _has_more(found, name):
                 raise StateError(
+                    "HR-STATE-020",
                     f"the step {step.name!r} has read its input to the end and closed what was "
-                    f"open; there is more in input {name!r} now", code="HR-STATE-020",
-                    hint="Give the step another name to start it afresh (its state is then "
+                    f"open; there is more in input {name!r} now",
+                    "Give the step another name to start it afresh (its state is then "
                     "dropped, which needs your consent), or give the job another folder.",
-                )  # fmt: skip
+                )
 
 
 def _ended_steps(found: Inspection) -> Iterator[Stateful]:
@@ -156,11 +157,12 @@ def _moves(found: Inspection) -> Mapping[str, str]:
 def _refuse_to_end(found: Inspection) -> None:
     if found.body.get("endless") and not found.body["ended"]:
         raise StateError(
+            "HR-STATE-024",
             f'job {found.name!r} has run without an end so far; until="end" would close its '
-            "windows for good, and nothing that comes later could be read", code="HR-STATE-024",
-            hint="If that is what you want, say for_good=True (--for-good on the command line); "
+            "windows for good, and nothing that comes later could be read",
+            "If that is what you want, say for_good=True (--for-good on the command line); "
             "if not, run it without until, or in another folder.",
-        )  # fmt: skip
+        )
 
 
 def _check_identity(found: Inspection) -> None:
@@ -181,11 +183,12 @@ def _refuse_unread(found: Inspection) -> None:
     for key, place in spooled(found.log.folder).items():
         if key not in keys:
             raise StateError(
+                "HR-STATE-026",
                 f"input {key!r} has received lines that no batch has read yet, in {str(place)!r}, "
-                f"and job {found.name!r} has no input of that name", code="HR-STATE-026",
-                hint="Give the input that name until a batch is committed; from then on was= "
+                f"and job {found.name!r} has no input of that name",
+                "Give the input that name until a batch is committed; from then on was= "
                 "renames it. If the lines may be lost, remove that folder.",
-            )  # fmt: skip
+            )
 
 
 def _check_edges(found: Inspection) -> None:
@@ -249,21 +252,22 @@ def _refuse_ahead(found: Inspection) -> None:
     told = "; ".join(map(str, ahead))
     if found.latest is None:
         raise StateError(
+            "HR-STATE-022",
             f"job {found.name!r} has no manifest in {str(found.log.folder / 'epochs')!r}, but "
-            f"{told}: its manifests were deleted", code="HR-STATE-022",
-            hint="Restore the folder from a copy; or start afresh, in another folder and with "
+            f"{told}: its manifests were deleted",
+            "Restore the folder from a copy; or start afresh, in another folder and with "
             "other outputs.",
-        )  # fmt: skip
+        )
     raise StateError(
+        "HR-STATE-022",
         f"the newest manifest of job {found.name!r} in {str(found.log.folder / 'epochs')!r} is of "
         f"epoch {found.epoch}, but {told}, which it does not know or has gone back behind: the "
         "folder or an output was restored from a copy, or manifests were deleted",
-        code="HR-STATE-022",
-        hint="Put the newest folder, or the newest output, back if you have it. To go on from this "
+        "Put the newest folder, or the newest output, back if you have it. To go on from this "
         "folder, say go_back=True (--go-back on the command line): files outputs then lose what "
         "the folder does not know, and it is written again as far as the inputs still have it; "
         "topics keep it and get it twice.",
-    )  # fmt: skip
+    )
 
 
 def short(found: Inspection) -> dict[str, tuple[int, int]]:
@@ -315,18 +319,16 @@ def _refuse_other(found: Inspection) -> None:
             sink.check_same(found.epoch, staged)
 
 
-def overtaken(
-    bundle: Bundle, log: EpochLog, output: str, beyond: Mapping[str, int]
-) -> OutputError:  # fmt: skip
+def overtaken(bundle: Bundle, log: EpochLog, output: str, beyond: Mapping[str, int]) -> OutputError:
     """The error of an output to which a copy of the folder has published, `beyond` our own."""
     return OutputError(
+        "HR-OUTPUT-013",
         f"output {output!r} ({_place(bundle, log, output)}) has epoch {max(beyond.values())} of "
         f"another driver, which runs on a copy of the folder of job {bundle.program.name!r}",
-        code="HR-OUTPUT-013",
-        hint="Nothing of this batch is committed or published. Go on with one of the two folders, "
+        "Nothing of this batch is committed or published. Go on with one of the two folders, "
         "and let the other write to other outputs. A start of this one says what has to be "
         "taken back.",
-    )  # fmt: skip
+    )
 
 
 def _place(bundle: Bundle, log: EpochLog, output: str) -> str:
@@ -338,9 +340,10 @@ def lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> Sta
     """The error of an output that holds nothing after epoch `held`."""
     holds = f"holds nothing after epoch {held}" if held else "holds nothing"
     return StateError(
+        "HR-STATE-023",
         f"output {output!r} ({_place(bundle, log, output)}) {holds}, but job "
         f"{bundle.program.name!r} has published up to epoch {due} there: it was deleted, or "
-        "replaced by an older copy", code="HR-STATE-023",
-        hint=f"Restore it. If its earlier rows may be lost, say {consent(output)}; or give "
+        "replaced by an older copy",
+        f"Restore it. If its earlier rows may be lost, say {consent(output)}; or give "
         "the output another name.",
-    )  # fmt: skip
+    )

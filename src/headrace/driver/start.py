@@ -56,9 +56,10 @@ def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
     if given:
         if elsewhere := remote_scheme(given):
             raise StateError(
-                f"the job's folder {given!r} is not a path", code="HR-STATE-025",
-                hint=f"{elsewhere} is no folder of this machine: give the path of one.",
-            )  # fmt: skip
+                "HR-STATE-025",
+                f"the job's folder {given!r} is not a path",
+                f"{elsewhere} is no folder of this machine: give the path of one.",
+            )
         return os.path.abspath(given)
     return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))
 

@@ -67,9 +67,10 @@ def record(work: Callable[[], object]) -> Path:
         end_spark(within=_PATIENCE)
         if not fresh.exists():
             raise RunError(
-                "the JVM wrote no class archive", code="HR-RUN-005",
-                hint="It works without one, only more slowly; OpenJDK 17 and newer can make it.",
-            )  # fmt: skip
+                "HR-RUN-005",
+                "the JVM wrote no class archive",
+                "It works without one, only more slowly; OpenJDK 17 and newer can make it.",
+            )
         fresh.replace(target)
     finally:
         del os.environ[_RECORD]
@@ -124,10 +125,11 @@ def _made_folder() -> Path:
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
     raise RunError(
-        "no folder for a class archive can be written", code="HR-RUN-005",
-        hint=f"Let one of these be writable: {', '.join(map(str, _folders()))}. "
+        "HR-RUN-005",
+        "no folder for a class archive can be written",
+        f"Let one of these be writable: {', '.join(map(str, _folders()))}. "
         "It works without an archive, only starts more slowly.",
-    )  # fmt: skip
+    )
 
 
 def _sweep(folder: Path) -> None:

@@ -53,9 +53,7 @@ def run(
     standard error.
     """
     if until not in (None, "end"):
-        raise RunError(
-            f"until is {until!r}", code="HR-RUN-004", hint='Say until="end", or nothing.'
-        )
+        raise RunError("HR-RUN-004", f"until is {until!r}", 'Say until="end", or nothing.')
     program = build(job)
     with _stoppable(program.name):
         settings = Settings.load(
@@ -66,16 +64,27 @@ def run(
             reporter.starting()  # a cluster must be asked how many cores it has
         tasks = settings.parallelism or cores(settings.master, debug)
         start = prepare(
-            program, settings, tasks, folder=folder, until=until, drop=drop, drop_all=drop_all,
-            take_over=take_over, go_back=go_back, for_good=for_good,
-        )  # fmt: skip
+            program,
+            settings,
+            tasks,
+            folder=folder,
+            until=until,
+            drop=drop,
+            drop_all=drop_all,
+            take_over=take_over,
+            go_back=go_back,
+            for_good=for_good,
+        )
         if reporter is not None:
             for note in start.notes:
                 reporter.say(f"{program.name}: {note}")
         pace = Pace(
-            tasks=min(tasks, start.slots), slots=start.slots, until_end=until == "end",
-            target_ms=settings.target_batch, max_batch=settings.max_batch,
-        )  # fmt: skip
+            tasks=min(tasks, start.slots),
+            slots=start.slots,
+            until_end=until == "end",
+            target_ms=settings.target_batch,
+            max_batch=settings.max_batch,
+        )
         try:
             return Run(start, settings, pace, debug, reporter, on_progress)
         except BaseException:

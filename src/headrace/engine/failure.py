@@ -44,22 +44,22 @@ def recover(cause: BaseException) -> HeadraceError:
     """The error in a failed query's text, or that there is nobody left to ask."""
     if _cut_off(cause):
         return RunError(
+            "HR-RUN-006",
             "Spark's JVM is gone",
-            code="HR-RUN-006",
-            hint="Was it killed, for want of memory perhaps? Start the program again: the job "
+            "Was it killed, for want of memory perhaps? Start the program again: the job "
             "goes on after its last batch.",
         )
     text = str(cause)
     found = _MARK.search(text)
     if found is None:
         return RunError(
+            "HR-RUN-001",
             f"Spark stopped the job: {_summary(text)}",
-            code="HR-RUN-001",
-            hint="Run again with --debug to see Spark's own text.",
+            "Run again with --debug to see Spark's own text.",
         )
     name, message, code, hint, site = json.loads(found[1])
     kind = getattr(errors, name, HeadraceError)
-    return kind(message, code=code, hint=hint, site=Site(*site) if site else None)
+    return kind(code, message, hint, site=Site(*site) if site else None)
 
 
 def java_text(error: BaseException) -> str:
@@ -73,10 +73,11 @@ def java_text(error: BaseException) -> str:
 def no_start(master: str, text: str, told: str) -> RunError:
     """Why Spark did not start, in one line of what Java has said of it."""
     return RunError(
-        f"cannot start Spark on {master!r}: {_java_reason(text, told)}", code="HR-RUN-003",
-        hint="Check the master's address, and that Java runs. Run again with --debug to see all "
+        "HR-RUN-003",
+        f"cannot start Spark on {master!r}: {_java_reason(text, told)}",
+        "Check the master's address, and that Java runs. Run again with --debug to see all "
         "that Java says.",
-    )  # fmt: skip
+    )
 
 
 def _java_reason(text: str, told: str) -> str:

@@ -37,9 +37,9 @@ def find_java() -> str:
             return java
     found = ", ".join(f"{java} is version {version}" for java, version in seen.items() if version)
     raise RunError(
+        "HR-RUN-002",
         f"Spark needs Java {OLDEST} or newer, found {found or 'none'}",
-        code="HR-RUN-002",
-        hint="Install it: `sudo apt install openjdk-17-jre-headless` (Debian, Ubuntu; "
+        "Install it: `sudo apt install openjdk-17-jre-headless` (Debian, Ubuntu; "
         "openjdk-21-jre-headless where there is no 17), `sudo dnf install "
         "java-21-openjdk-headless` (Fedora, RHEL), `brew install openjdk@17` (macOS). "
         "If it is installed already, set JAVA_HOME to its folder.",
@@ -52,9 +52,9 @@ def check_user() -> None:
         pwd.getpwuid(os.geteuid())
     except KeyError:
         raise RunError(
+            "HR-RUN-016",
             f"the user with the id {os.geteuid()} has no entry in /etc/passwd, and Spark needs one",
-            code="HR-RUN-016",
-            hint=f"Add one (in an image: `RUN useradd --uid {os.geteuid()} app`), or run as a "
+            f"Add one (in an image: `RUN useradd --uid {os.geteuid()} app`), or run as a "
             "user that has one.",
         ) from None
 

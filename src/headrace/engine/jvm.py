@@ -115,14 +115,20 @@ def launch(settings: Mapping[str, str]) -> None:
     info = folder.path / "gateway"
     info.unlink(missing_ok=True)
     environment = {
-        **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
+        **os.environ,
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
         "PYTHONSAFEPATH": "1",  # a Python that Spark starts takes no module from where we are
-    }  # fmt: skip
+    }
     with beginning():
         process = subprocess.Popen(
-            _command(settings), stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-            pass_fds=[folder.lock], preexec_fn=leave_to_driver,  # noqa: PLW1509
-        )  # fmt: skip
+            _command(settings),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            pass_fds=[folder.lock],
+            preexec_fn=leave_to_driver,  # noqa: PLW1509
+        )
         _running = _Jvm(process)
         atexit.register(end)
     point("start.jvm")

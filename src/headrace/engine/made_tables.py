@@ -158,8 +158,9 @@ class MadeTables:
 
 def _unmade(table: _Table, error: Exception) -> StepError:
     return StepError(
+        "HR-JOIN-025",
         f"the table of {table.node.name!r} cannot be made by Spark: {reason(error)}",
-        code="HR-JOIN-025", site=table.node.site,
-        hint="A run begins when its tables are there: see that the function gives a DataFrame "
+        "A run begins when its tables are there: see that the function gives a DataFrame "
         "with the columns of schema=.",
-    )  # fmt: skip
+        site=table.node.site,
+    )

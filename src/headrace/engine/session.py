@@ -218,9 +218,9 @@ def _await_executors(spark: SparkSession, master: str) -> None:
             return
         if time.monotonic() > deadline:
             raise RunError(
+                "HR-RUN-007",
                 f"no executor has come from {master!r} within {_PATIENCE} s",
-                code="HR-RUN-007",
-                hint="Is a worker running there, with a core and 1 GB of memory to spare?",
+                "Is a worker running there, with a core and 1 GB of memory to spare?",
             )
         known = there
         time.sleep(0.5)
@@ -299,10 +299,11 @@ def private(master: str, file: str | None) -> dict[str, str]:
         return {}
     if file is None:
         raise RunError(
-            f"no secret for the standalone cluster {master!r}", code="HR-RUN-013",
-            hint=f"{_CONFIGURE}, and name a file that holds the same secret with the setting "
+            "HR-RUN-013",
+            f"no secret for the standalone cluster {master!r}",
+            f"{_CONFIGURE}, and name a file that holds the same secret with the setting "
             "secret_file (HEADRACE_SECRET_FILE).",
-        )  # fmt: skip
+        )
     return {_SECRET: _read(file)}
 
 
@@ -321,9 +322,10 @@ def _read(file: str) -> str:
 
 def _bad_file(file: str, why: str) -> RunError:
     return RunError(
-        f"the secret file {file!r} {why}", code="HR-RUN-014",
-        hint="It must hold the cluster's secret, and only its owner may read it: chmod 600.",
-    )  # fmt: skip
+        "HR-RUN-014",
+        f"the secret file {file!r} {why}",
+        "It must hold the cluster's secret, and only its owner may read it: chmod 600.",
+    )
 
 
 def check_master(jvm: Any, master: str, settings: dict[str, str]) -> None:
@@ -341,13 +343,15 @@ def check_master(jvm: Any, master: str, settings: dict[str, str]) -> None:
         failures.append(failure)
     if all(map(_UNREACHABLE.search, failures)):
         raise RunError(
-            f"cannot start Spark on {master!r}: nobody answers there", code="HR-RUN-003",
-            hint="Check the master's address, and that it runs.",
-        )  # fmt: skip
+            "HR-RUN-003",
+            f"cannot start Spark on {master!r}: nobody answers there",
+            "Check the master's address, and that it runs.",
+        )
     raise RunError(
-        f"the master {master!r} does not accept our secret", code="HR-RUN-015",
-        hint=f"{_CONFIGURE}; the secret must be the one in our secret_file.",
-    )  # fmt: skip
+        "HR-RUN-015",
+        f"the master {master!r} does not accept our secret",
+        f"{_CONFIGURE}; the secret must be the one in our secret_file.",
+    )
 
 
 def _failure(jvm: Any, address: str, settings: dict[str, str]) -> str | None:

@@ -74,10 +74,11 @@ class Asking:
                 raise failure
             if not asked:
                 raise RunError(
-                    f"the driver does not answer step {self.step!r}", code="HR-RUN-012",
-                    hint="It could not write to the job's folder, or another run has taken it. "
+                    "HR-RUN-012",
+                    f"the driver does not answer step {self.step!r}",
+                    "It could not write to the job's folder, or another run has taken it. "
                     "Nothing is lost: start the job again.",
-                )  # fmt: skip
+                )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
 
@@ -183,8 +184,9 @@ def _read(path: Path) -> pa.Table:
 def _no_core(node: Node, cores: int, others: int) -> RunError:
     beside = f", and {others} of them can be held by other runs of this process" if others else ""
     return RunError(
+        "HR-RUN-011",
         f"step {node.name!r} holds a core while Spark transforms its batch on another, but there "
         f"{'is one' if cores == 1 else f'are {cores}'}{beside}",
-        code="HR-RUN-011", site=node.site,
-        hint='Give Spark more cores: master="local[2]" or above; or use engine="arrow".',
-    )  # fmt: skip
+        'Give Spark more cores: master="local[2]" or above; or use engine="arrow".',
+        site=node.site,
+    )

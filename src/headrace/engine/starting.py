@@ -78,9 +78,10 @@ def uninterrupted(work: Callable[[], T], undo: Callable[[], None]) -> T:
         while not over.wait(0.2):
             if not thread.is_alive():  # it could not even begin
                 raise RunError(
-                    "Spark has gone while a job was starting", code="HR-RUN-001",
-                    hint="Start the job again, in a new process.",
-                )  # fmt: skip
+                    "HR-RUN-001",
+                    "Spark has gone while a job was starting",
+                    "Start the job again, in a new process.",
+                )
     except BaseException:
         undo()
         if thread.is_alive():

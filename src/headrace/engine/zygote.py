@@ -59,11 +59,16 @@ def start() -> None:
     path = str(folder.path / "zygote")
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     with beginning():
-        _owner, _server = os.getpid(), subprocess.Popen(
-            [sys.executable, "-P", "-m", "headrace.engine.zygote", path],
-            stdin=subprocess.PIPE, env=environment, pass_fds=[folder.lock],
-            preexec_fn=leave_to_driver,  # noqa: PLW1509
-        )  # fmt: skip
+        _owner, _server = (
+            os.getpid(),
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", "headrace.engine.zygote", path],
+                stdin=subprocess.PIPE,
+                env=environment,
+                pass_fds=[folder.lock],
+                preexec_fn=leave_to_driver,  # noqa: PLW1509
+            ),
+        )
         os.environ[VARIABLE] = path
         atexit.register(end)
     point("start.zygote")

@@ -28,11 +28,18 @@ def open_inputs(
 ) -> dict[str, Source]:
     return {
         r.name: open_source(
-            r.uri, r.declared or r.schema, r.format, r.options,
-            folder=folder, name=r.name, key=ids[r.name], until=until, clock=clock,
+            r.uri,
+            r.declared or r.schema,
+            r.format,
+            r.options,
+            folder=folder,
+            name=r.name,
+            key=ids[r.name],
+            until=until,
+            clock=clock,
         )
         for r in program.sources()
-    }  # fmt: skip
+    }
 
 
 def open_sinks(program: Program, folder: str, ids: Ids | None = None) -> dict[str, Sink]:

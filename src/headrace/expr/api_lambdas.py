@@ -65,8 +65,11 @@ def _traced(fn: Callable[..., Any], least: int, most: int | None = None) -> Expr
             _AROUND.reset(token)
         read = {c.casefold() for c in body.columns}
         if not any(n.casefold() in read for n in names):
-            return Expr(exp.Lambda(this=body.node, expressions=[
-                exp.Identifier(this=n, quoted=True) for n in names]))  # fmt: skip
+            return Expr(
+                exp.Lambda(
+                    this=body.node, expressions=[exp.Identifier(this=n, quoted=True) for n in names]
+                )
+            )
         names = [f"{n}_" for n in names]
 
 
@@ -78,8 +81,11 @@ def _parameters(fn: Callable[..., Any], least: int, most: int) -> list[str]:
         names = []
     if not least <= len(names) <= most:
         many = f"{least}" if least == most else f"{least} or {most}"
-        raise PlanError(f"{fn!r} does not take {many} elements", code="HR-EXPR-003",
-                        hint='Write a lambda, as in transform("xs", lambda x: x + 1).')  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            f"{fn!r} does not take {many} elements",
+            'Write a lambda, as in transform("xs", lambda x: x + 1).',
+        )
     around = {n.casefold() for n in _AROUND.get()}
     while any(n.casefold() in around for n in names):
         names = [f"{n}_" for n in names]

@@ -25,7 +25,7 @@ from headrace.expr.types import (
     is_number,
     spoken,
     type_name,
-)  # fmt: skip
+)
 from headrace.schema import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def refused(node: Node, fact: str, hint: str) -> PlanError:
-    return PlanError(f"in {show(node).replace('`', '')!r}: {fact}", code="HR-EXPR-003", hint=hint)
+    return PlanError("HR-EXPR-003", f"in {show(node).replace('`', '')!r}: {fact}", hint)
 
 
 def number(spelling: str, dialect: str, node: Node) -> Term:
@@ -101,8 +101,11 @@ def add(low: Lowering, node: Node) -> Term:
     if pa.date32() in kinds and (made := _days(low, node, terms)):
         return made
     if any(pt.is_temporal(k) for k in kinds):
-        raise refused(node, "times are added to by intervals and functions",
-                      "Use interval 5 minutes, date_add, date_diff or timestamp_diff.")  # fmt: skip
+        raise refused(
+            node,
+            "times are added to by intervals and functions",
+            "Use interval 5 minutes, date_add, date_diff or timestamp_diff.",
+        )
     a, b = _alike(low, node, terms)
     if not pt.is_decimal(a.type):
         return Term(f"({a.sql} {sign} {b.sql})", a.type)
@@ -147,8 +150,11 @@ def multiply(low: Lowering, node: Node) -> Term:
     kinds = [as_decimal(t.type) for t in (a, b)]
     digits, scale = sum(k.precision for k in kinds), sum(k.scale for k in kinds)
     if digits > 37:  # beyond it Spark rounds and DuckDB refuses
-        raise refused(node, f"the product may have {digits} digits, more than a decimal holds",
-                      "Cast an operand to a smaller decimal or to double.")  # fmt: skip
+        raise refused(
+            node,
+            f"the product may have {digits} digits, more than a decimal holds",
+            "Cast an operand to a smaller decimal or to double.",
+        )
     if digits > 18:  # DuckDB multiplies in 64 bits unless an operand is wider
         kinds[0] = pa.decimal128(digits, kinds[0].scale)
     a, b = (cast(t, k, low.dialect) for t, k in zip((a, b), kinds, strict=True))

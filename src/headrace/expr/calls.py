@@ -22,9 +22,16 @@ from headrace.schema import TIMESTAMP
 if TYPE_CHECKING:
     from headrace.expr.lower import Lowering
 
-_KINDS = {"bool": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "double": pa.float64(),
-          "text": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-          "timestamp": TIMESTAMP}  # fmt: skip
+_KINDS = {
+    "bool": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+}
 
 
 _FALLIBLE = {"abs", "ceil", "floor", "floor_div", "make_date", "date_add", "date_sub", "add_months",
@@ -62,8 +69,7 @@ def _argument(low: Lowering, node: Node) -> Term:
 def _count(fn: Function, given: int, node: Node) -> None:
     if given < fn.least or (fn.most is not None and given > fn.most):
         many = f"{fn.least}" if fn.most == fn.least else f"{fn.least} to {fn.most or 'any number'}"
-        raise refused(node, f"{fn.name} takes {many} arguments, not {given}",
-                      f"It is {usage(fn)}.")  # fmt: skip
+        raise refused(node, f"{fn.name} takes {many} arguments, not {given}", f"It is {usage(fn)}.")
 
 
 def usage(fn: Function) -> str:
@@ -77,12 +83,16 @@ def _accept(low: Lowering, fn: Function, i: int, term: Term, node: Node) -> Term
     if kind == "word":
         if isinstance(term.literal, str):
             return term
-        raise refused(node, f"argument {i + 1} of {fn.name} is a text literal",
-                      f"It is {usage(fn)}.")  # fmt: skip
+        raise refused(
+            node, f"argument {i + 1} of {fn.name} is a text literal", f"It is {usage(fn)}."
+        )
     made = _fit(low, kind, term, node)
     if made is None:
-        raise refused(node, f"{fn.name} takes {kind}, not {spoken(term.type)}",
-                      f"It is {usage(fn)}; use cast if that is meant.")  # fmt: skip
+        raise refused(
+            node,
+            f"{fn.name} takes {kind}, not {spoken(term.type)}",
+            f"It is {usage(fn)}; use cast if that is meant.",
+        )
     return made
 
 

@@ -77,8 +77,13 @@ def kind_of(t: pa.DataType) -> str:
         return "double"
     if pt.is_decimal128(t):
         return "decimal"
-    names = {pa.bool_(): "bool", pa.string(): "text", pa.binary(): "binary", pa.date32(): "date",
-             TIMESTAMP: "timestamp"}  # fmt: skip
+    names = {
+        pa.bool_(): "bool",
+        pa.string(): "text",
+        pa.binary(): "binary",
+        pa.date32(): "date",
+        TIMESTAMP: "timestamp",
+    }
     return names.get(t, "")
 
 
@@ -113,8 +118,11 @@ def _via_text(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
 
 
 def _exact(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
-    return cast(term, pa.float64(), dialect).sql if to == pa.float64() else _plain(
-        cast(term, pa.float64(), dialect), to, dialect, word)  # fmt: skip
+    return (
+        cast(term, pa.float64(), dialect).sql
+        if to == pa.float64()
+        else _plain(cast(term, pa.float64(), dialect), to, dialect, word)
+    )
 
 
 def read_text(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
@@ -155,10 +163,17 @@ _RULES: dict[tuple[str, str], _Rule] = {
     **{("int", k): _plain for k in ("int", "double", "decimal", "text", "bool")},
     **{("bool", k): _plain for k in ("int", "double", "text")},
     **{("text", k): read_text for k in reading.KINDS},
-    ("double", "int"): _cut, ("double", "double"): _plain, ("double", "decimal"): _via_text,
-    ("decimal", "int"): _cut, ("decimal", "double"): _exact, ("decimal", "decimal"): _plain,
+    ("double", "int"): _cut,
+    ("double", "double"): _plain,
+    ("double", "decimal"): _via_text,
+    ("decimal", "int"): _cut,
+    ("decimal", "double"): _exact,
+    ("decimal", "decimal"): _plain,
     ("decimal", "text"): _spelt,
-    ("text", "binary"): _encode, ("binary", "text"): _decode,
-    ("date", "timestamp"): _plain, ("timestamp", "date"): _plain,
-    ("date", "text"): _plain, ("timestamp", "text"): _plain,
-}  # fmt: skip
+    ("text", "binary"): _encode,
+    ("binary", "text"): _decode,
+    ("date", "timestamp"): _plain,
+    ("timestamp", "date"): _plain,
+    ("date", "text"): _plain,
+    ("timestamp", "text"): _plain,
+}

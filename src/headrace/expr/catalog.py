@@ -58,15 +58,26 @@ CATALOGUE: dict[str, Function] = {}
 
 
 def offer(
-    group: str, name: str, signature: str, duckdb: Template, spark: Template | None = None,
-    gives: Gives | None = None, *, may_fail: bool = False,
-) -> None:  # fmt: skip
+    group: str,
+    name: str,
+    signature: str,
+    duckdb: Template,
+    spark: Template | None = None,
+    gives: Gives | None = None,
+    *,
+    may_fail: bool = False,
+) -> None:
     """Put a function into the catalogue; without `spark` both engines share the template."""
     takes, _, result = signature.partition("->")
     CATALOGUE[name] = Function(
-        name=name, takes=tuple(takes.split()), gives=gives or result.strip(), duckdb=duckdb,
-        spark=duckdb if spark is None else spark, group=group, may_fail=may_fail,
-    )  # fmt: skip
+        name=name,
+        takes=tuple(takes.split()),
+        gives=gives or result.strip(),
+        duckdb=duckdb,
+        spark=duckdb if spark is None else spark,
+        group=group,
+        may_fail=may_fail,
+    )
 
 
 def find(name: str) -> Function:
@@ -79,9 +90,10 @@ def find(name: str) -> Function:
     if ours := aggregate(name):
         hint = f"hr.{ours} is an aggregate: use it in agg, over a key or a window. "
     raise PlanError(
-        f"there is no function {name!r}", code="HR-EXPR-002",
-        hint=hint + "headrace.functions lists all; a Python function can do the rest.",
-    )  # fmt: skip
+        "HR-EXPR-002",
+        f"there is no function {name!r}",
+        hint + "headrace.functions lists all; a Python function can do the rest.",
+    )
 
 
 def names() -> list[str]:
@@ -106,4 +118,4 @@ def _load() -> None:
         fn_time,
         fn_time_text,
         fn_words,
-    )  # fmt: skip
+    )

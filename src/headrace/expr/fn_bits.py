@@ -55,8 +55,9 @@ _NARROW = {32: "INTEGER", 64: "BIGINT"}
 
 def _shifted_type(args: Sequence[Term]) -> pa.DataType:
     if not is_int(args[0].type):
-        raise PlanError(f"{spoken(args[0].type)} has no bits", code="HR-EXPR-003",
-                        hint="Cast it to int or bigint.")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003", f"{spoken(args[0].type)} has no bits", "Cast it to int or bigint."
+        )
     return pa.int64() if args[0].type == pa.int64() else pa.int32()
 
 
@@ -68,8 +69,9 @@ def _shift(template: str) -> Callable[[Sequence[Term]], str]:
         wide = _WIDE[bits]
         mask, half = f"CAST({2**bits - 1} AS {wide})", f"CAST({2 ** (bits - 1)} AS {wide})"
         x = f"CAST({args[0].sql} AS {wide})"
-        made = template.format(x=x, u=f"({x} & {mask})", n=f"({args[1].sql} & {bits - 1})",
-                               one=f"CAST(1 AS {wide})")  # fmt: skip
+        made = template.format(
+            x=x, u=f"({x} & {mask})", n=f"({args[1].sql} & {bits - 1})", one=f"CAST(1 AS {wide})"
+        )
         return f"CAST(xor({made} & {mask}, {half}) - {half} AS {_NARROW[bits]})"
 
     return sql

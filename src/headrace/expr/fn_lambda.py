@@ -27,8 +27,15 @@ _Lower = Callable[["Lowering", Sequence[Node], Node], Term]
 
 
 def _offer(name: str, takes: str, lower: _Lower) -> None:
-    CATALOGUE[name] = Function(name=name, takes=tuple(takes.split()), gives="", duckdb="", spark="",
-                               group=LAMBDAS, lambdas=lower)  # fmt: skip
+    CATALOGUE[name] = Function(
+        name=name,
+        takes=tuple(takes.split()),
+        gives="",
+        duckdb="",
+        spark="",
+        group=LAMBDAS,
+        lambdas=lower,
+    )
 
 
 def _array(low: Lowering, node: Node, where: Node) -> Term:
@@ -50,12 +57,16 @@ def _inside(
     if not (least or len(variables)) <= len(names) <= len(variables):
         most = len(variables)
         many = f"{least} or {most}" if least else f"{most}"
-        raise refused(where, f"the lambda has {len(names)} variables, not {many}",
-                      "Write it as in zip_with(xs, ys, (x, y) -> x + y).")  # fmt: skip
+        raise refused(
+            where,
+            f"the lambda has {len(names)} variables, not {many}",
+            "Write it as in zip_with(xs, ys, (x, y) -> x + y).",
+        )
     around, low.depth = low.scope, low.depth + 1
     inner = [f"v{low.depth}_{i}" for i in range(len(names))]
-    bound = {n: Term(v.sql.format(i), v.type)
-             for n, v, i in zip(names, variables, inner, strict=False)}  # fmt: skip
+    bound = {
+        n: Term(v.sql.format(i), v.type) for n, v, i in zip(names, variables, inner, strict=False)
+    }
     low.scope = {**around, **bound}
     try:
         body = low.term(function.this)
@@ -140,8 +151,11 @@ def _aggregate(low: Lowering, args: Sequence[Node], node: Node) -> Term:
     state = Term("{}", _typed(start, node))
     names, body = _inside(low, args[2], [state, _element(array)], node)
     if body.type != start.type:
-        raise refused(node, f"it starts with {spoken(start.type)} and goes on with "
-                      f"{spoken(body.type)}", "Cast the second argument.")  # fmt: skip
+        raise refused(
+            node,
+            f"it starts with {spoken(start.type)} and goes on with {spoken(body.type)}",
+            "Cast the second argument.",
+        )
     step = _arrow(names, body.sql, low.dialect)
     if low.dialect == DUCKDB:
         made = f"list_reduce({array.sql}, {step}, {start.sql})"
@@ -171,8 +185,9 @@ def _zip_with(low: Lowering, args: Sequence[Node], node: Node) -> Term:
         step = _arrow(names, body.sql, low.dialect)
         return Term(f"zip_with({a.sql}, {b.sql}, {step})", pa.list_(_typed(body, node)))
     pair = f"v{low.depth + 1}_0"
-    both = [Term(f"struct_extract_at({pair}, {i + 1})", t.type.value_type)
-            for i, t in enumerate((a, b))]  # fmt: skip
+    both = [
+        Term(f"struct_extract_at({pair}, {i + 1})", t.type.value_type) for i, t in enumerate((a, b))
+    ]
     _, body = _inside(low, args[2], both, node)
     made = f"list_transform(list_zip({a.sql}, {b.sql}), {_arrow([pair], body.sql, DUCKDB)})"
     known = f"{a.sql} IS NOT NULL AND {b.sql} IS NOT NULL"

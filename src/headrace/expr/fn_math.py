@@ -27,12 +27,19 @@ def _number(name: str, signature: str, duckdb: str, spark: str | None = None) ->
 for _name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians"):
     _number(_name, "double -> double", f"{_name}({{0}})")
 for _name in ("ln", "log10", "log2"):
-    _number(_name, "double -> double", f"(CASE WHEN {{0}} > 0 THEN {_name}({{0}}) END)",
-            f"{_name}({{0}})")  # fmt: skip
+    _number(
+        _name,
+        "double -> double",
+        f"(CASE WHEN {{0}} > 0 THEN {_name}({{0}}) END)",
+        f"{_name}({{0}})",
+    )
 _unsigned = "(CASE WHEN {} = 0 THEN CAST(0 AS DOUBLE) ELSE {} END)"  # zero has no sign in SQL
-_number("atan2", "double double -> double",
-        f"atan2({_unsigned.format('{0}', '{0}')}, {_unsigned.format('{1}', '{1}')})",
-        "atan2({0}, {1})")  # fmt: skip
+_number(
+    "atan2",
+    "double double -> double",
+    f"atan2({_unsigned.format('{0}', '{0}')}, {_unsigned.format('{1}', '{1}')})",
+    "atan2({0}, {1})",
+)
 _number("positive", "number -> 1", "({0})", "(+ {0})")
 
 
@@ -48,17 +55,28 @@ def _log(args: Sequence[Term]) -> str:
 
 offer(NUMBERS, "log", "double double? -> double", _log, listed("log({})"))
 _number("abs", "number -> 1", "abs({0})")
-_number("sign", "double -> double",
-        f"(CASE WHEN isnan({{0}}) THEN {_NAN} WHEN {{0}} = 0 THEN {{0}} "
-        "ELSE CAST(sign({0}) AS DOUBLE) END)",
-        "sign({0})")  # fmt: skip
-_number("pow", "double double -> double",
-        f"(CASE WHEN {{0}} IS NULL THEN NULL "
-        f"WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {_NAN} "
-        "ELSE pow({0}, {1}) END)", "pow({0}, {1})")  # fmt: skip
+_number(
+    "sign",
+    "double -> double",
+    f"(CASE WHEN isnan({{0}}) THEN {_NAN} WHEN {{0}} = 0 THEN {{0}} "
+    "ELSE CAST(sign({0}) AS DOUBLE) END)",
+    "sign({0})",
+)
+_number(
+    "pow",
+    "double double -> double",
+    f"(CASE WHEN {{0}} IS NULL THEN NULL "
+    f"WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {_NAN} "
+    "ELSE pow({0}, {1}) END)",
+    "pow({0}, {1})",
+)
 _number("is_nan", "double -> bool", "coalesce(isnan({0}), FALSE)", "isnan({0})")
-_number("nanvl", "double double -> double", "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)",
-        "nanvl({0}, {1})")  # fmt: skip
+_number(
+    "nanvl",
+    "double double -> double",
+    "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)",
+    "nanvl({0}, {1})",
+)
 _number("hex", "long -> text", "hex({0})")
 _number("bin", "long -> text", "bin({0})")
 _number("bit_count", "long -> int", "CAST(bit_count({0}) AS INTEGER)", "bit_count({0})")
@@ -127,8 +145,11 @@ def _floor_div(dialect: str) -> Callable[[Sequence[Term]], str]:
 
 def _no_decimals(args: Sequence[Term]) -> pa.DataType:
     if pt.is_decimal(args[0].type) or not (is_int(args[0].type) or args[0].type == pa.float64()):
-        raise PlanError(f"it takes integers or doubles, not {args[0].type}", code="HR-EXPR-003",
-                        hint="Cast to long or double first.")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            f"it takes integers or doubles, not {args[0].type}",
+            "Cast to long or double first.",
+        )
     return args[0].type
 
 

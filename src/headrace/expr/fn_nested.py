@@ -25,7 +25,7 @@ from headrace.expr.types import (
     quote,
     text_literal,
     type_name,
-)  # fmt: skip
+)
 
 ARRAYS, STRUCTS, JSON = "arrays and maps", "structs", "json"
 
@@ -41,25 +41,52 @@ _array(
     "{0}[CASE WHEN {1} >= 0 THEN CAST({1} AS BIGINT) + 1 ELSE 0 END]",  # 0: null
     "get({0}, {1})",
 )
-_array("array_contains", "[T] T -> bool",
-       "(CASE WHEN list_contains({0}, {1}) THEN TRUE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
-       "WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",
-       "array_contains({0}, {1})")  # fmt: skip
-_array("array_position", "[T] T -> long",
-       "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
-       "ELSE CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
-       "array_position({0}, {1})")  # fmt: skip
+_array(
+    "array_contains",
+    "[T] T -> bool",
+    "(CASE WHEN list_contains({0}, {1}) THEN TRUE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+    "WHEN len(list_filter({0}, lambda x: x IS NULL)) > 0 THEN NULL ELSE FALSE END)",
+    "array_contains({0}, {1})",
+)
+_array(
+    "array_position",
+    "[T] T -> long",
+    "(CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+    "ELSE CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END)",
+    "array_position({0}, {1})",
+)
 # of equal ones, such as 0.0 and -0.0, DuckDB takes the last and Spark the first
-offer(ARRAYS, "array_min", "[T] ->", "list_min(list_reverse({0}))", "array_min({0})",
-      gives=lambda a: ordered(a[0].type.value_type))  # fmt: skip
-offer(ARRAYS, "array_max", "[T] ->", "list_max(list_reverse({0}))", "array_max({0})",
-      gives=lambda a: ordered(a[0].type.value_type))  # fmt: skip
-offer(ARRAYS, "array_sort", "[T] ->", "list_sort({0}, 'ASC', 'NULLS LAST')", "array_sort({0})",
-      gives=lambda a: pa.list_(ordered(a[0].type.value_type)))  # fmt: skip
+offer(
+    ARRAYS,
+    "array_min",
+    "[T] ->",
+    "list_min(list_reverse({0}))",
+    "array_min({0})",
+    gives=lambda a: ordered(a[0].type.value_type),
+)
+offer(
+    ARRAYS,
+    "array_max",
+    "[T] ->",
+    "list_max(list_reverse({0}))",
+    "array_max({0})",
+    gives=lambda a: ordered(a[0].type.value_type),
+)
+offer(
+    ARRAYS,
+    "array_sort",
+    "[T] ->",
+    "list_sort({0}, 'ASC', 'NULLS LAST')",
+    "array_sort({0})",
+    gives=lambda a: pa.list_(ordered(a[0].type.value_type)),
+)
 _array("array_reverse", "[T] -> [T]", "list_reverse({0})", "reverse({0})")
-_array("array_append", "[T] T -> [T]",
-       "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)",
-       "array_append({0}, {1})")  # fmt: skip
+_array(
+    "array_append",
+    "[T] T -> [T]",
+    "(CASE WHEN {0} IS NOT NULL THEN list_append({0}, {1}) END)",
+    "array_append({0}, {1})",
+)
 offer(ARRAYS, "array_concat", "[T] [T]* -> [T]", listed("({})", " || "), listed("concat({})"))
 
 
@@ -67,8 +94,11 @@ def _slice(args: Sequence[Term]) -> str:
     """From a position that counts from 1, or from the end if it is negative."""
     of, start, length = (a.sql for a in args)
     if args[1].literal == 0 or (isinstance(args[2].literal, int) and args[2].literal < 0):
-        raise PlanError("slice starts at 1, or at -1 for the last, and its length is not negative",
-                        code="HR-EXPR-003", hint="Write slice(xs, 1, 2).")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            "slice starts at 1, or at -1 for the last, and its length is not negative",
+            "Write slice(xs, 1, 2).",
+        )
     fail = failing("'slice cannot take '", length, "' elements from position '", start)
     length = f"(CASE WHEN {start} = 0 OR {length} < 0 THEN {fail} ELSE {length} END)"
     first = f"(CASE WHEN {start} < 0 THEN len({of}) + {start} + 1 ELSE CAST({start} AS BIGINT) END)"
@@ -86,7 +116,7 @@ offer(ARRAYS, "slice", "[T] int int -> [T]", _slice, "slice({0}, {1}, {2})")
 def _texts(args: Sequence[Term]) -> pa.DataType:
     if args[0].type == pa.list_(pa.string()):
         return pa.string()
-    raise PlanError("array_join takes an array of text", code="HR-EXPR-003", hint="Use cast.")
+    raise PlanError("HR-EXPR-003", "array_join takes an array of text", "Use cast.")
 
 
 def _join(args: Sequence[Term]) -> str:
@@ -102,8 +132,7 @@ def _join(args: Sequence[Term]) -> str:
     )
 
 
-offer(ARRAYS, "array_join", "any text ->", _join, "array_join({0}, {1})",
-      gives=_texts)  # fmt: skip
+offer(ARRAYS, "array_join", "any text ->", _join, "array_join({0}, {1})", gives=_texts)
 
 
 def _element(dialect: str) -> Callable[[Sequence[Term]], str]:
@@ -125,14 +154,18 @@ def _element_type(args: Sequence[Term]) -> pa.DataType:
         return of.value_type
     if pt.is_map(of) and key == of.key_type:
         return of.item_type
-    raise PlanError("element_at takes an array and a position, or a map and a key of it",
-                    code="HR-EXPR-003", hint="Cast the position to int.")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003",
+        "element_at takes an array and a position, or a map and a key of it",
+        "Cast the position to int.",
+    )
 
 
 offer(ARRAYS, "element_at", "any any ->", _element(DUCKDB), _element(SPARK), gives=_element_type)
 offer(ARRAYS, "map_keys", "map ->", "map_keys({0})", gives=lambda a: pa.list_(a[0].type.key_type))
-offer(ARRAYS, "map_values", "map ->", "map_values({0})",
-      gives=lambda a: pa.list_(a[0].type.item_type))  # fmt: skip
+offer(
+    ARRAYS, "map_values", "map ->", "map_values({0})", gives=lambda a: pa.list_(a[0].type.item_type)
+)
 offer(ARRAYS, "map_size", "map -> int", "CAST(cardinality({0}) AS INTEGER)", "size({0})")
 
 
@@ -140,8 +173,11 @@ def _pairs(args: Sequence[Term]) -> list[tuple[str, Term]]:
     names, values = args[::2], args[1::2]
     if len(names) == len(values) and all(isinstance(n.literal, str) for n in names):
         return [(str(n.literal), v) for n, v in zip(names, values, strict=True)]
-    raise PlanError("named_struct takes names and values in turn", code="HR-EXPR-003",
-                    hint="Write named_struct('a', x, 'b', y).")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003",
+        "named_struct takes names and values in turn",
+        "Write named_struct('a', x, 'b', y).",
+    )
 
 
 def _struct_type(args: Sequence[Term]) -> pa.DataType:
@@ -167,8 +203,9 @@ def _path(args: Sequence[Term]) -> str:
     path = str(args[1].literal)
     if _PATH.match(path):
         return path
-    raise PlanError(f"{path!r} is not a JSON path", code="HR-EXPR-003",
-                    hint="Write one such as '$.user.tags[0]'.")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003", f"{path!r} is not a JSON path", "Write one such as '$.user.tags[0]'."
+    )
 
 
 # Spark reads the first of several documents; as elements of one array it sees them all.
@@ -209,11 +246,20 @@ _json("json_text", "text", "'VARCHAR'", pa.string(), "STRING")
 _json("json_long", "long", _WHOLE, pa.int64(), "BIGINT")
 _json("json_double", "double", f"{_WHOLE}, 'DOUBLE'", pa.float64(), "BIGINT|DECIMAL.*|DOUBLE")
 _json("json_bool", "bool", "'BOOLEAN'", pa.bool_(), "BOOLEAN")
-offer(JSON, "json_array_length", "text -> int",
-      f"{_VALID}ARRAY' THEN CAST(json_array_length({{0}}) AS INTEGER) END)",
-      f"(CASE WHEN {_ALONE} THEN json_array_length({{0}}) END)")  # fmt: skip
-offer(JSON, "json_object_keys", "text -> [text]", f"{_VALID}OBJECT' THEN json_keys({{0}}) END)",
-      f"(CASE WHEN {_ALONE} THEN json_object_keys({{0}}) END)")  # fmt: skip
+offer(
+    JSON,
+    "json_array_length",
+    "text -> int",
+    f"{_VALID}ARRAY' THEN CAST(json_array_length({{0}}) AS INTEGER) END)",
+    f"(CASE WHEN {_ALONE} THEN json_array_length({{0}}) END)",
+)
+offer(
+    JSON,
+    "json_object_keys",
+    "text -> [text]",
+    f"{_VALID}OBJECT' THEN json_keys({{0}}) END)",
+    f"(CASE WHEN {_ALONE} THEN json_object_keys({{0}}) END)",
+)
 
 
 def _json_object(dialect: str) -> Callable[[Sequence[Term]], str]:
@@ -226,5 +272,11 @@ def _json_object(dialect: str) -> Callable[[Sequence[Term]], str]:
     return sql
 
 
-offer(JSON, "get_json_object", "text word -> text", _json_object(DUCKDB), _json_object(SPARK),
-      may_fail=True)  # fmt: skip
+offer(
+    JSON,
+    "get_json_object",
+    "text word -> text",
+    _json_object(DUCKDB),
+    _json_object(SPARK),
+    may_fail=True,
+)

@@ -55,8 +55,11 @@ def _decimal_of(t: pa.DataType) -> pa.DataType:
 def _fewer_digits(t: pa.DataType, digits: int) -> pa.DataType:
     whole = t.precision - t.scale + 1
     if t.precision > 37:
-        raise PlanError("a decimal of 38 digits cannot be rounded", code="HR-EXPR-003",
-                        hint="Cast it to one of 37 digits.")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            "a decimal of 38 digits cannot be rounded",
+            "Cast it to one of 37 digits.",
+        )
     if digits < 0:
         return pa.decimal128(max(whole, 1 - digits), 0)
     scale = min(t.scale, digits)
@@ -89,8 +92,14 @@ def _as_decimal(x: Term) -> str:
 
 
 for _name in ("ceil", "floor"):
-    offer(NUMBERS, _name, "number int? ->", _integral(_name, DUCKDB), _integral(_name, SPARK),
-          gives=_integral_type)  # fmt: skip
+    offer(
+        NUMBERS,
+        _name,
+        "number int? ->",
+        _integral(_name, DUCKDB),
+        _integral(_name, SPARK),
+        gives=_integral_type,
+    )
 
 
 def _digits(args: Sequence[Term]) -> int:
@@ -99,8 +108,9 @@ def _digits(args: Sequence[Term]) -> int:
     digits = args[1].literal
     if isinstance(digits, int) and -15 <= digits <= 15:  # digits of a double
         return digits
-    raise PlanError("the number of digits is a literal, -15 to 15", code="HR-EXPR-003",
-                    hint="Write round(x, 2).")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003", "the number of digits is a literal, -15 to 15", "Write round(x, 2)."
+    )
 
 
 def _rounded(args: Sequence[Term]) -> pa.DataType:

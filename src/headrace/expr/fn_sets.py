@@ -20,8 +20,11 @@ ARRAYS = "arrays and maps"
 
 def _set_type(args: Sequence[Term]) -> pa.DataType:
     if is_nested(args[0].type.value_type):
-        raise PlanError("it takes an array of plain values", code="HR-EXPR-003",
-                        hint="Use a Python function for arrays of arrays or structs.")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            "it takes an array of plain values",
+            "Use a Python function for arrays of arrays or structs.",
+        )
     return args[0].type
 
 
@@ -43,19 +46,28 @@ def _firsts(of: str) -> str:
 
 
 offer(ARRAYS, "array_distinct", "[T] -> [T]", _distinct, "array_distinct({0})", gives=_set_type)
-offer(ARRAYS, "array_union", "[T] [T] -> [T]", _distinct, listed("array_union({})"),
-      gives=_set_type)  # fmt: skip
-offer(ARRAYS, "array_remove", "[T] T -> [T]",
-      "(CASE WHEN {0} IS NULL THEN NULL WHEN {1} IS NOT NULL "
-      "THEN list_filter({0}, lambda x: x IS DISTINCT FROM {1}) END)",
-      "array_remove({0}, {1})", gives=_set_type)  # fmt: skip
+offer(
+    ARRAYS, "array_union", "[T] [T] -> [T]", _distinct, listed("array_union({})"), gives=_set_type
+)
+offer(
+    ARRAYS,
+    "array_remove",
+    "[T] T -> [T]",
+    "(CASE WHEN {0} IS NULL THEN NULL WHEN {1} IS NOT NULL "
+    "THEN list_filter({0}, lambda x: x IS DISTINCT FROM {1}) END)",
+    "array_remove({0}, {1})",
+    gives=_set_type,
+)
 
 
 def _size_type(args: Sequence[Term]) -> pa.DataType:
     if pt.is_list(args[0].type) or pt.is_map(args[0].type):
         return pa.int32()
-    raise PlanError("size takes an array or a map", code="HR-EXPR-003",
-                    hint="The number of characters of a text is length(x).")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003",
+        "size takes an array or a map",
+        "The number of characters of a text is length(x).",
+    )
 
 
 def _size(dialect: str) -> Callable[[Sequence[Term]], str]:

@@ -84,8 +84,12 @@ def _substring(args: Sequence[Term]) -> str:
 
 offer(TEXT, "substring", "text int int? -> text", _substring, listed("substring({})"))
 for _name in ("left", "right"):
-    _text(_name, "text int -> text", f"{_name}({{0}}, {_not_negative('{1}')})",
-          f"{_name}({{0}}, {{1}})")  # fmt: skip
+    _text(
+        _name,
+        "text int -> text",
+        f"{_name}({{0}}, {_not_negative('{1}')})",
+        f"{_name}({{0}}, {{1}})",
+    )
 _text("replace", "text text text? -> text", "replace({0}, {1}, {2})")
 _text("translate", "text text text -> text", "translate({0}, {1}, {2})")
 offer(TEXT, "concat", "text text*-> text", listed("({})", " || "), listed("concat({})"))
@@ -121,8 +125,12 @@ def _repeat(dialect: str) -> Callable[[Sequence[Term]], str]:
 
 
 offer(TEXT, "repeat", "text int -> text", _repeat(DUCKDB), _repeat(SPARK), may_fail=True)
-_text("reverse", "text -> text", "array_to_string(list_reverse(string_split({0}, '')), '')",
-      "reverse({0})")  # fmt: skip
+_text(
+    "reverse",
+    "text -> text",
+    "array_to_string(list_reverse(string_split({0}, '')), '')",
+    "reverse({0})",
+)
 _text("ascii", "text -> int", "CAST(ascii({0}) AS INTEGER)", "ascii({0})")
 
 
@@ -139,16 +147,23 @@ def _pad(name: str, dialect: str) -> Callable[[Sequence[Term]], str]:
 
 
 for _name in ("lpad", "rpad"):
-    offer(TEXT, _name, "text int text? -> text", _pad(_name, DUCKDB), _pad(_name, SPARK),
-          may_fail=True)  # fmt: skip
+    offer(
+        TEXT,
+        _name,
+        "text int text? -> text",
+        _pad(_name, DUCKDB),
+        _pad(_name, SPARK),
+        may_fail=True,
+    )
 
 
 def _separator(args: Sequence[Term]) -> str:
     word = args[1].literal
     if isinstance(word, str) and word:
         return word
-    raise PlanError("the separator is a text of at least one character", code="HR-EXPR-003",
-                    hint="Write split(x, ',').")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003", "the separator is a text of at least one character", "Write split(x, ',')."
+    )
 
 
 def _split(args: Sequence[Term]) -> str:
@@ -160,24 +175,35 @@ def _split(args: Sequence[Term]) -> str:
     return f"string_split_regex({args[0].sql}, {_consuming(args, DUCKDB)})"
 
 
-offer(TEXT, "split", "text word -> [text]", _split,
-      lambda a: f"split({a[0].sql}, {_consuming(a, SPARK)}, -1)" if _separator(a) else "",
-      )  # fmt: skip
+offer(
+    TEXT,
+    "split",
+    "text word -> [text]",
+    _split,
+    lambda a: f"split({a[0].sql}, {_consuming(a, SPARK)}, -1)" if _separator(a) else "",
+)
 
 
 def _split_part(args: Sequence[Term]) -> str:
     text, place = args[0].sql, args[2].sql
     if args[2].literal == 0:
-        raise PlanError("split_part counts from 1, or from -1 for the last", code="HR-EXPR-003",
-                        hint="Write split_part(x, ',', 1).")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            "split_part counts from 1, or from -1 for the last",
+            "Write split_part(x, ',', 1).",
+        )
     fail = failing("'split_part counts from 1, not from '", place)
     place = f"(CASE WHEN {place} = 0 AND {text} IS NOT NULL THEN {fail} ELSE {place} END)"
     return f"split_part({text}, {text_literal(_separator(args), DUCKDB)}, {place})"
 
 
-offer(TEXT, "split_part", "text word int -> text", _split_part,
-      lambda a: f"split_part({a[0].sql}, {text_literal(_separator(a), SPARK)}, {a[2].sql})",
-      )  # fmt: skip
+offer(
+    TEXT,
+    "split_part",
+    "text word int -> text",
+    _split_part,
+    lambda a: f"split_part({a[0].sql}, {text_literal(_separator(a), SPARK)}, {a[2].sql})",
+)
 
 
 def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str]:
@@ -196,24 +222,29 @@ def _like(dialect: str, *, fold: bool = False) -> Callable[[Sequence[Term]], str
 def _by_backslash(pattern: str, escape: str = "\\") -> str:
     """A LIKE pattern in which what is escaped by another character is so by a backslash."""
     if len(escape) != 1:
-        raise PlanError(f"ESCAPE takes one character, not {escape!r}", code="HR-EXPR-003",
-                        hint="Write s like 'a/%b' escape '/'.")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            f"ESCAPE takes one character, not {escape!r}",
+            "Write s like 'a/%b' escape '/'.",
+        )
     made, signs = "", iter(pattern)
     for sign in signs:
         follows = next(signs, "") if sign == escape else None
         if follows is not None and (not follows or follows not in f"%_{escape}"):
             raise PlanError(
+                "HR-EXPR-003",
                 f"in the LIKE pattern {pattern!r}, {escape!r} stands before other signs than %, _ "
                 "and itself",
-                code="HR-EXPR-003", hint=f"Double a {escape!r} that is meant as such.",
-            )  # fmt: skip
+                f"Double a {escape!r} that is meant as such.",
+            )
         made += sign if follows is None and sign != "\\" else "\\" + (follows or sign)
     return made
 
 
 offer(PATTERNS, "like", "text word word? -> bool", _like(DUCKDB), _like(SPARK))
-offer(PATTERNS, "ilike", "text word word? -> bool", _like(DUCKDB, fold=True),
-      _like(SPARK, fold=True))  # fmt: skip
+offer(
+    PATTERNS, "ilike", "text word word? -> bool", _like(DUCKDB, fold=True), _like(SPARK, fold=True)
+)
 
 
 def _pattern(args: Sequence[Term], dialect: str) -> str:
@@ -224,25 +255,40 @@ def _by(args: Sequence[Term], dialect: str) -> str:
     return text_literal(replacement(str(args[2].literal))[dialect], dialect)
 
 
-offer(PATTERNS, "rlike", "text word -> bool",
-      lambda a: f"regexp_matches({a[0].sql}, {_pattern(a, DUCKDB)})",
-      lambda a: f"({a[0].sql} RLIKE {_pattern(a, SPARK)})")  # fmt: skip
+offer(
+    PATTERNS,
+    "rlike",
+    "text word -> bool",
+    lambda a: f"regexp_matches({a[0].sql}, {_pattern(a, DUCKDB)})",
+    lambda a: f"({a[0].sql} RLIKE {_pattern(a, SPARK)})",
+)
 
 
 def _consuming(args: Sequence[Term], dialect: str) -> str:
     """A pattern that never matches nothing: there engines replace different places."""
     if both_patterns(str(args[1].literal))["empty"]:
-        raise PlanError(f"the pattern {args[1].literal!r} can match an empty text",
-                        code="HR-EXPR-003", hint="Use + where it has *.")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            f"the pattern {args[1].literal!r} can match an empty text",
+            "Use + where it has *.",
+        )
     return _pattern(args, dialect)
 
 
-offer(PATTERNS, "regexp_replace", "text word word -> text",
-      lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, DUCKDB)}, {_by(a, DUCKDB)}, 'g')",
-      lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, SPARK)}, {_by(a, SPARK)})")  # fmt: skip
-offer(PATTERNS, "regexp_extract", "text word int? -> text",
-      lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, DUCKDB)}, {_group(a)})",
-      lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, SPARK)}, {_group(a)})")  # fmt: skip
+offer(
+    PATTERNS,
+    "regexp_replace",
+    "text word word -> text",
+    lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, DUCKDB)}, {_by(a, DUCKDB)}, 'g')",
+    lambda a: f"regexp_replace({a[0].sql}, {_consuming(a, SPARK)}, {_by(a, SPARK)})",
+)
+offer(
+    PATTERNS,
+    "regexp_extract",
+    "text word int? -> text",
+    lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, DUCKDB)}, {_group(a)})",
+    lambda a: f"regexp_extract({a[0].sql}, {_pattern(a, SPARK)}, {_group(a)})",
+)
 
 
 def _group(args: Sequence[Term]) -> int:
@@ -250,9 +296,10 @@ def _group(args: Sequence[Term]) -> int:
     if isinstance(group, int) and 0 <= group <= min(9, int(groups)):
         return group
     raise PlanError(
-        f"the pattern {args[1].literal!r} has {groups} groups", code="HR-EXPR-003",
-        hint="Give the number of a group as a literal; 0 is the whole match.",
-    )  # fmt: skip
+        "HR-EXPR-003",
+        f"the pattern {args[1].literal!r} has {groups} groups",
+        "Give the number of a group as a literal; 0 is the whole match.",
+    )
 
 
 offer(BYTES, "md5", "text -> text", "md5({0})")
@@ -265,12 +312,20 @@ def _bytes(args: Sequence[Term], template: str) -> str:
     digits = str(args[0].literal)
     if len(digits) % 2 == 0 and not set(digits) - set(string.hexdigits):
         return template.format(digits)
-    raise PlanError("unhex takes a literal of pairs of hexadecimal digits", code="HR-EXPR-003",
-                    hint="In Python write the bytes themselves: lit(b'...').")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003",
+        "unhex takes a literal of pairs of hexadecimal digits",
+        "In Python write the bytes themselves: lit(b'...').",
+    )
 
 
-offer(BYTES, "unhex", "word -> binary", lambda a: _bytes(a, "unhex('{}')"),
-      lambda a: _bytes(a, "unhex('{}')"))  # fmt: skip
+offer(
+    BYTES,
+    "unhex",
+    "word -> binary",
+    lambda a: _bytes(a, "unhex('{}')"),
+    lambda a: _bytes(a, "unhex('{}')"),
+)
 
 
 def _octets(args: Sequence[Term]) -> str:
@@ -281,7 +336,7 @@ def _octets(args: Sequence[Term]) -> str:
 def _octets_type(args: Sequence[Term]) -> pa.DataType:
     if args[0].type in (pa.string(), pa.binary()):
         return pa.int32()
-    raise PlanError("octet_length takes text or binary", code="HR-EXPR-003", hint="Use cast.")
+    raise PlanError("HR-EXPR-003", "octet_length takes text or binary", "Use cast.")
 
 
 offer(BYTES, "octet_length", "any ->", _octets, "octet_length({0})", gives=_octets_type)

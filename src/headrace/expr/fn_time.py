@@ -29,7 +29,7 @@ def _field(name: str, duckdb: str) -> None:
 def _part(args: Sequence[Term]) -> pa.DataType:
     if args[0].type in (pa.date32(), TIMESTAMP):
         return pa.int32()
-    raise PlanError("it takes a date or a timestamp", code="HR-EXPR-003", hint="Use cast.")
+    raise PlanError("HR-EXPR-003", "it takes a date or a timestamp", "Use cast.")
 
 
 for _name in ("year", "quarter", "month", "dayofmonth", "dayofyear", "weekofyear"):
@@ -42,14 +42,25 @@ for _name in ("hour", "minute", "second"):
 offer(TIME, "date_add", "date int -> date", "({0} + {1})", "date_add({0}, {1})")
 offer(TIME, "date_sub", "date int -> date", "({0} - {1})", "date_sub({0}, {1})")
 offer(TIME, "date_diff", "date date -> int", "CAST({0} - {1} AS INTEGER)", "datediff({0}, {1})")
-offer(TIME, "add_months", "date int -> date",
-      "CAST({0} + to_months({1}) AS DATE)", "add_months({0}, {1})")  # fmt: skip
+offer(
+    TIME,
+    "add_months",
+    "date int -> date",
+    "CAST({0} + to_months({1}) AS DATE)",
+    "add_months({0}, {1})",
+)
 offer(TIME, "last_day", "date -> date", "last_day({0})")
 offer(TIME, "make_date", "int int int -> date", "make_date({0}, {1}, {2})")
-offer(TIME, "unix_date", "date -> int", "CAST({0} - DATE '1970-01-01' AS INTEGER)",
-      "unix_date({0})")  # fmt: skip
-offer(TIME, "date_from_unix_date", "int -> date", "(DATE '1970-01-01' + {0})",
-      "date_from_unix_date({0})")  # fmt: skip
+offer(
+    TIME, "unix_date", "date -> int", "CAST({0} - DATE '1970-01-01' AS INTEGER)", "unix_date({0})"
+)
+offer(
+    TIME,
+    "date_from_unix_date",
+    "int -> date",
+    "(DATE '1970-01-01' + {0})",
+    "date_from_unix_date({0})",
+)
 
 
 def _whole(per: int) -> str:
@@ -61,12 +72,21 @@ def _whole(per: int) -> str:
 offer(TIME, "unix_micros", "timestamp -> long", "epoch_us({0})", "unix_micros({0})")
 offer(TIME, "unix_millis", "timestamp -> long", _whole(1_000), "unix_millis({0})")
 offer(TIME, "unix_seconds", "timestamp -> long", _whole(1_000_000), "unix_seconds({0})")
-offer(TIME, "timestamp_micros", "long -> timestamp", "make_timestamp({0})",
-      "timestamp_micros({0})")  # fmt: skip
-offer(TIME, "timestamp_millis", "long -> timestamp", "make_timestamp({0} * 1000)",
-      "timestamp_millis({0})")  # fmt: skip
-offer(TIME, "timestamp_seconds", "long -> timestamp", "make_timestamp({0} * 1000000)",
-      "timestamp_seconds({0})")  # fmt: skip
+offer(TIME, "timestamp_micros", "long -> timestamp", "make_timestamp({0})", "timestamp_micros({0})")
+offer(
+    TIME,
+    "timestamp_millis",
+    "long -> timestamp",
+    "make_timestamp({0} * 1000)",
+    "timestamp_millis({0})",
+)
+offer(
+    TIME,
+    "timestamp_seconds",
+    "long -> timestamp",
+    "make_timestamp({0} * 1000000)",
+    "timestamp_seconds({0})",
+)
 
 _TRUNCATED = ("millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 _MICROS = {"microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000,
@@ -77,8 +97,9 @@ def _unit(term: Term, known: Sequence[str]) -> str:
     word = str(term.literal).lower()
     if word in known:
         return word
-    raise PlanError(f"{term.literal!r} is not a unit here", code="HR-EXPR-003",
-                    hint=f"Units are {', '.join(known)}.")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003", f"{term.literal!r} is not a unit here", f"Units are {', '.join(known)}."
+    )
 
 
 def _truncate(args: Sequence[Term]) -> str:
@@ -98,21 +119,31 @@ def _elapsed(micros: str, divide: str) -> Callable[[Sequence[Term]], str]:
     return sql
 
 
-offer(TIME, "timestamp_diff", "word timestamp timestamp -> long", _elapsed("epoch_us", "//"),
-      _elapsed("unix_micros", "div"))  # fmt: skip
+offer(
+    TIME,
+    "timestamp_diff",
+    "word timestamp timestamp -> long",
+    _elapsed("epoch_us", "//"),
+    _elapsed("unix_micros", "div"),
+)
 
 
 def zone(term: Term, dialect: str) -> str:
     name = str(term.literal)
     if name == "UTC" or ("/" in name and name in zoneinfo.available_timezones()):
         return text_literal(name, dialect)
-    raise PlanError(f"{name!r} is not a time zone", code="HR-EXPR-003",
-                    hint="Use a name such as 'Europe/Rome' or 'UTC'.")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003", f"{name!r} is not a time zone", "Use a name such as 'Europe/Rome' or 'UTC'."
+    )
 
 
-offer(TIME, "from_utc_timestamp", "timestamp word -> timestamp",
-      lambda a: f"timezone({zone(a[1], DUCKDB)}, timezone('UTC', {a[0].sql}))",
-      lambda a: f"from_utc_timestamp({a[0].sql}, {zone(a[1], SPARK)})")  # fmt: skip
+offer(
+    TIME,
+    "from_utc_timestamp",
+    "timestamp word -> timestamp",
+    lambda a: f"timezone({zone(a[1], DUCKDB)}, timezone('UTC', {a[0].sql}))",
+    lambda a: f"from_utc_timestamp({a[0].sql}, {zone(a[1], SPARK)})",
+)
 
 
 def _spark_format(args: Sequence[Term]) -> str:
@@ -120,5 +151,10 @@ def _spark_format(args: Sequence[Term]) -> str:
     return f"date_format({args[0].sql}, {text_literal(str(args[1].literal), SPARK)})"
 
 
-offer(TIME, "date_format", "timestamp word -> text",
-      lambda a: f"strftime({a[0].sql}, {time_formats.written(a[1])})", _spark_format)  # fmt: skip
+offer(
+    TIME,
+    "date_format",
+    "timestamp word -> text",
+    lambda a: f"strftime({a[0].sql}, {time_formats.written(a[1])})",
+    _spark_format,
+)

@@ -54,11 +54,13 @@ def _taken(to: pa.DataType) -> Callable[[Sequence[Term]], pa.DataType]:
     def gives(args: Sequence[Term]) -> pa.DataType:
         text = args[0].type == pa.string() or pt.is_null(args[0].type)
         if not text and args[0].type not in (pa.date32(), TIMESTAMP):
-            raise PlanError(f"it takes text, a date or a timestamp, not {args[0].type}",
-                            code="HR-EXPR-003",
-                            hint="Of a number make one by timestamp_seconds.")  # fmt: skip
+            raise PlanError(
+                "HR-EXPR-003",
+                f"it takes text, a date or a timestamp, not {args[0].type}",
+                "Of a number make one by timestamp_seconds.",
+            )
         if not text and len(args) == 2:
-            raise PlanError("only text has a format", code="HR-EXPR-003", hint="Leave it out.")
+            raise PlanError("HR-EXPR-003", "only text has a format", "Leave it out.")
         return to
 
     return gives
@@ -136,8 +138,11 @@ def _trunc(dialect: str) -> Callable[[Sequence[Term]], str]:
     def sql(args: Sequence[Term]) -> str:
         unit = _UNITS.get(str(args[1].literal).lower())
         if unit is None:
-            raise PlanError(f"{args[1].literal!r} is not a unit here", code="HR-EXPR-003",
-                            hint=f"Units are {', '.join(_UNITS)}.")  # fmt: skip
+            raise PlanError(
+                "HR-EXPR-003",
+                f"{args[1].literal!r} is not a unit here",
+                f"Units are {', '.join(_UNITS)}.",
+            )
         if dialect == SPARK:
             return f"trunc(CAST({args[0].sql} AS DATE), '{unit}')"
         return f"CAST(date_trunc('{unit}', {args[0].sql}) AS DATE)"
@@ -167,8 +172,13 @@ def _to_utc(args: Sequence[Term]) -> str:
     )
 
 
-offer(TIME, "to_utc_timestamp", "timestamp word -> timestamp", _to_utc,
-      lambda a: f"to_utc_timestamp({a[0].sql}, {zone(a[1], SPARK)})")  # fmt: skip
+offer(
+    TIME,
+    "to_utc_timestamp",
+    "timestamp word -> timestamp",
+    _to_utc,
+    lambda a: f"to_utc_timestamp({a[0].sql}, {zone(a[1], SPARK)})",
+)
 
 _PARTS = {
     "year": "y years yr yrs", "yearofweek": "", "quarter": "qtr", "month": "mon mons months",
@@ -186,8 +196,11 @@ def _field(args: Sequence[Term]) -> str:
     part = _NAMES.get(str(args[0].literal).lower())
     if part is not None:
         return part
-    raise PlanError(f"{args[0].literal!r} is not a part of a time", code="HR-EXPR-003",
-                    hint=f"Parts are {', '.join(_PARTS)}.")  # fmt: skip
+    raise PlanError(
+        "HR-EXPR-003",
+        f"{args[0].literal!r} is not a part of a time",
+        f"Parts are {', '.join(_PARTS)}.",
+    )
 
 
 def _part(args: Sequence[Term]) -> str:
@@ -202,9 +215,15 @@ def _part(args: Sequence[Term]) -> str:
 
 def _part_type(args: Sequence[Term]) -> pa.DataType:
     if args[1].type not in (pa.date32(), TIMESTAMP):
-        raise PlanError("it takes a date or a timestamp", code="HR-EXPR-003", hint="Use cast.")
+        raise PlanError("HR-EXPR-003", "it takes a date or a timestamp", "Use cast.")
     return pa.decimal128(8, 6) if _field(args) == "second" else pa.int32()
 
 
-offer(TIME, "date_part", "word any ->", _part,
-      lambda a: f"date_part('{_field(a)}', {a[1].sql})", gives=_part_type)  # fmt: skip
+offer(
+    TIME,
+    "date_part",
+    "word any ->",
+    _part,
+    lambda a: f"date_part('{_field(a)}', {a[1].sql})",
+    gives=_part_type,
+)

@@ -18,15 +18,20 @@ from headrace.expr.types import DIGEST, Term, failing
 TEXT, BYTES = "text", "bytes and digests"
 
 _FOUND = "instr(substring({1}, CAST({2} AS BIGINT)), {0})"
-offer(TEXT, "locate", "text text int? -> int",
-      "CAST(CASE WHEN {2} IS NULL THEN 0 WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
-      "WHEN {2} < 1 THEN 0 WHEN {0} = '' THEN 1 "
-      f"WHEN {_FOUND} = 0 THEN 0 ELSE {_FOUND} + {{2}} - 1 END AS INTEGER)",
-      "locate({0}, {1}, {2})")  # fmt: skip
+offer(
+    TEXT,
+    "locate",
+    "text text int? -> int",
+    "CAST(CASE WHEN {2} IS NULL THEN 0 WHEN {0} IS NULL OR {1} IS NULL THEN NULL "
+    "WHEN {2} < 1 THEN 0 WHEN {0} = '' THEN 1 "
+    f"WHEN {_FOUND} = 0 THEN 0 ELSE {_FOUND} + {{2}} - 1 END AS INTEGER)",
+    "locate({0}, {1}, {2})",
+)
 
 # Characters that a capital word begins with otherwise than by DuckDB's upper.
-_TITLED = [c for c in map(chr, range(0x80, sys.maxunicode))
-           if c.title() != c.upper() or len(c.title()) > 1]  # fmt: skip
+_TITLED = [
+    c for c in map(chr, range(0x80, sys.maxunicode)) if c.title() != c.upper() or len(c.title()) > 1
+]
 _CASED = r"\p{Lu}\p{Ll}\p{Lt}"
 _SIGMA, _FINAL = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
 _DOTTED = "'\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'"
@@ -64,7 +69,7 @@ def _digest(args: Sequence[Term]) -> str:
 def _digest_type(args: Sequence[Term]) -> pa.DataType:
     if args[0].type in (pa.string(), pa.binary()):
         return pa.string()
-    raise PlanError("sha2 takes text or binary", code="HR-EXPR-003", hint="Use cast.")
+    raise PlanError("HR-EXPR-003", "sha2 takes text or binary", "Use cast.")
 
 
 offer(BYTES, "sha2", "any int ->", _digest, "sha2({0}, {1})", gives=_digest_type)

@@ -29,7 +29,8 @@ def json_path(text: str) -> tuple[Step, ...]:
         place = found.end()
     if place != len(text):
         raise PlanError(
-            f"{text!r} is no path into a document", code="HR-EXPR-003",
-            hint="Write it as $.name, $['a name'], $.names[0] or $.names[*].",
-        )  # fmt: skip
+            "HR-EXPR-003",
+            f"{text!r} is no path into a document",
+            "Write it as $.name, $['a name'], $.names[0] or $.names[*].",
+        )
     return tuple(steps)

@@ -28,10 +28,11 @@ def literal(value: Any) -> tree.Node:
         if isinstance(value, kind):
             return make(value)
     raise PlanError(
-        f"{value!r} ({type(value).__name__}) cannot be part of an expression", code="HR-EXPR-003",
-        hint="Use a number, text, bytes, a bool, None, a date, a datetime, a timedelta, "
+        "HR-EXPR-003",
+        f"{value!r} ({type(value).__name__}) cannot be part of an expression",
+        "Use a number, text, bytes, a bool, None, a date, a datetime, a timedelta, "
         "a Decimal, or a list or dict of those.",
-    )  # fmt: skip
+    )
 
 
 def _int(value: int) -> tree.Node:
@@ -92,7 +93,14 @@ def _inner(value: Any) -> tree.Node:
 _MAKERS: tuple[tuple[Any, Callable[[Any], tree.Node]], ...] = (
     (type(None), lambda _: exp.Null()),
     (bool, lambda v: exp.Boolean(this=v)),
-    (int, _int), (float, _float), (str, exp.Literal.string), (bytes, _bytes),
-    (dt.datetime, _datetime), (dt.date, _date), (dt.timedelta, _timedelta),
-    (decimal.Decimal, _decimal), ((list, tuple), _array), (dict, _struct),
-)  # fmt: skip
+    (int, _int),
+    (float, _float),
+    (str, exp.Literal.string),
+    (bytes, _bytes),
+    (dt.datetime, _datetime),
+    (dt.date, _date),
+    (dt.timedelta, _timedelta),
+    (decimal.Decimal, _decimal),
+    ((list, tuple), _array),
+    (dict, _struct),
+)

@@ -35,7 +35,7 @@ from headrace.expr.types import (
     spoken,
     text_literal,
     zoneless,
-)  # fmt: skip
+)
 from headrace.schema import type_of
 
 ColumnNames = Callable[[str], str]
@@ -163,24 +163,43 @@ def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanEr
     known = [n for n in schema.names if not n.startswith("__")]
     guess = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return PlanError(
-        f"there is no {what} {name!r}", code="HR-EXPR-001",
-        hint=f"{guess}The {what}s here are {', '.join(known)}.",
-    )  # fmt: skip
+        "HR-EXPR-001",
+        f"there is no {what} {name!r}",
+        f"{guess}The {what}s here are {', '.join(known)}.",
+    )
 
 
 _METHODS: dict[type[Node], Callable[[Lowering, Node], Term]] = {
-    exp.Column: Lowering._column, exp.Literal: Lowering._literal, exp.Null: Lowering._null,
-    exp.Boolean: Lowering._boolean, exp.Interval: Lowering._interval,
-    exp.And: logic.and_or, exp.Or: logic.and_or, exp.Not: logic.negation, exp.Is: logic.state,
-    exp.Between: logic.between, exp.In: logic.membership, exp.Case: logic.choice,
-    exp.Cast: Lowering._cast, exp.TryCast: Lowering._cast,
-    exp.Dot: Lowering._dot, exp.Bracket: Lowering._bracket, exp.Anonymous: Lowering._call,
+    exp.Column: Lowering._column,
+    exp.Literal: Lowering._literal,
+    exp.Null: Lowering._null,
+    exp.Boolean: Lowering._boolean,
+    exp.Interval: Lowering._interval,
+    exp.And: logic.and_or,
+    exp.Or: logic.and_or,
+    exp.Not: logic.negation,
+    exp.Is: logic.state,
+    exp.Between: logic.between,
+    exp.In: logic.membership,
+    exp.Case: logic.choice,
+    exp.Cast: Lowering._cast,
+    exp.TryCast: Lowering._cast,
+    exp.Dot: Lowering._dot,
+    exp.Bracket: Lowering._bracket,
+    exp.Anonymous: Lowering._call,
     **dict.fromkeys(logic.SIGNS, logic.comparison),
-    exp.Add: arith.add, exp.Sub: arith.add, exp.Mul: arith.multiply, exp.Div: arith.divide,
-    **dict.fromkeys(BITWISE, combine), exp.BitwiseNot: complement,
-    exp.Identifier: Lowering._variable, exp.Lambda: Lowering._lambda,
-    exp.Mod: arith.remainder, exp.IntDiv: arith.quotient, exp.Neg: arith.negate,
-}  # fmt: skip
+    exp.Add: arith.add,
+    exp.Sub: arith.add,
+    exp.Mul: arith.multiply,
+    exp.Div: arith.divide,
+    **dict.fromkeys(BITWISE, combine),
+    exp.BitwiseNot: complement,
+    exp.Identifier: Lowering._variable,
+    exp.Lambda: Lowering._lambda,
+    exp.Mod: arith.remainder,
+    exp.IntDiv: arith.quotient,
+    exp.Neg: arith.negate,
+}
 
 
 def bare(expr: Expr) -> str | None:

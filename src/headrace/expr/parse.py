@@ -208,8 +208,9 @@ def _named_or_not(node: Node, text: str) -> Node:
 def _in(node: Node, text: str) -> Node:
     if not node.expressions:
         raise unreadable(text, "IN takes a list of values")
-    return exp.In(this=canonical(node.this, text),
-                  expressions=[canonical(e, text) for e in node.expressions])  # fmt: skip
+    return exp.In(
+        this=canonical(node.this, text), expressions=[canonical(e, text) for e in node.expressions]
+    )
 
 
 def _array(node: Node, text: str) -> Node:
@@ -281,8 +282,9 @@ def _escape(node: Node, text: str) -> Node:
 def _extract(node: Node, text: str) -> Node:
     if not isinstance(node.this, exp.Var | exp.Identifier | exp.Literal):
         raise unreadable(text, "extract takes the name of a part, as in extract(year from at)")
-    return call("date_part", exp.Literal.string(node.this.name.lower()),
-                canonical(node.expression, text))  # fmt: skip
+    return call(
+        "date_part", exp.Literal.string(node.this.name.lower()), canonical(node.expression, text)
+    )
 
 
 def _trim(node: Node, text: str) -> Node:
@@ -306,8 +308,9 @@ def _lambda(node: Node, text: str) -> Node:
     for found in node.this.find_all(exp.Column):
         if found.name.casefold() in folded and found.name not in names:
             raise unreadable(text, f"{found.name!r} and the variable differ only in their case")
-    return exp.Lambda(this=canonical(node.this, text),
-                      expressions=[_variable(e, text) for e in node.expressions])  # fmt: skip
+    return exp.Lambda(
+        this=canonical(node.this, text), expressions=[_variable(e, text) for e in node.expressions]
+    )
 
 
 def _variable(node: Node, text: str) -> Node:

@@ -15,8 +15,14 @@ from headrace.expr.types import DUCKDB, SPARK
 
 _SPACE = " \\t\\n\\x0B\\f\\r"
 _DOT = r"[^\n\r\x{85}\x{2028}\x{2029}]"  # what ends a line for Java
-_OUTSIDE = {"d": "[0-9]", "D": "[^0-9]", "w": "[a-zA-Z0-9_]", "W": "[^a-zA-Z0-9_]",
-            "s": f"[{_SPACE}]", "S": f"[^{_SPACE}]"}  # fmt: skip
+_OUTSIDE = {
+    "d": "[0-9]",
+    "D": "[^0-9]",
+    "w": "[a-zA-Z0-9_]",
+    "W": "[^a-zA-Z0-9_]",
+    "s": f"[{_SPACE}]",
+    "S": f"[^{_SPACE}]",
+}
 _INSIDE = {"d": "0-9", "w": "a-zA-Z0-9_", "s": _SPACE}
 _PLAIN_ESCAPES = "tnrf"
 _SIGNS = set("\\^$.|?*+()[]{}/-,:;'\"#&%@!<>=~_ ")
@@ -44,8 +50,12 @@ def both_patterns(pattern: str) -> dict[str, str]:
         out.append(_translated(kind, text, pattern))
         at = token.end()
     python, made = _compiled(pattern), "".join(out)
-    return {DUCKDB: made, SPARK: made, "groups": str(python.groups),
-            "empty": "yes" * bool(python.search(""))}  # fmt: skip
+    return {
+        DUCKDB: made,
+        SPARK: made,
+        "groups": str(python.groups),
+        "empty": "yes" * bool(python.search("")),
+    }
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -93,14 +103,18 @@ def literal_pattern(text: str) -> str:
 def replacement(text: str) -> dict[str, str]:
     """A replacement with $1 to $9 for groups, for each engine."""
     if "\\" in text or re.search(r"\$(?![1-9](?![0-9]))", text):
-        raise PlanError(f"the replacement {text!r} holds a backslash or a bare $",
-                        code="HR-EXPR-003", hint="Use $1 to $9 for the groups.")  # fmt: skip
+        raise PlanError(
+            "HR-EXPR-003",
+            f"the replacement {text!r} holds a backslash or a bare $",
+            "Use $1 to $9 for the groups.",
+        )
     return {DUCKDB: re.sub(r"\$([1-9])", r"\\\1", text), SPARK: text}
 
 
 def _refused(pattern: str, why: str) -> PlanError:
     return PlanError(
-        f"in the pattern {pattern!r}: {why}", code="HR-EXPR-003",
-        hint="Patterns may use classes, \\d \\w \\s, groups, | and the repeats * + ? {m,n}; "
+        "HR-EXPR-003",
+        f"in the pattern {pattern!r}: {why}",
+        "Patterns may use classes, \\d \\w \\s, groups, | and the repeats * + ? {m,n}; "
         "for more, use a Python function.",
-    )  # fmt: skip
+    )

@@ -37,15 +37,18 @@ def tokens(pattern: str) -> list[tuple[str, str]]:
 
 
 def refused(pattern: str, part: str) -> PlanError:
-    return PlanError(f"the format {pattern!r} holds {part!r}", code="HR-EXPR-003",
-                     hint=f"Use {', '.join(_WRITTEN)} and signs between them.")  # fmt: skip
+    return PlanError(
+        "HR-EXPR-003",
+        f"the format {pattern!r} holds {part!r}",
+        f"Use {', '.join(_WRITTEN)} and signs between them.",
+    )
 
 
 def written(format: Term) -> str:
     """The pattern for DuckDB's strftime, as a literal."""
     pattern, made = str(format.literal), ""
     if not pattern:
-        raise PlanError("the format is empty", code="HR-EXPR-003", hint="Write it as in 'yyyy-MM'.")
+        raise PlanError("HR-EXPR-003", "the format is empty", "Write it as in 'yyyy-MM'.")
     for kind, text in tokens(pattern):
         if kind == "field" and text not in _WRITTEN:
             raise refused(pattern, text)
@@ -80,8 +83,9 @@ def _complete(pattern: str, fields: list[str]) -> None:
     missing = [f for f in needed if f not in fields]
     if missing:
         raise PlanError(
-            f"the format {pattern!r} has no {missing[0]}", code="HR-EXPR-003",
-            hint="A time that is read needs yyyy, and with a smaller unit all larger ones.",
-        )  # fmt: skip
+            "HR-EXPR-003",
+            f"the format {pattern!r} has no {missing[0]}",
+            "A time that is read needs yyyy, and with a smaller unit all larger ones.",
+        )
     if {"SSS", "SSSSSS"} <= set(fields):
         raise refused(pattern, "two fractions")

@@ -137,10 +137,16 @@ def _checked(exprs: Iterable[Expr], fn: Callable[..., Any], schema: pa.Schema) -
 
 
 _SAMPLES: list[tuple[Callable[[pa.DataType], bool], Any]] = [
-    (pt.is_boolean, True), (pt.is_integer, 1), (pt.is_floating, 1.0), (pt.is_string, "a"),
-    (pt.is_binary, b"a"), (pt.is_timestamp, dt.datetime(2024, 1, 1, tzinfo=dt.UTC)),
-    (pt.is_date, dt.date(2024, 1, 1)), (pt.is_decimal, decimal.Decimal(1)), (pt.is_list, []),
-]  # fmt: skip
+    (pt.is_boolean, True),
+    (pt.is_integer, 1),
+    (pt.is_floating, 1.0),
+    (pt.is_string, "a"),
+    (pt.is_binary, b"a"),
+    (pt.is_timestamp, dt.datetime(2024, 1, 1, tzinfo=dt.UTC)),
+    (pt.is_date, dt.date(2024, 1, 1)),
+    (pt.is_decimal, decimal.Decimal(1)),
+    (pt.is_list, []),
+]
 
 
 def _fails_in_python(fn: Callable[..., Any], schema: pa.Schema) -> bool:

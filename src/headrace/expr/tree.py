@@ -30,18 +30,21 @@ _SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "
               "curdate": "current_date", "isnan": "is_nan"}  # fmt: skip
 # What the argument after so many is if it is left out.
 _DEFAULTS: dict[tuple[str, int], Callable[[], Node]] = {
-    ("lpad", 2): lambda: exp.Literal.string(" "), ("rpad", 2): lambda: exp.Literal.string(" "),
+    ("lpad", 2): lambda: exp.Literal.string(" "),
+    ("rpad", 2): lambda: exp.Literal.string(" "),
     ("replace", 2): lambda: exp.Literal.string(""),
-    ("regexp_extract", 2): lambda: number("1"), ("locate", 2): lambda: number("1"),
-}  # fmt: skip
+    ("regexp_extract", 2): lambda: number("1"),
+    ("locate", 2): lambda: number("1"),
+}
 
 
 def unreadable(text: str, why: str) -> PlanError:
     return PlanError(
-        f"cannot read the expression {text!r}: {why}", code="HR-EXPR-004",
-        hint="Write one Spark SQL expression, such as \"celsius > 40 and area = 'roof'\"; "
+        "HR-EXPR-004",
+        f"cannot read the expression {text!r}: {why}",
+        "Write one Spark SQL expression, such as \"celsius > 40 and area = 'roof'\"; "
         "put a column name with spaces or signs in `backticks`.",
-    )  # fmt: skip
+    )
 
 
 def column(name: str) -> Node:

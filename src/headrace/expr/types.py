@@ -25,22 +25,40 @@ DIGEST, JSON_OBJECT = "hr_digest", "hr_json_object"  # functions that the kernel
 
 _INTS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
-_SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
-           pa.uint64(): pa.int64()}  # fmt: skip
+_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+}
 _NAMES = {
     DUCKDB: {
-        pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT",
-        pa.int32(): "INTEGER", pa.int64(): "BIGINT", pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE", pa.string(): "VARCHAR", pa.binary(): "BLOB",
-        pa.date32(): "DATE", TIMESTAMP: "TIMESTAMP",
+        pa.bool_(): "BOOLEAN",
+        pa.int8(): "TINYINT",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INTEGER",
+        pa.int64(): "BIGINT",
+        pa.float32(): "FLOAT",
+        pa.float64(): "DOUBLE",
+        pa.string(): "VARCHAR",
+        pa.binary(): "BLOB",
+        pa.date32(): "DATE",
+        TIMESTAMP: "TIMESTAMP",
     },
     SPARK: {
-        pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT",
-        pa.int32(): "INT", pa.int64(): "BIGINT", pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE", pa.string(): "STRING", pa.binary(): "BINARY",
-        pa.date32(): "DATE", TIMESTAMP: "TIMESTAMP",
+        pa.bool_(): "BOOLEAN",
+        pa.int8(): "TINYINT",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INT",
+        pa.int64(): "BIGINT",
+        pa.float32(): "FLOAT",
+        pa.float64(): "DOUBLE",
+        pa.string(): "STRING",
+        pa.binary(): "BINARY",
+        pa.date32(): "DATE",
+        TIMESTAMP: "TIMESTAMP",
     },
-}  # fmt: skip
+}
 
 
 class Term(NamedTuple):
@@ -214,6 +232,5 @@ def int_literal(value: int, t: pa.DataType, dialect: str) -> Term:
 def ordered(kind: pa.DataType) -> pa.DataType:
     """The type, if its values have one order in both engines; HR-EXPR-003 if not."""
     if is_nested(kind):  # a null inside one is the largest in DuckDB and the smallest in Spark
-        raise PlanError(f"{spoken(kind)} cannot be compared", code="HR-EXPR-003",
-                        hint="Compare its parts.")  # fmt: skip
+        raise PlanError("HR-EXPR-003", f"{spoken(kind)} cannot be compared", "Compare its parts.")
     return kind

@@ -81,9 +81,10 @@ class StepState:
             given = ", ".join(map(repr, wanted.values()))
             kind = ", ".join(f"{f.name} {ddl_type(f.type)}" for f in self.key)
             raise StateError(
+                "HR-STATE-031",
                 f"the key {given} does not fit: that of {self.name!r} is {kind}",
-                code="HR-STATE-031", hint="Give a value of that type for each of its columns.",
-            ) from error  # fmt: skip
+                "Give a value of that type for each of its columns.",
+            ) from error
         tables = self.snapshot.tables
         if not self.part:  # what is kept beside may lie under no key's hash
             hashes = hash_keys(values, 1)
@@ -101,15 +102,17 @@ class StepState:
         """
         if self.part or not any(t.spec.timed for t in self.snapshot.tables.values()):
             raise StateError(
-                f"{self.name!r} keeps nothing by time", code="HR-STATE-032",
-                hint="Only windows and joins can be cut by time; use get, top or sql.",
-            )  # fmt: skip
+                "HR-STATE-032",
+                f"{self.name!r} keeps nothing by time",
+                "Only windows and joins can be cut by time; use get, top or sql.",
+            )
         lo, hi = (_millis(m, self._now()) for m in (since, until))
         if lo >= hi:
             raise StateError(
-                f"nothing lies between {since} and {until}", code="HR-STATE-032",
-                hint="Give the earlier first; a time without a date is on the watermark's day.",
-            )  # fmt: skip
+                "HR-STATE-032",
+                f"nothing lies between {since} and {until}",
+                "Give the earlier first; a time without a date is on the watermark's day.",
+            )
         return replace(self, since=lo, until=hi)
 
     def _now(self) -> int:
@@ -123,21 +126,22 @@ class StepState:
         """The n rows with the largest value of `by`, or of the last column; ties by key."""
         if n < 1:
             raise StateError(
-                f"the top {n} rows are none", code="HR-STATE-033",
-                hint="Ask for one row or more: top(10).",
-            )  # fmt: skip
+                "HR-STATE-033", f"the top {n} rows are none", "Ask for one row or more: top(10)."
+            )
         rows = self.to_arrow()
         column = by or rows.column_names[-1]
         if column not in rows.column_names:
             raise StateError(
-                f"{self.name!r} shows no column {column!r}", code="HR-STATE-033",
-                hint=f"It shows: {', '.join(rows.column_names)}.",
-            )  # fmt: skip
+                "HR-STATE-033",
+                f"{self.name!r} shows no column {column!r}",
+                f"It shows: {', '.join(rows.column_names)}.",
+            )
         if pa.types.is_nested(rows.schema.field(column).type):
             raise StateError(
+                "HR-STATE-033",
                 f"the column {column!r} of {self.name!r} has no largest value",
-                code="HR-STATE-033", hint="Say by which column: top(10, by=...).",
-            )  # fmt: skip
+                "Say by which column: top(10, by=...).",
+            )
         ties = [(name, "ascending") for name in self.key.names if name != column]
         order = pc.sort_indices(rows, [(column, "descending"), *ties])
         return rows.take(order[:n])
@@ -177,9 +181,10 @@ class StepState:
         given = dict(zip(names, values, strict=False)) | dict(columns)
         if len(values) > len(names) or set(given) != set(names):
             raise StateError(
-                f"the key of {self.name!r} is {self._described()}", code="HR-STATE-031",
-                hint="Give a value for each of its columns.",
-            )  # fmt: skip
+                "HR-STATE-031",
+                f"the key of {self.name!r} is {self._described()}",
+                "Give a value for each of its columns.",
+            )
         return {name: given[name] for name in names}
 
     def _described(self) -> str:
@@ -207,9 +212,10 @@ def state_of(program: Program, log: EpochLog, step: str) -> StepState:
     if step not in names:
         known = ", ".join(names) or "none"
         raise StateError(
-            f"{program.name!r} has no step {step!r} that keeps state", code="HR-STATE-030",
-            hint=f"Those that do: {known}.",
-        )  # fmt: skip
+            "HR-STATE-030",
+            f"{program.name!r} has no step {step!r} that keeps state",
+            f"Those that do: {known}.",
+        )
     node, part = names[step]
     return StepState(node, snapshot(log, node, log.open(program.name, 1)), part=part)
 
@@ -228,9 +234,10 @@ def opened(job: Drafted, folder: str | None = None, **settings: Any) -> tuple[Pr
     log = EpochLog(folder_of(program, Settings.load(**settings), folder))
     if not (log.folder / "job.json").exists():
         raise StateError(
-            f"{program.name!r} has never run in {str(log.folder)!r}", code="HR-STATE-035",
-            hint="Give the folder that it runs in: folder=... .",
-        )  # fmt: skip
+            "HR-STATE-035",
+            f"{program.name!r} has never run in {str(log.folder)!r}",
+            "Give the folder that it runs in: folder=... .",
+        )
     return program, log
 
 
@@ -240,9 +247,10 @@ def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         return duckdb.ask(query, tables)
     except duckdb.Error as error:
         raise StateError(
-            f"the query cannot be answered: {str(error).splitlines()[0]}", code="HR-STATE-034",
-            hint=f"The tables are: {', '.join(tables)}.",
-        ) from error  # fmt: skip
+            "HR-STATE-034",
+            f"the query cannot be answered: {str(error).splitlines()[0]}",
+            f"The tables are: {', '.join(tables)}.",
+        ) from error
 
 
 def _only(table: KeyedTable, hashes: Hashes) -> KeyedTable:
@@ -276,9 +284,10 @@ def _millis(moment: Moment, now: int) -> int:
             found = _read(moment, now)
         except ValueError as error:
             raise StateError(
-                f"{moment!r} is not a time", code="HR-STATE-032",
-                hint='Write "21:00", "2026-11-15 21:00", a datetime, or milliseconds since 1970.',
-            ) from error  # fmt: skip
+                "HR-STATE-032",
+                f"{moment!r} is not a time",
+                'Write "21:00", "2026-11-15 21:00", a datetime, or milliseconds since 1970.',
+            ) from error
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 

@@ -43,10 +43,15 @@ def status_line(p: Progress, rate: float, now: int, width: int | None = None) ->
     With a `width`, what does not fit goes on a further line, never cut in two.
     """
     parts = [
-        f"epoch {p.epoch}", f"{short(rate)} rows/s", f"lag {short(p.lag)}", _watermark(p, now),
-        f"late {short(p.late)}", f"dead {short(p.dead)}", f"state {short(sum(p.held.values()))}",
+        f"epoch {p.epoch}",
+        f"{short(rate)} rows/s",
+        f"lag {short(p.lag)}",
+        _watermark(p, now),
+        f"late {short(p.late)}",
+        f"dead {short(p.dead)}",
+        f"state {short(sum(p.held.values()))}",
         f"batch {p.took} ms{_phases(p)}",
-    ]  # fmt: skip
+    ]
     lines = [parts.pop(0)]
     for part in parts:
         if width is not None and len(lines[-1]) + 2 + len(part) > width:

@@ -70,9 +70,12 @@ def empty_inputs(case: Case) -> Reasons:
         count = len(case.splits_of([name]))
         place = f"{count} split{'s' * (count != 1)}" if count else "no split yet"
         yield Reason(
-            "empty", name, f"input {name!r} has never given a row ({place})",
-            "Is it the right place, and does anybody write there?", {"splits": count},
-        )  # fmt: skip
+            "empty",
+            name,
+            f"input {name!r} has never given a row ({place})",
+            "Is it the right place, and does anybody write there?",
+            {"splits": count},
+        )
 
 
 def dead_rows(case: Case) -> Reasons:
@@ -81,17 +84,22 @@ def dead_rows(case: Case) -> Reasons:
         if fates["read"] and case.counts(name).dead == fates["read"]:
             text = f"all {fates['read']:,} rows of input {name!r} are dead letters"
             yield Reason(
-                "dead", name, text + case.example(name),
-                "See the job's dead letters: each says what is wrong with it.", dict(fates),
-            )  # fmt: skip
+                "dead",
+                name,
+                text + case.example(name),
+                "See the job's dead letters: each says what is wrong with it.",
+                dict(fates),
+            )
     for step in case.steps():
         if step.come and step.dead == step.come:
             text = f"step {step.failed!r} failed on all {step.come:,} rows"
             yield Reason(
-                "dead", step.failed, text + case.example(step.failed),
+                "dead",
+                step.failed,
+                text + case.example(step.failed),
                 "See the job's dead letters: each has the error and its traceback.",
                 {"in": step.come, "dead": step.dead},
-            )  # fmt: skip
+            )
 
 
 def filtered_rows(case: Case) -> Reasons:
@@ -101,12 +109,14 @@ def filtered_rows(case: Case) -> Reasons:
             names = " and ".join(repr(n) for n, _ in parts)
             conditions = [c for _, c in parts if c]
             yield Reason(
-                "filtered", parts[-1][0],
+                "filtered",
+                parts[-1][0],
                 f"step{'s' * (len(parts) > 1)} {names} let none of {step.come:,} rows through",
-                f"The condition is: {' AND '.join(conditions)}." if conditions
+                f"The condition is: {' AND '.join(conditions)}."
+                if conditions
                 else "Look at the condition.",
                 {"in": step.come, "filtered": step.filtered, "conditions": conditions},
-            )  # fmt: skip
+            )
 
 
 def late_rows(case: Case) -> Reasons:
@@ -114,13 +124,14 @@ def late_rows(case: Case) -> Reasons:
         if step.late and step.late == step.come:
             reached = case.body["ops"].get(step.name, {}).get("watermark", MIN_TIME)
             yield Reason(
-                "late", step.name,
+                "late",
+                step.name,
                 f"all {step.come:,} rows came too late for step {step.name!r}, whose watermark "
                 f"{stands(reached)}",
                 "They are in its .late stream. A longer delay gives rows more time; max_skew "
                 "keeps a row from the future from moving the watermark.",
                 {"in": step.come, "late": step.late, "watermark": reached},
-            )  # fmt: skip
+            )
 
 
 def unmarked_inputs(case: Case) -> Reasons:
@@ -130,14 +141,15 @@ def unmarked_inputs(case: Case) -> Reasons:
             strategy, read = case.reads[name].watermark, case.fates(name)["read"]
             came = "no punctuation came yet" if isinstance(strategy, Punctuated) else "none yet"
             yield Reason(
-                "watermark", name,
+                "watermark",
+                name,
                 f"the rows of input {name!r} carried no watermark: {came}, in {read:,} "
                 f"row{'s' * (read != 1)}",
                 f"Only a punctuation moves it. The condition is: {words(strategy.predicate)}."
                 if isinstance(strategy, Punctuated)
                 else f"It is what the program's own class says ({strategy}): look at that.",
                 {"read": read},
-            )  # fmt: skip
+            )
 
 
 def holding_splits(case: Case) -> Reasons:
@@ -156,16 +168,19 @@ def _holds(case: Case, split: Split) -> Reason:
     place = f"it stands at {moment(split.watermark)}" if begun else _not_begun(case, split.input)
     unsure = "" if split.input in case.reads else ", if the program does not say otherwise"
     return Reason(
-        "split", split.input,
+        "split",
+        split.input,
         f"the watermark is held back by split {split.name!r} of input {split.input!r}: {place}, "
         f"and it has been silent for {span(silent)}",
         f"If it stays silent it is idle in {span(split.seen + idle - case.clock)} and counts no "
         f"more (idle is {span(idle)}{unsure}).",
         {
-            "split": split.name, "watermark": split.watermark if begun else None,
-            "silent": silent, "idle_at": split.seen + idle,
+            "split": split.name,
+            "watermark": split.watermark if begun else None,
+            "silent": silent,
+            "idle_at": split.seen + idle,
         },
-    )  # fmt: skip
+    )
 
 
 def _not_begun(case: Case, name: str) -> str:
@@ -186,11 +201,13 @@ def waiting_rows(case: Case) -> Reasons:
         waits = not step.gave and due >= MAX_TIME and not case.body["ended"]
         if taken > 0 and waits and not told:
             yield Reason(
-                "rows", name,
+                "rows",
+                name,
                 f"step {name!r} has taken {taken:,} rows and given none; it waits for more rows",
                 "No time makes it go on: windows bounded by rows have to fill, and a process "
-                "function gives what it likes.", {"taken": taken, "held": facts["held"]},
-            )  # fmt: skip
+                "function gives what it likes.",
+                {"taken": taken, "held": facts["held"]},
+            )
 
 
 def aligned_splits(case: Case) -> Reasons:
@@ -201,23 +218,25 @@ def aligned_splits(case: Case) -> Reasons:
     for split in splits:
         if split.id in held and slowest is not None:
             yield Reason(
-                "aligned", split.input,
+                "aligned",
+                split.input,
                 f"split {split.name!r} of input {split.input!r} is not read until split "
                 f"{slowest.name!r} of {slowest.input!r} has caught up to within "
                 f"{span(bounds[split.input])}",
                 "They are aligned. A longer align= lets it run further ahead.",
                 {"split": split.name, "watermark": split.watermark, "slowest": slowest.name},
-            )  # fmt: skip
+            )
 
 
 def backlogs(case: Case) -> Reasons:
     if case.body["lag"]:
         yield Reason(
-            "behind", case.body["job"],
+            "behind",
+            case.body["job"],
             f"{case.body['lag']:,} rows were there that the last batch did not read",
             "They are read in the batches that follow, unless align= holds them back.",
             {"lag": case.body["lag"]},
-        )  # fmt: skip
+        )
 
 
 def starved_steps(case: Case) -> Reasons:
@@ -225,18 +244,22 @@ def starved_steps(case: Case) -> Reasons:
         listed = ", ".join(map(repr, names))
         at = f": all rows stop at {' and '.join(map(repr, causes))}" if causes else ""
         yield Reason(
-            "starved", names[0], f"no row has come to {listed}{at}",
+            "starved",
+            names[0],
+            f"no row has come to {listed}{at}",
             "What is said of the steps before it explains this.",
             {"steps": list(names), "stopped_at": list(causes)},
-        )  # fmt: skip
+        )
 
 
 def ended(case: Case) -> Reasons:
     if case.body["ended"]:
         yield Reason(
-            "ended", case.body["job"], "the job has read all its inputs to the end",
+            "ended",
+            case.body["job"],
+            "the job has read all its inputs to the end",
             "Every window is closed, and nothing more will come.",
-        )  # fmt: skip
+        )
 
 
 REASONS: tuple[Callable[[Case], Reasons], ...] = (

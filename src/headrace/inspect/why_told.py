@@ -53,11 +53,15 @@ class Why:
         body = self.manifest.body
         reached = body["watermark"]
         return {
-            **found, "epoch": self.manifest.epoch, "committed": body["wall"],
-            "watermark": None if abs(reached) == MAX_TIME else reached, "ended": body["ended"],
-            "inputs": body["counts"], "outputs": _outputs(self),
+            **found,
+            "epoch": self.manifest.epoch,
+            "committed": body["wall"],
+            "watermark": None if abs(reached) == MAX_TIME else reached,
+            "ended": body["ended"],
+            "inputs": body["counts"],
+            "outputs": _outputs(self),
             "steps": {s.name: dict(zip(_COLUMNS, _numbers(s), strict=True)) for s in _steps(self)},
-        }  # fmt: skip
+        }
 
 
 def told(

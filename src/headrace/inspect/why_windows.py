@@ -23,9 +23,11 @@ def dead_triggers(case: Case) -> Reasons:
     for node in case.nodes():
         if (because := never_fires(node)) is not None and not case.body["ended"]:
             yield Reason(
-                "trigger", node.name, f"step {node.name!r} gives nothing while it runs: {because}",
+                "trigger",
+                node.name,
+                f"step {node.name!r} gives nothing while it runs: {because}",
                 "Give the window a trigger, such as t.every(...) or t.after_rows(...).",
-            )  # fmt: skip
+            )
 
 
 def endless_windows(case: Case) -> Reasons:
@@ -39,10 +41,12 @@ def endless_windows(case: Case) -> Reasons:
         trigger = _trigger(node)
         said = f" ({trigger})" if trigger else ""
         yield Reason(
-            "trigger", name, f"step {name!r} waits for its trigger{said}: its window has no end",
+            "trigger",
+            name,
+            f"step {name!r} waits for its trigger{said}: its window has no end",
             "Only the trigger, or the end of the input, makes it give a result.",
             {"trigger": trigger},
-        )  # fmt: skip
+        )
 
 
 def silent_firings(case: Case) -> Reasons:
@@ -52,10 +56,12 @@ def silent_firings(case: Case) -> Reasons:
         if fired and case.firings(name, "mute") == fired:
             times = "once" if fired == 1 else f"{fired:,} times"
             yield Reason(
-                "nothing", name,
+                "nothing",
+                name,
                 f"windows of step {name!r} have fired {times}, and each time they gave nothing",
-                _silence(case, name), {"fired": fired},
-            )  # fmt: skip
+                _silence(case, name),
+                {"fired": fired},
+            )
 
 
 def _silence(case: Case, name: str) -> str:
@@ -64,9 +70,10 @@ def _silence(case: Case, name: str) -> str:
     node = case.node(name)
     evicts = not isinstance(node, AnyWindow) or node.evictor is not None
     return (
-        "Its evictor leaves no row, or its function gives none: look at both." if evicts
+        "Its evictor leaves no row, or its function gives none: look at both."
+        if evicts
         else "Its function gives no row: look at what it is given."
-    )  # fmt: skip
+    )
 
 
 def lost_windows(case: Case) -> Reasons:
@@ -77,13 +84,14 @@ def lost_windows(case: Case) -> Reasons:
             said = f" ({trigger})" if trigger else ""
             many = f"{lost:,} windows" if lost > 1 else "a window"
             yield Reason(
-                "lost", name,
+                "lost",
+                name,
                 f"{many} of step {name!r} ended with rows that the trigger{said} had not shown: "
                 "these rows are gone",
                 "The end of a window does not make it fire: the step has may_lose=True. With "
                 "t.at_watermark(early=...) each window gives a result when it is over.",
                 {"windows": lost, "trigger": trigger},
-            )  # fmt: skip
+            )
 
 
 def waiting_windows(case: Case) -> Reasons:
@@ -105,13 +113,14 @@ def _triggered(case: Case, node: AnyWindow, due: int) -> Reason:
     when = f"when the {time} reaches {moment(due)}"
     ends = f"It is judged again {when}" if trigger.marked else f"The next window is over {when}"
     return Reason(
-        "trigger", node.name,
+        "trigger",
+        node.name,
         f"step {node.name!r} waits for its trigger ({trigger}): the end of a window gives no "
         "result",
         f"{ends}. Rows that the trigger has not shown when their window is over are lost "
         "(may_lose=True).",
         {"trigger": str(trigger), "next": due},
-    )  # fmt: skip
+    )
 
 
 def _window(case: Case, name: str, due: int, reached: int) -> Reason:
@@ -148,11 +157,12 @@ def _clock(name: str, due: int, clock: int) -> Reason:
     left = due - clock
     when = f"in {span(left)}" if left > 0 else "that is due"
     return Reason(
-        "clock", name, f"step {name!r} waits for the clock to reach {moment(due)}: {when}",
-        "It goes by processing time: only waiting helps." if left > 0
-        else _NEXT_BATCH,
+        "clock",
+        name,
+        f"step {name!r} waits for the clock to reach {moment(due)}: {when}",
+        "It goes by processing time: only waiting helps." if left > 0 else _NEXT_BATCH,
         {"wake": due},
-    )  # fmt: skip
+    )
 
 
 def _trigger(node: Node | None) -> str | None:

@@ -134,6 +134,12 @@ def _truth(node: Node, schema: pa.Schema) -> Mask | None:
 
 
 _MAKERS: dict[type[Node], Callable[[Node, pa.Schema], Mask | None]] = {
-    **dict.fromkeys(_TESTS, _comparison), exp.Between: _between, exp.In: _in, exp.And: _and_or,
-    exp.Or: _and_or, exp.Not: _not, exp.Is: _is_null, exp.Column: _truth,
-}  # fmt: skip
+    **dict.fromkeys(_TESTS, _comparison),
+    exp.Between: _between,
+    exp.In: _in,
+    exp.And: _and_or,
+    exp.Or: _and_or,
+    exp.Not: _not,
+    exp.Is: _is_null,
+    exp.Column: _truth,
+}

@@ -50,7 +50,7 @@ class Kernel:
         try:
             return self._run(table)
         except duckdb.Error as error:
-            raise StepError(plain(error), code="HR-STEP-002") from None
+            raise StepError("HR-STEP-002", plain(error)) from None
 
     def run(self, table: pa.Table) -> tuple[pa.Table, Bad]:
         """The result of the good rows, and (position in `table`, message) of each bad row."""

@@ -83,8 +83,9 @@ def _bound(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Iterator[Bo
 def _empty(bounds: Sequence[Bound]) -> bool:
     """Whether no number is within all of these, which are of one column."""
     low = max(((n, kind is exp.GT) for _, kind, n in bounds if kind in _LOW + _BOTH), default=None)
-    high = min(((n, kind is not exp.LT) for _, kind, n in bounds if kind in _HIGH + _BOTH),
-               default=None)  # fmt: skip
+    high = min(
+        ((n, kind is not exp.LT) for _, kind, n in bounds if kind in _HIGH + _BOTH), default=None
+    )
     if low is None or high is None:
         return False
     return low[0] > high[0] or (low[0] == high[0] and (low[1] or not high[1]))

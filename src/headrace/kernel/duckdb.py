@@ -95,9 +95,13 @@ def _open() -> duckdb.DuckDBPyConnection:
     made.execute("PRAGMA disable_optimizer")  # a chain runs as it is written: no filter moves
     for name, function, takes in OWN_FUNCTIONS:
         made.create_function(
-            name, function, [*takes], "VARCHAR",
-            type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
-        )  # fmt: skip
+            name,
+            function,
+            [*takes],
+            "VARCHAR",
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
     made.execute("SET lock_configuration = true")
     _OPEN.append(made)
     return made

@@ -155,9 +155,12 @@ def _constant(text: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(
-    strict=False, object_pairs_hook=_object,
-    parse_int=_integer, parse_float=_fraction, parse_constant=_constant,
-)  # fmt: skip
+    strict=False,
+    object_pairs_hook=_object,
+    parse_int=_integer,
+    parse_float=_fraction,
+    parse_constant=_constant,
+)
 
 
 def _requoted(found: re.Match[str]) -> str:

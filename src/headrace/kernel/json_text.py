@@ -43,9 +43,12 @@ def load(text: str) -> Any:
     deeply."""
     try:
         return json.loads(
-            text, object_pairs_hook=Fields,
-            parse_int=Number, parse_float=Number, parse_constant=Number,
-        )  # fmt: skip
+            text,
+            object_pairs_hook=Fields,
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=Number,
+        )
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
 

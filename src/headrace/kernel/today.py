@@ -31,9 +31,10 @@ def date_now() -> dt.date:
     clock = _CLOCK.get()
     if clock is None:
         raise PlanError(
-            "current_date() is asked for where there is no epoch", code="HR-EXPR-006",
-            hint="Compute it by with_columns before this step, and use the column here.",
-        )  # fmt: skip
+            "HR-EXPR-006",
+            "current_date() is asked for where there is no epoch",
+            "Compute it by with_columns before this step, and use the column here.",
+        )
     return (dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=clock)).date()
 
 

@@ -54,9 +54,10 @@ def moment_of(clock: Clock) -> int:
 
 def _no_clock(clock: Any) -> LogError:
     return _unusable(
-        f"the clock {clock!r}", "Give an object whose now() is the time in whole milliseconds "
+        f"the clock {clock!r}",
+        "Give an object whose now() is the time in whole milliseconds "
         "since 1970, as headrace.clock.SystemClock() is, or none.",
-    )  # fmt: skip
+    )
 
 
 def check_limit(max_rows: Any) -> None:
@@ -72,9 +73,10 @@ def check_moment(ms: Any) -> None:
 def check_offset(offset: Any) -> None:
     if not is_whole(offset):
         raise LogError(
-            f"{offset!r} is no offset", code="HR-LOG-007",
-            hint="An offset is a whole number: the records of a partition are counted from 0.",
-        )  # fmt: skip
+            "HR-LOG-007",
+            f"{offset!r} is no offset",
+            "An offset is a whole number: the records of a partition are counted from 0.",
+        )
 
 
 def check_retry(producer: Any, sequence: Any) -> None:
@@ -82,9 +84,10 @@ def check_retry(producer: Any, sequence: Any) -> None:
         return
     if not _is_text(producer) or not is_whole(sequence) or not 0 <= sequence < _MOST:
         raise LogError(
-            f"an append has producer {producer!r} and sequence {sequence!r}", code="HR-LOG-013",
-            hint="Give a name and a whole number that grows, to make a retry safe, or neither.",
-        )  # fmt: skip
+            "HR-LOG-013",
+            f"an append has producer {producer!r} and sequence {sequence!r}",
+            "Give a name and a whole number that grows, to make a retry safe, or neither.",
+        )
 
 
 def _is_text(name: Any) -> bool:
@@ -96,4 +99,4 @@ def _is_text(name: Any) -> bool:
 
 
 def _unusable(what: str, hint: str) -> LogError:
-    return LogError(f"cannot use {what}", code="HR-LOG-019", hint=hint)
+    return LogError("HR-LOG-019", f"cannot use {what}", hint)

@@ -140,10 +140,20 @@ def _block(
     if notes:
         crc = zlib.crc32(body.padding, zlib.crc32(body.message, zlib.crc32(before)))
     header = Header(
-        MAGIC, flags, partition, len(notes), crc, body.rows, stamp.topic,
-        len(before) + body.message.size + len(body.padding), base, stamp.time, stamp.synced,
-        stamp.generation, 0,
-    )  # fmt: skip
+        MAGIC,
+        flags,
+        partition,
+        len(notes),
+        crc,
+        body.rows,
+        stamp.topic,
+        len(before) + body.message.size + len(body.padding),
+        base,
+        stamp.time,
+        stamp.synced,
+        stamp.generation,
+        0,
+    )
     packed = _HEADER.pack(*header)[:-4]
     sealed = packed + zlib.crc32(packed).to_bytes(4, "little")
     return header, [sealed + before, body.message, body.padding]

@@ -130,9 +130,10 @@ class Log(Protocol):
 
 def unreadable(path: object, error: OSError) -> LogError:
     return LogError(
-        f"cannot read '{path}': {error.strerror or error}", code="HR-LOG-015",
-        hint="Repair the permissions of the log's folder, or the disk.",
-    )  # fmt: skip
+        "HR-LOG-015",
+        f"cannot read '{path}': {error.strerror or error}",
+        "Repair the permissions of the log's folder, or the disk.",
+    )
 
 
 def is_name(topic: object) -> bool:
@@ -143,8 +144,9 @@ def check_name(topic: str) -> str:
     """The name itself, if it can be a topic's: it will also be a folder's."""
     if not is_name(topic):
         raise LogError(
-            f"{topic!r} cannot be the name of a topic", code="HR-LOG-001",
-            hint="Use letters, digits, '.', '_' and '-', at most 200, beginning with a letter, "
+            "HR-LOG-001",
+            f"{topic!r} cannot be the name of a topic",
+            "Use letters, digits, '.', '_' and '-', at most 200, beginning with a letter, "
             "a digit or '_'.",
-        )  # fmt: skip
+        )
     return topic

@@ -70,9 +70,10 @@ def cut(fd: int, path: Path, position: int, published: int) -> None:
     """
     if position < published:
         raise LogError(
+            "HR-LOG-011",
             f"refused to cut file '{path}' at byte {position}: it is published up to {published}",
-            code="HR-LOG-011", hint="Restore the topic's folder from a copy.",
-        )  # fmt: skip
+            "Restore the topic's folder from a copy.",
+        )
     if os.fstat(fd).st_size > position:
         point("log.cut")
         os.ftruncate(fd, position)

@@ -126,8 +126,9 @@ def _again(
     if rows == before:
         return Again(known)
     raise LogError(
+        "HR-LOG-020",
         f"producer {append.producer!r} has appended {before} records to topic '{topic.name}' as "
-        f"sequence {append.sequence}, and now appends {rows}", code="HR-LOG-020",
-        hint="Nothing was appended. Give every append a number of its own; repeat one only with "
+        f"sequence {append.sequence}, and now appends {rows}",
+        "Nothing was appended. Give every append a number of its own; repeat one only with "
         "the same records.",
-    )  # fmt: skip
+    )

@@ -111,10 +111,15 @@ class EmbeddedLog:
         same columns and partitions is taken as it is.
         """
         wanted = new_topic(
-            self.root / check_name(topic), partitions, schema, key,
-            None if retention is None else millis(retention), retention_bytes, segment_bytes,
+            self.root / check_name(topic),
+            partitions,
+            schema,
+            key,
+            None if retention is None else millis(retention),
+            retention_bytes,
+            segment_bytes,
             _now(self._clock),
-        )  # fmt: skip
+        )
         for _ in range(_TRIES):
             try:
                 if topics.create(wanted):
@@ -127,14 +132,16 @@ class EmbeddedLog:
             if not (exist_ok and _alike(found, wanted)):
                 other = ", with other columns or partitions" if exist_ok else ""
                 raise LogError(
-                    f"topic '{topic}' exists already{other}", code="HR-LOG-003",
-                    hint="Choose another name, or delete the topic first.",
-                )  # fmt: skip
+                    "HR-LOG-003",
+                    f"topic '{topic}' exists already{other}",
+                    "Choose another name, or delete the topic first.",
+                )
             return self.describe(topic)
         raise LogError(
+            "HR-LOG-003",
             f"cannot create topic '{topic}': '{wanted.path}' is there, and is no topic",
-            code="HR-LOG-003", hint="Move it away, or choose another name.",
-        )  # fmt: skip
+            "Move it away, or choose another name.",
+        )
 
     def delete(self, topic: str) -> None:
         """Remove the topic and all its records."""
@@ -161,9 +168,18 @@ class EmbeddedLog:
         t = opened.topic
         sizes = tuple(a - b for a, b in zip(head.sizes, head.gone, strict=True))
         return TopicInfo(
-            t.name, t.partitions, t.schema, t.key, t.retention_ms, t.retention_bytes, t.created,
-            head.earliest, head.ends, sizes, t.id,
-        )  # fmt: skip
+            t.name,
+            t.partitions,
+            t.schema,
+            t.key,
+            t.retention_ms,
+            t.retention_bytes,
+            t.created,
+            head.earliest,
+            head.ends,
+            sizes,
+            t.id,
+        )
 
     def append(
         self,
@@ -195,9 +211,15 @@ class EmbeddedLog:
             raise self._unknown(topic) from error
 
     def _append(
-        self, topic: str, records: Any, key: Any, partition: int | None,
-        partitioner: Partitioner | None, producer: str | None, sequence: int | None,
-    ) -> dict[int, Ack]:  # fmt: skip
+        self,
+        topic: str,
+        records: Any,
+        key: Any,
+        partition: int | None,
+        partitioner: Partitioner | None,
+        producer: str | None,
+        sequence: int | None,
+    ) -> dict[int, Ack]:
         opened = self._find(topic)
         turn = next(opened.turn) if sequence is None else sequence
         parts: Mapping[int, Piece] | None = None
@@ -335,19 +357,21 @@ class EmbeddedLog:
         known = self.topics()
         near = difflib.get_close_matches(topic, known, 1)
         listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-        hint = f"Did you mean '{near[0]}'?" if near else f"It has: {listed}." if known else (
-            f"It is empty. Create the topic first: headrace topic create {topic}"
-        )  # fmt: skip
-        return LogError(
-            f"the log '{self.root}' has no topic '{topic}'", code="HR-LOG-002", hint=hint
+        hint = (
+            f"Did you mean '{near[0]}'?"
+            if near
+            else f"It has: {listed}."
+            if known
+            else (f"It is empty. Create the topic first: headrace topic create {topic}")
         )
+        return LogError("HR-LOG-002", f"the log '{self.root}' has no topic '{topic}'", hint)
 
     def _unwritable(self, verb: str, topic: str, error: OSError) -> LogError:
         return LogError(
+            "HR-LOG-010",
             f"cannot {verb} topic '{topic}' in '{self.root}': {error.strerror or error}",
-            code="HR-LOG-010", hint="Choose a folder that can be written, with --log or "
-            "HEADRACE_LOG, or free space there.",
-        )  # fmt: skip
+            "Choose a folder that can be written, with --log or HEADRACE_LOG, or free space there.",
+        )
 
 
 def _opened(root: str, clock: Clock, patience: float) -> EmbeddedLog:

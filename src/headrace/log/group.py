@@ -161,15 +161,17 @@ class Group(Generic[Item, Answer]):
 
 def _interrupted() -> LogError:
     return LogError(
+        "HR-LOG-018",
         "the thread that committed this append together with its own was interrupted",
-        code="HR-LOG-018", hint="It may appear as a whole, or not at all. With the same producer "
+        "It may appear as a whole, or not at all. With the same producer "
         "and sequence it can be appended again; else look for its records first.",
-    )  # fmt: skip
+    )
 
 
 def _stuck(patience: float) -> LogError:
     return LogError(
+        "HR-LOG-016",
         f"another thread of this process has been committing for longer than {patience:g} s",
-        code="HR-LOG-016", hint="Nothing was appended. See what the disk does, and append again. "
+        "Nothing was appended. See what the disk does, and append again. "
         "EmbeddedLog(..., patience=...) says how long to wait.",
-    )  # fmt: skip
+    )

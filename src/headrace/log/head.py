@@ -149,10 +149,9 @@ class HeadFile:
     def publish(self, head: Head, after: int) -> Head:
         """Write the head as the version that follows `after`; readers see it at once."""
         head = head._replace(version=after + 1, boot=boot_id())
-        rest = (
-            _SLOT.pack(b"", 0, self._partitions, self._topic, *head[:11])[8:]
-            + self._entries.pack(*head.ends, *head.sizes, *head.earliest, *head.gone)
-        )  # fmt: skip
+        rest = _SLOT.pack(b"", 0, self._partitions, self._topic, *head[:11])[
+            8:
+        ] + self._entries.pack(*head.ends, *head.sizes, *head.earliest, *head.gone)
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             slot = MAGIC + zlib.crc32(rest).to_bytes(4, "little") + rest

@@ -156,8 +156,9 @@ def _drop(fd: int) -> None:
 def _blocked(path: Path, patience: float) -> LogError:
     said = path.read_bytes()[:256].decode(errors="replace").strip()
     return LogError(
+        "HR-LOG-016",
         f"topic '{path.parent.name}' is locked for longer than {patience:g} s by "
-        f"{said or 'another process'}: file '{path}'", code="HR-LOG-016",
-        hint="Nothing was appended. See what that process does; let it go on, or stop it, and "
+        f"{said or 'another process'}: file '{path}'",
+        "Nothing was appended. See what that process does; let it go on, or stop it, and "
         "append again. EmbeddedLog(..., patience=...) says how long to wait.",
-    )  # fmt: skip
+    )

@@ -60,9 +60,10 @@ def keys_of(topic: str, key: Any) -> Any:
         return key
     if isinstance(key, bytes | bytearray | memoryview | Mapping) or not isinstance(key, Iterable):
         raise LogError(
-            f"topic '{topic}' cannot choose partitions by key {key!r}", code="HR-LOG-006",
-            hint="Give the name of a column, or a list with one key for each record.",
-        )  # fmt: skip
+            "HR-LOG-006",
+            f"topic '{topic}' cannot choose partitions by key {key!r}",
+            "Give the name of a column, or a list with one key for each record.",
+        )
     return list(key)
 
 
@@ -78,35 +79,39 @@ def _keys(topic: Topic, table: pa.Table, key: str | Sequence[Any] | None) -> Any
         return _one_each(topic, table, name)
     if name not in table.column_names:
         raise LogError(
+            "HR-LOG-006",
             f"topic '{topic.name}' has no column '{name}' to choose the partition by",
-            code="HR-LOG-006", hint=f"Its columns: {', '.join(table.column_names)}.",
-        )  # fmt: skip
+            f"Its columns: {', '.join(table.column_names)}.",
+        )
     return table[name]
 
 
 def _one_each(topic: Topic, table: pa.Table, keys: Sequence[Any]) -> Any:
     if len(keys) != table.num_rows:
         raise LogError(
+            "HR-LOG-006",
             f"topic '{topic.name}' gets {table.num_rows} records with {len(keys)} keys",
-            code="HR-LOG-006", hint="Give one key for each.",
-        )  # fmt: skip
+            "Give one key for each.",
+        )
     if topic.schema is None:
         return table["key"]
     try:
         return pa.array(keys)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise LogError(
-            f"topic '{topic.name}' gets keys that are not of one type", code="HR-LOG-006",
-            hint="Give keys of one type: all text, or all numbers.",
-        ) from error  # fmt: skip
+            "HR-LOG-006",
+            f"topic '{topic.name}' gets keys that are not of one type",
+            "Give keys of one type: all text, or all numbers.",
+        ) from error
 
 
 def check_partition(topic: Topic, partition: int) -> int:
     if not is_whole(partition) or not 0 <= partition < topic.partitions:
         raise LogError(
-            f"topic '{topic.name}' has no partition {partition!r}", code="HR-LOG-005",
-            hint=f"It has partitions 0 to {topic.partitions - 1}.",
-        )  # fmt: skip
+            "HR-LOG-005",
+            f"topic '{topic.name}' has no partition {partition!r}",
+            f"It has partitions 0 to {topic.partitions - 1}.",
+        )
     return partition
 
 
@@ -156,7 +161,8 @@ def split(table: pa.Table, chosen: np.ndarray) -> dict[int, pa.Table]:
 
 def _wrong(fact: str) -> LogError:
     return LogError(
-        f"the partitioner {fact}", code="HR-LOG-012",
-        hint="It takes (table, partitions) and gives one whole number from 0 to "
+        "HR-LOG-012",
+        f"the partitioner {fact}",
+        "It takes (table, partitions) and gives one whole number from 0 to "
         "partitions - 1 for each record.",
-    )  # fmt: skip
+    )

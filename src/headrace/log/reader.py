@@ -261,15 +261,17 @@ def gone(topic: Topic, partition: int, offset: int, head: Head | None) -> LogErr
     """The error for an offset that the partition does not hold."""
     if head is None:
         return LogError(
-            f"topic '{topic.name}' was deleted while it was read", code="HR-LOG-002",
-            hint="Create it again, or stop the reader.",
-        )  # fmt: skip
+            "HR-LOG-002",
+            f"topic '{topic.name}' was deleted while it was read",
+            "Create it again, or stop the reader.",
+        )
     earliest, end = head.earliest[partition], head.ends[partition]
     return LogError(
+        "HR-LOG-007",
         f"offset {offset} is outside partition {partition} of topic '{topic.name}', "
-        f"which holds [{earliest}, {end})", code="HR-LOG-007",
-        hint=f"Read from {earliest} (the earliest kept) to {end} (the latest).",
-    )  # fmt: skip
+        f"which holds [{earliest}, {end})",
+        f"Read from {earliest} (the earliest kept) to {end} (the latest).",
+    )
 
 
 def _gathered(blocks: Iterator[_Block]) -> Iterator[list[_Block]]:

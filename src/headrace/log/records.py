@@ -50,16 +50,18 @@ def taken(topic: str, records: Any) -> pa.Table | list[Any]:
         return records.tolist() if records.ndim else [records.item()]
     if isinstance(records, str | bytes | bytearray | memoryview | Mapping):
         raise LogError(
+            "HR-LOG-006",
             f"topic '{topic}' takes many records, and got one {type(records).__name__}",
-            code="HR-LOG-006", hint="Give a list, if only of one record: [record].",
-        )  # fmt: skip
+            "Give a list, if only of one record: [record].",
+        )
     if hasattr(records, "__arrow_c_stream__"):  # a reader of batches, a data frame
         return pa.table(records)
     if not isinstance(records, Iterable):
         raise LogError(
+            "HR-LOG-006",
             f"topic '{topic}' takes records, and got {type(records).__name__}",
-            code="HR-LOG-006", hint="Give a table, a data frame, or anything that gives rows.",
-        )  # fmt: skip
+            "Give a table, a data frame, or anything that gives rows.",
+        )
     return list(records)
 
 
@@ -113,22 +115,25 @@ def _fitted(topic: Topic, schema: pa.Schema, columns: Mapping[str, Any]) -> pa.T
 def _fit(topic: Topic, field: pa.Field, column: pa.ChunkedArray | None) -> pa.ChunkedArray:
     if column is None:
         raise _misfit(
-            topic, f"needs the column {field.name!r} ({field.type})",
+            topic,
+            f"needs the column {field.name!r} ({field.type})",
             "Add the column to the records; fill it with nulls if there is nothing to say.",
-        )  # fmt: skip
+        )
     _check_fields(topic, field, extra_field(column.type, field.type, field.name))
     try:
         fitted = as_type(_from_text(field, column), field.type)
     except _MISFITS as error:
         raise _misfit(
-            topic, f"has {field.type} in column {field.name!r}, the records have {column.type}",
+            topic,
+            f"has {field.type} in column {field.name!r}, the records have {column.type}",
             f"Cast the column before the append ({_first_line(error)}).",
-        ) from error  # fmt: skip
+        ) from error
     if not field.nullable and fitted.null_count:
         raise _misfit(
-            topic, f"allows no null in column {field.name!r}, the records have "
-            f"{fitted.null_count}", "Fill the nulls, or leave out 'not null' in the schema.",
-        )  # fmt: skip
+            topic,
+            f"allows no null in column {field.name!r}, the records have {fitted.null_count}",
+            "Fill the nulls, or leave out 'not null' in the schema.",
+        )
     return fitted
 
 
@@ -142,13 +147,12 @@ def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[st
     wrong = next((v for v in values if len(v) != len(schema)), None)
     if wrong is not None:
         raise _misfit(
-            topic, f"has {len(schema)} columns, a record has {len(wrong)}",
+            topic,
+            f"has {len(schema)} columns, a record has {len(wrong)}",
             f"Give a dictionary or a tuple of {_names(schema)}.",
-        )  # fmt: skip
+        )
     columns = zip(*values, strict=True) if values else ([] for _ in schema)
-    return {
-        f.name: _column(topic, f, list(c)) for f, c in zip(schema, columns, strict=True)
-    }  # fmt: skip
+    return {f.name: _column(topic, f, list(c)) for f, c in zip(schema, columns, strict=True)}
 
 
 def _values(topic: Topic, schema: pa.Schema, row: Any) -> Sequence[Any]:
@@ -157,9 +161,10 @@ def _values(topic: Topic, schema: pa.Schema, row: Any) -> Sequence[Any]:
         len(values)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise _misfit(
-            topic, f"has the columns {_names(schema)}, and a record is {type(row).__name__}",
+            topic,
+            f"has the columns {_names(schema)}, and a record is {type(row).__name__}",
             f"Give a dictionary or a tuple of {_names(schema)} ({_first_line(error)}).",
-        ) from error  # fmt: skip
+        ) from error
     return values
 
 
@@ -171,17 +176,20 @@ def _column(topic: Topic, field: pa.Field, values: list[Any]) -> pa.ChunkedArray
         if has_struct(field.type):
             _check_fields(topic, field, extra_name(bad, field.type, field.name))
         raise _misfit(
-            topic, f"has {field.type} in column {field.name!r}, a record has {bad!r}",
+            topic,
+            f"has {field.type} in column {field.name!r}, a record has {bad!r}",
             f"Give a value of that type, or none at all ({_first_line(e)}).",
-        ) from e  # fmt: skip
+        ) from e
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def _check_fields(topic: Topic, field: pa.Field, extra: str | None) -> None:
     if extra is not None:
         raise _misfit(
-            topic, f"has no field {extra!r}", f"Column {field.name!r} is {field.type}.",
-        )  # fmt: skip
+            topic,
+            f"has no field {extra!r}",
+            f"Column {field.name!r} is {field.type}.",
+        )
 
 
 def _parsed(field: pa.Field, values: list[Any]) -> list[Any]:
@@ -241,18 +249,23 @@ def _binary(topic: Topic, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray
         return column.cast(pa.binary())
     if name in BYTES.names and not _is_text_or_bytes(column.type):
         raise _misfit(
-            topic, f"holds bytes, the records have {column.type} in column {name!r}",
+            topic,
+            f"holds bytes, the records have {column.type} in column {name!r}",
             "Give bytes or text, or create the topic with a schema.",
-        )  # fmt: skip
+        )
     return column
 
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(
-        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind)
-        or types.is_large_string(kind) or types.is_binary_view(kind) or types.is_string_view(kind)
-    )  # fmt: skip
+        types.is_binary(kind)
+        or types.is_string(kind)
+        or types.is_large_binary(kind)
+        or types.is_large_string(kind)
+        or types.is_binary_view(kind)
+        or types.is_string_view(kind)
+    )
 
 
 def _binary_array(topic: Topic, values: Sequence[bytes | None]) -> pa.Array | pa.ChunkedArray:
@@ -285,17 +298,19 @@ def _encoded(topic: Topic, record: Any) -> bytes | None:
             return json_of(record)
     except (TypeError, ValueError, RecursionError) as error:
         raise _misfit(
-            topic, f"cannot hold a record as JSON or UTF-8: {_first_line(error)}",
+            topic,
+            f"cannot hold a record as JSON or UTF-8: {_first_line(error)}",
             "Give its bytes, encoded as you like.",
-        ) from error  # fmt: skip
+        ) from error
     raise _misfit(
-        topic, f"holds bytes, a record is {type(record).__name__}",
+        topic,
+        f"holds bytes, a record is {type(record).__name__}",
         "Give bytes, text or a dictionary (kept as JSON), or create the topic with a schema.",
-    )  # fmt: skip
+    )
 
 
 def _misfit(topic: Topic, fact: str, hint: str) -> LogError:
-    return LogError(f"topic '{topic.name}' {fact}", code="HR-LOG-006", hint=hint)
+    return LogError("HR-LOG-006", f"topic '{topic.name}' {fact}", hint)
 
 
 def _names(schema: pa.Schema) -> str:

@@ -96,10 +96,16 @@ def _next(topic: Topic, head: Head, base: int) -> Head:
 
 def _at(snapshot: Snapshot, head: Head) -> Head:
     return head._replace(
-        generation=max(head.generation, snapshot.generation), segment=snapshot.base,
-        start=snapshot.start, opened=snapshot.opened, position=snapshot.start,
-        time=snapshot.time, clock=snapshot.clock, ends=snapshot.ends, sizes=snapshot.sizes,
-    )  # fmt: skip
+        generation=max(head.generation, snapshot.generation),
+        segment=snapshot.base,
+        start=snapshot.start,
+        opened=snapshot.opened,
+        position=snapshot.start,
+        time=snapshot.time,
+        clock=snapshot.clock,
+        ends=snapshot.ends,
+        sizes=snapshot.sizes,
+    )
 
 
 def _without_head(topic: Topic, bases: list[int]) -> Head:

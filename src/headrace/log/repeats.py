@@ -26,11 +26,12 @@ def check_repeated(topic: Topic, append: Append, stored: Mapping[int, pa.Table])
         return
     if _rows(now.values()) != _rows(stored.values()):
         raise LogError(
+            "HR-LOG-020",
             f"producer {append.producer!r} has appended other records to topic '{topic.name}' as "
-            f"sequence {append.sequence}", code="HR-LOG-020",
-            hint="Nothing was appended. Give every append a number of its own; repeat one only "
+            f"sequence {append.sequence}",
+            "Nothing was appended. Give every append a number of its own; repeat one only "
             "with the same records.",
-        )  # fmt: skip
+        )
 
 
 def _table(topic: Topic, piece: Piece) -> pa.Table:

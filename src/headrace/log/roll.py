@@ -38,9 +38,15 @@ def roll(topic: Topic, head: Head, memory: Memory, fd: int, now: int) -> Head:
     """Go on in a new segment, which knows what its predecessors knew; all of them are synced."""
     base = head.place
     snapshot = Snapshot(
-        base, head.generation, now, head.time, head.clock, head.ends, head.sizes,
+        base,
+        head.generation,
+        now,
+        head.time,
+        head.clock,
+        head.ends,
+        head.sizes,
         memory.upto(fd, head).dump(),
-    )  # fmt: skip
+    )
     data = pack_snapshot(topic.tag, snapshot)
     disk.new_file(segment_path(topic.path, base), data)
     disk.sync_folder(topic.path)

@@ -117,8 +117,9 @@ def _flat(sequence: int, places: Places) -> list[Any]:
 
 def _too_old(producer: str, sequence: int, floor: int) -> LogError:
     return LogError(
+        "HR-LOG-017",
         f"producer {producer!r} appends sequence {sequence}, of whose appends only those from "
-        f"{floor} on are remembered", code="HR-LOG-017",
-        hint="It may have been made long ago, or never: look for its records. Numbers that grow "
+        f"{floor} on are remembered",
+        "It may have been made long ago, or never: look for its records. Numbers that grow "
         f"by one are remembered for ever; where they leave gaps, the last {RANGES} runs are.",
-    )  # fmt: skip
+    )

@@ -56,11 +56,18 @@ class Snapshot:
 
 
 def pack_snapshot(topic: int, snapshot: Snapshot) -> bytes:
-    body = json.dumps({
-        "base": snapshot.base, "generation": snapshot.generation, "opened": snapshot.opened,
-        "time": snapshot.time, "clock": snapshot.clock, "ends": snapshot.ends,
-        "sizes": snapshot.sizes, "seen": snapshot.seen,
-    }).encode()  # fmt: skip
+    body = json.dumps(
+        {
+            "base": snapshot.base,
+            "generation": snapshot.generation,
+            "opened": snapshot.opened,
+            "time": snapshot.time,
+            "clock": snapshot.clock,
+            "ends": snapshot.ends,
+            "sizes": snapshot.sizes,
+            "seen": snapshot.seen,
+        }
+    ).encode()
     data = _PREFIX.pack(MAGIC, zlib.crc32(body), topic, len(body)) + body
     return data + bytes(pad(len(data)))
 
@@ -93,10 +100,11 @@ def read_snapshot(folder: Path, base: int, topic: int) -> Snapshot:
         raise unreadable(path, error) from error
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise LogError(
-            f"the beginning of segment '{path}' is damaged", code="HR-LOG-011",
-            hint="Restore the file from a copy: it says which records are in it, and which "
+            "HR-LOG-011",
+            f"the beginning of segment '{path}' is damaged",
+            "Restore the file from a copy: it says which records are in it, and which "
             "appends were made before.",
-        ) from error  # fmt: skip
+        ) from error
 
 
 class SegmentView:
@@ -140,17 +148,19 @@ class SegmentView:
 
 def damaged(path: Path, pos: int, fact: str) -> LogError:
     return LogError(
-        f"{fact}: file '{path}', byte {pos}", code="HR-LOG-008",
-        hint="Restore the file from a copy, or read from a later offset.",
-    )  # fmt: skip
+        "HR-LOG-008",
+        f"{fact}: file '{path}', byte {pos}",
+        "Restore the file from a copy, or read from a later offset.",
+    )
 
 
 def missing(path: Path, pos: int, fact: str) -> LogError:
     return LogError(
-        f"{fact}: file '{path}', byte {pos}", code="HR-LOG-009",
-        hint="Restore the file from a copy. Nothing was changed, and nothing is appended "
+        "HR-LOG-009",
+        f"{fact}: file '{path}', byte {pos}",
+        "Restore the file from a copy. Nothing was changed, and nothing is appended "
         "until it is back.",
-    )  # fmt: skip
+    )
 
 
 def _map(path: Path, limit: int) -> pa.Buffer:

@@ -29,8 +29,11 @@ def new_topic(
 ) -> Topic:
     if not _whole(partitions, 1, MAX_PARTITIONS):
         raise _unusable(path, f"{partitions!r} partitions", f"Choose 1 to {MAX_PARTITIONS}.")
-    for what, value in (("retention of", retention_ms), ("retention bytes of", retention_bytes),
-                        ("segments of", segment_bytes)):  # fmt: skip
+    for what, value in (
+        ("retention of", retention_ms),
+        ("retention bytes of", retention_bytes),
+        ("segments of", segment_bytes),
+    ):
         if value is not None and not _whole(value, 1, 2**62):
             raise _unusable(path, f"{what} {value!r}", "Choose a whole number above 0, or none.")
     columns = None if schema is None else _storable(path, schema_of(schema))
@@ -40,9 +43,16 @@ def new_topic(
     if key is not None and columns is not None and pa.types.is_nested(columns.field(key).type):
         raise _unusable(path, f"the nested key {key!r}", "Choose a column of a plain type.")
     return Topic(
-        path, new_id(), partitions, columns, key, retention_ms, retention_bytes,
-        segment_bytes or segment_size(retention_bytes, partitions), now,
-    )  # fmt: skip
+        path,
+        new_id(),
+        partitions,
+        columns,
+        key,
+        retention_ms,
+        retention_bytes,
+        segment_bytes or segment_size(retention_bytes, partitions),
+        now,
+    )
 
 
 def _storable(path: Path, schema: pa.Schema) -> pa.Schema:
@@ -66,4 +76,4 @@ def _whole(value: object, least: int, most: int) -> bool:
 
 
 def _unusable(path: Path, what: str, hint: str) -> LogError:
-    return LogError(f"topic '{path.name}' cannot have {what}", code="HR-LOG-004", hint=hint)
+    return LogError("HR-LOG-004", f"topic '{path.name}' cannot have {what}", hint)

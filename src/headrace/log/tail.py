@@ -62,9 +62,11 @@ def follow(fd: int, path: Path, topic: int, head: Head, *, bodies: bool = False)
             break
         ends[p], sizes[p] = header.end, sizes[p] + header.size
         at = at._replace(
-            position=at.position + header.size, generation=header.generation,
-            time=header.time, clock=age(header.time),
-        )  # fmt: skip
+            position=at.position + header.size,
+            generation=header.generation,
+            time=header.time,
+            clock=age(header.time),
+        )
         if header.last:
             reached = at._replace(ends=tuple(ends), sizes=tuple(sizes))
     return reached

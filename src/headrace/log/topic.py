@@ -200,35 +200,48 @@ def load(path: Path) -> Topic | None:
         raise unreadable(path / "topic.json", error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LogError(
-            f"the settings '{path / 'topic.json'}' are damaged", code="HR-LOG-011",
-            hint="Restore the file from a copy; it is written once and never changed.",
-        ) from error  # fmt: skip
+            "HR-LOG-011",
+            f"the settings '{path / 'topic.json'}' are damaged",
+            "Restore the file from a copy; it is written once and never changed.",
+        ) from error
 
 
 def _parse(path: Path, data: dict[str, Any]) -> Topic:
     if data["format"] != FORMAT:
         raise LogError(
+            "HR-LOG-014",
             f"topic '{path.name}' has format {data['format']}, this version reads {FORMAT}",
-            code="HR-LOG-014", hint="Use the version of headrace that wrote it, or a later one.",
-        )  # fmt: skip
+            "Use the version of headrace that wrote it, or a later one.",
+        )
     packed = data["schema"]
     schema = packed and pa.ipc.read_schema(pa.py_buffer(base64.b64decode(packed)))
     return Topic(
-        path, data["id"], data["partitions"], schema, data["key"], data["retention_ms"],
-        data["retention_bytes"], data["segment_bytes"], data["created"],
-    )  # fmt: skip
+        path,
+        data["id"],
+        data["partitions"],
+        schema,
+        data["key"],
+        data["retention_ms"],
+        data["retention_bytes"],
+        data["segment_bytes"],
+        data["created"],
+    )
 
 
 def _dump(topic: Topic) -> bytes:
     schema = topic.schema
     data = {
-        "format": FORMAT, "id": topic.id, "partitions": topic.partitions,
+        "format": FORMAT,
+        "id": topic.id,
+        "partitions": topic.partitions,
         "columns": None if schema is None else ddl_of(schema),  # for people; `schema` is exact
         "schema": None if schema is None else base64.b64encode(schema.serialize()).decode(),
-        "key": topic.key, "retention_ms": topic.retention_ms,
-        "retention_bytes": topic.retention_bytes, "segment_bytes": topic.segment_bytes,
+        "key": topic.key,
+        "retention_ms": topic.retention_ms,
+        "retention_bytes": topic.retention_bytes,
+        "segment_bytes": topic.segment_bytes,
         "created": topic.created,
-    }  # fmt: skip
+    }
     return json.dumps({**data, "crc": _crc(data)}, indent=2).encode() + b"\n"
 
 

@@ -154,9 +154,14 @@ class TopicWriter:
         return end
 
     def _add(
-        self, appends: Sequence[Append], ready: Mapping[int, Ready], head: Head, end: Head,
-        fd: int, now: int,
-    ) -> _Written:  # fmt: skip
+        self,
+        appends: Sequence[Append],
+        ready: Mapping[int, Ready],
+        head: Head,
+        end: Head,
+        fd: int,
+        now: int,
+    ) -> _Written:
         retries = any(append.producer is not None for append in appends)
         seen = self._memory.upto(fd, end) if retries else Seen()
         parts, acks = draft(self.topic, appends, ready, end, seen)
@@ -290,10 +295,10 @@ class TopicWriter:
 def _cannot_write(topic: Topic, error: OSError) -> LogError:
     where = error.filename or topic.path
     return LogError(
+        "HR-LOG-010",
         f"cannot append to topic '{topic.name}': {error.strerror or error} ({where})",
-        code="HR-LOG-010", hint="Nothing was appended. Free space or repair the permissions, "
-        "then append again.",
-    )  # fmt: skip
+        "Nothing was appended. Free space or repair the permissions, then append again.",
+    )
 
 
 class _GivenUp(LogError):
@@ -302,15 +307,17 @@ class _GivenUp(LogError):
 
 def _given_up(topic: Topic) -> LogError:
     return _GivenUp(
+        "HR-LOG-010",
         f"cannot append to topic '{topic.name}': the disk could not sync ({topic.path})",
-        code="HR-LOG-010", hint="Nothing was appended. See to the disk, then append again.",
-    )  # fmt: skip
+        "Nothing was appended. See to the disk, then append again.",
+    )
 
 
 def _unknown(topic: Topic, error: OSError | LogError) -> LogError:
     why = error.message if isinstance(error, LogError) else error.strerror or error
     return LogError(
+        "HR-LOG-018",
         f"an append to topic '{topic.name}' was written, but not acknowledged: {why}",
-        code="HR-LOG-018", hint="It may appear as a whole, or not at all. With the same producer "
+        "It may appear as a whole, or not at all. With the same producer "
         "and sequence it can be appended again; else look for its records first.",
-    )  # fmt: skip
+    )

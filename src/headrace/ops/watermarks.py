@@ -71,9 +71,11 @@ def bounded(delay: Duration) -> Bounded:
     length = millis(delay)
     if length <= 0:
         raise PlanError(
-            f"bounded has a delay of {delay!r}", code="HR-TIME-012", site=call_site(),
-            hint='Give the rows some time, as in bounded("2s"); or say monotonous().',
-        )  # fmt: skip
+            "HR-TIME-012",
+            f"bounded has a delay of {delay!r}",
+            'Give the rows some time, as in bounded("2s"); or say monotonous().',
+            site=call_site(),
+        )
     return Bounded(length)
 
 
@@ -99,8 +101,11 @@ def custom(kind: type) -> Custom:
     if not isinstance(kind, type) or not made.methods:
         name = kind.__qualname__ if isinstance(kind, type) else repr(kind)
         fact = "has neither on_chunk nor on_row" if isinstance(kind, type) else "is not a class"
-        raise _refused(f"{name} {fact}", "Give a class with on_chunk(times, rows) or on_row(time,"
-                       " row); each gives a watermark in milliseconds, or None.")  # fmt: skip
+        raise _refused(
+            f"{name} {fact}",
+            "Give a class with on_chunk(times, rows) or on_row(time,"
+            " row); each gives a watermark in milliseconds, or None.",
+        )
     _check_state(kind)
     try:
         inspect.signature(kind).bind()
@@ -119,10 +124,11 @@ def _check_state(kind: type) -> None:
         json.dumps(getattr(kind, "state", None))
     except (TypeError, ValueError) as error:
         raise PlanError(
+            "HR-TIME-013",
             f"the watermark {kind.__qualname__} has a state that is not JSON: {error}",
-            code="HR-TIME-013", site=call_site(),
-            hint="A state may hold numbers, texts, lists and dicts; keep a set as a list.",
-        ) from error  # fmt: skip
+            "A state may hold numbers, texts, lists and dicts; keep a set as a list.",
+            site=call_site(),
+        ) from error
 
 
 def ingestion() -> Ingestion:
@@ -141,4 +147,4 @@ def columns_watched(strategy: Strategy, every: tuple[str, ...]) -> frozenset[str
 
 
 def _refused(fact: str, hint: str) -> PlanError:
-    return PlanError(fact, code="HR-TIME-009", site=call_site(), hint=hint)
+    return PlanError("HR-TIME-009", fact, hint, site=call_site())

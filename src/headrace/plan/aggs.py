@@ -29,10 +29,12 @@ def typed_aggs(
     if not aggs:
         draft.report(
             PlanError(
-                "agg computes nothing", code="HR-PLAN-021",
-                hint='Name at least one aggregate: agg(average=hr.mean("celsius")).',
-            ), site,
-        )  # fmt: skip
+                "HR-PLAN-021",
+                "agg computes nothing",
+                'Name at least one aggregate: agg(average=hr.mean("celsius")).',
+            ),
+            site,
+        )
     plain = {n: _plain(draft, n, a, schema, site) for n, a in aggs.items()}
     fields = [_field(draft, n, a, schema, site) for n, a in plain.items()]
     return tuple((n, a) for n, a in plain.items() if a is not None), fields
@@ -87,19 +89,23 @@ def _plain(
     if isinstance(agg, type) and issubclass(agg, OwnAggregate):
         draft.report(
             PlanError(
-                f"{name}={agg.__name__} is a class, not an aggregate", code="HR-PLAN-021",
-                hint=f'Call it: {name}={agg.__name__}("column"), or {agg.__name__}() for none.',
-            ), site,
-        )  # fmt: skip
+                "HR-PLAN-021",
+                f"{name}={agg.__name__} is a class, not an aggregate",
+                f'Call it: {name}={agg.__name__}("column"), or {agg.__name__}() for none.',
+            ),
+            site,
+        )
         return None
     if not isinstance(agg, Aggregate):
         draft.report(
             PlanError(
-                f"{name}={agg!r} is not an aggregate", code="HR-PLAN-021",
-                hint=f'Write {name}=hr.mean("column"), hr.count(), hr.max("column") ...; '
+                "HR-PLAN-021",
+                f"{name}={agg!r} is not an aggregate",
+                f'Write {name}=hr.mean("column"), hr.count(), hr.max("column") ...; '
                 "for your own function use reduce or fold.",
-            ), site,
-        )  # fmt: skip
+            ),
+            site,
+        )
         return None
     pair = [a if a is None else _argument(draft, a, schema, site) for a in (agg.column, agg.by)]
     wrong = len([p for p in pair if p is not None]) < len(agg.arguments)
@@ -134,20 +140,24 @@ def clashes(names: Sequence[str], fields: Sequence[pa.Field], what: str) -> list
     """A problem for each result column that takes a name already used beside it."""
     return [
         PlanError(
+            "HR-PLAN-015",
             f"the column {f.name!r} would be there twice: it is {what} already",
-            code="HR-PLAN-015", hint="Give the new column another name.",
+            "Give the new column another name.",
         )
-        for f in fields if f.name in names
-    ]  # fmt: skip
+        for f in fields
+        if f.name in names
+    ]
 
 
 def key_clashes(keys: Sequence[str], added: Sequence[pa.Field]) -> list[PlanError]:
     """A problem for each key that is called like a column every result has besides its key."""
     return [
         PlanError(
+            "HR-PLAN-015",
             f"the column {f.name!r} would be there twice: it is a key, and part of every "
-            "window's result", code="HR-PLAN-015",
-            hint=f'Give the key another name: key_by(of_{f.name}="{f.name}").',
+            "window's result",
+            f'Give the key another name: key_by(of_{f.name}="{f.name}").',
         )
-        for f in added if f.name in keys
-    ]  # fmt: skip
+        for f in added
+        if f.name in keys
+    ]

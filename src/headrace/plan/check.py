@@ -36,7 +36,7 @@ from headrace.plan.nodes import (
     WindowAgg,
     Windowed,
     Write,
-)  # fmt: skip
+)
 from headrace.schema import ddl_of, ddl_type
 
 Graph = Sequence[Node]
@@ -57,12 +57,13 @@ def window_without_time(graph: Graph) -> Problems:
             bare = [repr(r.name) for r in _sources(node) if not r.timed]
             verb = "have" if len(bare) > 1 else "has"
             yield PlanError(
+                "HR-PLAN-002",
                 f"the {_noun(node)} {node.name!r} needs event time, "
                 f"but {' and '.join(bare) or 'its input'} {verb} none",
-                code="HR-PLAN-002", site=node.site,
-                hint='Name the time column where it is read: job.read(..., time="at", delay="2s"); '
+                'Name the time column where it is read: job.read(..., time="at", delay="2s"); '
                 "or time=hr.ingestion() if no column has one.",
-            )  # fmt: skip
+                site=node.site,
+            )
 
 
 def key_columns(graph: Graph) -> Problems:
@@ -71,10 +72,11 @@ def key_columns(graph: Graph) -> Problems:
             for field in edge.schema:
                 if field.name in keys and pa.types.is_nested(field.type):
                     yield PlanError(
-                        f"{node.name!r} has the key {field.name!r} of type "
-                        f"{ddl_type(field.type)}", code="HR-PLAN-013", site=node.site,
-                        hint="Key by plain columns: text, numbers, booleans, dates, timestamps.",
-                    )  # fmt: skip
+                        "HR-PLAN-013",
+                        f"{node.name!r} has the key {field.name!r} of type {ddl_type(field.type)}",
+                        "Key by plain columns: text, numbers, booleans, dates, timestamps.",
+                        site=node.site,
+                    )
 
 
 def partial_names(graph: Graph) -> Problems:
@@ -86,10 +88,12 @@ def partial_names(graph: Graph) -> Problems:
         for key in node.keys[0]:
             if key in parts:
                 yield PlanError(
+                    "HR-PLAN-040",
                     f"{node.name!r} has the key {key!r}, which is how it calls a part of "
-                    f"{parts[key]!r}", code="HR-PLAN-040", site=node.site,
-                    hint=f"Give the aggregate {parts[key]!r} or the key column another name.",
-                )  # fmt: skip
+                    f"{parts[key]!r}",
+                    f"Give the aggregate {parts[key]!r} or the key column another name.",
+                    site=node.site,
+                )
 
 
 def unbounded_state(graph: Graph) -> Problems:
@@ -97,9 +101,12 @@ def unbounded_state(graph: Graph) -> Problems:
         if _keeps_keys(node) and not node.unbounded:
             by = ", ".join(node.keys[0])
             yield PlanError(
+                "HR-PLAN-003",
                 f"the state of {node.name!r} grows without bound: one entry for every {by} "
-                "ever seen", code="HR-PLAN-003", site=node.site, hint=bound_of(node),
-            )  # fmt: skip
+                "ever seen",
+                bound_of(node),
+                site=node.site,
+            )
 
 
 def union_schemas(graph: Graph) -> Problems:
@@ -110,19 +117,22 @@ def union_schemas(graph: Graph) -> Problems:
                 continue
             if not first.schema.equals(other.schema):
                 yield PlanError(
+                    "HR-PLAN-006",
                     f"{node.name!r} joins streams of different columns: "
                     f"{first.node.name!r} has {ddl_of(first.schema)}; "
                     f"{other.node.name!r} has {ddl_of(other.schema)}",
-                    code="HR-PLAN-006", site=node.site,
-                    hint="Bring them to the same columns, types and order with select(...).",
-                )  # fmt: skip
+                    "Bring them to the same columns, types and order with select(...).",
+                    site=node.site,
+                )
             elif first.node.timed != other.node.timed:
                 timed, bare = (first, other) if first.node.timed else (other, first)
                 yield PlanError(
+                    "HR-PLAN-006",
                     f"{node.name!r} joins {timed.node.name!r}, which has event time, with "
-                    f"{bare.node.name!r}, which has none", code="HR-PLAN-006", site=node.site,
-                    hint="Name the time column of both where they are read, or of neither.",
-                )  # fmt: skip
+                    f"{bare.node.name!r}, which has none",
+                    "Name the time column of both where they are read, or of neither.",
+                    site=node.site,
+                )
 
 
 def dead_letters(graph: Graph) -> Problems:
@@ -134,10 +144,11 @@ def dead_letters(graph: Graph) -> Problems:
             dead.add(node.name)
         elif not isinstance(node, Write):
             yield PlanError(
-                f"{node.name!r} cannot follow the dead-letter stream", code="HR-PLAN-019",
-                hint="Use where and select on it, then write it; read that output in another job.",
+                "HR-PLAN-019",
+                f"{node.name!r} cannot follow the dead-letter stream",
+                "Use where and select on it, then write it; read that output in another job.",
                 site=node.site,
-            )  # fmt: skip
+            )
 
 
 def column_names(graph: Graph) -> Problems:
@@ -146,9 +157,12 @@ def column_names(graph: Graph) -> Problems:
         for name in node.schema.names:
             if name.startswith("__") and name not in before:
                 yield PlanError(
+                    "HR-PLAN-010",
                     f"{node.name!r} gives a column {name!r}, but names beginning with '__' "
-                    "are reserved", code="HR-PLAN-010", site=node.site, hint="Rename the column.",
-                )  # fmt: skip
+                    "are reserved",
+                    "Rename the column.",
+                    site=node.site,
+                )
 
 
 def targets(graph: Graph) -> Problems:
@@ -160,15 +174,18 @@ def targets(graph: Graph) -> Problems:
         place = _place(node.uri)
         if place in reads:
             yield PlanError(
-                f"the job reads and writes {node.uri!r}", code="HR-PLAN-009", site=node.site,
-                hint="It would feed on its own output: write to another place.",
-            )  # fmt: skip
+                "HR-PLAN-009",
+                f"the job reads and writes {node.uri!r}",
+                "It would feed on its own output: write to another place.",
+                site=node.site,
+            )
         if place in writes:
             yield PlanError(
+                "HR-PLAN-008",
                 f"two outputs write to {node.uri!r}: {writes[place].name!r} and {node.name!r}",
-                code="HR-PLAN-008", site=node.site,
-                hint="Write to two places, or union the streams and write once.",
-            )  # fmt: skip
+                "Write to two places, or union the streams and write once.",
+                site=node.site,
+            )
         writes.setdefault(place, node)
 
 
@@ -182,18 +199,22 @@ def _place(uri: str) -> str:
 def nowhere(graph: Graph) -> Problems:
     if not any(map(_ends, graph)):
         yield PlanError(
-            "the job has no output", code="HR-PLAN-005", site=graph[0].site if graph else None,
-            hint='Write a stream somewhere: stream.write("console:").',
-        )  # fmt: skip
+            "HR-PLAN-005",
+            "the job has no output",
+            'Write a stream somewhere: stream.write("console:").',
+            site=graph[0].site if graph else None,
+        )
         return
     used = {e.node.name for n in graph for e in n.inputs}
     for node in graph:
         if node.name not in used and not _ends(node):
             what = "the input" if isinstance(node, Read) else "the step"
             yield PlanError(
-                f"{what} {node.name!r} leads to no output", code="HR-PLAN-004", site=node.site,
-                hint="Write it, tap it, or leave it out.",
-            )  # fmt: skip
+                "HR-PLAN-004",
+                f"{what} {node.name!r} leads to no output",
+                "Write it, tap it, or leave it out.",
+                site=node.site,
+            )
 
 
 def earlier_names(graph: Graph) -> Problems:
@@ -203,14 +224,18 @@ def earlier_names(graph: Graph) -> Problems:
             continue
         if node.was in names:
             yield PlanError(
+                "HR-PLAN-027",
                 f"{node.name!r} says it was {node.was!r}, but a step of that name is still there",
-                code="HR-PLAN-027", site=node.site, hint="Drop was=, or rename the other step.",
-            )  # fmt: skip
+                "Drop was=, or rename the other step.",
+                site=node.site,
+            )
         if node.was in claimed:
             yield PlanError(
+                "HR-PLAN-027",
                 f"{claimed[node.was]!r} and {node.name!r} both say they were {node.was!r}",
-                code="HR-PLAN-027", site=node.site, hint="State can go to one step only.",
-            )  # fmt: skip
+                "State can go to one step only.",
+                site=node.site,
+            )
         claimed[node.was] = node.name
 
 

@@ -39,10 +39,12 @@ def connected_keys(graph: Sequence[Node]) -> Problems:
         for name, kind in kinds.items():
             if kind != first:
                 yield PlanError(
+                    "HR-PLAN-007",
                     f"{node.name!r} connects {node.names[0]!r} by {_types(first)} with "
-                    f"{name!r} by {_types(kind)}", code="HR-PLAN-007", site=node.site,
-                    hint="Keys meet only when their types are equal: cast one of them before.",
-                )  # fmt: skip
+                    f"{name!r} by {_types(kind)}",
+                    "Keys meet only when their types are equal: cast one of them before.",
+                    site=node.site,
+                )
 
 
 def methods(graph: Sequence[Node]) -> Problems:
@@ -59,11 +61,13 @@ def methods(graph: Sequence[Node]) -> Problems:
         if missing or strange:
             fact = f"no on_{missing[0]}" if missing else f"on_{strange[0]}"
             yield PlanError(
+                "HR-PLAN-016",
                 f"{kind.__name__} has {fact}, but the inputs of {node.name!r} are "
-                f"{', '.join(node.names)}", code="HR-PLAN-016", site=node.site,
-                hint="Write on_<input>(self, row, ctx) for each input, or on_row for all; "
+                f"{', '.join(node.names)}",
+                "Write on_<input>(self, row, ctx) for each input, or on_row for all; "
                 "name the inputs with hr.connect(by=..., name=stream) or names=.",
-            )  # fmt: skip
+                site=node.site,
+            )
 
 
 def timers_unheard(graph: Sequence[Node]) -> Problems:
@@ -72,10 +76,11 @@ def timers_unheard(graph: Sequence[Node]) -> Problems:
         asked = asked_of_context(kind) & {"timer", "clock_timer"}
         if asked and not kind.timed():
             yield PlanError(
+                "HR-PROCESS-003",
                 f"{kind.__name__} sets a timer with ctx.{min(asked)}, but has no on_timer",
-                code="HR-PROCESS-003", site=node.site,
-                hint="Write on_timer(self, time, ctx): it is called when the timer is due.",
-            )  # fmt: skip
+                "Write on_timer(self, time, ctx): it is called when the timer is due.",
+                site=node.site,
+            )
 
 
 def event_time(graph: Sequence[Node]) -> Problems:
@@ -87,18 +92,20 @@ def event_time(graph: Sequence[Node]) -> Problems:
         bare = [e.node.name for e in node.inputs if e.node.name in inputs and not e.node.timed]
         if "timer" in asked_of_context(kind):
             yield PlanError(
+                "HR-PROCESS-004",
                 f"{kind.__name__} sets timers by event time, but {bare[0]!r} has none",
-                code="HR-PROCESS-004", site=node.site,
-                hint='Name the time column where it is read: job.read(..., time="at", '
+                'Name the time column where it is read: job.read(..., time="at", '
                 'delay="2s"); or set timers by the clock: ctx.clock_timer.',
-            )  # fmt: skip
+                site=node.site,
+            )
         lived = [n for n, v in kind.values.items() if v.ttl is not None and not v.by_clock]
         if lived:
             yield PlanError(
+                "HR-PROCESS-005",
                 f"{kind.__name__}.{lived[0]} is forgotten by event time, but {bare[0]!r} has none",
-                code="HR-PROCESS-005", site=node.site,
-                hint="Say ttl=..., by_clock=True; or name the time column where it is read.",
-            )  # fmt: skip
+                "Say ttl=..., by_clock=True; or name the time column where it is read.",
+                site=node.site,
+            )
 
 
 def chunks(graph: Sequence[Node]) -> Problems:
@@ -108,18 +115,25 @@ def chunks(graph: Sequence[Node]) -> Problems:
             continue
         others = [v.word for v in kind.values.values() if v.word != "value"]
         wrong = (
-            f"on_{kind.handlers()[0]} as well" if kind.handlers()
-            else "on_timer, but only rows have timers" if kind.timed()
-            else f"a {others[0]}, but only values can be columns" if others
-            else "shared state, which is for rows only" if kind.shared
-            else f"{len(node.inputs)} inputs, and takes one" if len(node.inputs) > 1
+            f"on_{kind.handlers()[0]} as well"
+            if kind.handlers()
+            else "on_timer, but only rows have timers"
+            if kind.timed()
+            else f"a {others[0]}, but only values can be columns"
+            if others
+            else "shared state, which is for rows only"
+            if kind.shared
+            else f"{len(node.inputs)} inputs, and takes one"
+            if len(node.inputs) > 1
             else ""
-        )  # fmt: skip
+        )
         if wrong:
             yield PlanError(
-                f"{kind.__name__} has on_chunk and {wrong}", code="HR-PROCESS-006",
-                site=node.site, hint="Write on_row instead of on_chunk, or leave the other out.",
-            )  # fmt: skip
+                "HR-PROCESS-006",
+                f"{kind.__name__} has on_chunk and {wrong}",
+                "Write on_row instead of on_chunk, or leave the other out.",
+                site=node.site,
+            )
 
 
 def shared_state(graph: Sequence[Node]) -> Problems:
@@ -128,11 +142,12 @@ def shared_state(graph: Sequence[Node]) -> Problems:
         if kind.shared and not node.broadcast:
             name = next(iter(kind.shared))
             yield PlanError(
+                "HR-PROCESS-007",
                 f"nothing can change {kind.__name__}.{name}: {node.name!r} has no broadcast input",
-                code="HR-PROCESS-007", site=node.site,
-                hint='Connect a control stream: hr.connect(by="key", rows=rows, '
+                'Connect a control stream: hr.connect(by="key", rows=rows, '
                 "rules=rules.broadcast()).",
-            )  # fmt: skip
+                site=node.site,
+            )
 
 
 def value_names(graph: Sequence[Node]) -> Problems:
@@ -142,18 +157,23 @@ def value_names(graph: Sequence[Node]) -> Problems:
         for name, declared in kind._kept.items():
             was = declared.was
             wrong = (
-                f"{name!r} is how the state calls a column of the key" if name in columns
-                else f"{name!r} says it was {was!r}, which is still there" if was in kind._kept
+                f"{name!r} is how the state calls a column of the key"
+                if name in columns
+                else f"{name!r} says it was {was!r}, which is still there"
+                if was in kind._kept
                 else f"{claimed[was]!r} and {name!r} both say they were {was!r}"
-                if was in claimed else ""
-            )  # fmt: skip
+                if was in claimed
+                else ""
+            )
             if was is not None:
                 claimed.setdefault(was, name)
             if wrong:
                 yield PlanError(
-                    f"{kind.__name__}: {wrong}", code="HR-PROCESS-008", site=node.site,
-                    hint="Give the value another name, or leave was= out.",
-                )  # fmt: skip
+                    "HR-PROCESS-008",
+                    f"{kind.__name__}: {wrong}",
+                    "Give the value another name, or leave was= out.",
+                    site=node.site,
+                )
 
 
 PROCESS_CHECKS: tuple[Callable[[Sequence[Node]], Problems], ...] = (

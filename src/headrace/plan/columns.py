@@ -75,9 +75,10 @@ def _written(spec: Expr | str, schema: pa.Schema, site: Site | None, named: bool
 
 def _not_one(reason: Untraceable) -> PlanError:
     return PlanError(
-        f"this function is not an expression: {reason.reason}", code="HR-EXPR-005",
-        hint="Use map, filter or map_batches for Python code, or write it with columns.",
-    )  # fmt: skip
+        "HR-EXPR-005",
+        f"this function is not an expression: {reason.reason}",
+        "Use map, filter or map_batches for Python code, or write it with columns.",
+    )
 
 
 def condition(draft: Draft, expr: Expr, schema: pa.Schema, what: str, site: Site | None) -> None:
@@ -88,9 +89,10 @@ def condition(draft: Draft, expr: Expr, schema: pa.Schema, what: str, site: Site
         kind = infer({"condition": expr}, schema).field(0).type
         if not pa.types.is_boolean(kind):
             raise PlanError(
+                "HR-PLAN-012",
                 f"{what} needs a condition, but {expr.sql()!r} is of type {ddl_type(kind)}",
-                code="HR-PLAN-012", hint="Compare it with something, as in col('t') > 40.",
-            )  # fmt: skip
+                "Compare it with something, as in col('t') > 40.",
+            )
 
 
 def unknown(names: Iterable[str], schema: pa.Schema, site: Site | None) -> list[PlanError]:
@@ -120,9 +122,12 @@ def _fields(
 
 
 def traced(
-    draft: Draft, fn: Callable[[Any], Any], schema: pa.Schema, said: SchemaLike | None,
+    draft: Draft,
+    fn: Callable[[Any], Any],
+    schema: pa.Schema,
+    said: SchemaLike | None,
     site: Site | None,
-) -> Typed:  # fmt: skip
+) -> Typed:
     """The columns that a lambda over a row makes; raises Untraceable if it cannot be traced."""
     if len(schema) == 0:
         return Typed((), UNKNOWN)
@@ -141,9 +146,11 @@ def _as_said(found: Typed, said: pa.Schema, schema: pa.Schema) -> Typed:
     """The traced columns in the types the user asked for."""
     if found.schema.names != said.names:
         raise PlanError(
+            "HR-PLAN-026",
             f"map gives the columns {', '.join(found.schema.names)}, but schema= says "
-            f"{', '.join(said.names)}", code="HR-PLAN-026", hint="Make them agree, in order.",
-        )  # fmt: skip
+            f"{', '.join(said.names)}",
+            "Make them agree, in order.",
+        )
     pairs = zip(found.columns, found.schema, said, strict=True)
     columns = tuple((n, e if f.type == s.type else e.cast(s.type)) for (n, e), f, s in pairs)
     if not uncertain(found.schema, frozenset(found.schema.names)):

@@ -69,9 +69,11 @@ class Comparison:
         """
         for change in self.of(REFUSED) + self.of(REFUSED, INPUT) + self.of(REFUSED, OUTPUT):
             raise StateError(
+                change.code,
                 f"the {change.role} {change.name!r} {_CANNOT[change.role]}, because "
-                f"{change.because}", code=change.code, hint=change.hint,
-            )  # fmt: skip
+                f"{change.because}",
+                change.hint,
+            )
         gone = self.of(DROPPED) + self.of(DROPPED, VALUE) + self.of(DROPPED, INPUT)
         names = named(drop)
         for name in names:
@@ -87,11 +89,9 @@ class Comparison:
         there = ", ".join(repr(c.name) for c in gone)
         has = any(c.name == name for c in self.changes)
         raise StateError(
+            "HR-EVOLVE-004",
             f"drop names {name!r}, which the program {'has' if has else 'never had'}",
-            code="HR-EVOLVE-004",
-            hint=f"What it no longer has is {there}."
-            if there
-            else "Leave it out: nothing is lost.",
+            f"What it no longer has is {there}." if there else "Leave it out: nothing is lost.",
         )
 
 
@@ -105,9 +105,10 @@ def _lost(lost: Sequence[Change]) -> StateError:
     inputs = all(c.role == INPUT for c in lost)
     what = "and how far it was read is" if inputs else "whose state is"
     return StateError(
+        "HR-EVOLVE-002",
         f"the program no longer has {names}, {what} in the job's folder",
-        code="HR-EVOLVE-002", hint=" ".join(dict.fromkeys(c.hint for c in lost)),
-    )  # fmt: skip
+        " ".join(dict.fromkeys(c.hint for c in lost)),
+    )
 
 
 def consent(name: str) -> str:

@@ -41,12 +41,13 @@ def uncertain(schema: pa.Schema, names: frozenset[str]) -> bool:
 def bad_name(name: object, what: str) -> PlanError | None:
     """Why `name` cannot name a job, a step or a branch."""
     if not isinstance(name, str) or not NAME.match(name):
-        return PlanError(f"{name!r} cannot name {what}", code="HR-PLAN-010", hint=NAME_HINT)
+        return PlanError("HR-PLAN-010", f"{name!r} cannot name {what}", NAME_HINT)
     if name == DEAD:
         return PlanError(
-            f"the name {DEAD!r} is reserved", code="HR-PLAN-010",
-            hint=f"{DEAD!r} is the dead-letter stream of every job: choose another name.",
-        )  # fmt: skip
+            "HR-PLAN-010",
+            f"the name {DEAD!r} is reserved",
+            f"{DEAD!r} is the dead-letter stream of every job: choose another name.",
+        )
     return None
 
 
@@ -70,7 +71,7 @@ class Draft:
     def report(self, problem: HeadraceError, site: Site | None = None) -> None:
         """Keep a problem, and where the user caused it, for `check`."""
         if not isinstance(problem, PlanError):
-            problem = PlanError(problem.message, code=problem.code, hint=problem.hint)
+            problem = PlanError(problem.code, problem.message, problem.hint)
         for one in problem.problems:
             one.site = one.site or site
             self.problems.append(one)
@@ -178,9 +179,10 @@ class Draft:
         first = self._given.get(name) or next(n.site for n in self._nodes if n.name == name)
         where = f" (the other at {first})" if first else ""
         return PlanError(
-            f"two steps are named {name!r}{where}", code="HR-PLAN-001",
-            hint="State, metrics and errors go by a step's name: give each its own.",
-        )  # fmt: skip
+            "HR-PLAN-001",
+            f"two steps are named {name!r}{where}",
+            "State, metrics and errors go by a step's name: give each its own.",
+        )
 
     def _free(self, name: str) -> str:
         taken, n = name, 1
@@ -192,6 +194,7 @@ class Draft:
 
 def _no_step(port: str, name: str) -> PlanError:
     return PlanError(
-        f"the {port} rows of {name!r} are not a step that could have a name", code="HR-PLAN-010",
-        hint=f"Name the step itself, or one after it: .{port}.where(..., name=...).",
-    )  # fmt: skip
+        "HR-PLAN-010",
+        f"the {port} rows of {name!r} are not a step that could have a name",
+        f"Name the step itself, or one after it: .{port}.where(..., name=...).",
+    )

@@ -150,8 +150,11 @@ def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
     alike = len(set(texts)) < len(texts)  # only functions tell them apart
     changed = [b[0] for a, b in zip(was, now, strict=True) if a[1] != b[1] or (alike and a != b)]
     if len(changed) > 1 or (changed and alike):
-        sides = "; ".join(f"{b[0]} of {_side_word(a[1])} is of {_side_word(b[1])}"
-                          for a, b in zip(was, now, strict=True) if b[0] in changed)  # fmt: skip
+        sides = "; ".join(
+            f"{b[0]} of {_side_word(a[1])} is of {_side_word(b[1])}"
+            for a, b in zip(was, now, strict=True)
+            if b[0] in changed
+        )
         yield f"which side is which cannot be told: {sides}"
 
 

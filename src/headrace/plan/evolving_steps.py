@@ -68,8 +68,9 @@ def _differences(old: Shape, new: Shape) -> Iterator[str]:
         yield from (f"the {part[:-1]} {n!r} is gone" for n in was if n not in now)
         yield from (
             f"the {part[:-1]} {n!r} was {_list(was[n][1:])} and is {_list(now[n][1:])}"
-            for n in now if n in was and now[n] != was[n]
-        )  # fmt: skip
+            for n in now
+            if n in was and now[n] != was[n]
+        )
         yield from ordering(f"its {part}", was, now)
     if old.get("folds") != new.get("folds"):
         yield f"it was a {old.get('folds')} and is a {new.get('folds')}"
@@ -177,8 +178,9 @@ def row_differences(old: Shape, new: Shape) -> Iterator[str]:
         yield from (f"the {what} {n!r}{whose} is gone" for n in was if n not in now)
         yield from (
             f"the {what} {n!r}{whose} was {_value(was[n])} and is {_value(now[n])}"
-            for n in now if n in was and was[n] != now[n]
-        )  # fmt: skip
+            for n in now
+            if n in was and was[n] != now[n]
+        )
         yield from ordering(f"the {what}s{whose}", was, now)
 
 

@@ -24,7 +24,7 @@ from headrace.plan.nodes import (
     Stateful,
     WindowAgg,
     Write,
-)  # fmt: skip
+)
 from headrace.plan.program import Program
 
 INDENT = "  "
@@ -66,9 +66,10 @@ def _data(program: Program, guarantees: Mapping[str, str]) -> dict[str, Any]:
         "outputs": [_output(program, o, guarantees) for o in program.outputs()],
         "python": [
             {"step": s.name, "level": _where(program, s.name), "why": s.python}
-            for s in program.logical if s.python
+            for s in program.logical
+            if s.python
         ],
-    }  # fmt: skip
+    }
 
 
 def _level(program: Program, level: int) -> dict[str, Any]:
@@ -104,22 +105,29 @@ def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
     what = "partial aggregates" if partials else "rows"
     every = edge in [node.inputs[i] for i in node.broadcast]
     return {
-        "to": node.name, "from": port_name(edge), "what": what, "by": list(keys),
+        "to": node.name,
+        "from": port_name(edge),
+        "what": what,
+        "by": list(keys),
         "every": every,
-    }  # fmt: skip
+    }
 
 
 def _physical(node: Node) -> dict[str, Any]:
     chain = isinstance(node, SelectChain | PythonChain)
     names = [s.name for s in node.steps] if isinstance(node, SelectChain | PythonChain) else []
     return {
-        "name": node.name, "kind": kind_of(node), "detail": "" if chain else detail_of(node),
-        "inputs": [port_name(e) for e in node.inputs], "fused": names,
+        "name": node.name,
+        "kind": kind_of(node),
+        "detail": "" if chain else detail_of(node),
+        "inputs": [port_name(e) for e in node.inputs],
+        "fused": names,
         "columns": node.schema.names,
         "pruned": [n for n in node.declared.names if n not in node.schema.names]
-        if isinstance(node, Read) and node.declared else [],
+        if isinstance(node, Read) and node.declared
+        else [],
         "mode": _mode(node),
-    }  # fmt: skip
+    }
 
 
 def _mode(node: Node) -> str:
@@ -130,9 +138,12 @@ def _mode(node: Node) -> str:
 
 def _output(program: Program, node: Write, guarantees: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "name": node.name, "uri": node.uri, "input": port_name(node.inputs[0]),
-        "level": program.level(node.name), "guarantee": guarantees.get(node.name),
-    }  # fmt: skip
+        "name": node.name,
+        "uri": node.uri,
+        "input": port_name(node.inputs[0]),
+        "level": program.level(node.name),
+        "guarantee": guarantees.get(node.name),
+    }
 
 
 def _where(program: Program, name: str) -> int:

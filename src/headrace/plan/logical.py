@@ -39,7 +39,7 @@ from headrace.plan.nodes import (
     WindowAgg,
     WindowFold,
     Write,
-)  # fmt: skip
+)
 from headrace.plan.signature import title
 from headrace.schema import ddl_of
 
@@ -62,8 +62,15 @@ def logical_steps(graph: Sequence[Node]) -> tuple[Step, ...]:
 def step_of(node: Node) -> Step:
     site = str(node.site) if node.site else None
     inputs = tuple(map(port_name, node.inputs))
-    return Step(node.name, kind_of(node), detail_of(node), inputs, ddl_of(node.schema), site,
-                python_of(node))  # fmt: skip
+    return Step(
+        node.name,
+        kind_of(node),
+        detail_of(node),
+        inputs,
+        ddl_of(node.schema),
+        site,
+        python_of(node),
+    )
 
 
 def port_name(edge: Edge) -> str:

@@ -27,11 +27,17 @@ OUT, LATE = "out", "late"
 
 DEAD_SCHEMA = pa.schema(
     [
-        ("input", pa.string()), ("split", pa.string()), ("offset", pa.int64()),
-        ("place", pa.string()), ("step", pa.string()), ("error", pa.string()),
-        ("traceback", pa.string()), ("record", pa.binary()), ("epoch", pa.int64()),
+        ("input", pa.string()),
+        ("split", pa.string()),
+        ("offset", pa.int64()),
+        ("place", pa.string()),
+        ("step", pa.string()),
+        ("error", pa.string()),
+        ("traceback", pa.string()),
+        ("record", pa.binary()),
+        ("epoch", pa.int64()),
     ]
-)  # fmt: skip
+)
 
 
 def late_port(index: int) -> str:

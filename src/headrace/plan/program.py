@@ -83,10 +83,16 @@ def build(job: Drafted) -> Program:
     logical = draft.graph()
     graph = rewrite(logical)
     return Program(
-        name=draft.job, nodes={n.name: n for n in graph}, consumers=consumers_in(graph),
-        levels=levels_of(graph), logical=logical_steps(logical), folder=draft.folder,
-        on_error=draft.on_error, dead_limit=draft.dead_limit, slots=draft.slots,
-    )  # fmt: skip
+        name=draft.job,
+        nodes={n.name: n for n in graph},
+        consumers=consumers_in(graph),
+        levels=levels_of(graph),
+        logical=logical_steps(logical),
+        folder=draft.folder,
+        on_error=draft.on_error,
+        dead_limit=draft.dead_limit,
+        slots=draft.slots,
+    )
 
 
 def consumers_in(graph: Sequence[Node]) -> dict[Port, tuple[Entry, ...]]:

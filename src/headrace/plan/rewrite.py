@@ -32,7 +32,7 @@ from headrace.plan.nodes import (
     Select,
     SelectChain,
     WindowAgg,
-)  # fmt: skip
+)
 
 Graph = tuple[Node, ...]
 Rewrite = Callable[[Graph], Graph]
@@ -57,9 +57,13 @@ def project_arguments(graph: Graph) -> Graph:
         kept = _kept(node, edge.schema, whole=_sees_rows(node) or node.name in late)
         columns = {**kept, **made}
         before = Select(
-            name=f"{node.name}:arguments", schema=infer(columns, edge.schema), inputs=(edge,),
-            timed=edge.node.timed, site=node.site, columns=tuple(columns.items()),
-        )  # fmt: skip
+            name=f"{node.name}:arguments",
+            schema=infer(columns, edge.schema),
+            inputs=(edge,),
+            timed=edge.node.timed,
+            site=node.site,
+            columns=tuple(columns.items()),
+        )
         aggs = tuple((n, projected(n, a)) for n, a in node.aggs)
         after = replace(node, inputs=(Edge(before),), aggs=aggs)
         return (before, after) if node.name not in late else (before, after, _late(after, edge))
@@ -100,10 +104,15 @@ def fuse_selects(graph: Graph) -> Graph:
         inputs = before.inputs if fused else (edge,)
         return (
             SelectChain(
-                name=node.name, schema=node.schema, inputs=inputs, timed=node.timed,
-                site=node.site, was=node.was, steps=(*steps, replace(node, inputs=())),
+                name=node.name,
+                schema=node.schema,
+                inputs=inputs,
+                timed=node.timed,
+                site=node.site,
+                was=node.was,
+                steps=(*steps, replace(node, inputs=())),
             ),
-        )  # fmt: skip
+        )
 
     return _map(graph, one)
 
@@ -122,10 +131,15 @@ def fuse_python(graph: Graph) -> Graph:
         inputs = before.inputs if fused else (edge,)
         return (
             PythonChain(
-                name=node.name, schema=node.schema, inputs=inputs, timed=node.timed,
-                site=node.site, was=node.was, steps=(*steps, replace(node, inputs=())),
+                name=node.name,
+                schema=node.schema,
+                inputs=inputs,
+                timed=node.timed,
+                site=node.site,
+                was=node.was,
+                steps=(*steps, replace(node, inputs=())),
             ),
-        )  # fmt: skip
+        )
 
     return _map(graph, one)
 
@@ -201,10 +215,13 @@ def _kept(node: Aggregating, schema: pa.Schema, *, whole: bool) -> dict[str, Exp
 def _late(node: Node, before: Edge) -> Select:
     """Late rows as the user knows them: without the columns made for the aggregates."""
     return Select(
-        name=f"{node.name}:{LATE}", schema=before.schema, inputs=(Edge(node, LATE),),
-        timed=before.node.timed, site=node.site,
+        name=f"{node.name}:{LATE}",
+        schema=before.schema,
+        inputs=(Edge(node, LATE),),
+        timed=before.node.timed,
+        site=node.site,
         columns=tuple(all_columns(before.schema).items()),
-    )  # fmt: skip
+    )
 
 
 def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]:

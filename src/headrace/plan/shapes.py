@@ -36,7 +36,7 @@ from headrace.plan.nodes import (
     WindowAgg,
     Windowed,
     WindowFold,
-)  # fmt: skip
+)
 from headrace.schema import ddl_type
 
 FROM, STATELESS = "from", "stateless"
@@ -166,8 +166,11 @@ def _filled(node: Stateful, found: Shape) -> Shape:
     else:
         return {}
     sides = zip(node.inputs, stored, strict=False)
-    return {"filled": [[f.name for f in e.schema if f.name in names and not f.nullable]
-                       for e, names in sides]}  # fmt: skip
+    return {
+        "filled": [
+            [f.name for f in e.schema if f.name in names and not f.nullable] for e, names in sides
+        ]
+    }
 
 
 def _made(edge: Edge) -> Shape:

@@ -48,9 +48,10 @@ def check_takes(fn: object, count: int, method: str, site: Site | None = None) -
     """Refuse what cannot be called with `count` arguments."""
     if not callable(fn):
         raise PlanError(
-            f"{method} needs a function, not {fn!r}", code="HR-PLAN-028",
-            hint=f"Give a function of {count} argument{'s' * (count != 1)}.",
-        )  # fmt: skip
+            "HR-PLAN-028",
+            f"{method} needs a function, not {fn!r}",
+            f"Give a function of {count} argument{'s' * (count != 1)}.",
+        )
     if isinstance(fn, type):
         return
     try:
@@ -59,10 +60,12 @@ def check_takes(fn: object, count: int, method: str, site: Site | None = None) -
         return
     except TypeError as error:
         raise PlanError(
+            "HR-PLAN-028",
             f"{method} calls its function with {count} argument{'s' * (count != 1)}, "
-            f"but {title(fn)} does not take that: {error}", code="HR-PLAN-028", site=site,
-            hint=f"Write a function of {count} argument{'s' * (count != 1)}.",
-        ) from error  # fmt: skip
+            f"but {title(fn)} does not take that: {error}",
+            f"Write a function of {count} argument{'s' * (count != 1)}.",
+            site=site,
+        ) from error
 
 
 def record_schema(spec: SchemaLike) -> pa.Schema:
@@ -77,11 +80,12 @@ def given_schema(spec: SchemaLike) -> pa.Schema:
     whole = pa.types.is_map(found.field(0).type) or typing.get_origin(spec) is tuple
     if whole and not _names_columns(spec):
         raise PlanError(
-            f"{_show(spec)} does not say what columns a row has", code="HR-PLAN-011",
-            hint="Say the columns with a dataclass, TypedDict or NamedTuple, or in words, "
+            "HR-PLAN-011",
+            f"{_show(spec)} does not say what columns a row has",
+            "Say the columns with a dataclass, TypedDict or NamedTuple, or in words, "
             '"name type, ..."; for one column that holds all of it, '
             f'"{VALUE} {ddl_type(found.field(0).type)}", and give a row: {{"{VALUE}": ...}}.',
-        )  # fmt: skip
+        )
     return found
 
 
@@ -100,9 +104,10 @@ def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -
     hint = _returns(fn, method)
     if _optional(hint):
         raise PlanError(
+            "HR-PLAN-011",
             f"{title(fn)} may give None, but {method} gives one row for each row",
-            code="HR-PLAN-011", hint="Use flat_map to leave rows out, or filter first.",
-        )  # fmt: skip
+            "Use flat_map to leave rows out, or filter first.",
+        )
     return _described(hint, fn, method)
 
 
@@ -114,10 +119,11 @@ def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) 
     args = typing.get_args(hint)
     if typing.get_origin(hint) not in _MANY or not args:
         raise PlanError(
+            "HR-PLAN-011",
             f"{method} needs a function that gives many rows, but {title(fn)} is said to "
-            f"give {_show(hint)}", code="HR-PLAN-011",
-            hint=f"Annotate it with list[Row] or Iterator[Row], or pass {_word(method)}=.",
-        )  # fmt: skip
+            f"give {_show(hint)}",
+            f"Annotate it with list[Row] or Iterator[Row], or pass {_word(method)}=.",
+        )
     return _described(args[0], fn, method)
 
 
@@ -149,11 +155,11 @@ def _described(hint: object, fn: Callable[..., Any], method: str) -> pa.Schema:
         if error.code == "HR-PLAN-011":
             raise
         raise PlanError(
+            "HR-PLAN-011",
             f"{method} cannot tell the columns of {_show(hint)}, which {title(fn)} gives",
-            code="HR-PLAN-011",
-            hint="Annotate the function with a dataclass, TypedDict or NamedTuple, "
+            "Annotate the function with a dataclass, TypedDict or NamedTuple, "
             f'or pass {_word(method)}="name type, ...".',
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _returns(fn: Callable[..., Any], method: str) -> object:
@@ -165,10 +171,11 @@ def _returns(fn: Callable[..., Any], method: str) -> object:
 
 def _missing(fn: object, method: str) -> PlanError:
     return PlanError(
-        f"{method} does not know what columns {title(fn)} gives", code="HR-PLAN-011",
-        hint="Annotate the function's result (a dataclass, TypedDict, NamedTuple or plain "
+        "HR-PLAN-011",
+        f"{method} does not know what columns {title(fn)} gives",
+        "Annotate the function's result (a dataclass, TypedDict, NamedTuple or plain "
         f'type), or pass {_word(method)}="name type, ...".',
-    )  # fmt: skip
+    )
 
 
 def _word(method: str) -> str:

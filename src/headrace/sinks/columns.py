@@ -68,11 +68,11 @@ def unified(place: Path, schemas: list[pa.Schema]) -> pa.Schema:
         both = _both(known, field.type)
         if both is None:
             raise OutputError(
+                "HR-OUTPUT-006",
                 f"{str(place)!r} holds rows in which {field.name!r} is {known}, and others in "
-                f"which it is {field.type}", code="HR-OUTPUT-006",
-                hint="Cast the column to the type that the rows there have, or write to another "
-                "folder.",
-            )  # fmt: skip
+                f"which it is {field.type}",
+                "Cast the column to the type that the rows there have, or write to another folder.",
+            )
         nullable = field.nullable or fields[field.name].nullable
         fields[field.name] = field.with_type(both).with_nullable(nullable)
     return pa.schema(list(fields.values()))

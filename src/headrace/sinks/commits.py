@@ -133,11 +133,11 @@ class Commits:
             known = NEVER if before is None else before.epoch
             if record.revision is None and record.before != known:
                 raise OutputError(
+                    "HR-OUTPUT-005",
                     f"a record of epoch {record.before} is missing in {str(self.folder)!r}",
-                    code="HR-OUTPUT-005",
-                    hint="Restore the folder from a backup; only the job itself may remove "
+                    "Restore the folder from a backup; only the job itself may remove "
                     "what is in it.",
-                )  # fmt: skip
+                )
         return records
 
     def read(self, name: Name) -> Record:
@@ -146,19 +146,20 @@ class Commits:
             body = _sealed(path)
         if body.pop("version", 1) != VERSION:
             raise OutputError(
+                "HR-OUTPUT-007",
                 f"{str(path)!r} was written by another version of Headrace",
-                code="HR-OUTPUT-007", hint="Run the job with that version, or write to a new "
-                "folder.",
-            )  # fmt: skip
+                "Run the job with that version, or write to a new folder.",
+            )
         parts = tuple(Part(**p) for p in body.pop("parts"))
         for part in parts:
             safe_name(part.file)
         record = Record(**{**body, "parts": parts, "gone": tuple(body["gone"])})
         if _file_of(record) != name.file:
             raise OutputError(
+                "HR-OUTPUT-007",
                 f"{str(path)!r} is a record of epoch {record.epoch}, under another name",
-                code="HR-OUTPUT-007", hint="Restore the file from a backup.",
-            )  # fmt: skip
+                "Restore the file from a backup.",
+            )
         return record
 
     def write(self, record: Record) -> bool:
@@ -194,10 +195,10 @@ def retried(place: Path, work: Callable[[], T]) -> T:
         except (Replaced, FileNotFoundError) as replaced:
             missing = replaced
     raise OutputError(
+        "HR-OUTPUT-005",
         f"files that the records in {str(place)!r} name are gone: {missing}",
-        code="HR-OUTPUT-005",
-        hint="Restore them from a backup; only the job itself may remove output files.",
-    )  # fmt: skip
+        "Restore them from a backup; only the job itself may remove output files.",
+    )
 
 
 def in_force(names: list[Name]) -> list[Name]:

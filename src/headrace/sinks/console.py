@@ -35,9 +35,15 @@ class ConsoleSink(Sink):
     guarantee = AT_LEAST_ONCE
 
     def __init__(
-        self, schema: pa.Schema, staged: Path, name: str,
-        *, format: str | None = None, rows: int | None = None, stream: TextIO | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        schema: pa.Schema,
+        staged: Path,
+        name: str,
+        *,
+        format: str | None = None,
+        rows: int | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
         self.schema, self._name, self._staging = schema, name, Staging(staged)
         self._format, self._rows = format, rows
         self._stream = stream  # none: whatever standard output is when it is time to print
@@ -48,10 +54,12 @@ class ConsoleSink(Sink):
 
     def describe(self) -> Description:
         return {
-            "kind": "console", "place": "console:", "format": self._format,
+            "kind": "console",
+            "place": "console:",
+            "format": self._format,
             "options": {} if self._rows is None else {"rows": self._rows},
             "schema": packed(self.schema),
-        }  # fmt: skip
+        }
 
     def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
         if epoch > self._printed and staged:
@@ -110,10 +118,10 @@ def reopened(path: str) -> TextIO:
         return open(path, "a", encoding="utf-8", opener=_at_once)
     except OSError as error:
         raise OutputError(
+            "HR-OUTPUT-014",
             f"the console cannot be written: standard output cannot be opened again "
             f"({error.strerror})",
-            code="HR-OUTPUT-014",
-            hint="Rows are printed by another process. If standard output belongs to another user, "
+            "Rows are printed by another process. If standard output belongs to another user, "
             "or is a socket, put a pipe of your own in between: headrace run job.py | cat; "
             'or write to "files:".',
         ) from error

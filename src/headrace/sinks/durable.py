@@ -34,27 +34,30 @@ def named(path: Path | str) -> Iterator[None]:
         raise _failure(str(path), cause) from cause
     except StateError as cause:
         raise OutputError(
-            f"the output's own record is not usable: {cause.message}", code="HR-OUTPUT-007",
-            hint="Restore the file from a backup, or write to a new folder.",
-        ) from cause  # fmt: skip
+            "HR-OUTPUT-007",
+            f"the output's own record is not usable: {cause.message}",
+            "Restore the file from a backup, or write to a new folder.",
+        ) from cause
 
 
 def _failure(path: str, cause: OSError) -> OutputError:
     if cause.errno in _FULL:
         return OutputError(
-            f"cannot write {path!r}: the disk is full", code="HR-OUTPUT-003",
-            hint="Free some space and start the job again: nothing is lost, "
-            "the epoch is done anew.",
-        )  # fmt: skip
+            "HR-OUTPUT-003",
+            f"cannot write {path!r}: the disk is full",
+            "Free some space and start the job again: nothing is lost, the epoch is done anew.",
+        )
     if cause.errno in _DENIED:
         return OutputError(
-            f"cannot write {path!r}: permission denied", code="HR-OUTPUT-002",
-            hint="Give the user that runs the job permission to write there.",
-        )  # fmt: skip
+            "HR-OUTPUT-002",
+            f"cannot write {path!r}: permission denied",
+            "Give the user that runs the job permission to write there.",
+        )
     return OutputError(
-        f"cannot write {path!r}: {(cause.strerror or str(cause)).lower()}", code="HR-OUTPUT-009",
-        hint="Check the path and the disk, then start the job again.",
-    )  # fmt: skip
+        "HR-OUTPUT-009",
+        f"cannot write {path!r}: {(cause.strerror or str(cause)).lower()}",
+        "Check the path and the disk, then start the job again.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +146,10 @@ def check_size(path: Path, size: int) -> None:
 
 def damaged(path: Path, what: str) -> OutputError:
     return OutputError(
-        f"the output file {str(path)!r} is damaged: {what}", code="HR-OUTPUT-012",
-        hint="Restore the file from a backup; only the job itself may change output files.",
-    )  # fmt: skip
+        "HR-OUTPUT-012",
+        f"the output file {str(path)!r} is damaged: {what}",
+        "Restore the file from a backup; only the job itself may change output files.",
+    )
 
 
 def remove(path: Path) -> None:
@@ -161,9 +165,10 @@ def check_writable(path: Path) -> None:
             place = place.parent
     if not place.is_dir():
         raise OutputError(
-            f"{str(place)!r} is a file, not a folder", code="HR-OUTPUT-009",
-            hint="This output needs a folder: choose another path.",
-        )  # fmt: skip
+            "HR-OUTPUT-009",
+            f"{str(place)!r} is a file, not a folder",
+            "This output needs a folder: choose another path.",
+        )
     if not os.access(place, os.W_OK | os.X_OK):
         raise _failure(str(path), PermissionError(errno.EACCES, "permission denied"))
 

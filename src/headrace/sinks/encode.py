@@ -98,9 +98,10 @@ def _json_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
         yield parsed(lines, schema)
     except ValueError as cause:
         raise OutputError(
-            f"{str(path)!r} holds something else than was written, {cause}", code="HR-OUTPUT-007",
-            hint="Restore the file from a backup; only the job itself may change output files.",
-        ) from cause  # fmt: skip
+            "HR-OUTPUT-007",
+            f"{str(path)!r} holds something else than was written, {cause}",
+            "Restore the file from a backup; only the job itself may change output files.",
+        ) from cause
 
 
 FORMATS = {
@@ -113,9 +114,8 @@ FORMATS = {
 def format_named(name: str) -> Format:
     if name not in FORMATS:
         raise OutputError(
-            f"unknown format {name!r}", code="HR-OUTPUT-008",
-            hint=f"Known: {', '.join(FORMATS)}.",
-        )  # fmt: skip
+            "HR-OUTPUT-008", f"unknown format {name!r}", f"Known: {', '.join(FORMATS)}."
+        )
     return FORMATS[name]
 
 
@@ -166,7 +166,8 @@ def format_of(file: str) -> Format:
     found = next((f for f in FORMATS.values() if file.endswith(f.suffix)), None)
     if found is None:
         raise OutputError(
-            f"{file!r} is not the name of an output file", code="HR-OUTPUT-007",
-            hint="Restore the output's folder from a backup.",
-        )  # fmt: skip
+            "HR-OUTPUT-007",
+            f"{file!r} is not the name of an output file",
+            "Restore the output's folder from a backup.",
+        )
     return found

@@ -53,10 +53,19 @@ class FilesSink(Sink):
     guarantee = EXACTLY_ONCE
 
     def __init__(
-        self, target: Path, schema: pa.Schema, job: Identity, name: str,
-        *, key: str | None = None, format: str = "parquet", target_file_mb: float = TARGET_MB,
-        merge: bool = True, append: bool = False, described: Description | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        target: Path,
+        schema: pa.Schema,
+        job: Identity,
+        name: str,
+        *,
+        key: str | None = None,
+        format: str = "parquet",
+        target_file_mb: float = TARGET_MB,
+        merge: bool = True,
+        append: bool = False,
+        described: Description | None = None,
+    ) -> None:
         self.schema, self._target, self._format = schema, target, format
         self._identity, self._name, self._append = job, name, append
         self._key = name if key is None else key
@@ -214,9 +223,7 @@ class FilesSink(Sink):
             point("sink.publish.file")
         return True
 
-    def _record(
-        self, chain: str, epoch: int, staged: list[Reference], writer: Writer
-    ) -> Record:  # fmt: skip
+    def _record(self, chain: str, epoch: int, staged: list[Reference], writer: Writer) -> Record:
         earlier = [n for n in in_force(self._commits.names(chain)) if n.epoch < epoch]
         parts = tuple(
             Part(
@@ -234,7 +241,7 @@ class FilesSink(Sink):
         before = earlier[-1].epoch if earlier else NEVER
         return Record(
             epoch, chain, parts, before, writer.token, self._job, self._name, writer.timeline
-        )  # fmt: skip
+        )
 
     def _store_columns(self, chain: str, staged: list[Reference]) -> None:
         """Those of the rows, which `open` has stored unless the folder was made anew since."""
@@ -246,9 +253,10 @@ class FilesSink(Sink):
             format_named(self._format).writer(pa.BufferOutputStream(), self.schema).close()
         except (pa.ArrowException, ValueError, TypeError) as cause:
             raise OutputError(
+                "HR-OUTPUT-006",
                 f"these columns cannot be written to {str(self._target)!r}: {cause}",
-                code="HR-OUTPUT-006", hint="Cast or drop the column, or choose another format.",
-            ) from cause  # fmt: skip
+                "Cast or drop the column, or choose another format.",
+            ) from cause
 
 
 def chain_of(job: str, key: str) -> str:
@@ -259,9 +267,9 @@ def chain_of(job: str, key: str) -> str:
 def _other(target: Path, epoch: int, there: Record) -> OutputError:
     what: dict[str, Any] = {"driver": there.token, "output": there.output}
     return OutputError(
+        "HR-OUTPUT-013",
         f"epoch {epoch} was published to {str(target)!r} with other files than the job's "
         f"manifest names ({', '.join(f'{k} {v!r}' for k, v in what.items())})",
-        code="HR-OUTPUT-013",
-        hint="Another copy of the job's folder has gone on from an earlier epoch: put that one "
+        "Another copy of the job's folder has gone on from an earlier epoch: put that one "
         "back, or write to a new folder.",
-    )  # fmt: skip
+    )

@@ -48,9 +48,7 @@ class Taken:
     last: int
 
 
-def go_back(
-    merging: Merging, timelines: Timelines, newest: Record, writer: Writer
-) -> Taken | None:  # fmt: skip
+def go_back(merging: Merging, timelines: Timelines, newest: Record, writer: Writer) -> Taken | None:
     """Take back what a chain has that does not count; `newest` says whose chain it is."""
     merging.recover(writer)
     return retried(merging.target, lambda: _go_back(merging, timelines, newest, writer))
@@ -68,7 +66,7 @@ def told(output: str, target: Path, taken: Sequence[Taken]) -> str:
 
 def _go_back(
     merging: Merging, timelines: Timelines, newest: Record, writer: Writer
-) -> Taken | None:  # fmt: skip
+) -> Taken | None:
     names = in_force(merging.commits.names(merging.chain))
     parts = list(parts_of(merging.commits.force(names)))
     ahead = [p for p in parts if p.last > timelines.upto(p.timeline)]
@@ -81,9 +79,15 @@ def _go_back(
     point("sink.back.written")
     kept = [*(p for p in parts if p not in ahead), *cut]
     snapshot = replace(
-        newest, epoch=slot.epoch, parts=tuple(kept), before=slot.epoch, token=writer.token,
-        timeline=writer.timeline, revision=slot.revision, gone=tuple(sorted(p.file for p in ahead)),
-    )  # fmt: skip
+        newest,
+        epoch=slot.epoch,
+        parts=tuple(kept),
+        before=slot.epoch,
+        token=writer.token,
+        timeline=writer.timeline,
+        revision=slot.revision,
+        gone=tuple(sorted(p.file for p in ahead)),
+    )
     merging.take_force(snapshot, writer)
     rows = sum(p.rows for p in parts) - sum(p.rows for p in kept)
     first = min(max(p.epoch, timelines.upto(p.timeline) + 1) for p in ahead)
@@ -132,9 +136,13 @@ def _without(merging: Merging, part: Part, epoch: int, slot: Slot, writer: Write
     with named(merging.hidden):
         sync_folder(merging.hidden)
     return replace(
-        part, file=file, rows=made.result, bytes=made.size, crc=made.crc,
+        part,
+        file=file,
+        rows=made.result,
+        bytes=made.size,
+        crc=made.crc,
         last=max(e for e, _ in left),
-    )  # fmt: skip
+    )
 
 
 def _copy(

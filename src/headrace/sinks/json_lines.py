@@ -102,6 +102,7 @@ def _iso(values: pa.Array) -> pa.Array:
 
 def _numbers(values: pa.Array) -> pa.Array:
     text = values.cast(pa.string())
+    text = pc.if_else(pc.equal(text, "-0"), "-0.0", text)  # without a point, readers see a whole 0
     finite = pc.is_finite(values).fill_null(True)
     if pc.all(finite).as_py():
         return text
@@ -140,9 +141,10 @@ def _object(pairs: list[tuple[Any, Any]], kind: pa.DataType) -> dict[str, Any]:
     made = {_key(k, kind.key_type): _plain(v, kind.item_type) for k, v in pairs}
     if len(made) < len(pairs):
         raise OutputError(
-            "a map has a key twice, which an object of JSON cannot hold", code="HR-OUTPUT-006",
-            hint='Say format="parquet", or take one of the two out.',
-        )  # fmt: skip
+            "HR-OUTPUT-006",
+            "a map has a key twice, which an object of JSON cannot hold",
+            'Say format="parquet", or take one of the two out.',
+        )
     return made
 
 

@@ -37,10 +37,19 @@ class LogSink(Sink):
     guarantee = EXACTLY_ONCE
 
     def __init__(
-        self, log: EmbeddedLog, topic: str, schema: pa.Schema, staged: Path, job: Identity,
-        name: str, *, id: str | None = None, key: str | None = None, partitions: int = 1,
+        self,
+        log: EmbeddedLog,
+        topic: str,
+        schema: pa.Schema,
+        staged: Path,
+        job: Identity,
+        name: str,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        partitions: int = 1,
         append: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.schema, self._log, self._topic = schema, log, topic
         self._key, self._partitions, self._append_mode = key, partitions, append
         self._identity, self._name = job, name
@@ -52,23 +61,28 @@ class LogSink(Sink):
     def describe(self) -> Description:
         mode = {"mode": "append"} if self._append_mode else {}
         return {
-            "kind": "log", "place": os.path.join(os.path.abspath(self._log.root), self._topic),
-            "format": None, "key": self._key,
-            "options": {"partitions": self._partitions, **mode}, "schema": packed(self.schema),
-        }  # fmt: skip
+            "kind": "log",
+            "place": os.path.join(os.path.abspath(self._log.root), self._topic),
+            "format": None,
+            "key": self._key,
+            "options": {"partitions": self._partitions, **mode},
+            "schema": packed(self.schema),
+        }
 
     def check(self) -> None:
         """See that the topic can be made, or that it is ours and the rows fit."""
         if self._key is not None and self._key not in self.schema.names:
             raise OutputError(
+                "HR-OUTPUT-008",
                 f"output to topic {self._topic!r} has no column {self._key!r} to be its key",
-                code="HR-OUTPUT-008", hint=f"It has: {', '.join(self.schema.names)}.",
-            )  # fmt: skip
+                f"It has: {', '.join(self.schema.names)}.",
+            )
         if self._partitions < 1:
             raise OutputError(
+                "HR-OUTPUT-008",
                 f"output to topic {self._topic!r} has partitions={self._partitions}",
-                code="HR-OUTPUT-008", hint="A topic has at least one partition.",
-            )  # fmt: skip
+                "A topic has at least one partition.",
+            )
         check_writable(Path(self._log.root))
         try:
             if self._topic not in self._log.topics():
@@ -88,12 +102,13 @@ class LogSink(Sink):
         for match in outputs:
             if match[1] != self._identity.known():
                 raise OutputError(
+                    "HR-OUTPUT-004",
                     f"topic {self._topic!r} holds records that another job folder's output "
-                    f"{match[3]!r} wrote", code="HR-OUTPUT-004",
-                    hint="If it is this job that wrote them, start it with the job folder it had "
+                    f"{match[3]!r} wrote",
+                    "If it is this job that wrote them, start it with the job folder it had "
                     "then (folder=, --folder on the command line). If not, write to another "
                     'topic, or say mode="append" to add to what is there.',
-                )  # fmt: skip
+                )
 
     def open(self) -> None:
         try:
@@ -218,18 +233,20 @@ def _fit(topic: str, rows: pa.Schema, known: pa.Schema) -> None:
     if missing or extra:
         fact = f"has no column {missing[0]!r}" if missing else f"has a column {extra[0]!r} more"
         raise OutputError(
+            "HR-OUTPUT-006",
             f"the output {fact}, topic {topic!r} holds: {', '.join(known.names)}",
-            code="HR-OUTPUT-006", hint="Select the topic's columns, or write to another topic.",
-        )  # fmt: skip
+            "Select the topic's columns, or write to another topic.",
+        )
     for field in without_dictionaries(rows):
         there = known.field(field.name).type
         whole = pa.types.is_integer(there) and pa.types.is_integer(field.type)
         if not whole and not holds(there, field.type):
             raise OutputError(
+                "HR-OUTPUT-006",
                 f"the output's column {field.name!r} is {ddl_type(field.type)}, in topic "
                 f"{topic!r} it is {ddl_type(there)}, which does not hold every value of that",
-                code="HR-OUTPUT-006", hint="Cast the column, or write to another topic.",
-            )  # fmt: skip
+                "Cast the column, or write to another topic.",
+            )
 
 
 def _cast(topic: str, rows: pa.Table, known: pa.Schema) -> pa.Table:
@@ -238,22 +255,23 @@ def _cast(topic: str, rows: pa.Table, known: pa.Schema) -> pa.Table:
         return rows.select(known.names).cast(known)
     except (pa.ArrowException, ValueError, KeyError) as cause:
         raise OutputError(
+            "HR-OUTPUT-006",
             f"rows of the output do not fit topic {topic!r}: {cause}",
-            code="HR-OUTPUT-006",
-            hint="Mend the values (coalesce, where), or write to another topic; nothing of this "
+            "Mend the values (coalesce, where), or write to another topic; nothing of this "
             "batch is committed.",
         ) from cause
 
 
 def _other(topic: str, output: str, epoch: int) -> OutputError:
     return OutputError(
+        "HR-OUTPUT-013",
         f"epoch {epoch} was published to topic {topic!r} with other records than the job's "
-        f"manifest names (output {output!r})", code="HR-OUTPUT-013",
-        hint="Another driver runs on a copy of the job's folder. Go on with one of the two: the "
+        f"manifest names (output {output!r})",
+        "Another driver runs on a copy of the job's folder. Go on with one of the two: the "
         "one whose rows the topic has.",
-    )  # fmt: skip
+    )
 
 
 def _as_output(cause: LogError) -> OutputError:
     code = "HR-OUTPUT-006" if cause.code == "HR-LOG-006" else "HR-OUTPUT-010"
-    return OutputError(cause.message, code=code, hint=cause.hint)
+    return OutputError(code, cause.message, cause.hint)

@@ -79,9 +79,17 @@ class Merging:
         kept, gone = self._merge(list(parts_of(records)), slot, writer)
         point("sink.merge.written")
         snapshot = Record(
-            slot.epoch, self.chain, tuple(kept), records[-1].epoch, writer.token, job, output,
-            writer.timeline, slot.revision, tuple(gone),
-        )  # fmt: skip
+            slot.epoch,
+            self.chain,
+            tuple(kept),
+            records[-1].epoch,
+            writer.token,
+            job,
+            output,
+            writer.timeline,
+            slot.revision,
+            tuple(gone),
+        )
         self.take_force(snapshot, writer)
 
     def take_force(self, snapshot: Record, writer: Writer) -> None:
@@ -197,9 +205,15 @@ class Merging:
         rows, last = sum(p.rows for p in parts), max(p.last for p in parts)
         first = min(p.epoch for p in parts)
         return replace(
-            parts[0], file=file, rows=rows, bytes=made.size, crc=made.crc, epoch=first, last=last,
+            parts[0],
+            file=file,
+            rows=rows,
+            bytes=made.size,
+            crc=made.crc,
+            epoch=first,
+            last=last,
             level=level,
-        )  # fmt: skip
+        )
 
     def fresh(self, slot: Slot, level: int, writer: Writer) -> str:
         """A name for a merged file that nobody else uses, without its suffix."""

@@ -60,9 +60,7 @@ def open_sink(
     return _OPENERS[scheme](Opening(uri, rest, schema, given, folder, name, known))
 
 
-def reopen_sink(
-    description: Description, folder: str, name: str, key: str | None = None
-) -> Sink:  # fmt: skip
+def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:
     """The sink that `describe` has described, to publish what was staged under it."""
     options = dict(description["options"])
     kind, place = description["kind"], description["place"]
@@ -82,16 +80,18 @@ def check_output(uri: str) -> None:
     scheme, colon, rest = uri.partition(":")
     if scheme == "files" and (elsewhere := remote_scheme(rest)):
         raise OutputError(
-            f"{uri!r}: files cannot be written to {elsewhere!r}", code="HR-OUTPUT-001",
-            hint=f"{elsewhere} is not a folder of this machine. Give a path, as in "
+            "HR-OUTPUT-001",
+            f"{uri!r}: files cannot be written to {elsewhere!r}",
+            f"{elsewhere} is not a folder of this machine. Give a path, as in "
             '"files:out/orders"; storage elsewhere must be mounted as a folder.',
-        )  # fmt: skip
+        )
     if scheme not in _OPENERS:
         start = f'There is no output "{scheme}:"' if colon else f'Write "files:{uri}" for files'
         raise OutputError(
-            f"{uri!r} is not an output", code="HR-OUTPUT-001",
-            hint=f"{start}; known are: {', '.join(_OPENERS)}.",
-        )  # fmt: skip
+            "HR-OUTPUT-001",
+            f"{uri!r} is not an output",
+            f"{start}; known are: {', '.join(_OPENERS)}.",
+        )
 
 
 def absolute(uri: str) -> str:
@@ -117,9 +117,7 @@ def _key_of(folder: str, name: str) -> str:
 def _files(o: Opening) -> Sink:
     refuse_unknown(o, ("format", "target_file_mb", "merge", "mode"))
     if not o.rest:
-        raise OutputError(
-            f"{o.uri!r} names no folder", code="HR-OUTPUT-001", hint='Write "files:folder".'
-        )
+        raise OutputError("HR-OUTPUT-001", f"{o.uri!r} names no folder", 'Write "files:folder".')
     options = dict(o.options)
     append = _mode(o, options)
     size = options.get("target_file_mb", 1)
@@ -130,13 +128,22 @@ def _files(o: Opening) -> Sink:
     format = options.pop("format", None) or "parquet"
     target = Path(os.path.abspath(os.path.expanduser(o.rest)))
     described = {
-        "kind": "files", "place": str(target), "format": format,
+        "kind": "files",
+        "place": str(target),
+        "format": format,
         "options": {n: v for n, v in o.options.items() if n != "format"},
-    }  # fmt: skip
+    }
     return FilesSink(
-        target, o.schema, Identity(o.folder), o.name, key=o.key, format=format, append=append,
-        described=described, **options,
-    )  # fmt: skip
+        target,
+        o.schema,
+        Identity(o.folder),
+        o.name,
+        key=o.key,
+        format=format,
+        append=append,
+        described=described,
+        **options,
+    )
 
 
 def _collect(o: Opening) -> Sink:
@@ -144,12 +151,20 @@ def _collect(o: Opening) -> Sink:
     place = o.rest or o.key
     target = _collect_folder(o.folder, place)
     described = {
-        "kind": "collect", "place": f"collect:{place}", "format": "arrow", "options": {},
-    }  # fmt: skip
+        "kind": "collect",
+        "place": f"collect:{place}",
+        "format": "arrow",
+        "options": {},
+    }
     return FilesSink(
-        target, o.schema, Identity(o.folder), o.name, key=o.key, format="arrow",
+        target,
+        o.schema,
+        Identity(o.folder),
+        o.name,
+        key=o.key,
+        format="arrow",
         described=described,
-    )  # fmt: skip
+    )
 
 
 def _log(o: Opening) -> Sink:
@@ -159,12 +174,19 @@ def _log(o: Opening) -> Sink:
     try:
         topic = check_name(o.rest)
     except LogError as cause:
-        raise OutputError(cause.message, code="HR-OUTPUT-001", hint=cause.hint) from cause
+        raise OutputError("HR-OUTPUT-001", cause.message, cause.hint) from cause
     log = EmbeddedLog(Settings.load(log=options.pop("log", None)).log)
     return LogSink(
-        log, topic, o.schema, _staged(o), Identity(o.folder), o.name, id=o.key, append=append,
+        log,
+        topic,
+        o.schema,
+        _staged(o),
+        Identity(o.folder),
+        o.name,
+        id=o.key,
+        append=append,
         **options,
-    )  # fmt: skip
+    )
 
 
 def _mode(o: Opening, options: dict[str, Any]) -> bool:
@@ -196,13 +218,14 @@ def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
             close = difflib.get_close_matches(option, known, 1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             raise OutputError(
-                f"{o.uri!r} has no option {option!r}", code="HR-OUTPUT-008",
-                hint=f"{hint}Known: {', '.join(known) or 'none'}.",
-            )  # fmt: skip
+                "HR-OUTPUT-008",
+                f"{o.uri!r} has no option {option!r}",
+                f"{hint}Known: {', '.join(known) or 'none'}.",
+            )
 
 
 def _bad(o: Opening, option: str, value: object, hint: str) -> OutputError:
-    return OutputError(f"{o.uri!r} has {option}={value!r}", code="HR-OUTPUT-008", hint=hint)
+    return OutputError("HR-OUTPUT-008", f"{o.uri!r} has {option}={value!r}", hint)
 
 
 _OPENERS: dict[str, Callable[[Opening], Sink]] = {

@@ -47,9 +47,10 @@ def _parts(target: Path) -> list[tuple[str, Part]]:
 def _read(target: Path) -> pa.Table:
     if not (target / FOLDER).is_dir():
         raise OutputError(
-            f"{str(target)!r} is not an output", code="HR-OUTPUT-009",
-            hint="Give the folder that a job writes with .write(\"files:...\").",
-        )  # fmt: skip
+            "HR-OUTPUT-009",
+            f"{str(target)!r} is not an output",
+            'Give the folder that a job writes with .write("files:...").',
+        )
     schemas = columns.stored(target / FOLDER)
     found = [_table(target, part, schemas, chain) for chain, part in _parts(target)]
     whole = columns.unified(target, list(schemas.values()))
@@ -62,10 +63,10 @@ def _table(
     schema = schemas.get((chain, part.schema))
     if schema is None:
         raise OutputError(
+            "HR-OUTPUT-005",
             f"the columns of {part.file!r} are missing in {str(target / FOLDER)!r}",
-            code="HR-OUTPUT-005",
-            hint=f"Restore {chain}.{part.schema}.schema there from a backup.",
-        )  # fmt: skip
+            f"Restore {chain}.{part.schema}.schema there from a backup.",
+        )
     path = find(target, part.file)
     check_bytes(path, part.bytes, part.crc)
     tables = list(format_of(part.file).batches(path, schema))

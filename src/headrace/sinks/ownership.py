@@ -43,12 +43,13 @@ def _check_owners(target: Path, chains: dict[str, list[Record]], job: str | None
     for records in chains.values():
         if records[-1].job != job:
             raise OutputError(
+                "HR-OUTPUT-004",
                 f"{str(target)!r} holds files that another job folder's output "
-                f"{records[-1].output!r} wrote", code="HR-OUTPUT-004",
-                hint="If it is this job that wrote them, start it with the job folder it had then "
+                f"{records[-1].output!r} wrote",
+                "If it is this job that wrote them, start it with the job folder it had then "
                 "(folder=, --folder on the command line). If not, write to another place, or say "
                 'mode="append" to add to what is there.',
-            )  # fmt: skip
+            )
 
 
 def _check_files(target: Path, records: list[Record]) -> None:
@@ -84,14 +85,16 @@ def find(target: Path, name: str) -> Path:
 
 def _lost(target: Path, what: str) -> OutputError:
     return OutputError(
-        f"records of the output {str(target)!r} are missing: {what}", code="HR-OUTPUT-005",
-        hint=f"Restore {FOLDER} in that folder from a backup; only the job itself may remove "
+        "HR-OUTPUT-005",
+        f"records of the output {str(target)!r} are missing: {what}",
+        f"Restore {FOLDER} in that folder from a backup; only the job itself may remove "
         "what is in it.",
-    )  # fmt: skip
+    )
 
 
 def _foreign(target: Path, file: str) -> OutputError:
     return OutputError(
-        f"{str(target)!r} holds {file!r}, which no job has written there", code="HR-OUTPUT-011",
-        hint='Move the file away, choose another folder, or say mode="append" to write beside it.',
-    )  # fmt: skip
+        "HR-OUTPUT-011",
+        f"{str(target)!r} holds {file!r}, which no job has written there",
+        'Move the file away, choose another folder, or say mode="append" to write beside it.',
+    )

@@ -76,9 +76,10 @@ def safe_name(name: str) -> str:
     """The name itself, if it is one that this package gives."""
     if "/" in name or "\\" in name or not name.startswith(("part-", "merged-")):
         raise OutputError(
-            f"{name!r} is not the name of an output file", code="HR-OUTPUT-007",
-            hint="The job's manifest is damaged: restore the job's folder from a backup.",
-        )  # fmt: skip
+            "HR-OUTPUT-007",
+            f"{name!r} is not the name of an output file",
+            "The job's manifest is damaged: restore the job's folder from a backup.",
+        )
     return name
 
 
@@ -86,15 +87,16 @@ def noted(reference: Reference, what: str) -> str:
     """What an output of its kind has noted in a reference."""
     if what not in reference:
         raise OutputError(
+            "HR-OUTPUT-007",
             f"{reference.get('file')!r} was staged by an output of another kind",
-            code="HR-OUTPUT-007",
-            hint="Start the job once with the output as it was; then change it.",
-        )  # fmt: skip
+            "Start the job once with the output as it was; then change it.",
+        )
     return str(reference[what])
 
 
 def lost(path: Path) -> OutputError:
     return OutputError(
-        f"the staged file {str(path)!r} is gone", code="HR-OUTPUT-005",
-        hint="Restore it from a backup, or rewind the job to the epoch before it was staged.",
-    )  # fmt: skip
+        "HR-OUTPUT-005",
+        f"the staged file {str(path)!r} is gone",
+        "Restore it from a backup, or rewind the job to the epoch before it was staged.",
+    )

@@ -157,14 +157,15 @@ def _family(kind: pa.DataType) -> str:
 
 def missing_column(what: str, name: str, found: list[str]) -> InputError:
     return InputError(
-        f"{what} has no column {name!r}", code="HR-INPUT-005",
-        hint=f"It has: {', '.join(found)}. Change the schema, or keep this file out of the input.",
-    )  # fmt: skip
+        "HR-INPUT-005",
+        f"{what} has no column {name!r}",
+        f"It has: {', '.join(found)}. Change the schema, or keep this file out of the input.",
+    )
 
 
 def wrong_type(what: str, field: pa.Field, kind: pa.DataType) -> InputError:
     return InputError(
+        "HR-INPUT-006",
         f"column {field.name!r} of {what} is {kind}, which is not {field.type}",
-        code="HR-INPUT-006",
-        hint="Declare the type that the file has and cast in the program.",
+        "Declare the type that the file has and cast in the program.",
     )

@@ -143,8 +143,8 @@ def refuse_shorter(split: str, start: int, end: int) -> None:
     """Raise InputError if the input ends before the place it was read up to."""
     if end < start:
         raise InputError(
+            "HR-INPUT-007",
             f"split {split!r} ends at {end}, but was read up to {start} before",
-            code="HR-INPUT-007",
-            hint="The input, or what the job's folder knows of it, was replaced: restore it, "
+            "The input, or what the job's folder knows of it, was replaced: restore it, "
             "or start with a new job folder.",
         )

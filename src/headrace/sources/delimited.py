@@ -34,10 +34,11 @@ def header(path: str, line: str, delimiter: str) -> list[str]:
     except csv.Error as cause:
         why = LONE_RETURN if "\r" in line else cause
         raise InputError(
-            f"the header of {path!r} cannot be read: {why}", code="HR-INPUT-005",
-            hint="Is it a CSV file whose lines end with a line feed? Its first line names the "
+            "HR-INPUT-005",
+            f"the header of {path!r} cannot be read: {why}",
+            "Is it a CSV file whose lines end with a line feed? Its first line names the "
             "columns; say header=False if it is data.",
-        ) from cause  # fmt: skip
+        ) from cause
 
 
 def check_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
@@ -46,10 +47,11 @@ def check_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
         if found.count(name) != 1:
             fact = f"no column {name!r}" if name not in found else f"two columns {name!r}"
             raise InputError(
-                f"{path!r} has {fact}", code="HR-INPUT-005",
-                hint=f"Its header is: {', '.join(found)}. Change the schema, or say "
+                "HR-INPUT-005",
+                f"{path!r} has {fact}",
+                f"Its header is: {', '.join(found)}. Change the schema, or say "
                 "header=False if the first line is data.",
-            )  # fmt: skip
+            )
 
 
 def decode(
@@ -140,17 +142,21 @@ def _read(
     return pacsv.read_csv(
         pa.BufferReader(text),
         pacsv.ReadOptions(
-            column_names=names, use_threads=False, block_size=len(text) + 1,
+            column_names=names,
+            use_threads=False,
+            block_size=len(text) + 1,
             skip_rows=1,  # an empty one, so that a byte order mark is part of a field
         ),
         pacsv.ParseOptions(
             delimiter=delimiter, ignore_empty_lines=False, invalid_row_handler=refuse
         ),
         pacsv.ConvertOptions(
-            column_types={n: pa.binary() for n in names}, null_values=[""],
-            strings_can_be_null=True, quoted_strings_can_be_null=False,
+            column_types={n: pa.binary() for n in names},
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
         ),
-    )  # fmt: skip
+    )
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

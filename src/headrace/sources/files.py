@@ -35,9 +35,15 @@ SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for thi
 
 class FilesSource(TapeSource):
     def __init__(
-        self, pattern: Pattern, layout: Layout, schema: pa.Schema, clock: Clock,
-        *, bounded: bool, home: Path | None,
-    ) -> None:  # fmt: skip
+        self,
+        pattern: Pattern,
+        layout: Layout,
+        schema: pa.Schema,
+        clock: Clock,
+        *,
+        bounded: bool,
+        home: Path | None,
+    ) -> None:
         self.schema, self.bounded, self.raw = schema, bounded, layout.raw
         self._pattern, self.layout, self._clock = pattern, layout, clock
         self._home = home  # in the job's folder: where the list is stored
@@ -68,10 +74,11 @@ class FilesSource(TapeSource):
         found = self._pattern.scan()
         if not found and not position and (self.bounded or not self._pattern.watchable):
             raise InputError(
-                f"there are no files in {self._pattern.uri!r}", code="HR-INPUT-002",
-                hint="Check the path; a folder that is still empty can be watched, "
+                "HR-INPUT-002",
+                f"there are no files in {self._pattern.uri!r}",
+                "Check the path; a folder that is still empty can be watched, "
                 "but not read to its end.",
-            )  # fmt: skip
+            )
         self._check_listed(tape, position, found)
         new = [file for file in found if tape.last(file.name) is None]
         for file in new[:100]:

@@ -60,22 +60,22 @@ def check_schema(format: str, schema: pa.Schema) -> None:
         kind = schema.field(0).type
         if len(schema) != 1 or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             raise InputError(
+                "HR-INPUT-006",
                 f"format {format!r} gives one column of text or bytes, the schema has "
-                f"{len(schema)}", code="HR-INPUT-006",
-                hint='Declare "value string", or choose format="json" or "csv".',
-            )  # fmt: skip
+                f"{len(schema)}",
+                'Declare "value string", or choose format="json" or "csv".',
+            )
     nested = [f.name for f in schema if pa.types.is_nested(f.type)]
     if format == "csv" and nested:
         raise InputError(
+            "HR-INPUT-006",
             f"column {nested[0]!r} is {schema.field(nested[0]).type}, which CSV cannot hold",
-            code="HR-INPUT-006", hint="Declare it as string and take it apart in the program.",
-        )  # fmt: skip
+            "Declare it as string and take it apart in the program.",
+        )
 
 
 def unknown_format(format: str) -> InputError:
-    return InputError(
-        f"unknown format {format!r}", code="HR-INPUT-004", hint=f"Known: {', '.join(FORMATS)}."
-    )
+    return InputError("HR-INPUT-004", f"unknown format {format!r}", f"Known: {', '.join(FORMATS)}.")
 
 
 def _one_column(values: pa.Array, schema: pa.Schema) -> Decoded:

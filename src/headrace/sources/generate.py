@@ -132,10 +132,11 @@ class GenerateSource(Source):
             raise
         except Exception as cause:
             raise StepError(
+                "HR-STEP-001",
                 f"input {self.name!r}: the function given to generate failed on rows "
                 f"{numbers[0]} to {numbers[-1]}: {type(cause).__name__}: {cause}",
-                hint="It is called with the number of the row and must give the schema's columns.",
-            ) from cause  # fmt: skip
+                "It is called with the number of the row and must give the schema's columns.",
+            ) from cause
 
 
 def generate(
@@ -164,19 +165,25 @@ def _check(
     rate: float | None, total: int | None, splits: int, vectorised: bool, seed: int | None
 ) -> None:
     problem = (
-        "no total" if rate is None and total is None
-        else f"rate {rate}" if rate is not None and rate <= 0
-        else f"total {total}" if total is not None and total < 0
-        else f"{splits} splits" if splits < 1
-        else "both seed and vectorised" if vectorised and seed is not None
+        "no total"
+        if rate is None and total is None
+        else f"rate {rate}"
+        if rate is not None and rate <= 0
+        else f"total {total}"
+        if total is not None and total < 0
+        else f"{splits} splits"
+        if splits < 1
+        else "both seed and vectorised"
+        if vectorised and seed is not None
         else None
-    )  # fmt: skip
+    )
     if problem:
         raise PlanError(
-            f"generate has {problem}", code="HR-INPUT-013",
-            hint="Give a rate above 0, or rate=None and a total; one split or more; "
+            "HR-INPUT-013",
+            f"generate has {problem}",
+            "Give a rate above 0, or rate=None and a total; one split or more; "
             "seed only without vectorised.",
-        )  # fmt: skip
+        )
 
 
 def _schema_of_first(fn: Callable[..., Any], vectorised: bool, seed: int | None) -> pa.Schema:
@@ -185,9 +192,10 @@ def _schema_of_first(fn: Callable[..., Any], vectorised: bool, seed: int | None)
         first = fn(np.zeros(1, np.int64)) if vectorised else _row(fn, 0, seed)
     except Exception as cause:
         raise PlanError(
+            "HR-INPUT-012",
             f"the function given to generate failed on row 0: {type(cause).__name__}: {cause}",
-            code="HR-INPUT-012", hint="Mend it, or give generate(..., schema=...).",
-        ) from cause  # fmt: skip
+            "Mend it, or give generate(..., schema=...).",
+        ) from cause
     if isinstance(first, pa.Table | pa.RecordBatch):
         return schema_of(first.schema)
     if dataclasses.is_dataclass(first):
@@ -203,9 +211,10 @@ def _fields(row: Any) -> Mapping[str, Any]:
         fields: Mapping[str, Any] = row._asdict()
         return fields
     raise PlanError(
-        f"the function given to generate returned {type(row).__name__}", code="HR-INPUT-012",
-        hint="Return a dict, a dataclass or a named tuple, or give generate(..., schema=...).",
-    )  # fmt: skip
+        "HR-INPUT-012",
+        f"the function given to generate returned {type(row).__name__}",
+        "Return a dict, a dataclass or a named tuple, or give generate(..., schema=...).",
+    )
 
 
 def _row(fn: Callable[..., Any], number: int, seed: int | None) -> Any:

@@ -77,14 +77,16 @@ def gone(path: str) -> InputError:
 
 def changed(path: str, how: str) -> InputError:
     return InputError(
-        f"the file {path!r} {how}", code="HR-INPUT-007",
-        hint="Give new data a new file name, and keep a file until the job has read it; "
+        "HR-INPUT-007",
+        f"the file {path!r} {how}",
+        "Give new data a new file name, and keep a file until the job has read it; "
         "restore the file to go on.",
-    )  # fmt: skip
+    )
 
 
 def unreadable(path: str, cause: OSError) -> InputError:
     return InputError(
-        f"cannot read {path!r}: {(cause.strerror or str(cause)).lower()}", code="HR-INPUT-003",
-        hint="Give the user that runs the job permission to read it.",
-    )  # fmt: skip
+        "HR-INPUT-003",
+        f"cannot read {path!r}: {(cause.strerror or str(cause)).lower()}",
+        "Give the user that runs the job permission to read it.",
+    )

@@ -106,9 +106,12 @@ class Lines:
     def decode(self, chunk: pa.Table) -> Decoded:
         columns = (chunk.schema.metadata or {}).get(COLUMNS)
         return formats.decode(
-            self.format, chunk.column(RAW), self.schema,
-            columns=json.loads(columns) if columns else None, delimiter=self.delimiter,
-        )  # fmt: skip
+            self.format,
+            chunk.column(RAW),
+            self.schema,
+            columns=json.loads(columns) if columns else None,
+            delimiter=self.delimiter,
+        )
 
     def _chunk_schema(self, path: str) -> pa.Schema:
         schema = pa.schema([(RAW, pa.binary())])

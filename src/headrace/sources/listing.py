@@ -178,9 +178,10 @@ def _append(path: Path, content: bytes) -> None:
     except OSError as cause:
         os.ftruncate(handle, before)  # half a line would read as damage
         raise InputError(
+            "HR-INPUT-003",
             f"cannot add to the list of files read, {str(path)!r}: {cause.strerror}",
-            code="HR-INPUT-003", hint="Free some space or fix the permissions, then start again.",
-        ) from cause  # fmt: skip
+            "Free some space or fix the permissions, then start again.",
+        ) from cause
     finally:
         os.close(handle)
     if fresh:

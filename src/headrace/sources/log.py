@@ -37,9 +37,16 @@ _CODES = {"HR-LOG-002": "HR-INPUT-010", "HR-LOG-007": "HR-INPUT-011"}  # else: t
 
 class LogSource(Source):
     def __init__(
-        self, log: Log, topic: str, id: str, schema: pa.Schema, *,
-        format: str | None, bounded: bool, from_latest: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        log: Log,
+        topic: str,
+        id: str,
+        schema: pa.Schema,
+        *,
+        format: str | None,
+        bounded: bool,
+        from_latest: bool = False,
+    ) -> None:
         self.schema, self.bounded, self.raw = schema, bounded, format is not None
         self._log, self._topic, self._id, self.format = log, topic, id, format
         self._from_latest = from_latest
@@ -119,11 +126,12 @@ class LogSource(Source):
 
     def _overtaken(self, split: str, start: int, earliest: int) -> InputError:
         return InputError(
+            "HR-INPUT-011",
             f"records {start} to {earliest - 1} of partition {split} of topic {self._topic!r} "
-            "were removed by retention before they were read", code="HR-INPUT-011",
-            hint="Keep records for longer than the job may be behind; to go on without them, "
+            "were removed by retention before they were read",
+            "Keep records for longer than the job may be behind; to go on without them, "
             "start with a new job folder.",
-        )  # fmt: skip
+        )
 
     def _topic_now(self) -> TopicInfo:
         """What the topic holds now; an error if it is another one of the same name."""
@@ -133,12 +141,13 @@ class LogSource(Source):
             raise self._as_input(cause) from cause
         if info.id != self._id:
             raise InputError(
+                "HR-INPUT-016",
                 f"topic {self._topic!r} was deleted and made again while it was read",
-                code="HR-INPUT-016", hint="Its records are others than those that the job has "
+                "Its records are others than those that the job has "
                 "read: start with a new job folder, or read it as an input of another name.",
-            )  # fmt: skip
+            )
         return info
 
     def _as_input(self, cause: LogError) -> InputError:
         code = _CODES.get(cause.code, cause.code)
-        return InputError(cause.message, code=code, hint=cause.hint)
+        return InputError(code, cause.message, cause.hint)

@@ -112,7 +112,7 @@ def rows(
 ) -> MemorySource:
     """An input made of rows: dicts, dataclasses, named tuples, or an Arrow table."""
     if splits < 1:
-        raise InputError(f"{splits} splits", code="HR-INPUT-013", hint="Give one split or more.")
+        raise InputError("HR-INPUT-013", f"{splits} splits", "Give one split or more.")
     table = values if isinstance(values, pa.Table) else _table(list(values), schema)
     if schema is not None:
         table = _conform(table, schema_of(schema))
@@ -130,10 +130,10 @@ def _table(values: list[Any], schema: SchemaLike | None) -> pa.Table:
         return pa.Table.from_pylist([v._asdict() if hasattr(v, "_asdict") else v for v in values])
     except (pa.ArrowException, ValueError, TypeError, AttributeError) as cause:
         raise InputError(
+            "HR-INPUT-006",
             f"the rows do not fit their schema: {_first_bad(values, schema)}{cause}",
-            code="HR-INPUT-006",
-            hint="Give rows(..., schema=...) the columns and types that the rows have.",
-        ) from cause  # fmt: skip
+            "Give rows(..., schema=...) the columns and types that the rows have.",
+        ) from cause
 
 
 def _first_bad(values: list[Any], schema: SchemaLike | None) -> str:
@@ -150,16 +150,18 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     missing = [n for n in schema.names if n not in table.column_names]
     if missing:
         raise InputError(
-            f"the table has no column {missing[0]!r}", code="HR-INPUT-005",
-            hint=f"It has: {', '.join(table.column_names)}.",
-        )  # fmt: skip
+            "HR-INPUT-005",
+            f"the table has no column {missing[0]!r}",
+            f"It has: {', '.join(table.column_names)}.",
+        )
     try:
         return fitted(table, schema)
     except (pa.ArrowException, ValueError) as cause:
         raise InputError(
-            f"the table does not fit its schema: {cause}", code="HR-INPUT-006",
-            hint="Change the schema or cast the table.",
-        ) from cause  # fmt: skip
+            "HR-INPUT-006",
+            f"the table does not fit its schema: {cause}",
+            "Change the schema or cast the table.",
+        ) from cause
 
 
 def _ipc(table: pa.Table) -> bytes:

@@ -83,16 +83,18 @@ def check_input(uri: str) -> None:
     scheme, colon, rest = uri.partition(":")
     if scheme == "files" and (elsewhere := remote_scheme(rest)):
         raise InputError(
-            f"{uri!r}: files cannot be read from {elsewhere!r}", code="HR-INPUT-001",
-            hint=f"{elsewhere} is not a folder of this machine. Give a path, as in "
+            "HR-INPUT-001",
+            f"{uri!r}: files cannot be read from {elsewhere!r}",
+            f"{elsewhere} is not a folder of this machine. Give a path, as in "
             '"files:readings"; storage elsewhere must be mounted as a folder.',
-        )  # fmt: skip
+        )
     if not colon or scheme not in _OPENERS:
         start = f'There is no input "{scheme}:"' if colon else f'Write "files:{uri}" for files'
         raise InputError(
-            f"{uri!r} is not an input", code="HR-INPUT-001",
-            hint=f"{start}; known are: {', '.join(_OPENERS)}.",
-        )  # fmt: skip
+            "HR-INPUT-001",
+            f"{uri!r} is not an input",
+            f"{start}; known are: {', '.join(_OPENERS)}.",
+        )
 
 
 def _made(
@@ -106,9 +108,10 @@ def _made(
     """A source that the program made, as an input of this job."""
     if until == "end" and not source.bounded:
         raise InputError(
-            f"input {name!r} has no end to run to", code="HR-INPUT-013",
-            hint='Give it a total, or run without until="end".',
-        )  # fmt: skip
+            "HR-INPUT-013",
+            f"input {name!r} has no end to run to",
+            'Give it a total, or run without until="end".',
+        )
     if isinstance(source, MemorySource):
         return source.placed(home)
     if isinstance(source, GenerateSource):
@@ -126,9 +129,10 @@ def _files(o: Opening) -> Source:
         found = pattern.scan()  # says what is compressed
         fact = "the file names in {!r} do not say" if found else "there are no files in {!r} to say"
         raise InputError(
+            "HR-INPUT-004",
             f"{fact.format(o.uri)} which format they have",
-            code="HR-INPUT-004", hint=f'Say format="json"; known: {", ".join(formats.FORMATS)}.',
-        )  # fmt: skip
+            f'Say format="json"; known: {", ".join(formats.FORMATS)}.',
+        )
     own = own_schema(pattern) if format == "parquet" and o.schema is None else None
     schema = own if own is not None else needed_schema(o, format)
     formats.check_schema(format, schema)
@@ -141,19 +145,23 @@ def _log(o: Opening) -> Source:
     where = o.options.get("start", "earliest")
     if where not in ("earliest", "latest"):
         raise InputError(
-            f"{o.uri!r} has start={where!r}", code="HR-INPUT-013",
-            hint='Say start="earliest" or "latest".',
-        )  # fmt: skip
+            "HR-INPUT-013", f"{o.uri!r} has start={where!r}", 'Say start="earliest" or "latest".'
+        )
     log = EmbeddedLog(Settings.load(log=o.options.get("log")).log, o.clock)
     try:
         topic = log.describe(o.rest)
     except LogError as cause:
-        raise InputError(cause.message, code="HR-INPUT-010", hint=cause.hint) from cause
+        raise InputError("HR-INPUT-010", cause.message, cause.hint) from cause
     schema, format = _topic_schema(o, topic.schema)
     return LogSource(
-        log, o.rest, topic.id, schema,
-        format=format, bounded=o.bounded, from_latest=where == "latest",
-    )  # fmt: skip
+        log,
+        o.rest,
+        topic.id,
+        schema,
+        format=format,
+        bounded=o.bounded,
+        from_latest=where == "latest",
+    )
 
 
 def _topic_schema(o: Opening, known: pa.Schema | None) -> tuple[pa.Schema, str | None]:
@@ -172,9 +180,10 @@ def _socket(o: Opening) -> Source:
     format = o.format or ("text" if o.schema is None else "json")
     if format not in ("json", "csv", "text"):
         raise InputError(
-            f"{o.uri!r} cannot have format {format!r}", code="HR-INPUT-004",
-            hint='Lines are "text", "json" or "csv".',
-        )  # fmt: skip
+            "HR-INPUT-004",
+            f"{o.uri!r} cannot have format {format!r}",
+            'Lines are "text", "json" or "csv".',
+        )
     schema = needed_schema(o, format)
     formats.check_schema(format, schema)
     layout = Lines(format, schema, header=False, **o.options)
@@ -185,9 +194,10 @@ def needed_schema(o: Opening, format: str) -> pa.Schema:
     schema = o.schema if o.schema is not None else formats.default_schema(format)
     if schema is None:
         raise InputError(
-            f"{o.uri!r} has no schema", code="HR-INPUT-012",
-            hint='Say schema="area string, celsius double", or give a dataclass.',
-        )  # fmt: skip
+            "HR-INPUT-012",
+            f"{o.uri!r} has no schema",
+            'Say schema="area string, celsius double", or give a dataclass.',
+        )
     return schema
 
 
@@ -197,9 +207,10 @@ def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
             close = difflib.get_close_matches(option, known, 1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             raise InputError(
-                f"{o.uri!r} has no option {option!r}", code="HR-INPUT-013",
-                hint=f"{hint}Known: {', '.join(known) or 'none'}.",
-            )  # fmt: skip
+                "HR-INPUT-013",
+                f"{o.uri!r} has no option {option!r}",
+                f"{hint}Known: {', '.join(known) or 'none'}.",
+            )
 
 
 _OPENERS: dict[str, Callable[[Opening], Source]] = {

@@ -127,7 +127,8 @@ def _opened(path: str, encoded: tuple[str, ...] = ()) -> pq.ParquetFile:
 
 def _damaged(path: str, why: str) -> InputError:
     return InputError(
-        f"{path!r} is not a readable Parquet file: {why}", code="HR-INPUT-008",
-        hint="Write files under another name and rename them when they are complete; "
+        "HR-INPUT-008",
+        f"{path!r} is not a readable Parquet file: {why}",
+        "Write files under another name and rename them when they are complete; "
         "remove or repair this one.",
-    )  # fmt: skip
+    )

@@ -49,9 +49,10 @@ def put(path: Path, content: bytes) -> None:
 def damaged(what: str, path: Path, how: str) -> InputError:
     """The error for a file of an input in the job's folder that is not as it was written."""
     return InputError(
-        f"{what}, {str(path)!r}, {how}", code="HR-INPUT-009",
-        hint="Restore it from a copy of the job's folder, or start with a new job folder.",
-    )  # fmt: skip
+        "HR-INPUT-009",
+        f"{what}, {str(path)!r}, {how}",
+        "Restore it from a copy of the job's folder, or start with a new job folder.",
+    )
 
 
 @contextmanager

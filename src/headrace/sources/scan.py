@@ -56,10 +56,10 @@ class Pattern:
         target = self.root / self.match if self.one and self.match else self.root
         if not _exists(target):
             raise InputError(
-                f"{str(target)!r} does not exist", code="HR-INPUT-002",
-                hint=f"Check the path in {self.uri!r}; it is taken relative to "
-                f"{os.getcwd()!r}.",
-            )  # fmt: skip
+                "HR-INPUT-002",
+                f"{str(target)!r} does not exist",
+                f"Check the path in {self.uri!r}; it is taken relative to {os.getcwd()!r}.",
+            )
         mode = os.R_OK if self.one else os.R_OK | os.X_OK
         if not os.access(target, mode):
             raise unreadable(str(target), PermissionError(13, "Permission denied"))
@@ -106,26 +106,25 @@ class Pattern:
         inner, packing = os.path.splitext(name.lower())
         if packing in PACKED and self._wanted(inner):
             raise InputError(
+                "HR-INPUT-004",
                 f"{str(path)!r} is compressed, which cannot be read in parts",
-                code="HR-INPUT-004", hint="Unpack it first; Parquet is compressed inside.",
-            )  # fmt: skip
+                "Unpack it first; Parquet is compressed inside.",
+            )
 
     def _refuse_merged(self, path: Path) -> None:
         merged = path.name.startswith("merged-") and (path.parent / "_commits").is_dir()
         if merged and not self.bounded:
             raise InputError(
+                "HR-INPUT-014",
                 f"{str(path.parent)!r} is an output whose files are merged as it grows",
-                code="HR-INPUT-014",
-                hint="Write that output with merge=False, or pass it on through a log topic.",
+                "Write that output with merge=False, or pass it on through a log topic.",
             )
 
 
 def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> Pattern:
     """The pattern that `path` means: a file, a folder, or a glob."""
     if not path:
-        raise InputError(
-            f"{uri!r} names no path", code="HR-INPUT-001", hint='Write "files:folder/*.json".'
-        )
+        raise InputError("HR-INPUT-001", f"{uri!r} names no path", 'Write "files:folder/*.json".')
     full = Path(os.path.abspath(os.path.expanduser(path)))
     if full.is_dir():
         return Pattern(uri, full, suffixes=_suffixes(full, format), bounded=bounded)

@@ -33,9 +33,16 @@ class SocketSource(TapeSource):
     raw = True
 
     def __init__(
-        self, host: str, port: int, layout: Layout, schema: pa.Schema, *,
-        format: str, bounded: bool, home: Path | None,
-    ) -> None:  # fmt: skip
+        self,
+        host: str,
+        port: int,
+        layout: Layout,
+        schema: pa.Schema,
+        *,
+        format: str,
+        bounded: bool,
+        home: Path | None,
+    ) -> None:
         self.schema, self.bounded, self.layout = schema, bounded, layout
         self.address, self.format = (host, port), format
         self._home = home  # in the job's folder: where the spool is
@@ -48,9 +55,10 @@ class SocketSource(TapeSource):
     def spool(self) -> Spool:
         if self._home is None:
             raise InputError(
+                "HR-INPUT-013",
                 f"{_named(self.address)} needs a job's folder, to store what it sends",
-                code="HR-INPUT-013", hint="Read it in a job.",
-            )  # fmt: skip
+                "Read it in a job.",
+            )
         return Spool(self._home / "spool")
 
     def identity(self) -> dict[str, str]:
@@ -85,10 +93,11 @@ class SocketSource(TapeSource):
         first = self.spool.start
         if start < first:
             raise InputError(
+                "HR-INPUT-011",
                 f"lines up to byte {first} of {_named(self.address)} were read and forgotten",
-                code="HR-INPUT-011", hint="A socket cannot be read again: go on from a later "
+                "A socket cannot be read again: go on from a later "
                 "epoch, or start with a new job folder.",
-            )  # fmt: skip
+            )
 
     def where(self, split: str, offset: int) -> str:
         return f"{_named(self.address)} byte {offset}"
@@ -214,27 +223,25 @@ def address_of(rest: str, uri: str) -> tuple[str, int]:
     """Host and port of "host:port"; the host may be an IPv6 address in brackets."""
     host, _, port = rest.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise InputError(
-            f"{uri!r} is not an address", code="HR-INPUT-001", hint='Write "socket:host:port".'
-        )
+        raise InputError("HR-INPUT-001", f"{uri!r} is not an address", 'Write "socket:host:port".')
     return host.strip("[]"), int(port)
 
 
 def unreachable(address: tuple[str, int], cause: OSError) -> InputError:
     why = (cause.strerror or str(cause) or type(cause).__name__).lower()
     return InputError(
+        "HR-INPUT-015",
         f"cannot connect to {_named(address)}: {why}",
-        code="HR-INPUT-015",
-        hint="Start the server first; for a try-out: nc -lk " + str(address[1]),
+        "Start the server first; for a try-out: nc -lk " + str(address[1]),
     )
 
 
 def unkept(address: tuple[str, int], spool: Spool, cause: OSError) -> InputError:
     why = (cause.strerror or str(cause)).lower()
     return InputError(
+        "HR-INPUT-003",
         f"cannot keep what {_named(address)} sends in {str(spool.folder)!r}: {why}",
-        code="HR-INPUT-003",
-        hint="Free some space or fix the permissions, then start the job again.",
+        "Free some space or fix the permissions, then start the job again.",
     )
 
 

@@ -116,6 +116,7 @@ def _goes(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 def _bad(path: str, line: int, why: str) -> StepError:
     return StepError(
-        f"line {line} of {path!r} is no row of the table: {why}", code="HR-JOIN-020",
-        hint="Mend the file, or declare its columns with schema= as they are.",
-    )  # fmt: skip
+        "HR-JOIN-020",
+        f"line {line} of {path!r} is no row of the table: {why}",
+        "Mend the file, or declare its columns with schema= as they are.",
+    )

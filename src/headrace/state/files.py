@@ -38,30 +38,34 @@ def named_failures(path: Path) -> Iterator[None]:
 
 def _unusable(what: str, path: Path, error: OSError) -> StateError:
     return StateError(
-        f"cannot {what} {str(path)!r}: {error.strerror or error}", code="HR-STATE-006",
-        hint="Check the disk's free space and the folder's permissions, then start again.",
-    )  # fmt: skip
+        "HR-STATE-006",
+        f"cannot {what} {str(path)!r}: {error.strerror or error}",
+        "Check the disk's free space and the folder's permissions, then start again.",
+    )
 
 
 def missing(path: Path) -> StateError:
     return StateError(
-        f"{str(path)!r} is missing", code="HR-STATE-003",
-        hint="The job's folder is incomplete: restore it from a copy, or start in a new folder.",
-    )  # fmt: skip
+        "HR-STATE-003",
+        f"{str(path)!r} is missing",
+        "The job's folder is incomplete: restore it from a copy, or start in a new folder.",
+    )
 
 
 def corrupt(path: Path, what: str) -> StateError:
     return StateError(
-        f"{str(path)!r} is corrupt: {what}", code="HR-STATE-004",
-        hint="Restore this file from a copy of the job's folder, or start in a new folder.",
-    )  # fmt: skip
+        "HR-STATE-004",
+        f"{str(path)!r} is corrupt: {what}",
+        "Restore this file from a copy of the job's folder, or start in a new folder.",
+    )
 
 
 def unknown_format(path: Path, found: object) -> StateError:
     return StateError(
+        "HR-STATE-002",
         f"{str(path)!r} has format {found}, this version reads format {FORMAT}",
-        code="HR-STATE-002", hint="Run the job with the version of Headrace that wrote the folder.",
-    )  # fmt: skip
+        "Run the job with the version of Headrace that wrote the folder.",
+    )
 
 
 def sync_folder(folder: Path) -> None:

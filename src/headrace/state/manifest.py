@@ -74,10 +74,11 @@ class EpochLog:
         content = files.read_sealed(path, "job")
         if content["job"] != job:
             raise StateError(
+                "HR-STATE-001",
                 f"the folder {str(self.folder)!r} belongs to the job {content['job']!r}, "
-                f"not to {job!r}", code="HR-STATE-001",
-                hint="Give this job a folder of its own, or the job its old name.",
-            )  # fmt: skip
+                f"not to {job!r}",
+                "Give this job a folder of its own, or the job its old name.",
+            )
         return int(content["slots"])
 
     def take_fence(self) -> int:
@@ -194,5 +195,7 @@ class EpochLog:
 
 def _fenced(message: str) -> FencedError:
     return FencedError(
-        message, hint="Stop one of the two drivers; the one that is left carries on by itself."
+        "HR-STATE-007",
+        message,
+        "Stop one of the two drivers; the one that is left carries on by itself.",
     )

@@ -31,9 +31,13 @@ class Pruner:
         self._named: dict[int, frozenset[str]] = {}
 
     def prune(
-        self, epochs: Sequence[int], keep: int, most: int,
-        path_of: Callable[[int], Path], read: Callable[[int], Manifest],
-    ) -> list[str]:  # fmt: skip
+        self,
+        epochs: Sequence[int],
+        keep: int,
+        most: int,
+        path_of: Callable[[int], Path],
+        read: Callable[[int], Manifest],
+    ) -> list[str]:
         old, kept = epochs[:-keep], epochs[-keep:]
         paths = [path_of(epoch) for epoch in old[:most]]
         removed = [self._remove(path, "prune.manifest") for path in paths]

@@ -196,10 +196,11 @@ def _check_header(path: Path, header: bytes) -> None:
 def _check_columns(spec: TableSpec, ref: RunRef, found: pa.Schema) -> None:
     if not found.equals(spec.run):
         raise StateError(
+            "HR-STATE-005",
             f"table {spec.name!r} has the columns {_columns(spec.run)}, but its state in "
-            f"{ref.file!r} has {_columns(found)}", code="HR-STATE-005",
-            hint="Give the changed step a new name, or drop its old state.",
-        )  # fmt: skip
+            f"{ref.file!r} has {_columns(found)}",
+            "Give the changed step a new name, or drop its old state.",
+        )
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -63,9 +63,10 @@ class SlotState:
         for before, after in pairwise(new):
             if after.lo < before.hi:
                 raise StateError(
-                    f"two tasks both hold slot {after.lo}", code="HR-STATE-009",
-                    hint="This is a defect of Headrace: please report it with the job's plan.",
-                )  # fmt: skip
+                    "HR-STATE-009",
+                    f"two tasks both hold slot {after.lo}",
+                    "This is a defect of Headrace: please report it with the job's plan.",
+                )
         kept = (piece for s in self.segments for piece in _outside(s, new))
         return SlotState(_joined(sorted((*kept, *new), key=lambda s: s.lo)))
 

@@ -40,9 +40,14 @@ class Run:
     __slots__ = ("floor", "hi", "lo", "rows", "share", "table")
 
     def __init__(
-        self, table: pa.Table, rows: Identities,
-        lo: int = 0, hi: int = ALL_HASHES, floor: int = MIN_TIME, share: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        table: pa.Table,
+        rows: Identities,
+        lo: int = 0,
+        hi: int = ALL_HASHES,
+        floor: int = MIN_TIME,
+        share: float = 1.0,
+    ) -> None:
         self.table, self.rows = table, rows
         self.lo, self.hi, self.floor, self.share = lo, hi, floor, share
 

@@ -52,9 +52,10 @@ class TableSpec:
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise StateError(
+                "HR-STATE-008",
                 f"table {self.name!r} has two columns named {', '.join(map(repr, twice))}",
-                code="HR-STATE-008", hint="Rename a key or value column of the table.",
-            )  # fmt: skip
+                "Rename a key or value column of the table.",
+            )
 
 
 def _plain(fields: Sequence[pa.Field]) -> pa.Schema:

@@ -35,9 +35,14 @@ def load(
 
 
 def store_changes(
-    table: KeyedTable, state: SlotState, lo: int, hi: int, slots: int,
-    writer: RunWriter, cache: RunCache,
-) -> SlotState:  # fmt: skip
+    table: KeyedTable,
+    state: SlotState,
+    lo: int,
+    hi: int,
+    slots: int,
+    writer: RunWriter,
+    cache: RunCache,
+) -> SlotState:
     """Write the epoch's changes and the merges that are due; the new state of slots [lo, hi)."""
     part = SlotState(tuple(_aged(s, table.floor) for s in state.part(lo, hi).segments))
     changes = table.changes()

@@ -110,8 +110,9 @@ def blaming(step: str, written: Site | None) -> Iterator[None]:
         if not _foreign(error):  # our own mistake: its traceback says more than we could
             raise
         raise StepError(
+            "HR-STEP-001",
             f"step {step!r} failed: {type(error).__name__}: {error}",
-            hint="Mend the function; the rows are read again when the job is started again.",
+            "Mend the function; the rows are read again when the job is started again.",
             site=_user_site(error) or written,
         ) from error
 
@@ -147,8 +148,9 @@ def _step_error(step: str, place: tuple[Any, ...], record: bytes, error: Any) ->
         where += f", {place[3]}"
     shown = record[:500].decode(errors="replace")
     return StepError(
+        "HR-STEP-001",
         f"step {step!r} failed on a record: {text}; {where}; record {shown}",
-        hint='Mend the step, or let bad records go to the dead letters with on_error="dead".',
+        'Mend the step, or let bad records go to the dead letters with on_error="dead".',
         site=None if isinstance(error, str) else _user_site(error),
     )
 

@@ -55,9 +55,14 @@ def operator_for(node: Stateful) -> Operator:
             return ChunkOperator(node.function, keys, inputs[0], node.schema, node.timed)
         case Process():
             return ProcessOperator(
-                node.function, node.names, node.keys, inputs, node.schema, node.timed,
+                node.function,
+                node.names,
+                node.keys,
+                inputs,
+                node.schema,
+                node.timed,
                 node.broadcast,
-            )  # fmt: skip
+            )
         case Apply():
             return node.what.operator(node.keys, inputs, node.schema)
     raise TypeError(f"no operator for {type(node).__name__}")

@@ -130,9 +130,9 @@ class CustomTracker(Tracker):
 
     def _broken(self, fact: str) -> StepError:
         return StepError(
+            "HR-TIME-013",
             f"the watermark {self._kind.__qualname__} of input {self._node.name!r} {fact}",
-            code="HR-TIME-013",
-            hint="It is made without arguments for each split and batch; its state may hold "
+            "It is made without arguments for each split and batch; its state may hold "
             "numbers, texts, lists and dicts.",
         )
 

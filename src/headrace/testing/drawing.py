@@ -20,9 +20,10 @@ try:
     from hypothesis import strategies as st
 except ImportError as cause:
     raise RunError(
-        "strategies are Hypothesis's, and there is no Hypothesis", code="HR-TEST-012",
-        hint="Install it: pip install 'headrace[testing]'.",
-    ) from cause  # fmt: skip
+        "HR-TEST-012",
+        "strategies are Hypothesis's, and there is no Hypothesis",
+        "Install it: pip install 'headrace[testing]'.",
+    ) from cause
 
 __all__ = ["st", "time_value", "values"]
 
@@ -46,9 +47,10 @@ def time_value(ms: int, field: pa.Field) -> Any:
     if pa.types.is_integer(field.type):
         return ms
     raise PlanError(
-        f"the time column {field.name!r} is of type {ddl_type(field.type)}", code="HR-TEST-014",
-        hint="Streams are drawn for a time that is a timestamp or bigint.",
-    )  # fmt: skip
+        "HR-TEST-014",
+        f"the time column {field.name!r} is of type {ddl_type(field.type)}",
+        "Streams are drawn for a time that is a timestamp or bigint.",
+    )
 
 
 def _some(field: pa.Field) -> Strategy:
@@ -56,9 +58,10 @@ def _some(field: pa.Field) -> Strategy:
         if is_kind(field.type):
             return make(field.type)
     raise PlanError(
+        "HR-TEST-013",
         f"no values are known for the column {field.name!r} of type {ddl_type(field.type)}",
-        code="HR-TEST-013", hint="Give a strategy for the column by its name.",
-    )  # fmt: skip
+        "Give a strategy for the column by its name.",
+    )
 
 
 def _integers(kind: pa.DataType) -> Strategy:

@@ -48,10 +48,19 @@ class Driver:
         self.clock = clock or SystemClock()
         settings = Settings.load(max_batch=max_batch)
         start = prepare(
-            self.program, settings, tasks, folder=str(folder), until=until, drop=drop,
-            take_over=take_over, go_back=go_back, for_good=for_good, silent=silent,
-            clock=self.clock, edges=edges,
-        )  # fmt: skip
+            self.program,
+            settings,
+            tasks,
+            folder=str(folder),
+            until=until,
+            drop=drop,
+            take_over=take_over,
+            go_back=go_back,
+            for_good=for_good,
+            silent=silent,
+            clock=self.clock,
+            edges=edges,
+        )
         self.start = start
         pace = Pace(min(tasks, start.slots), start.slots, until == "end", max_batch=max_batch)
         planner = Planner(start.bundle, start.log, self.clock, pace)

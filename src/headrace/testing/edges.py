@@ -103,9 +103,7 @@ class Crash:
     def __call__(self, point: str) -> None:
         if point == _BETWEEN and self._flag.exists():
             self._flag.unlink()
-            raise RunError(
-                "the test crashed the job", code=CRASHED, hint="The harness starts it again."
-            )
+            raise RunError(CRASHED, "the test crashed the job", "The harness starts it again.")
 
 
 def fake_edges(script: Script, schemas: Mapping[str, pa.Schema], told: Crash) -> Edges:
@@ -130,4 +128,4 @@ def _outputs(program: Program, folder: str, ids: Ids) -> dict[str, Sink]:
     return {
         w.name: open_sink("collect:", w.schema, nothing, folder, w.name, ids[w.name])
         for w in program.outputs()
-    }  # fmt: skip
+    }

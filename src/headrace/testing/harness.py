@@ -214,9 +214,10 @@ class Harness:
     def _step(self, page: Page) -> None:
         if self._script.page.ended:
             raise RunError(
-                "the inputs have ended", code="HR-TEST-007",
-                hint="Nothing comes after end(): say it last, or start another harness.",
-            )  # fmt: skip
+                "HR-TEST-007",
+                "the inputs have ended",
+                "Nothing comes after end(): say it last, or start another harness.",
+            )
         self._script.put(page)
         self._settle()
 
@@ -242,9 +243,9 @@ class Harness:
             rows: list[Row] = table.slice(self._seen.get(name, 0)).to_pylist()
         except (OverflowError, ValueError) as error:  # they stay unseen
             raise RunError(
+                "HR-TEST-017",
                 f"the rows of {name!r} hold a time that Python does not have: {error}",
-                code="HR-TEST-017",
-                hint="Python's times are of the years 1 to 9999; table() gives the rows as Arrow.",
+                "Python's times are of the years 1 to 9999; table() gives the rows as Arrow.",
             ) from error
         self._seen[name] = table.num_rows
         return rows
@@ -257,9 +258,7 @@ def _stages(on: str) -> Callable[[Play], Stage]:
         from headrace.testing.on_spark import OnSpark
 
         return OnSpark
-    raise RunError(
-        f"a harness cannot play on {on!r}", code="HR-TEST-005", hint='Say on="local" or "spark".'
-    )
+    raise RunError("HR-TEST-005", f"a harness cannot play on {on!r}", 'Say on="local" or "spark".')
 
 
 # Which input, output or step a test means: by its name, or the only one there is.
@@ -275,9 +274,8 @@ def chosen(name: str | None, known: Collection[str], what: str) -> str:
     meant = f"Did you mean {close[0]!r}? " if close else ""
     fact = f"has no {what} {name!r}" if name is not None else f"has {len(known)} {what}s"
     raise RunError(
-        f"the job {fact}", code="HR-TEST-004",
-        hint=f"{meant}Known: {', '.join(map(repr, known)) or 'none'}.",
-    )  # fmt: skip
+        "HR-TEST-004", f"the job {fact}", f"{meant}Known: {', '.join(map(repr, known)) or 'none'}."
+    )
 
 
 # What the steps of a job remember, table by table, as the operators keep it.
@@ -305,9 +303,10 @@ def records(input: str, rows: Iterable[object], schema: pa.Schema) -> pa.Table:
         return table_of(listed, schema)
     except (pa.ArrowException, ValueError, TypeError, AttributeError, KeyError) as cause:
         raise InputError(
-            f"rows sent to {input!r} do not fit it: {cause}", code="HR-TEST-006",
-            hint=f"It has the columns {', '.join(f'{f.name} {f.type}' for f in schema)}.",
-        ) from cause  # fmt: skip
+            "HR-TEST-006",
+            f"rows sent to {input!r} do not fit it: {cause}",
+            f"It has the columns {', '.join(f'{f.name} {f.type}' for f in schema)}.",
+        ) from cause
 
 
 def _refuse_unknown(row: object, schema: pa.Schema) -> None:

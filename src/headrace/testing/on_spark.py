@@ -17,9 +17,15 @@ class OnSpark:
     def __init__(self, play: Play) -> None:
         settings = Settings.load(max_batch=MANY)
         self.start: Start = prepare(
-            build(play.job), settings, play.tasks, folder=play.folder, drop=play.drop,
-            clock=play.clock, edges=play.edges, take_over=True,
-        )  # fmt: skip
+            build(play.job),
+            settings,
+            play.tasks,
+            folder=play.folder,
+            drop=play.drop,
+            clock=play.clock,
+            edges=play.edges,
+            take_over=True,
+        )
         slots = self.start.slots
         pace = Pace(min(play.tasks, slots), slots, max_batch=MANY)
         self._run = Run(self.start, settings, pace, False, None, None)

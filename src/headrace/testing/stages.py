@@ -42,9 +42,15 @@ class InProcess:
     def __init__(self, play: Play) -> None:
         clear_wishes(play.folder)  # of a run on Spark before
         self._driver = Driver(
-            play.job, play.folder, until=None, tasks=play.tasks, max_batch=MANY,
-            clock=play.clock, drop=play.drop, edges=play.edges,
-        )  # fmt: skip
+            play.job,
+            play.folder,
+            until=None,
+            tasks=play.tasks,
+            max_batch=MANY,
+            clock=play.clock,
+            drop=play.drop,
+            edges=play.edges,
+        )
 
     @property
     def start(self) -> Start:

@@ -44,9 +44,10 @@ def rows(schema: SchemaLike, /, **columns: st.SearchStrategy[Any]) -> st.SearchS
     for name in columns.keys() - fields.keys():
         close = difflib.get_close_matches(name, fields, 1)
         raise PlanError(
-            f"there is no column {name!r} to draw", code="HR-TEST-015",
-            hint=f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(fields)}.",
-        )  # fmt: skip
+            "HR-TEST-015",
+            f"there is no column {name!r} to draw",
+            f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(fields)}.",
+        )
     drawn = {n: columns[n] if n in columns else values(f) for n, f in fields.items()}
     return st.fixed_dictionaries(drawn)
 
@@ -103,9 +104,10 @@ def _time_field(schema: SchemaLike, time: str) -> pa.Field:
     fields = _fields(schema)
     if time not in fields:
         raise PlanError(
-            f"there is no column {time!r} to be the time", code="HR-TEST-016",
-            hint=f"Known: {', '.join(fields)}.",
-        )  # fmt: skip
+            "HR-TEST-016",
+            f"there is no column {time!r} to be the time",
+            f"Known: {', '.join(fields)}.",
+        )
     time_value(0, fields[time])  # refuses a type that is no time
     return fields[time]
 

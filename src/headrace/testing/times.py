@@ -25,9 +25,10 @@ def moment(time: Time) -> int:
     if isinstance(time, int) and not isinstance(time, bool):
         return time
     raise RunError(
-        f"{time!r} is not a time", code="HR-TEST-002",
-        hint='Give milliseconds since 1970, a datetime, or "12s" for twelve seconds after 1970.',
-    )  # fmt: skip
+        "HR-TEST-002",
+        f"{time!r} is not a time",
+        'Give milliseconds since 1970, a datetime, or "12s" for twelve seconds after 1970.',
+    )
 
 
 def later(now: int, by: Duration | datetime) -> int:
@@ -39,7 +40,8 @@ def later(now: int, by: Duration | datetime) -> int:
 def not_back(now: int, then: int) -> int:
     if then < now:
         raise RunError(
-            f"the clock is at {now} ms and cannot go back to {then} ms", code="HR-TEST-003",
-            hint="Time only goes on: give a later one, or start another harness.",
-        )  # fmt: skip
+            "HR-TEST-003",
+            f"the clock is at {now} ms and cannot go back to {then} ms",
+            "Time only goes on: give a later one, or start another harness.",
+        )
     return then

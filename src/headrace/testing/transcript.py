@@ -41,21 +41,24 @@ def parse_cases(text: str, origin: str = "transcript") -> list[Case]:
         import yaml
     except ImportError as cause:
         raise RunError(
-            "transcripts are YAML, and there is no PyYAML", code="HR-TEST-010",
-            hint="Install it: pip install 'headrace[testing]'.",
-        ) from cause  # fmt: skip
+            "HR-TEST-010",
+            "transcripts are YAML, and there is no PyYAML",
+            "Install it: pip install 'headrace[testing]'.",
+        ) from cause
     try:
         cases = yaml.safe_load(text)
     except yaml.YAMLError as cause:
         raise RunError(
-            f"{origin} is no YAML: {' '.join(str(cause).split())}", code="HR-TEST-018",
-            hint="Put a program in quotes, or below `stream: |`, if it has a colon and a space.",
-        ) from cause  # fmt: skip
+            "HR-TEST-018",
+            f"{origin} is no YAML: {' '.join(str(cause).split())}",
+            "Put a program in quotes, or below `stream: |`, if it has a colon and a space.",
+        ) from cause
     if not isinstance(cases, list) or not all(isinstance(fields, dict) for fields in cases):
         raise RunError(
-            f"{origin} is no list of cases", code="HR-TEST-018",
-            hint="A file has a list; each of its cases begins with `- name: ...`.",
-        )  # fmt: skip
+            "HR-TEST-018",
+            f"{origin} is no list of cases",
+            "A file has a list; each of its cases begins with `- name: ...`.",
+        )
     return [_case(fields, f"{origin}, case {n}") for n, fields in enumerate(cases, 1)]
 
 
@@ -78,17 +81,22 @@ def _case(fields: Mapping[str, Any], place: str) -> Case:
     unknown = sorted(set(fields) - _KEYS)
     program = {k: str(fields[k]) for k in ("stream", "job") if k in fields}
     wrong = (
-        f"unknown key {unknown[0]!r}" if unknown
-        else "it has no name" if not fields.get("name")
-        else "it needs either stream or job" if len(program) != 1
-        else "it has no steps" if not fields.get("steps")
+        f"unknown key {unknown[0]!r}"
+        if unknown
+        else "it has no name"
+        if not fields.get("name")
+        else "it needs either stream or job"
+        if len(program) != 1
+        else "it has no steps"
+        if not fields.get("steps")
         else _wrong_step(fields["steps"])
-    )  # fmt: skip
+    )
     if wrong:
         raise RunError(
-            f"{place} ({fields.get('name')!r}): {wrong}", code="HR-TEST-011",
-            hint=f"A case has {', '.join(sorted(_KEYS))}; steps are {', '.join(VERBS)}.",
-        )  # fmt: skip
+            "HR-TEST-011",
+            f"{place} ({fields.get('name')!r}): {wrong}",
+            f"A case has {', '.join(sorted(_KEYS))}; steps are {', '.join(VERBS)}.",
+        )
     steps = tuple(next(iter(step.items())) for step in fields["steps"])
     spark = bool(fields.get("spark", True))
     return Case(str(fields["name"]), program, steps, dict(fields.get("read") or {}), spark)

@@ -237,9 +237,13 @@ def _exact(kind: pa.DataType) -> bool:
     if pt.is_dictionary(kind):
         return _exact(kind.value_type)
     return bool(
-        pt.is_integer(kind) or pt.is_string(kind) or pt.is_binary(kind) or pt.is_boolean(kind)
-        or pt.is_timestamp(kind) or pt.is_date(kind)
-    )  # fmt: skip
+        pt.is_integer(kind)
+        or pt.is_string(kind)
+        or pt.is_binary(kind)
+        or pt.is_boolean(kind)
+        or pt.is_timestamp(kind)
+        or pt.is_date(kind)
+    )
 
 
 Coded = tuple[Index, pa.Array]

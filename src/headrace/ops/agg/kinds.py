@@ -127,13 +127,20 @@ def _columns(n: Numbers, mean: Numbers, m2: Numbers) -> list[Column]:
 
 
 KINDS: dict[str, Synopsis] = {
-    "count": Count(), "sum": Sum(), "mean": Mean(),
-    "min": Extreme(largest=False), "max": Extreme(largest=True),
-    "min_by": Pick(by=True, largest=False), "max_by": Pick(by=True, largest=True),
-    "stddev": Variance(root=True), "variance": Variance(root=False),
-    "first": Pick(by=False, largest=False), "last": Pick(by=False, largest=True),
-    "collect": Collect(), "count_distinct": Distinct(),
-}  # fmt: skip
+    "count": Count(),
+    "sum": Sum(),
+    "mean": Mean(),
+    "min": Extreme(largest=False),
+    "max": Extreme(largest=True),
+    "min_by": Pick(by=True, largest=False),
+    "max_by": Pick(by=True, largest=True),
+    "stddev": Variance(root=True),
+    "variance": Variance(root=False),
+    "first": Pick(by=False, largest=False),
+    "last": Pick(by=False, largest=True),
+    "collect": Collect(),
+    "count_distinct": Distinct(),
+}
 
 
 @dataclass(frozen=True)
@@ -185,9 +192,10 @@ class Aggregate:
     def _unfit(self, schema: pa.Schema, wanted: str) -> PlanError:
         kinds = " and ".join(str(_type(schema, a)) for a in self.arguments)
         return PlanError(
+            "HR-AGG-001",
             f"{self} cannot be computed: its argument is {kinds}",
-            code="HR-AGG-001", hint=f"{self.kind} needs {wanted}; cast the column first.",
-        )  # fmt: skip
+            f"{self.kind} needs {wanted}; cast the column first.",
+        )
 
 
 def _type(schema: pa.Schema, column: str | Expr | None) -> pa.DataType:
@@ -197,7 +205,8 @@ def _type(schema: pa.Schema, column: str | Expr | None) -> pa.DataType:
         raise TypeError(f"the plan must project {column} into a column first")
     if column not in schema.names:
         raise PlanError(
-            f"column {column!r} does not exist", code="HR-AGG-002",
-            hint=f"The columns are: {', '.join(n for n in schema.names if n[:2] != '__')}.",
-        )  # fmt: skip
+            "HR-AGG-002",
+            f"column {column!r} does not exist",
+            f"The columns are: {', '.join(n for n in schema.names if n[:2] != '__')}.",
+        )
     return plain_type(schema.field(column).type)

@@ -88,9 +88,10 @@ def naming(name: str, agg: Aggregate) -> Iterator[None]:
         yield
     except Overflow as size:
         raise RunError(
-            f"{name} = {agg} does not fit in {size}", code="HR-AGG-009",
-            hint="Cast the column to double before it is summed, or integers to decimal.",
-        ) from None  # fmt: skip
+            "HR-AGG-009",
+            f"{name} = {agg} does not fit in {size}",
+            "Cast the column to double before it is summed, or integers to decimal.",
+        ) from None
 
 
 def part_names(name: str, agg: Aggregate) -> list[str]:
@@ -217,7 +218,9 @@ def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> A
     for argument in (column, by):
         if isinstance(argument, int | float | bytes | list | tuple):
             raise PlanError(
-                f"{kind}({argument!r}) does not name a column", code="HR-AGG-003",
-                hint=f'Write {kind}("column"), or {kind} of an expression.', site=call_site(),
-            )  # fmt: skip
+                "HR-AGG-003",
+                f"{kind}({argument!r}) does not name a column",
+                f'Write {kind}("column"), or {kind} of an expression.',
+                site=call_site(),
+            )
     return Aggregate(kind, column, by)

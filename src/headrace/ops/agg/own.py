@@ -59,24 +59,26 @@ def check_own(own: OwnAggregate) -> None:
     missing += [n for n in (_STATE, "output") if getattr(own, n) is None]
     if missing:
         raise PlanError(
-            f"the aggregate {title} has no {missing[0]}", code="HR-AGG-010",
-            hint="Give it zero, add or add_chunk, merge, result, and the types state and output.",
+            "HR-AGG-010",
+            f"the aggregate {title} has no {missing[0]}",
+            "Give it zero, add or add_chunk, merge, result, and the types state and output.",
             site=call_site(),
-        )  # fmt: skip
+        )
     try:
         kind = type_of(own.state)
     except PlanError as error:
         raise PlanError(
-            f"{title}.state is no type: {error.message}", code="HR-AGG-011", hint=error.hint,
-            site=call_site(),
-        ) from error  # fmt: skip
+            "HR-AGG-011", f"{title}.state is no type: {error.message}", error.hint, site=call_site()
+        ) from error
     try:
         _column([own.zero()], kind)
     except (ValueError, PlanError) as error:
         raise PlanError(
-            f"what {title}.zero() gives is not of its state's type: {error}", code="HR-AGG-011",
-            hint="Let zero() give a value of the type that `state` names.", site=call_site(),
-        ) from error  # fmt: skip
+            "HR-AGG-011",
+            f"what {title}.zero() gives is not of its state's type: {error}",
+            "Let zero() give a value of the type that `state` names.",
+            site=call_site(),
+        ) from error
 
 
 class Own(Exploding):

@@ -54,9 +54,9 @@ class Resource:
             loop = asyncio.get_running_loop()
         except RuntimeError as error:
             raise RunError(
+                "HR-ASYNC-010",
                 "the resource is made by an async function, and no event loop runs here",
-                code="HR-ASYNC-010",
-                hint="Use it as `await resource()` in a function for map_async.",
+                "Use it as `await resource()` in a function for map_async.",
             ) from error
         return loop.create_task(self.factory())
 
@@ -69,9 +69,11 @@ def resource(factory: Callable[[], Any], close: Callable[[Any], Any] | None = No
     """
     if not callable(factory) or not (close is None or callable(close)):
         raise PlanError(
-            "a resource needs a function that makes it", code="HR-ASYNC-009", site=call_site(),
-            hint="Write hr.resource(lambda: connect(url), close=lambda db: db.close()).",
-        )  # fmt: skip
+            "HR-ASYNC-009",
+            "a resource needs a function that makes it",
+            "Write hr.resource(lambda: connect(url), close=lambda db: db.close()).",
+            site=call_site(),
+        )
     return Resource(factory, close)
 
 

@@ -65,9 +65,10 @@ class Book:
         """Columns of `base`, each with that of `ever` which it is copied from."""
         pairs = ((n, a.column, a) for n, a in self.base.items())
         return [
-            pair for base, ever, a in pairs
+            pair
+            for base, ever, a in pairs
             for pair in zip(part_names(base, a), part_names(str(ever), a), strict=True)
-        ]  # fmt: skip
+        ]
 
     def fold(self, known: pa.Table, fresh: pa.Table, group: Times, identity: pa.Table) -> pa.Table:
         """Windows that were held and that arrived, by group; `identity` says what each is now.

@@ -118,12 +118,22 @@ class Firing:
         counts = {n: np.nan_to_num(values[n]).astype(np.int64) for n in ("$new", "$rows")}
         floor = floor_of(step.after, self._windowing.lateness)
         return Facts(
-            start=known[START], end=known[TIME], rows=counts["$rows"], new=counts["$new"],
-            touched=touched, expires=known[TIME] < floor, panes=known[PANES],
-            first=known[FIRST], fired=known[FIRED], before=step.before, after=step.after,
-            clock=step.clock, slack=self._windowing.assigner.slack, values=values,
+            start=known[START],
+            end=known[TIME],
+            rows=counts["$rows"],
+            new=counts["$new"],
+            touched=touched,
+            expires=known[TIME] < floor,
+            panes=known[PANES],
+            first=known[FIRST],
+            fired=known[FIRED],
+            before=step.before,
+            after=step.after,
+            clock=step.clock,
+            slack=self._windowing.assigner.slack,
+            values=values,
             times={n: known[n] for n in self._book.times},
-        )  # fmt: skip
+        )
 
     def _show(self, windows: pa.Table, fire: Mask, facts: Facts, step: Step) -> pa.Table:
         fired = windows.filter(pa.array(fire))
@@ -156,14 +166,17 @@ class Firing:
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))[keep]
         some, starts = np.unique(numbers, return_index=True)  # a window may have none left
         laid = Laid(
-            rows=rows.filter(pa.array(keep)), starts=starts,
+            rows=rows.filter(pa.array(keep)),
+            starts=starts,
             keys=fired.select([HASH, *self._keys]).take(pa.array(some)),
             begins=fired.column(START).to_numpy()[some],
             ends=fired.column(TIME).to_numpy()[some] - self._windowing.assigner.slack,
             panes=fired.column(PANES).to_numpy()[some],
             timings=[TIMINGS[i] for i in _timing(fired.column(TIME).to_numpy()[some], step)],
-            finals=final[some].tolist(), watermark=step.after, clock=step.clock,
-        )  # fmt: skip
+            finals=final[some].tolist(),
+            watermark=step.after,
+            clock=step.clock,
+        )
         mine = fired.take(pa.array(some))
         memory = self.memory.recall(mine, step)
         given = function.over(replace(laid, memory=memory))
@@ -175,9 +188,13 @@ class Firing:
         return fired, Given(given.values, some[given.windows], faults)
 
     def _visible(
-        self, fired: pa.Table, rows: pa.Table, starts: Index, epochs: Times,
+        self,
+        fired: pa.Table,
+        rows: pa.Table,
+        starts: Index,
+        epochs: Times,
         evictor: Evictor | None,
-    ) -> tuple[Mask, list[Fault]]:  # fmt: skip
+    ) -> tuple[Mask, list[Fault]]:
         """Which rows the function sees: not those shown before in "delta", nor the evicted."""
         last = np.repeat(fired.column(EPOCH).to_numpy(), np.diff(starts, append=rows.num_rows))
         keep = epochs > last if self._windowing.mode == "delta" else np.ones(len(last), np.bool_)

@@ -52,9 +52,12 @@ class TimedWindowOperator:
         since, ever, times = watched(windowing.trigger)
         latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
         self._book = Book(
-            main=dict(aggs), since={"$new": count(), **since},
-            ever={"$rows": count(), **latest, **ever}, times=times, mode=windowing.mode,
-        )  # fmt: skip
+            main=dict(aggs),
+            since={"$new": count(), **since},
+            ever={"$rows": count(), **latest, **ever},
+            times=times,
+            mode=windowing.mode,
+        )
         self._groups = WindowGroups(self._assigner, self._keys, self._book.all)
         self._kept = None
         if work:

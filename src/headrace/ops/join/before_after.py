@@ -84,5 +84,6 @@ def earlier(left: Times, right: Times) -> Times:
     A left row that points elsewhere now is given by another task, which knows nothing of what
     changed here: so it must not be taken back later than when it moved.
     """
-    return np.where((left > MIN_TIME) & (right > MIN_TIME), np.minimum(left, right),
-                    np.maximum(left, right))  # fmt: skip
+    return np.where(
+        (left > MIN_TIME) & (right > MIN_TIME), np.minimum(left, right), np.maximum(left, right)
+    )

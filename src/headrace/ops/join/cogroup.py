@@ -63,9 +63,12 @@ class CogroupOperator:
     version = 1
 
     def __init__(
-        self, spec: Cogroup, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        self,
+        spec: Cogroup,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
         output: pa.Schema,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._spec, self._keys, self._inputs = spec, keys, inputs
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
         self._windows = windows_of(spec.window, spec.lateness, keys, inputs, apart=False)
@@ -128,9 +131,13 @@ class CogroupOperator:
         return made, table_of([row for rows in made for row in rows], self._value)
 
     def _give(
-        self, table: pa.Table, calls: Index, known: pa.Table, bounds: tuple[Index, Index],
+        self,
+        table: pa.Table,
+        calls: Index,
+        known: pa.Table,
+        bounds: tuple[Index, Index],
         step: Step,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not table.num_rows:
             return
         owners, (start, end) = known.take(pa.array(calls)), (b[calls] for b in bounds)

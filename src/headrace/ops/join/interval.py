@@ -66,9 +66,12 @@ class IntervalOperator:
     version = 1
 
     def __init__(
-        self, spec: Interval, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        self,
+        spec: Interval,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
         output: pa.Schema,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._spec, self._layout = spec, Layout(spec.columns, output)
         self._bucket = max((spec.upper - spec.lower) // 2, LEAST)
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
@@ -117,8 +120,10 @@ class IntervalOperator:
     # one epoch
 
     def step(self, step: Step) -> None:
-        arrived = [s.arrived(rows, step.epoch, self._bucket)
-                   for s, rows in zip(self._sides, step.inputs, strict=True)]  # fmt: skip
+        arrived = [
+            s.arrived(rows, step.epoch, self._bucket)
+            for s, rows in zip(self._sides, step.inputs, strict=True)
+        ]
         floor = passed(step.after, self._spec.lateness)
         if any(rows.num_rows for rows in arrived):
             self._meet(arrived, floor, step)
@@ -166,9 +171,15 @@ class IntervalOperator:
         return met, reached
 
     def _note(
-        self, port: int, new: pa.Table, new_met: Mask, old: pa.Table, old_met: Mask, floor: int,
+        self,
+        port: int,
+        new: pa.Table,
+        new_met: Mask,
+        old: pa.Table,
+        old_met: Mask,
+        floor: int,
         step: Step,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Remember of an outer side who has met nobody so far, and who has now."""
         unmet = self._unmet[port]
         if unmet is not None:

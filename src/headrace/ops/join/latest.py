@@ -88,9 +88,12 @@ class LatestOperator:
     version = 1
 
     def __init__(
-        self, spec: Latest, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        self,
+        spec: Latest,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
         output: pa.Schema,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._spec, self._layout = spec, Layout(spec.columns, output)
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
         left, right = self._sides

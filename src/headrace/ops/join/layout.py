@@ -26,9 +26,12 @@ class Layout:
         self._columns, self._schema = columns, output
 
     def pairs(
-        self, parts: Sequence[pa.Table], at: Sequence[Index], times: Times | None,
+        self,
+        parts: Sequence[pa.Table],
+        at: Sequence[Index],
+        times: Times | None,
         keys: pa.Table | None = None,
-    ) -> pa.Table:  # fmt: skip
+    ) -> pa.Table:
         """Results of the rows `at` of each input: only what is shown of them is copied.
 
         With `keys`, as in `rows`, a number of -1 stands for a row that is not there.
@@ -36,16 +39,21 @@ class Layout:
         needed = [{n for p, n in self._columns if p == port} for port in range(len(parts))]
         needed[0] |= {HASH, *(n for p, n in self._columns if p == KEY)}
         taken = [
-            part.select([n for n in part.column_names if n in names]).combine_chunks()
+            part.select([n for n in part.column_names if n in names])
+            .combine_chunks()
             .take(pa.array(rows, mask=None if keys is None else rows < 0))
             for part, rows, names in zip(parts, at, needed, strict=True)
-        ]  # fmt: skip
+        ]
         return self.rows(taken, times, keys=keys)
 
     def rows(
-        self, parts: Sequence[pa.Table | None], at: Times | None, extra: Sequence[pa.Array] = (),
-        keys: pa.Table | None = None, source: int = -1,
-    ) -> pa.Table:  # fmt: skip
+        self,
+        parts: Sequence[pa.Table | None],
+        at: Times | None,
+        extra: Sequence[pa.Array] = (),
+        keys: pa.Table | None = None,
+        source: int = -1,
+    ) -> pa.Table:
         """Held rows of the inputs side by side, None for one that is not there.
 
         `extra` are the last columns; `at` is the event time, None where there is none. `keys`
@@ -54,8 +62,10 @@ class Layout:
         known = next(part for part in (keys, *parts) if part is not None)
         made = [self._column(parts, known, *c) for c in self._columns]
         fields = list(self._schema)[: len(made)]
-        made = [pa.nulls(known.num_rows, f.type) if c is None else c
-                for c, f in zip(made, fields, strict=True)]  # fmt: skip
+        made = [
+            pa.nulls(known.num_rows, f.type) if c is None else c
+            for c, f in zip(made, fields, strict=True)
+        ]
         table = pa.Table.from_arrays([*made, *extra], self._schema.names).cast(self._schema)
         return placed(table, at, numbers(known[HASH]), source)
 

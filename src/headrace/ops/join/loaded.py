@@ -69,9 +69,9 @@ class SqlTable:
             said = str(error).lower()
             why = "".join(f": {reason}" for reason in _REASONS if reason in said)
             raise StepError(
+                "HR-JOIN-020",
                 f"the database of a lookup cannot be opened: {type(error).__name__}{why}",
-                code="HR-JOIN-020",
-                hint="What the driver says is not repeated, for it may hold a password: call the "
+                "What the driver says is not repeated, for it may hold a password: call the "
                 "function that connects in a Python shell, where the job's workers are.",
             ) from None
 
@@ -132,9 +132,9 @@ class SparkTable:
 
     def load(self) -> pa.Table:
         raise StepError(
+            "HR-JOIN-024",
             "a table made by Spark cannot be made here: there is no Spark session",
-            code="HR-JOIN-024",
-            hint='Say Harness(job, on="spark"), or give the job another table in this test.',
+            'Say Harness(job, on="spark"), or give the job another table in this test.',
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -247,9 +247,10 @@ def _load(source: Source, spec: TableSpec, keys: list[str]) -> pa.Table | None:
     except Exception as error:
         text = _without_passwords(str(error)).strip()
         raise StepError(
+            "HR-JOIN-020",
             f"the table of a lookup cannot be loaded: {type(error).__name__}: {text}",
-            code="HR-JOIN-020", hint="See that it is there, with the columns that were declared.",
-        ) from (error if text == str(error).strip() else None)  # fmt: skip
+            "See that it is there, with the columns that were declared.",
+        ) from (error if text == str(error).strip() else None)
     rows = pa.table(columns, [*spec.key.names, *spec.value.names])
     nulls = null_keys(rows, spec.key.names)
     rows = rows if nulls is None else rows.filter(pa.array(~nulls))

@@ -80,9 +80,12 @@ class ManyJoinOperator:
     version = 1
 
     def __init__(
-        self, spec: ManyJoin, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        self,
+        spec: ManyJoin,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
         output: pa.Schema,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._spec, self._layout = spec, Layout(spec.columns, output)
         self._bucket = max(spec.within // 2, LEAST)
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
@@ -91,9 +94,14 @@ class ManyJoinOperator:
         self._partial: Partial | None = None
         if spec.how != "inner":
             self._partial = Partial(
-                spec.how, spec.within, spec.lateness, spec.names, self._sides, self._kept,
+                spec.how,
+                spec.within,
+                spec.lateness,
+                spec.names,
+                self._sides,
+                self._kept,
                 self._layout,
-            )  # fmt: skip
+            )
 
     def tables(self) -> tuple[TableSpec, ...]:
         more = () if self._partial is None else self._partial.tables
@@ -123,8 +131,10 @@ class ManyJoinOperator:
         return prepared
 
     def step(self, step: Step) -> None:
-        arrived = [s.arrived(rows, step.epoch, self._bucket)
-                   for s, rows in zip(self._sides, step.inputs, strict=True)]  # fmt: skip
+        arrived = [
+            s.arrived(rows, step.epoch, self._bucket)
+            for s, rows in zip(self._sides, step.inputs, strict=True)
+        ]
         floor = passed(step.after, self._spec.lateness)
         if self._partial is not None:
             arrived = self._partial.add(arrived, step)
@@ -149,8 +159,10 @@ class ManyJoinOperator:
             old.append(kept.near(pa.concat_tables(others), -within, within, step))
         rows = [pa.concat_tables(pair).combine_chunks() for pair in zip(old, arrived, strict=True)]
         number = shared_numbers(rows, identity)
-        return [_Input(r, n, numbers(r[AT]), o.num_rows)
-                for r, n, o in zip(rows, number, old, strict=True)]  # fmt: skip
+        return [
+            _Input(r, n, numbers(r[AT]), o.num_rows)
+            for r, n, o in zip(rows, number, old, strict=True)
+        ]
 
     def _combine(self, inputs: list[_Input], first: int, step: Step) -> None:
         """Give the combinations whose first input with a new row is this one."""
@@ -208,16 +220,23 @@ class _Choice(NamedTuple):
 
 class Partial:
     def __init__(
-        self, how: str, within: int, lateness: int, names: Sequence[str], sides: Sequence[Side],
-        kept: Sequence[Kept], layout: Layout,
-    ) -> None:  # fmt: skip
+        self,
+        how: str,
+        within: int,
+        lateness: int,
+        names: Sequence[str],
+        sides: Sequence[Side],
+        kept: Sequence[Kept],
+        layout: Layout,
+    ) -> None:
         self._how, self._within, self._lateness = how, within, lateness
         self._sides, self._kept, self._layout = sides, kept, layout
         self.tables = tuple(
-            TableSpec(f"{name} waiting", side.key, pa.schema([*side.value, *PLACE]), timed=True,
-                      once=True)
+            TableSpec(
+                f"{name} waiting", side.key, pa.schema([*side.value, *PLACE]), timed=True, once=True
+            )
             for name, side in zip(names, sides, strict=True)
-        )  # fmt: skip
+        )
 
     def alone(self, port: int) -> bool:
         """Whether a row of this input can come out alone."""
@@ -258,14 +277,17 @@ class Partial:
             rows.append(kept.near(others, -within, within, step))
         known = shared_numbers([*places, *rows], identity)
         begin = _Earliest(
-            np.repeat(np.arange(len(due)), counts), np.concatenate([np.arange(n) for n in counts]),
-            np.concatenate(known[: len(due)]), np.concatenate([numbers(p[AT]) for p in places]),
-        )  # fmt: skip
+            np.repeat(np.arange(len(due)), counts),
+            np.concatenate([np.arange(n) for n in counts]),
+            np.concatenate(known[: len(due)]),
+            np.concatenate([numbers(p[AT]) for p in places]),
+        )
         choices = [
-            self._choice(begin, port, numbers(due[port][AT]), known[len(due) + port],
-                         numbers(rows[port][AT]))
+            self._choice(
+                begin, port, numbers(due[port][AT]), known[len(due) + port], numbers(rows[port][AT])
+            )
             for port in range(len(due))
-        ]  # fmt: skip
+        ]
         which, at = self._chosen(begin, choices)
         if len(which):
             parts = [pa.concat_tables(both) for both in zip(due, rows, strict=True)]

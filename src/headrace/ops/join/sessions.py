@@ -42,9 +42,14 @@ class Sessions:
     """`apart`: a row with a null in its key has a session of its own."""
 
     def __init__(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], window: Session,
-        lateness: int, *, apart: bool,
-    ) -> None:  # fmt: skip
+        self,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
+        window: Session,
+        lateness: int,
+        *,
+        apart: bool,
+    ) -> None:
         self._window, self._inputs, self._apart = window, inputs, apart
         self.wait = lateness + window.slack  # from the end that it shows until it is over
         differs = [] if isinstance(window.gap, int) else [pa.field(GAP, pa.int64())]
@@ -54,14 +59,20 @@ class Sessions:
         key = [*self._sides[0].key, pa.field(_OWN, pa.int64())]
         values = [
             f.with_name(_column(port, f.name))
-            for port, side in enumerate(self._sides) for f in side.value if f.name != GAP
-        ]  # fmt: skip
+            for port, side in enumerate(self._sides)
+            for f in side.value
+            if f.name != GAP
+        ]
         self._schema = pa.schema([*key, pa.field(_SIDE, pa.int8()), *differs, *values])
         self._taken = _Taken()
         self._operator = TimedWindowOperator(
-            Windowing(window, _WhenForgotten(), lateness), {}, (self._taken, None),
-            [f.name for f in key], self._schema, _NOTHING,
-        )  # fmt: skip
+            Windowing(window, _WhenForgotten(), lateness),
+            {},
+            (self._taken, None),
+            [f.name for f in key],
+            self._schema,
+            _NOTHING,
+        )
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._operator.tables()
@@ -69,8 +80,10 @@ class Sessions:
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows of sessions that are not over."""
         kept = tables[ROWS].scan()
-        parts = [Held(SIDES[port], side, self._as_held(port, kept))
-                 for port, side in enumerate(self._sides)]  # fmt: skip
+        parts = [
+            Held(SIDES[port], side, self._as_held(port, kept))
+            for port, side in enumerate(self._sides)
+        ]
         return held_view(parts, since, until)
 
     def _as_held(self, port: int, kept: pa.Table) -> pa.Table:
@@ -102,8 +115,9 @@ class Sessions:
         """Keep the rows that arrived; the rows of all sessions that are over now."""
         parts = [
             self._as_one(port, rows, step.epoch)
-            for port, rows in enumerate(step.inputs) if rows is not None and rows.num_rows
-        ]  # fmt: skip
+            for port, rows in enumerate(step.inputs)
+            if rows is not None and rows.num_rows
+        ]
         inner = replace(step, inputs=[pa.concat_tables(parts) if parts else None])
         self._taken.laid = None
         self._operator.step(inner)
@@ -142,9 +156,13 @@ class Sessions:
 
 
 def windows_of(
-    window: Assigner, lateness: int, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
-    *, apart: bool,
-) -> Windows | Sessions:  # fmt: skip
+    window: Assigner,
+    lateness: int,
+    keys: Sequence[Sequence[str]],
+    inputs: Sequence[pa.Schema],
+    *,
+    apart: bool,
+) -> Windows | Sessions:
     """What holds the rows of two inputs until their windows are over."""
     if isinstance(window, Session):
         return Sessions(keys, inputs, window, lateness, apart=apart)

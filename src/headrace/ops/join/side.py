@@ -67,7 +67,7 @@ class Side:
         named = " and ".join(map(repr, nulls))
         why = f"a row of a table has no key: {named} {'is' if len(nulls) == 1 else 'are'} null"
         shown = [n for n in row.column_names if n != GONE]
-        return Fault(row.select(shown), StepError(why, code="HR-JOIN-027"))
+        return Fault(row.select(shown), StepError("HR-JOIN-027", why))
 
     def arrived(self, rows: pa.Table | None, epoch: int, bucket: int = 1) -> pa.Table:
         """Rows as they are held, in order: by bucket of time, hash, time, split and offset."""

@@ -89,9 +89,12 @@ class TableJoin:
 
     def shape(self) -> dict[str, Any]:
         return {
-            "how": self.how, "own": list(self.own), "processing": self.processing,
-            "deletes": [gone is not None for gone in self.gone], "rows": list(self.rows),
-        }  # fmt: skip
+            "how": self.how,
+            "own": list(self.own),
+            "processing": self.processing,
+            "deletes": [gone is not None for gone in self.gone],
+            "rows": list(self.rows),
+        }
 
     def operator(
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
@@ -103,9 +106,12 @@ class TableJoinOperator:
     version = 1
 
     def __init__(
-        self, spec: TableJoin, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        self,
+        spec: TableJoin,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
         output: pa.Schema,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._spec, self._layout = spec, Layout(spec.columns, output)
         self._left, self._right = (Side(k, s) for k, s in zip(keys, inputs, strict=True))
         self._versions = Versions(self._right, spec.gone[1], name="right ")
@@ -152,8 +158,9 @@ class TableJoinOperator:
         if not self._spec.own:  # else a row that points nowhere is a row
             left = self._left.keyed(left, step)
         right = self._right.keyed(right, step)
-        arrived = [s.arrived(rows, step.epoch) for s, rows in
-                   ((self._left, left), (self._right, right))]  # fmt: skip
+        arrived = [
+            s.arrived(rows, step.epoch) for s, rows in ((self._left, left), (self._right, right))
+        ]
         passed = self._versions.passing(arrived[1], floor, step)
         theirs = self._changed_right(passed, step)
         told: list[_Told] = []
@@ -263,8 +270,9 @@ class TableJoinOperator:
         return Changed(rows, before[mine], now[mine], since[mine], at[mine])
 
     def _differences(self, keys: pa.Table, left: Changed, right: Changed, how: str) -> list[_Told]:
-        was, now = (shown(how, a >= 0, b >= 0) for a, b in
-                    ((left.old, right.old), (left.new, right.new)))  # fmt: skip
+        was, now = (
+            shown(how, a >= 0, b >= 0) for a, b in ((left.old, right.old), (left.new, right.new))
+        )
         told = []
         changed = (was != now) | left.moved | (right.moved & (how not in HIDE_RIGHT))
         for there, mine, theirs, at, change, source in (

@@ -45,8 +45,10 @@ def held_view(parts: Sequence[Held], since: int, until: int, timed: bool = True)
         columns |= dict(zip(first.keys, rows.select(part.side.key.names).columns, strict=True))
         columns[side] = pa.repeat(pa.scalar(part.name, pa.string()), rows.num_rows)
         columns[time] = timestamps(numbers(rows[AT]))
-        made = [columns[f.name] if f.name in columns else pa.nulls(rows.num_rows, f.type)
-                for f in schema]  # fmt: skip
+        made = [
+            columns[f.name] if f.name in columns else pa.nulls(rows.num_rows, f.type)
+            for f in schema
+        ]
         found.append(pa.Table.from_arrays(made, schema.names).cast(schema))
     return pa.concat_tables(found)
 

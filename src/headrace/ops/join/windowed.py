@@ -58,9 +58,12 @@ class WindowJoinOperator:
     version = 1
 
     def __init__(
-        self, spec: WindowJoin, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema],
+        self,
+        spec: WindowJoin,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
         output: pa.Schema,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._spec, self._layout = spec, Layout(spec.columns, output)
         self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
         self._windows = windows_of(spec.window, spec.lateness, keys, inputs, apart=True)

@@ -201,9 +201,12 @@ class KeptTables(MutableMapping[str, pa.Table]):
     """The tables of one batch, as the body sees them."""
 
     def __init__(
-        self, schemas: Mapping[str, pa.Schema], keys: Sequence[str], hashes: Hashes,
+        self,
+        schemas: Mapping[str, pa.Schema],
+        keys: Sequence[str],
+        hashes: Hashes,
         tables: Mapping[str, KeyedTable],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._schemas, self._keys, self._hashes = schemas, list(keys), hashes
         self._tables = tables
         self._held: dict[str, pa.Table] = {}

@@ -176,8 +176,11 @@ def panes_per_block(window: Window) -> int | None:
     if overlaps < _ENOUGH or window.size % window.slide:
         return None
     root = isqrt(overlaps)
-    best = min((d for d in range(2, 2 * root + 1) if not overlaps % d), default=None,
-               key=lambda d: abs(d - root))  # fmt: skip
+    best = min(
+        (d for d in range(2, 2 * root + 1) if not overlaps % d),
+        default=None,
+        key=lambda d: abs(d - root),
+    )
     return best if best is not None and 4 * best >= root else None
 
 

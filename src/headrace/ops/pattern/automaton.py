@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.errors import refusal
 from headrace.expr import Expr
 from headrace.ops.pattern.parts import (
     ANY,
@@ -29,7 +30,6 @@ from headrace.ops.pattern.parts import (
     rows_in,
 )
 from headrace.ops.pattern.pattern import Pattern
-from headrace.ops.pattern.refusals import refused
 
 START, ACCEPT = -1, -2
 _EDGES = 62  # of one place: they are kept as the bits of a number
@@ -176,10 +176,15 @@ def compiled(pattern: Pattern, tests: Tests) -> Automaton:
     places = tuple(builder.place(i, ending is not None) for i in range(len(builder.names)))
     length = None if ending is None else ending.length or pattern.span
     return Automaton(
-        places, builder.place(START, False), names, pattern.span, pattern.skip, length,
+        places,
+        builder.place(START, False),
+        names,
+        pattern.span,
+        pattern.skip,
+        length,
         by_span=ending is not None and ending.length is None,
         absent=None if ending is None else ending.name,
-    )  # fmt: skip
+    )
 
 
 class _Builder:
@@ -270,10 +275,13 @@ class _Builder:
         for way in ways:
             for m in again:
                 through = replace(
-                    m.way, place=way.place, negs=(*way.negs, *m.way.negs),
+                    m.way,
+                    place=way.place,
+                    negs=(*way.negs, *m.way.negs),
                     guards=(*way.guards, *m.way.guards),
-                    goes_on=m.way.goes_on | {choice}, unless=m.way.unless | way.unless,
-                )  # fmt: skip
+                    goes_on=m.way.goes_on | {choice},
+                    unless=m.way.unless | way.unless,
+                )
                 self.made.append(replace(m, way=through))
 
     def _fresh(self) -> int:
@@ -283,10 +291,11 @@ class _Builder:
     def place(self, number: int, ending: bool) -> Place:
         mine = sorted((m for m in self.made if m.way.place == number), key=lambda m: m.target)
         if len(mine) > _EDGES:
-            raise refused(
-                27, f"the pattern goes on in more than {_EDGES} ways from one row",
+            raise refusal(
+                "HR-PATTERN-027",
+                f"the pattern goes on in more than {_EDGES} ways from one row",
                 "Use fewer optional parts one after the other.",
-            )  # fmt: skip
+            )
         if number == START:  # nothing lies before the first row
             mine = [replace(m, way=_first(m.way)) for m in mine]
         edges = tuple(_edge(m, mine) for m in mine)
@@ -297,12 +306,18 @@ class _Builder:
         fresh = 1 << len(edges) if guarded else 0
         tests = [t for e in edges for t in _tests(e)]
         return Place(
-            name=self.names[number] if number >= 0 else "", edges=edges, steps=steps,
+            name=self.names[number] if number >= 0 else "",
+            edges=edges,
+            steps=steps,
             strict=_bits(edges, lambda e: e.link == NEXT) | fresh,
-            waiting=later, accepts=at_once, watch=_union(tests),
-            always=any(not t.mask for t in tests), asks=any(t.functions for t in tests),
-            fresh=fresh, limits=_limits(edges),
-        )  # fmt: skip
+            waiting=later,
+            accepts=at_once,
+            watch=_union(tests),
+            always=any(not t.mask for t in tests),
+            asks=any(t.functions for t in tests),
+            fresh=fresh,
+            limits=_limits(edges),
+        )
 
 
 def _first(way: _Exit) -> _Exit:
@@ -331,9 +346,16 @@ def _edge(made: _Made, every: list[_Made]) -> Edge:
     way = made.way
     blockers = tuple(i for i, other in enumerate(every) if other.way.goes_on & way.unless)
     return Edge(
-        made.target, way.link, made.take, way.negs, made.stops, made.bars, blockers,
-        way.guards, way.limit,
-    )  # fmt: skip
+        made.target,
+        way.link,
+        made.take,
+        way.negs,
+        made.stops,
+        made.bars,
+        blockers,
+        way.guards,
+        way.limit,
+    )
 
 
 def _back(loop: int) -> int:

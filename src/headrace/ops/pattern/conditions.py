@@ -52,9 +52,7 @@ class Conditions:
         """Why an expression fails on this row."""
         assert self._kernel is not None
         _, bad = self._kernel.run(row.select(self._names))
-        return StepError(
-            bad[0][1] if bad else "an expression fails on this row", code="HR-STEP-002"
-        )
+        return StepError("HR-STEP-002", bad[0][1] if bad else "an expression fails on this row")
 
 
 def _set(

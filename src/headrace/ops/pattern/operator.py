@@ -78,9 +78,16 @@ class MatchOperator:
             rules = self._rules.known(tables[RULES].scan())
         runs, held = tables[RUNS].scan(), tables[ROWS].scan()
         return matches_view(
-            self._key, self._input, (runs, self._store.kept(runs)), held,
-            self._store.ids(held), tables[WAITING].scan(), rules or (), since, until,
-        )  # fmt: skip
+            self._key,
+            self._input,
+            (runs, self._store.kept(runs)),
+            held,
+            self._store.ids(held),
+            tables[WAITING].scan(),
+            rules or (),
+            since,
+            until,
+        )
 
     def beside(self) -> Mapping[str, Sequence[str]]:
         return {} if self._rules is None else {RULES: (NAME,)}
@@ -202,9 +209,11 @@ class Buffer:
         """`rows` are the columns that are kept, the key's included, hidden ones not."""
         self._key, self._rows = key, rows
         place = [
-            pa.field("$source", pa.int32()), pa.field("$offset", pa.int64()),
-            pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64()),
-        ]  # fmt: skip
+            pa.field("$source", pa.int32()),
+            pa.field("$offset", pa.int64()),
+            pa.field(_EPOCH, pa.int64()),
+            pa.field(_NUMBER, pa.int64()),
+        ]
         values = [f for f in rows if f.name not in key.names]
         self.spec = TableSpec(WAITING, pa.schema([*key, *place]), pa.schema(values), timed=True)
         hidden = [(HASH, pa.uint64()), (TIME, pa.int64()), (SOURCE, pa.int32())]
@@ -273,9 +282,16 @@ class _Seen:
 
 
 def matches_view(
-    key: pa.Schema, columns: pa.Schema, runs: tuple[pa.Table, Sequence[Kept]], held: pa.Table,
-    ids: Sequence[int], waiting: pa.Table, rules: Sequence[Rule], since: int, until: int,
-) -> pa.Table:  # fmt: skip
+    key: pa.Schema,
+    columns: pa.Schema,
+    runs: tuple[pa.Table, Sequence[Kept]],
+    held: pa.Table,
+    ids: Sequence[int],
+    waiting: pa.Table,
+    rules: Sequence[Rule],
+    since: int,
+    until: int,
+) -> pa.Table:
     """What began in [since, until); `held` are the rows of partial matches, numbered by `ids`."""
     keys, kept = runs
     identity = [HASH, *key.names]
@@ -286,9 +302,10 @@ def matches_view(
     machines = {(r.name, r.since): Machine(r.name, r.automaton, _no_row) for r in rules}
     found = [
         _partial(i, machines[name, known], run, {n: place[int(whose[i]), n] for n in run[1]})
-        for i, one in enumerate(kept) for name, known, run in one.runs
+        for i, one in enumerate(kept)
+        for name, known, run in one.runs
         if (name, known) in machines
-    ]  # fmt: skip
+    ]
     times = integers(waiting.column(TIME)).tolist()
     found += [
         _Seen(count + i, ROW, None, None, at, None, ((None, held.num_rows + i),))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.clock import Duration, pretty
-from headrace.errors import PlanError
+from headrace.errors import PlanError, refusal
 from headrace.ops.pattern import refusals as no
 from headrace.ops.pattern import texts
 from headrace.ops.pattern.parts import (
@@ -89,9 +89,14 @@ class Pattern:
     # how often
 
     def times(
-        self, low: int, high: int | None = None, *, by: str = THEN, greedy: bool = False,
+        self,
+        low: int,
+        high: int | None = None,
+        *,
+        by: str = THEN,
+        greedy: bool = False,
         within: Duration | None = None,
-    ) -> Pattern:  # fmt: skip
+    ) -> Pattern:
         """The last part so many times, or from `low` to `high` times.
 
         `within`: less than so long from each time to the next one.
@@ -227,10 +232,11 @@ class Pattern:
 
     def _check_open(self) -> None:
         if self.ending is not None:
-            raise no.refused(
-                19, f"something stands after then_not {self.ending.name!r}",
+            raise refusal(
+                "HR-PATTERN-019",
+                f"something stands after then_not {self.ending.name!r}",
                 "then_not ends a pattern: use without(...) or not_next(...) between two parts.",
-            )  # fmt: skip
+            )
 
 
 def pattern(part: str | Pattern, *where: Any) -> Pattern:
@@ -245,9 +251,11 @@ def pattern(part: str | Pattern, *where: Any) -> Pattern:
 def either(*patterns: Pattern) -> Pattern:
     """One of several patterns, to begin with or to go on with: `.then(hr.either(p, q))`."""
     if len(patterns) < 2:
-        raise no.refused(
-            1, f"either has {len(patterns)} patterns to choose from", "Give two at least.",
-        )  # fmt: skip
+        raise refusal(
+            "HR-PATTERN-001",
+            f"either has {len(patterns)} patterns to choose from",
+            "Give two at least.",
+        )
     taken: list[str] = []
     groups = []
     for one in patterns:
@@ -274,12 +282,15 @@ def _part(part: object, where: tuple[Any, ...], taken: Any) -> Part:
         no.check_where(str(part), where)
         return Row(str(part), where)
     if where:
-        raise no.refused(20, "a pattern as a part has conditions of its own", "Put them inside.")
+        raise refusal(
+            "HR-PATTERN-020", "a pattern as a part has conditions of its own", "Put them inside."
+        )
     if part.span is not None or part.ending is not None or part.skip.to != "none":
-        raise no.refused(
-            12, f"the part ({part}) has within, then_not or skip, which are of the whole",
+        raise refusal(
+            "HR-PATTERN-012",
+            f"the part ({part}) has within, then_not or skip, which are of the whole",
             "Say them once, at the end of the whole pattern.",
-        )  # fmt: skip
+        )
     for name in all_names(part.group):
         no.check_name(name, taken)
     items = part.group.items

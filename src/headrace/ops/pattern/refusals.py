@@ -14,7 +14,7 @@ from operator import and_
 from typing import Any
 
 from headrace.clock import Duration, millis, pretty
-from headrace.errors import PlanError, call_site
+from headrace.errors import PlanError, refusal
 from headrace.expr import Expr, lit, parsed
 from headrace.kernel import never_true
 from headrace.ops.pattern.parts import (
@@ -38,21 +38,19 @@ from headrace.ops.pattern.parts import (
 MOST = 500  # rows that a match may have by its counts
 
 
-def refused(number: int, fact: str, hint: str) -> PlanError:
-    return PlanError(fact, code=f"HR-PATTERN-{number:03}", hint=hint, site=call_site())
-
-
 def check_name(name: object, taken: Sequence[str]) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise refused(
-            3, f"{name!r} cannot name a part of a pattern",
+        raise refusal(
+            "HR-PATTERN-003",
+            f"{name!r} cannot name a part of a pattern",
             "Names become columns: use letters, digits and '_', beginning with a letter.",
-        )  # fmt: skip
+        )
     if name in taken:
-        raise refused(
-            2, f"two parts of the pattern are named {name!r}",
+        raise refusal(
+            "HR-PATTERN-002",
+            f"two parts of the pattern are named {name!r}",
             "Matched rows are found by their name: give each part its own.",
-        )  # fmt: skip
+        )
 
 
 def check_where(name: str, where: Sequence[Any]) -> None:
@@ -60,11 +58,12 @@ def check_where(name: str, where: Sequence[Any]) -> None:
     for one in where:
         good = isinstance(one, Expr | str | bool) or (callable(one) and _takes(one) in (1, 2))
         if not good:
-            raise refused(
-                20, f"{one!r} is no condition for {name!r}",
+            raise refusal(
+                "HR-PATTERN-020",
+                f"{one!r} is no condition for {name!r}",
                 "Give an expression, its text, a function of the row, or one of the row and the "
                 "match so far: lambda row, match: row.amount > match['a'][-1].amount.",
-            )  # fmt: skip
+            )
     written = [*_written(where)]
     if written and never_true(whole := all_of(written)):
         raise never(name, whole)
@@ -76,10 +75,11 @@ def all_of(conditions: Sequence[Expr]) -> Expr:
 
 
 def never(name: str, condition: Expr) -> PlanError:
-    return refused(
-        25, f"the condition of {name!r} is never true: {condition.sql()}",
+    return refusal(
+        "HR-PATTERN-025",
+        f"the condition of {name!r} is never true: {condition.sql()}",
         "Give a condition that a row can fulfil, or leave the part out.",
-    )  # fmt: skip
+    )
 
 
 def _written(where: Sequence[Any]) -> Iterator[Expr]:
@@ -110,79 +110,91 @@ def _takes(fn: Callable[..., Any]) -> int:
 def check_times(low: object, high: object) -> None:
     whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (low, high))
     if not whole or not 1 <= low <= high:  # type: ignore[operator]
-        raise refused(
-            4, f"a part cannot be there {low} to {high} times",
+        raise refusal(
+            "HR-PATTERN-004",
+            f"a part cannot be there {low} to {high} times",
             "Say times(3) or times(2, 4), from one on and rising; optional() for none at all.",
-        )  # fmt: skip
+        )
     if high > MOST:  # type: ignore[operator]
         raise _too_large()
 
 
 def check_by(by: object) -> None:
     if by not in LINKS:
-        raise refused(
-            15, f"the rows of a loop cannot follow each other by {by!r}",
+        raise refusal(
+            "HR-PATTERN-015",
+            f"the rows of a loop cannot follow each other by {by!r}",
             'Say by="next", by="then" or by="then_any".',
-        )  # fmt: skip
+        )
 
 
 def check_repeat(part: Part | Without, greedy: bool, times: bool) -> None:
     """Refuse a count of something that cannot have one; `times`: it is more than `optional`."""
     inner = part.part if isinstance(part, Repeat) else part
     if isinstance(part, Without):
-        raise refused(
-            28, f"{part.name!r} must not be there, so it cannot be so many times or optional",
+        raise refusal(
+            "HR-PATTERN-028",
+            f"{part.name!r} must not be there, so it cannot be so many times or optional",
             "Leave the count out.",
-        )  # fmt: skip
+        )
     if isinstance(part, Repeat) and (times or part.low == 0):
-        raise refused(
-            13, "a part is counted twice",
+        raise refusal(
+            "HR-PATTERN-013",
+            "a part is counted twice",
             "Say it once: times(2, 4), one_or_more() or optional(); optional() may come last.",
-        )  # fmt: skip
+        )
     if greedy and not isinstance(inner, Row):
-        raise refused(
-            23, "a group cannot be greedy", "Make the parts inside greedy, or list the cases.",
-        )  # fmt: skip
+        raise refusal(
+            "HR-PATTERN-023",
+            "a group cannot be greedy",
+            "Make the parts inside greedy, or list the cases.",
+        )
     if times and may_be_empty(inner):
-        raise refused(
-            26, "a group that repeats could be empty each time",
+        raise refusal(
+            "HR-PATTERN-026",
+            "a group that repeats could be empty each time",
             "Let at least one of its parts not be optional.",
-        )  # fmt: skip
+        )
 
 
 def check_until(part: Part | Without) -> None:
     if not isinstance(part, Repeat) or part.high == 1:
-        raise refused(
-            5, "until stands after a part that does not repeat",
+        raise refusal(
+            "HR-PATTERN-005",
+            "until stands after a part that does not repeat",
             "Say one_or_more() or times(...) before it.",
-        )  # fmt: skip
+        )
 
 
 def length_of(duration: Duration, what: str) -> int:
     length = millis(duration)
     if length <= 0:
-        raise refused(10, f"{what} of {duration!r} leaves no time", "Choose one above zero.")
+        raise refusal(
+            "HR-PATTERN-010", f"{what} of {duration!r} leaves no time", "Choose one above zero."
+        )
     return length
 
 
 def limit_of(duration: Duration, high: int | None) -> int:
     """The time between the rounds of a loop."""
     if high == 1:
-        raise refused(
-            31, "within is the time from one round of a loop to the next, and there is only one",
+        raise refusal(
+            "HR-PATTERN-031",
+            "within is the time from one round of a loop to the next, and there is only one",
             "Say times(2, within=...) or more; or give within to the part: "
             'then("b", ..., within="5s").',
-        )  # fmt: skip
+        )
     return length_of(duration, "within")
 
 
 def check_no_limit(within: object, why: str) -> None:
     """Refuse the time of a part that has no row before it, or no row at all."""
     if within is not None:
-        raise refused(
-            31, f"within of {within!r} is the time from the row before to the part's, but {why}",
+        raise refusal(
+            "HR-PATTERN-031",
+            f"within of {within!r} is the time from the row before to the part's, but {why}",
             "Leave within out, or give it to another part or to the whole pattern.",
-        )  # fmt: skip
+        )
 
 
 def problems(group: Group, span: int | None, skip: Skip, ending: Ending | None) -> list[PlanError]:
@@ -196,41 +208,47 @@ def _problems(
     names = [name for name, _ in rows_in(group)]
     if may_be_empty(group):
         every = ", ".join(map(repr, names))
-        yield refused(
-            9, f"the pattern could match nothing at all: every part is optional ({every})",
+        yield refusal(
+            "HR-PATTERN-009",
+            f"the pattern could match nothing at all: every part is optional ({every})",
             "Let at least one part not be optional.",
-        )  # fmt: skip
+        )
     yield from _negations(group, timed=span is not None or ending is not None)
     if ending is not None and ending.length is None and span is None:
-        yield refused(
-            7, f"then_not {ending.name!r} has no end: it would wait for ever",
+        yield refusal(
+            "HR-PATTERN-007",
+            f"then_not {ending.name!r} has no end: it would wait for ever",
             'Say how long: then_not(..., within="5m"), or within("10m") for the whole pattern.',
-        )  # fmt: skip
+        )
     length = ending.length if ending is not None else None
     if length and span and span < length and not several(group):
         assert ending is not None
-        yield refused(
-            10, f"within of {pretty(span)} leaves no time for then_not {ending.name!r}, "
+        yield refusal(
+            "HR-PATTERN-010",
+            f"within of {pretty(span)} leaves no time for then_not {ending.name!r}, "
             f"which takes {pretty(length)}",
             "Leave within out: after one row, the time of then_not is that of the whole.",
-        )  # fmt: skip
+        )
     longest = max(limits(group), default=0)
     if span is not None and longest > span:
-        yield refused(
-            32, f"two successive rows may be {pretty(longest)} apart, but the whole pattern may "
+        yield refusal(
+            "HR-PATTERN-032",
+            f"two successive rows may be {pretty(longest)} apart, but the whole pattern may "
             f"last {pretty(span)} only",
             "Let the time of a part be at most that of the whole, or leave one of them out.",
-        )  # fmt: skip
+        )
     if skip.name is not None and skip.name not in names:
-        yield refused(
-            11, f"the pattern has no part {skip.name!r} to skip to",
+        yield refusal(
+            "HR-PATTERN-011",
+            f"the pattern has no part {skip.name!r} to skip to",
             f"Name one of {', '.join(names)}.",
-        )  # fmt: skip
+        )
     if span is None and ending is None and _never_over(group):
-        yield refused(
-            14, "the greedy loop at the end is never over",
+        yield refusal(
+            "HR-PATTERN-014",
+            "the greedy loop at the end is never over",
             'Say within("10m"), until(...), or by="next".',
-        )  # fmt: skip
+        )
     if _size(group) > MOST:
         yield _too_large()
 
@@ -250,25 +268,28 @@ def _negations(group: Group, timed: bool) -> Iterator[PlanError]:
             continue
         after = next((one for one in items[i + 1 :] if not isinstance(one.part, Without)), None)
         if not timed and all(may_be_empty(one.part) for one in items[i + 1 :]):
-            yield refused(
-                6, f"the pattern may end without {inner.name!r}, but does not say until when",
+            yield refusal(
+                "HR-PATTERN-006",
+                f"the pattern may end without {inner.name!r}, but does not say until when",
                 f'Say within("10m") for the whole pattern, then_not("{inner.name}", ..., '
                 'within="5m"), or go on with a part that is not optional.',
-            )  # fmt: skip
+            )
         elif after is not None and after.link == NEXT:
-            yield refused(
-                8, f"no row can be between two that follow directly, so not {inner.name!r} either",
+            yield refusal(
+                "HR-PATTERN-008",
+                f"no row can be between two that follow directly, so not {inner.name!r} either",
                 "Say then(...) after without(...), or leave it out.",
-            )  # fmt: skip
+            )
 
 
 def _never_followed(forbidden: Without, after: Sequence[Item]) -> Iterator[PlanError]:
     if not forbidden.where and not all(may_be_empty(item.part) for item in after):
-        yield refused(
-            33, f"not_next {forbidden.name!r} has no condition, so no row may follow at all, and "
+        yield refusal(
+            "HR-PATTERN-033",
+            f"not_next {forbidden.name!r} has no condition, so no row may follow at all, and "
             "the part after it can never be",
             f'Say which row must not be next: not_next("{forbidden.name}", "amount > 500").',
-        )  # fmt: skip
+        )
 
 
 def _never_over(group: Group) -> bool:
@@ -314,12 +335,15 @@ def _size(part: Part | Without) -> int:
 
 
 def _too_large() -> PlanError:
-    return refused(
-        27, f"the pattern counts more than {MOST} rows",
+    return refusal(
+        "HR-PATTERN-027",
+        f"the pattern counts more than {MOST} rows",
         "Count them in a window instead, or use one_or_more() with a condition.",
-    )  # fmt: skip
+    )
 
 
 def check_items(items: Sequence[object]) -> None:
     if not items:
-        raise refused(1, "the pattern is empty", 'Begin with a row: hr.pattern("a", where).')
+        raise refusal(
+            "HR-PATTERN-001", "the pattern is empty", 'Begin with a row: hr.pattern("a", where).'
+        )

@@ -77,8 +77,11 @@ class Round:
         rows = np.unique(np.concatenate([rows for _, rows, _ in self._plans]))
         table = self.due.rows.select(self._columns.names).take(pa.array(rows))
         self._fresh = dict(zip(rows.tolist(), rows_of(table), strict=True))
-        pairs = [(int(k), i) for k, kept in zip(self._numbers, self._before, strict=True)
-                 for i in sorted(kept.ids())]  # fmt: skip
+        pairs = [
+            (int(k), i)
+            for k, kept in zip(self._numbers, self._before, strict=True)
+            for i in sorted(kept.ids())
+        ]
         keys = self.due.keys.take(pa.array([k for k, _ in pairs], pa.int64()))
         held = self._store.rows(keys, [i for _, i in pairs], self._step)
         self._old = dict(zip(pairs, rows_of(held.select(self._columns.names)), strict=True))
@@ -161,9 +164,13 @@ class Round:
         self._write(changed, after, wakes, fresh, gone)
 
     def _write(
-        self, changed: list[int], after: list[Kept], wakes: list[tuple[int, int]],
-        fresh: list[tuple[int, int]], gone: list[tuple[int, int]],
-    ) -> None:  # fmt: skip
+        self,
+        changed: list[int],
+        after: list[Kept],
+        wakes: list[tuple[int, int]],
+        fresh: list[tuple[int, int]],
+        gone: list[tuple[int, int]],
+    ) -> None:
         store, step = self._store, self._step
         if changed:
             store.save(self._keys(changed), after, step)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, refusal
 from headrace.expr import parsed
 from headrace.expr.lower import check_condition
 from headrace.ops.broadcast import Broadcast
@@ -27,7 +27,6 @@ from headrace.ops.pattern.automaton import Automaton, Tests, compiled
 from headrace.ops.pattern.conditions import conditions
 from headrace.ops.pattern.parts import Condition
 from headrace.ops.pattern.pattern import Pattern
-from headrace.ops.pattern.refusals import refused
 from headrace.ops.view import timestamps
 
 RULES = "rules"
@@ -84,7 +83,7 @@ class Rules:
         for i, text in enumerate(arrived.column(TEXT).to_pylist()):
             try:
                 if arrived.column(NAME)[i].as_py() is None:
-                    raise refused(18, "a rule has no name", "Fill the column 'name'.")
+                    raise refusal("HR-PATTERN-018", "a rule has no name", "Fill the column 'name'.")
                 if text:
                     compiled_rule(text, self._schema, self._unbounded)
                 good.append(i)
@@ -138,10 +137,11 @@ def compiled_rule(
     """A pattern's automaton and conditions; refused if it does not fit the rows."""
     pattern = Pattern.from_json(text)
     if pattern.endless and not unbounded:
-        raise refused(
-            16, "the rule has no within, so its partial matches would be kept for ever",
+        raise refusal(
+            "HR-PATTERN-016",
+            "the rule has no within, so its partial matches would be kept for ever",
             'Say "within": "10m" in the rule, or unbounded=True in match.',
-        )  # fmt: skip
+        )
 
     def condition(name: str, where: Any) -> Condition:
         exprs = [parsed(one, named=False) for one in where]

@@ -86,8 +86,9 @@ class MatchSpec:
 
         Patterns are numbered by their order, and so are the conditions that a row fulfils.
         """
-        said = [[name, str(one), *map(_said, _conditions(one))]
-                for name, one in self.patterns.items()]  # fmt: skip
+        said = [
+            [name, str(one), *map(_said, _conditions(one))] for name, one in self.patterns.items()
+        ]
         rows = self.selection.rows
         return {
             "patterns": None if self.rules is None else said,
@@ -98,9 +99,14 @@ class MatchSpec:
         self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
     ) -> Operator:
         return MatchOperator(
-            self.rules, self.exprs, self.selection, keys[0], inputs[0],
-            timeouts=self.timeouts, unbounded=self.unbounded,
-        )  # fmt: skip
+            self.rules,
+            self.exprs,
+            self.selection,
+            keys[0],
+            inputs[0],
+            timeouts=self.timeouts,
+            unbounded=self.unbounded,
+        )
 
 
 def _conditions(pattern: Pattern) -> list[Condition]:

@@ -27,12 +27,16 @@ _ID = "$id"
 _HIDDEN = {"$at": TIME, "$source": SOURCE, "$offset": OFFSET}
 _RUN = pa.schema(
     [
-        ("$pattern", pa.list_(pa.string())), ("$since", pa.list_(pa.int64())),
-        ("$alive", pa.list_(pa.int64())), ("$ids", pa.list_(pa.list_(pa.int64()))),
-        ("$places", pa.list_(pa.list_(pa.int32()))), ("$began", pa.list_(pa.int64())),
-        ("$last", pa.list_(pa.int64())), ("$due", pa.int64()),
+        ("$pattern", pa.list_(pa.string())),
+        ("$since", pa.list_(pa.int64())),
+        ("$alive", pa.list_(pa.int64())),
+        ("$ids", pa.list_(pa.list_(pa.int64()))),
+        ("$places", pa.list_(pa.list_(pa.int32()))),
+        ("$began", pa.list_(pa.int64())),
+        ("$last", pa.list_(pa.int64())),
+        ("$due", pa.int64()),
     ]
-)  # fmt: skip
+)
 
 Owned = tuple[str, int, Run]  # the pattern's name, since when it is known, a partial match
 
@@ -56,10 +60,11 @@ class Store:
         place = [("$at", pa.int64()), ("$source", pa.int32()), ("$offset", pa.int64())]
         self._specs = (
             TableSpec(RUNS, key, _RUN),
-            TableSpec(ROWS, pa.schema([*key, pa.field(_ID, pa.int64())]),
-                      pa.schema([*values, *place])),
+            TableSpec(
+                ROWS, pa.schema([*key, pa.field(_ID, pa.int64())]), pa.schema([*values, *place])
+            ),
             TableSpec(DUE, key, pa.schema([]), timed=True),
-        )  # fmt: skip
+        )
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._specs
@@ -145,9 +150,15 @@ class Store:
 
 
 def _kept(
-    names: list[str], since: list[int], alive: list[int], ids: Any, places: Any, began: list[int],
-    last: list[int], due: int,
-) -> Kept:  # fmt: skip
+    names: list[str],
+    since: list[int],
+    alive: list[int],
+    ids: Any,
+    places: Any,
+    began: list[int],
+    last: list[int],
+    due: int,
+) -> Kept:
     if names is None:
         return Kept()
     runs = zip(alive, map(tuple, ids), map(tuple, places), began, last, strict=True)

@@ -45,9 +45,14 @@ class Teller:
         self._selection, self._columns, self._key = selection, columns, key
 
     def gather(
-        self, told: Sequence[Told], keys: pa.Table, fresh: pa.Table, base: int, store: Store,
+        self,
+        told: Sequence[Told],
+        keys: pa.Table,
+        fresh: pa.Table,
+        base: int,
+        store: Store,
         step: Step,
-    ) -> Gathered:  # fmt: skip
+    ) -> Gathered:
         """`fresh` are the rows of this epoch, numbered from `base` on."""
         sizes = np.array([len(run[1]) for _, _, run, _ in told], np.int64)
         owner = np.repeat(np.arange(len(told)), sizes)
@@ -60,8 +65,10 @@ class Teller:
         at = ids - base
         at[old] = fresh.num_rows + np.arange(len(old))
         rows = pool.take(pa.array(at))
-        called = np.array([machine.automaton.places[p].name for machine, _, run, _ in told
-                           for p in run[2]], object)  # fmt: skip
+        called = np.array(
+            [machine.automaton.places[p].name for machine, _, run, _ in told for p in run[2]],
+            object,
+        )
         whose = keys.take(pa.array([key for _, key, _, _ in told], pa.int64()))
         patterns = [machine.name for machine, _, _, _ in told]
         return Gathered(Laid(owner, called, rows, whose, patterns), told, rows, np.cumsum(sizes))
@@ -81,7 +88,7 @@ class Teller:
             texts = tuple((name, expr.sql()) for name, expr in self._selection.columns)
             made, bad = kernel_of(texts, self._selection.whole).run(made)
             for number, why in bad:
-                step.faults.append(found.fault(number, StepError(why, code="HR-STEP-002")))
+                step.faults.append(found.fault(number, StepError("HR-STEP-002", why)))
             of = np.delete(of, [number for number, _ in bad])
         return self._hidden(made.cast(self._selection.output), found, of)
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.errors import HeadraceError, PlanError
+from headrace.errors import HeadraceError, PlanError, refusal
 from headrace.expr import Expr
 from headrace.ops.pattern.parts import (
     ANY,
@@ -33,7 +33,7 @@ from headrace.ops.pattern.parts import (
     Skip,
     Without,
 )
-from headrace.ops.pattern.refusals import check_items, check_no_limit, refused
+from headrace.ops.pattern.refusals import check_items, check_no_limit
 
 _WITHOUT, _NOT_NEXT = "without", "not_next"
 _DEEPEST = 50  # parts within parts
@@ -85,10 +85,11 @@ def _where(key: str, where: Any) -> dict[str, Any]:
     said = []
     for one in where:
         if callable(one) and not isinstance(one, Expr):
-            raise refused(
-                17, "a pattern with a Python function cannot be written as JSON",
+            raise refusal(
+                "HR-PATTERN-017",
+                "a pattern with a Python function cannot be written as JSON",
                 "Write the condition as an expression: its text, or with hr.col.",
-            )  # fmt: skip
+            )
         said.append(one.sql() if isinstance(one, Expr) else str(one))
     return {key: said[0] if len(said) == 1 else said} if said else {}
 
@@ -217,6 +218,8 @@ def _too_deep() -> PlanError:
 
 
 def _unreadable(why: str) -> PlanError:
-    return refused(
-        18, f"the text is no pattern: {why}", "Write it with Pattern.to_json and compare.",
-    )  # fmt: skip
+    return refusal(
+        "HR-PATTERN-018",
+        f"the text is no pattern: {why}",
+        "Write it with Pattern.to_json and compare.",
+    )

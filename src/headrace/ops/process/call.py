@@ -57,9 +57,10 @@ class Call:
         why_not = self.no_timer or (self.no_event_timer if domain == EVENT else "")
         if why_not:
             raise PlanError(
-                f"a timer cannot be set here: {why_not}", code="HR-PROCESS-010",
-                hint="See docs/guide/state-and-process.md, Timers.",
-            )  # fmt: skip
+                "HR-PROCESS-010",
+                f"a timer cannot be set here: {why_not}",
+                "See docs/guide/state-and-process.md, Timers.",
+            )
         if not MIN_TIME < (at := int(at)) < MAX_TIME:
             raise ValueError(f"a timer at {at} ms would never fire: times are within ±2**62")
         self.asked.append((domain, at, wanted))
@@ -68,10 +69,11 @@ class Call:
         """Give a row to a side output."""
         if output not in self.outputs:
             raise PlanError(
+                "HR-PROCESS-011",
                 f"there is no side output {output!r}; there is "
-                f"{', '.join(map(repr, self.outputs)) or 'none'}", code="HR-PROCESS-011",
-                hint='Declare it in the class: outputs = {"name": "column type, ..."}.',
-            )  # fmt: skip
+                f"{', '.join(map(repr, self.outputs)) or 'none'}",
+                'Declare it in the class: outputs = {"name": "column type, ..."}.',
+            )
         self.given.extend((output, row) for row in self.outputs[output].all([row]))
 
     def count(self, name: str, n: int = 1) -> None:

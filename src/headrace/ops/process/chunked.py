@@ -75,9 +75,13 @@ class ChunkOperator:
     version = 3
 
     def __init__(
-        self, function: KeyedProcess, keys: Sequence[str], input: pa.Schema, output: pa.Schema,
+        self,
+        function: KeyedProcess,
+        keys: Sequence[str],
+        input: pa.Schema,
+        output: pa.Schema,
         timed: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._function, self._schema, self._timed = function, output, timed
         self._by, self._key = list(keys), key_schema(keys, input)
         self._sides = type(function).sides()
@@ -131,9 +135,13 @@ class ChunkOperator:
         before, stamps = self._columns.load(keys, _at(times, starts[:-1]), step)
         call = ChunkCall(
             keys.select(self._key.names).rename_columns(self._by),
-            np.repeat(np.arange(hi - lo), np.diff(starts)), starts[:-1], times,
-            step.before, step.clock, self._sides,
-        )  # fmt: skip
+            np.repeat(np.arange(hi - lo), np.diff(starts)),
+            starts[:-1],
+            times,
+            step.before,
+            step.clock,
+            self._sides,
+        )
         one: Any = copy.copy(self._function)
         one.__dict__ = {**own_attributes(self._function), **before}
         given = one.on_chunk(rows.slice(first, last - first), call)
@@ -234,15 +242,21 @@ class ColumnValues:
     def fitted(self, before: Columns, after: Mapping[str, Any], count: int) -> Columns:
         """What was left in the object, as columns of their types; refuses what does not fit."""
         return {
-            name: before[name] if after.get(name, before[name]) is before[name]
+            name: before[name]
+            if after.get(name, before[name]) is before[name]
             else _fitted(name, declared.type, after[name], count)
             for name, declared in self._declared.items()
-        }  # fmt: skip
+        }
 
     def store(
-        self, keys: pa.Table, before: Columns, after: Columns, stamps: Columns,
-        newest: np.ndarray | None, step: Step,
-    ) -> None:  # fmt: skip
+        self,
+        keys: pa.Table,
+        before: Columns,
+        after: Columns,
+        stamps: Columns,
+        newest: np.ndarray | None,
+        step: Step,
+    ) -> None:
         if not self._declared:
             return
         rows = keys

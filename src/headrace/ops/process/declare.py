@@ -24,9 +24,14 @@ from headrace.schema import ddl_type, type_of
 
 
 def value(
-    kind: Any, default: Any = None, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None, was_fields: Mapping[str, str] | None = None,
-) -> Any:  # fmt: skip
+    kind: Any,
+    default: Any = None,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
     """Declare a value kept per key: `hot = hr.value(bool, default=False)`.
 
     With `ttl` it is forgotten when it was not written for so long: by event time, or with
@@ -38,59 +43,80 @@ def value(
         table_of([(default,)], pa.schema([("value", column)]))
     except ValueError as error:
         raise PlanError(
+            "HR-PLAN-030",
             f"the default {default!r} is not of the value's type {ddl_type(column)}",
-            code="HR-PLAN-030",
-            hint="Give a default of the declared type, or leave it out to start with None.",
+            "Give a default of the declared type, or leave it out to start with None.",
             site=call_site(),
-        ) from error  # fmt: skip
+        ) from error
     return Kept(column, default, kind, *_common(column, ttl, by_clock, was, was_fields))
 
 
 def list_of(
-    kind: Any, *, ttl: Duration | None = None, by_clock: bool = False, was: str | None = None,
+    kind: Any,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
     was_fields: Mapping[str, str] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Declare a list kept per key: `self.seen.append(row.celsius)`."""
     column = pa.list_(_typed(kind))
     return KeptList(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
 
 
 def map_of(
-    key: Any, kind: Any, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None, was_fields: Mapping[str, str] | None = None,
-) -> Any:  # fmt: skip
+    key: Any,
+    kind: Any,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
     """Declare a dict kept per key: `self.counts[row.word] = 1`."""
     column = _map(key, kind)
     return KeptMap(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
 
 
 def last_of(
-    count: int, kind: Any, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None, was_fields: Mapping[str, str] | None = None,
-) -> Any:  # fmt: skip
+    count: int,
+    kind: Any,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
     """Declare the last `count` things kept per key: a deque to append to."""
     if not isinstance(count, int) or count < 1:
         raise PlanError(
-            f"last_of keeps {count!r}", code="HR-PLAN-031",
-            hint="Say how many, one at least, and of what: hr.last_of(3, float).",
+            "HR-PLAN-031",
+            f"last_of keeps {count!r}",
+            "Say how many, one at least, and of what: hr.last_of(3, float).",
             site=call_site(),
-        )  # fmt: skip
+        )
     column = pa.list_(_typed(kind))
     common = _common(column, ttl, by_clock, was, was_fields)
     return KeptLast(column, None, kind, *common, size=count)
 
 
 def reducing(
-    kind: Any, fn: Callable[[Any, Any], Any], *, ttl: Duration | None = None,
-    by_clock: bool = False, was: str | None = None,
+    kind: Any,
+    fn: Callable[[Any, Any], Any],
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
     was_fields: Mapping[str, str] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Declare a running result of fn(a, b): `self.total.add(3)`, then `self.total.value`."""
     if not _takes_two(fn):
         raise PlanError(
-            f"reducing needs a function of two arguments, not {fn!r}", code="HR-PLAN-036",
-            hint="Give a function of two arguments: hr.reducing(int, max).", site=call_site(),
-        )  # fmt: skip
+            "HR-PLAN-036",
+            f"reducing needs a function of two arguments, not {fn!r}",
+            "Give a function of two arguments: hr.reducing(int, max).",
+            site=call_site(),
+        )
 
     def fold(state: Any, item: Any) -> Any:
         return item if state is None else fn(state, item)
@@ -111,28 +137,41 @@ def _takes_two(fn: Any) -> bool:
 
 
 def aggregating(
-    own: OwnAggregate, *, ttl: Duration | None = None, by_clock: bool = False,
-    was: str | None = None, was_fields: Mapping[str, str] | None = None,
-) -> Any:  # fmt: skip
+    own: OwnAggregate,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
     """Declare a running aggregate, of a `hr.Aggregate`: `self.spread.add(row.celsius)`."""
     if not isinstance(own, OwnAggregate):
         raise PlanError(
-            f"aggregating needs an aggregate, not {own!r}", code="HR-PLAN-037",
-            hint="Give an object of a class that you derive from hr.Aggregate: "
-            "hr.aggregating(Spread()).", site=call_site(),
-        )  # fmt: skip
+            "HR-PLAN-037",
+            f"aggregating needs an aggregate, not {own!r}",
+            "Give an object of a class that you derive from hr.Aggregate: "
+            "hr.aggregating(Spread()).",
+            site=call_site(),
+        )
     check_own(own)
     add = getattr(own, "add", None)
     if add is None:
         raise PlanError(
+            "HR-PLAN-032",
             f"{type(own).__name__} has no add, so it cannot take one thing at a time",
-            code="HR-PLAN-032", hint="Give it add(state, value).", site=call_site(),
-        )  # fmt: skip
+            "Give it add(state, value).",
+            site=call_site(),
+        )
     column = _typed(own.state)
     return KeptRunning(
-        column, None, own.state, *_common(column, ttl, by_clock, was, was_fields),
-        zero=own.zero, fold=add, result=own.result,
-    )  # fmt: skip
+        column,
+        None,
+        own.state,
+        *_common(column, ttl, by_clock, was, was_fields),
+        zero=own.zero,
+        fold=add,
+        result=own.result,
+    )
 
 
 def shared_map(
@@ -148,21 +187,24 @@ def shared_map(
 
 
 def _common(
-    column: pa.DataType, ttl: Duration | None, by_clock: bool, was: str | None,
+    column: pa.DataType,
+    ttl: Duration | None,
+    by_clock: bool,
+    was: str | None,
     was_fields: Mapping[str, str] | None,
-) -> tuple[int | None, bool, str | None, Mapping[str, str]]:  # fmt: skip
+) -> tuple[int | None, bool, str | None, Mapping[str, str]]:
     length = None if ttl is None else millis(ttl)
     if length is not None and length <= 0:
         raise PlanError(
-            f"ttl={ttl!r} keeps nothing", code="HR-PLAN-033", hint="Choose one above zero.",
-            site=call_site(),
-        )  # fmt: skip
+            "HR-PLAN-033", f"ttl={ttl!r} keeps nothing", "Choose one above zero.", site=call_site()
+        )
     if by_clock and length is None:
         raise PlanError(
+            "HR-PLAN-035",
             "by_clock=True says by which time a value is forgotten, but it has no ttl",
-            code="HR-PLAN-035", hint='Say ttl="1h" as well, or leave by_clock out.',
+            'Say ttl="1h" as well, or leave by_clock out.',
             site=call_site(),
-        )  # fmt: skip
+        )
     return length, by_clock, was, checked(was_fields, column)
 
 
@@ -178,10 +220,11 @@ def _hashable(column: pa.DataType) -> pa.DataType:
     """The type, if every map in it has keys that a Python dict can have once they are read."""
     if pa.types.is_map(column) and pa.types.is_nested(column.key_type):
         raise PlanError(
-            f"the keys of a map cannot be {ddl_type(column.key_type)}", code="HR-PLAN-038",
-            hint="Key it by text, a number, a boolean, a date or a time; join several in a text.",
+            "HR-PLAN-038",
+            f"the keys of a map cannot be {ddl_type(column.key_type)}",
+            "Key it by text, a number, a boolean, a date or a time; join several in a text.",
             site=call_site(),
-        )  # fmt: skip
+        )
     if pa.types.is_nested(column):
         for i in range(column.num_fields):
             _hashable(column.field(i).type)

@@ -109,7 +109,7 @@ class Guard:
 
 def _refused() -> PlanError:
     return PlanError(
+        "HR-PROCESS-014",
         "shared state can be changed in the method of a broadcast input only",
-        code="HR-PROCESS-014",
-        hint="Keep what belongs to a key in a hr.value or hr.map_of; copy an entry to change it.",
+        "Keep what belongs to a key in a hr.value or hr.map_of; copy an entry to change it.",
     )

@@ -88,10 +88,11 @@ class Declared(ABCMeta):
         said: Any = cls.outputs  # type: ignore[attr-defined]
         if not isinstance(said, Mapping):
             raise PlanError(
-                f"the side outputs of {cls.__name__} are {said!r}", code="HR-PROCESS-011",
-                hint='Give each its columns: outputs = {"name": "column type, ..."}.',
+                "HR-PROCESS-011",
+                f"the side outputs of {cls.__name__} are {said!r}",
+                'Give each its columns: outputs = {"name": "column type, ..."}.',
                 site=call_site(),
-            )  # fmt: skip
+            )
         return {name: schema_of(spec) for name, spec in said.items()}
 
     def handlers(cls) -> tuple[str, ...]:
@@ -172,6 +173,7 @@ def keyless(kind: type[KeyedProcess]) -> type[KeyedProcess]:
 
 def no_key(title: str, name: str) -> PlanError:
     return PlanError(
-        f"{title}.{name} is kept per key, and a control row has none", code="HR-PROCESS-013",
-        hint="Keep what control rows say in a hr.shared_map; read it in on_row.",
-    )  # fmt: skip
+        "HR-PROCESS-013",
+        f"{title}.{name} is kept per key, and a control row has none",
+        "Keep what control rows say in a hr.shared_map; read it in on_row.",
+    )

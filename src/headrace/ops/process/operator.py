@@ -121,16 +121,29 @@ class ProcessOperator:
         for first, block in work.blocks(BLOCK):
             mine = loaded.slice(first, len(block))
             begin = partial(
-                Pass, self._function, own, handlers, self._blind, block, columns, step,
-                self._values, mine, self._apart,
-            )  # fmt: skip
+                Pass,
+                self._function,
+                own,
+                handlers,
+                self._blind,
+                block,
+                columns,
+                step,
+                self._values,
+                mine,
+                self._apart,
+            )
             made.append(self._block(begin, block, inputs, guard, step))
         self._store(made, work, loaded, step)
 
     def _block(
-        self, begin: Callable[[Call], Pass], block: Arranged,
-        inputs: Sequence[pa.Table | None], guard: Guard, step: Step,
-    ) -> _Made:  # fmt: skip
+        self,
+        begin: Callable[[Call], Pass],
+        block: Arranged,
+        inputs: Sequence[pa.Table | None],
+        guard: Guard,
+        step: Step,
+    ) -> _Made:
         keys = plain_keys(block.keys, self._key)
 
         def made(care: Care | None) -> _Made:
@@ -174,10 +187,15 @@ class ProcessOperator:
             for name, (rows, places) in done.sides.items()
         }
         return _Made(
-            block.keys, block.placed(out, done.places, step, self._timed) if len(out) else None,
-            sides, self._values.left(done.states, done.stamps, done.loaded),
-            done.armed, done.cancelled, done.faults, done.counts,
-        )  # fmt: skip
+            block.keys,
+            block.placed(out, done.places, step, self._timed) if len(out) else None,
+            sides,
+            self._values.left(done.states, done.stamps, done.loaded),
+            done.armed,
+            done.cancelled,
+            done.faults,
+            done.counts,
+        )
 
     def _store(self, parts: list[_Made], work: Arranged, loaded: Loaded, step: Step) -> None:
         self._values.store(work.keys, loaded, [part.left for part in parts], step)

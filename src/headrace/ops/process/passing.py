@@ -40,10 +40,19 @@ class Care:
 
 class Pass:
     def __init__(
-        self, function: KeyedProcess, own: dict[str, Any], handlers: list[tuple[Any, str]],
-        blind: bool, work: Arranged, columns: Sequence[pa.Table | None], step: Step,
-        values: KeyValues, loaded: Loaded, apart: Apart, call: Call,
-    ) -> None:  # fmt: skip
+        self,
+        function: KeyedProcess,
+        own: dict[str, Any],
+        handlers: list[tuple[Any, str]],
+        blind: bool,
+        work: Arranged,
+        columns: Sequence[pa.Table | None],
+        step: Step,
+        values: KeyValues,
+        loaded: Loaded,
+        apart: Apart,
+        call: Call,
+    ) -> None:
         self._own, self._names = own, {*type(function).values, HELD}
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
         self._work, self._step = work, step

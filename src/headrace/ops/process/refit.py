@@ -31,9 +31,7 @@ class Part(NamedTuple):
     because: str = ""
 
 
-def fits(
-    old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names
-) -> Iterator[Part]:  # fmt: skip
+def fits(old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names) -> Iterator[Part]:
     """How values of the type `old` become values of the type `new`; nothing if they are.
 
     `kind` is the Python type, which knows what fields start with; `was`: what they were called.
@@ -54,9 +52,7 @@ def fits(
         yield Part(path, REFUSED, f"was {ddl_type(old)} and is {ddl_type(new)}{lost}")
 
 
-def _fields(
-    old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names
-) -> Iterator[Part]:  # fmt: skip
+def _fields(old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names) -> Iterator[Part]:
     before, parts, used = {f.name: f.type for f in old}, parts_of(bare(kind)), set[str]()
     for field in new:
         name, inner, part = field.name, f"{path}.{field.name}", parts.get(field.name)
@@ -71,9 +67,7 @@ def _fields(
     yield from (Part(f"{path}.{n}", DROPPED) for n in before if n not in used)
 
 
-def _added(
-    name: str, path: str, kind: Any, part: Any, was: str | None, known: list[str]
-) -> Part:  # fmt: skip
+def _added(name: str, path: str, kind: Any, part: Any, was: str | None, known: list[str]) -> Part:
     """A new field of a record: what is kept already needs something for it."""
     if was is not None:
         there = ", ".join(map(repr, known))
@@ -148,7 +142,8 @@ def _record(record: dict[str, Any], new: pa.DataType, kind: Any, was: Names) -> 
     for field in new:
         name, old = field.name, source(field.name, was, record)
         found[name] = (
-            starts.get(name) if old is None
+            starts.get(name)
+            if old is None
             else _value(record[old], field.type, parts.get(name), below(was, name))
-        )  # fmt: skip
+        )
     return found

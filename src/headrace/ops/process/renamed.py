@@ -74,6 +74,4 @@ def _fields(kind: pa.DataType, path: Sequence[str]) -> list[str]:
 
 def _refused(fact: str, more: str = "") -> PlanError:
     hint = 'Say which name now had which name before: was_fields={"celsius": "temp"}.'
-    return PlanError(
-        fact, code="HR-PLAN-039", hint=f"{more} {hint}".strip(), site=call_site()
-    )  # fmt: skip
+    return PlanError("HR-PLAN-039", fact, f"{more} {hint}".strip(), site=call_site())

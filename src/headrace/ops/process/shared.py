@@ -114,19 +114,26 @@ class Shared:
         handler = getattr(kind, f"on_{call.input}")
         if many(handler(one, row, call)):
             raise PlanError(
+                "HR-PROCESS-012",
                 f"on_{call.input} gives rows, but a control row reaches every task, and each "
-                "would give them", code="HR-PROCESS-012",
-                hint="Keep what it says in a hr.shared_map, and give rows in the other methods.",
-            )  # fmt: skip
+                "would give them",
+                "Keep what it says in a hr.shared_map, and give rows in the other methods.",
+            )
         for name in kind.values:
             if name in one.__dict__:
                 raise no_key(kind.__name__, name)
         maps.update({name: dict(one.__dict__[name]) for name in maps})
 
     def _carefully(
-        self, maps: Maps, call: Call, port: int, row: Any, time: Any, faults: list[Fault],
+        self,
+        maps: Maps,
+        call: Call,
+        port: int,
+        row: Any,
+        time: Any,
+        faults: list[Fault],
         place: pa.Table,
-    ) -> Maps:  # fmt: skip
+    ) -> Maps:
         before, counts = copy.deepcopy(maps), call.counts.copy()
         try:
             self._one(maps, call, port, row, time)

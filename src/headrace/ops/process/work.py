@@ -60,11 +60,15 @@ class Arranged:
     def _slice(self, lo: int, hi: int) -> Arranged:
         first, end = self.starts[lo], self.starts[hi]
         return Arranged(
-            self.keys.slice(lo, hi - lo), self.hidden.slice(first, end - first),
+            self.keys.slice(lo, hi - lo),
+            self.hidden.slice(first, end - first),
             [start - first for start in self.starts[lo : hi + 1]],
-            self.ports[first:end], self.indexes[first:end], self.no_time, self.timers[lo:hi],
+            self.ports[first:end],
+            self.indexes[first:end],
+            self.no_time,
+            self.timers[lo:hi],
             self.by,
-        )  # fmt: skip
+        )
 
     def rows(self, seen: Sequence[pa.Table | None]) -> list[Any]:
         """The rows as user functions see them, in the order of their calls."""
@@ -86,9 +90,11 @@ class Arranged:
         others = self.table(rows.drop_columns([n for n in keys if n in rows.column_names]))
         counts = np.diff(self.starts).tolist()
         columns = (
-            chain.from_iterable(map(repeat, pylist(keys[name]), counts)) if name in keys
-            else pylist(others.column(name)) for name in rows.column_names
-        )  # fmt: skip
+            chain.from_iterable(map(repeat, pylist(keys[name]), counts))
+            if name in keys
+            else pylist(others.column(name))
+            for name in rows.column_names
+        )
         return rows_from(rows.column_names, columns)
 
     def table(self, rows: pa.Table) -> pa.Table:
@@ -148,10 +154,15 @@ class Arranger:
         for owner, at, domain in zip(owners, times, domains, strict=True):
             timers[owner].append((at, domain))
         return Arranged(
-            both.take(pa.array(first)), rows.hidden.take(pa.array(turn)).combine_chunks(),
+            both.take(pa.array(first)),
+            rows.hidden.take(pa.array(turn)).combine_chunks(),
             np.searchsorted(mine[turn], np.arange(len(first) + 1)).tolist(),
-            rows.ports[turn], rows.indexes[turn], rows.no_time, timers, self._keys,
-        )  # fmt: skip
+            rows.ports[turn],
+            rows.indexes[turn],
+            rows.no_time,
+            timers,
+            self._keys,
+        )
 
     def _identity(self, port: int, rows: pa.Table) -> pa.Table:
         """The hash and the key, by the names that all inputs share."""

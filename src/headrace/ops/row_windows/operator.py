@@ -113,9 +113,13 @@ class RowWindowOperator:
 
 
 def _way(
-    spec: RowWindow, function: Function, columns: Sequence[str],
-    key: pa.Schema, input: pa.Schema, output: pa.Schema,
-) -> _Way:  # fmt: skip
+    spec: RowWindow,
+    function: Function,
+    columns: Sequence[str],
+    key: pa.Schema,
+    input: pa.Schema,
+    output: pa.Schema,
+) -> _Way:
     if isinstance(function, Mapping) and spec.tumbles:
         return PartialWindows(spec, function, key, input, numbered="pane" in output.names)
     if isinstance(function, Mapping):

@@ -39,8 +39,10 @@ def numbered(identity: pa.Table) -> Index:
     keys = identity.drop_columns([HASH])
     if all(same(flat(c), flat(c).take(pa.array(first[number]))).all() for c in keys.columns):
         return number.astype(np.int64, copy=False)
-    return group(pa.table([identity[HASH], *map(_plain_floats, keys.columns)],
-                          identity.column_names), identity.column_names).codes  # fmt: skip
+    return group(
+        pa.table([identity[HASH], *map(_plain_floats, keys.columns)], identity.column_names),
+        identity.column_names,
+    ).codes
 
 
 def same(left: pa.Array, right: pa.Array) -> Mask:

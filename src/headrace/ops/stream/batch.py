@@ -125,8 +125,9 @@ class _Batching(Plain):
         fresh = self._stored.of(arrived)
         fresh = fresh.append_column(_TURN, pa.array((step.epoch << 32) + np.arange(count)))
         fresh = fresh.append_column(_WHEN, pa.array(when))
-        return fresh.select([HASH, *self._keys.schema.names, _TURN, *self._stored.value.names,
-                             _WHEN])  # fmt: skip
+        return fresh.select(
+            [HASH, *self._keys.schema.names, _TURN, *self._stored.value.names, _WHEN]
+        )
 
     def _due(self, step: Step) -> np.ndarray:
         """The hashes of keys that have a list which is due."""

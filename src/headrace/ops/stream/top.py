@@ -129,9 +129,14 @@ class _Top(Plain):
         return before, after
 
     def _told(
-        self, rows: pa.Table, ranks: Index, some: Index, change: str, times: Index,
+        self,
+        rows: pa.Table,
+        ranks: Index,
+        some: Index,
+        change: str,
+        times: Index,
         arrived: pa.Table,
-    ) -> pa.Table:  # fmt: skip
+    ) -> pa.Table:
         told = rows.take(pa.array(some))
         names = [n for n in self._output.names if n not in (RANK.name, CHANGE.name)]
         found = self._stored.rows(told, names)

@@ -61,9 +61,10 @@ class Transform(Basic):
 
 def _not_here(batch: Any) -> Any:
     raise StepError(
-        "Spark cannot transform a batch here: there is no Spark session", code="HR-STREAM-010",
-        hint='Say Harness(job, on="spark"), or give the job another function in this test.',
-    )  # fmt: skip
+        "HR-STREAM-010",
+        "Spark cannot transform a batch here: there is no Spark session",
+        'Say Harness(job, on="spark"), or give the job another function in this test.',
+    )
 
 
 class _Transforming(Plain):

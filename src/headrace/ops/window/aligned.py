@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
-from headrace.errors import PlanError, call_site
+from headrace.errors import refusal
 from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until
 
 Times = npt.NDArray[np.int64]
@@ -39,14 +39,16 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.size <= 0:
-            raise _refused(f"window has size {self.size} ms", 1, "Choose a size above zero.")
+            raise refusal(
+                "HR-WINDOW-001", f"window has size {self.size} ms", "Choose a size above zero."
+            )
         if self.slide <= 0:
             hint = "Choose a slide above zero: it is how often a window opens."
-            raise _refused(f"window has slide {self.slide} ms", 2, hint)
+            raise refusal("HR-WINDOW-002", f"window has slide {self.slide} ms", hint)
         if self.slide > self.size:
             fact = f"window has slide {pretty(self.slide)} but size {pretty(self.size)}"
             hint = "Choose 0 < slide <= size: a larger slide would skip records."
-            raise _refused(fact, 3, hint)
+            raise refusal("HR-WINDOW-003", fact, hint)
 
     def __str__(self) -> str:
         shift = f" offset {pretty(self.offset)}" if self.offset else ""
@@ -130,7 +132,9 @@ def tumbling(
     """Windows one after the other, each record in exactly one: `size` long, or of so many rows."""
     if (size is None) == (rows is None) or (rows is not None and offset is not None):
         fact = f"tumbling has size {size!r}, rows {rows!r} and offset {offset!r}"
-        raise _refused(fact, 41, 'Write tumbling("5s"), tumbling("1d", offset="6h"), or rows=100.')
+        raise refusal(
+            "HR-WINDOW-041", fact, 'Write tumbling("5s"), tumbling("1d", offset="6h"), or rows=100.'
+        )
     if rows is not None:
         return Count(rows)
     assert size is not None
@@ -139,16 +143,20 @@ def tumbling(
 
 
 def sliding(
-    size: Duration | None = None, every: Duration | None = None, *, rows: int | None = None,
-    every_rows: int | None = None, offset: Duration | None = None,
-) -> Window | Count | LastRows | LastTime:  # fmt: skip
+    size: Duration | None = None,
+    every: Duration | None = None,
+    *,
+    rows: int | None = None,
+    every_rows: int | None = None,
+    offset: Duration | None = None,
+) -> Window | Count | LastRows | LastTime:
     """Windows that overlap: `size` long or the last `rows`, `every` so often or `every_rows`."""
     if (size is None) == (rows is None) or (every is None) == (every_rows is None):
         fact = "sliding needs one length and one step"
         hint = 'Write sliding("60s", every="5s"), sliding(rows=100, every_rows=10), or mix them.'
-        raise _refused(fact, 42, hint)
+        raise refusal("HR-WINDOW-042", fact, hint)
     if offset is not None and (size is None or every is None):
-        raise _refused("offset= is for windows of time", 43, "Leave it out.")
+        raise refusal("HR-WINDOW-043", "offset= is for windows of time", "Leave it out.")
     if rows is not None:
         return Count(rows, every_rows) if every is None else LastRows(rows, millis(every))
     assert size is not None
@@ -199,7 +207,3 @@ def _floor(times: Times, step: int, offset: int) -> Times:
     if offset % step == 0:
         return times // step * step
     return (times - offset) // step * step + offset
-
-
-def _refused(fact: str, number: int, hint: str) -> PlanError:
-    return PlanError(fact, code=f"HR-WINDOW-{number:03}", hint=hint, site=call_site())

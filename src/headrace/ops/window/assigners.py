@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
-from headrace.errors import PlanError, call_site
+from headrace.errors import PlanError, refusal
 from headrace.expr import Expr
 from headrace.ops.window.aligned import Times, Window
 from headrace.ops.window.merging import Joined, joined
@@ -108,10 +108,10 @@ class Cumulating(Apart):
     def __post_init__(self) -> None:
         if self.size <= 0 or self.step <= 0:
             fact = f"cumulating windows have size {self.size} ms and step {self.step} ms"
-            raise refused(fact, 4, "Choose both above zero.")
+            raise refusal("HR-WINDOW-004", fact, "Choose both above zero.")
         if self.size % self.step:
             fact = f"cumulating windows of {pretty(self.size)} grow by {pretty(self.step)}"
-            raise refused(fact, 5, "Choose a size that is a whole number of steps.")
+            raise refusal("HR-WINDOW-005", fact, "Choose a size that is a whole number of steps.")
 
     def __str__(self) -> str:
         shift = f" offset {pretty(self.offset)}" if self.offset else ""
@@ -142,7 +142,9 @@ class Session:
 
     def __post_init__(self) -> None:
         if isinstance(self.gap, int) and self.gap <= 0:
-            raise refused(f"session has gap {self.gap} ms", 6, "Choose a gap above zero.")
+            raise refusal(
+                "HR-WINDOW-006", f"session has gap {self.gap} ms", "Choose a gap above zero."
+            )
 
     def __str__(self) -> str:
         gap = pretty(self.gap) if isinstance(self.gap, int) else said(self.gap)
@@ -253,7 +255,3 @@ def whole(number: object) -> bool:
 def above_zero(number: object) -> bool:
     """Whether it is a number above zero; NaN is not."""
     return isinstance(number, int | float) and not isinstance(number, bool) and number > 0
-
-
-def refused(fact: str, number: int, hint: str) -> PlanError:
-    return PlanError(fact, code=f"HR-WINDOW-{number:03}", hint=hint, site=call_site())

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.clock import MAX_TIME, pretty
-from headrace.errors import PlanError, call_site
+from headrace.errors import PlanError, refusal
 
 FIRST, PREVIOUS = "first", "previous"
 
@@ -32,13 +32,15 @@ class Count:
     every: int | None = None
 
     def __post_init__(self) -> None:
-        _rows("count window has size", self.size, 10)
+        _rows("HR-WINDOW-010", "count window has size", self.size)
         if self.every is None:
             return
-        _rows("count window fires every", self.every, 11)
+        _rows("HR-WINDOW-011", "count window fires every", self.every)
         if self.every > self.size:
             hint = "Choose 0 < every <= size: a larger step would skip rows."
-            raise _refused(f"count window of {self.size} rows fires every {self.every}", 12, hint)
+            raise refusal(
+                "HR-WINDOW-012", f"count window of {self.size} rows fires every {self.every}", hint
+            )
 
     def __str__(self) -> str:
         return f"{self.size} rows" if self.tumbles else f"{self.size} rows every {self.every}"
@@ -69,10 +71,10 @@ class Delta:
         number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
         if not number or not isfinite(self.threshold) or self.threshold < 0:
             hint = "Give a number from zero on: how far the column may move within a window."
-            raise _refused(f"delta window has threshold {self.threshold!r}", 13, hint)
+            raise refusal("HR-WINDOW-013", f"delta window has threshold {self.threshold!r}", hint)
         if self.since not in (FIRST, PREVIOUS):
             hint = 'Choose since="first" or since="previous": the row to measure from.'
-            raise _refused(f"delta window measures since {self.since!r}", 14, hint)
+            raise refusal("HR-WINDOW-014", f"delta window measures since {self.since!r}", hint)
 
     def __str__(self) -> str:
         return f"until {self.column} moves by more than {self.threshold} since {self.since}"
@@ -99,8 +101,8 @@ class LastRows:
     tumbles = False
 
     def __post_init__(self) -> None:
-        _rows("window has", self.rows, 15)
-        _duration("window of the last rows is looked at every", self.every, 16)
+        _rows("HR-WINDOW-015", "window has", self.rows)
+        _duration("HR-WINDOW-016", "window of the last rows is looked at every", self.every)
 
     def __str__(self) -> str:
         return f"last {self.rows} rows every {pretty(self.every)}"
@@ -115,8 +117,8 @@ class LastTime:
     tumbles = False
 
     def __post_init__(self) -> None:
-        _duration("window of the last while has size", self.size, 17)
-        _rows("window of the last while fires every", self.every, 18)
+        _duration("HR-WINDOW-017", "window of the last while has size", self.size)
+        _rows("HR-WINDOW-018", "window of the last while fires every", self.every)
 
     def __str__(self) -> str:
         return f"last {pretty(self.size)} every {self.every} rows"
@@ -137,7 +139,7 @@ def needs_time(spec: RowWindow) -> bool:
 
 def untimed(spec: RowWindow) -> PlanError:
     hint = "Say which column is the time when reading, or use windows of so many rows."
-    return _refused(f"window ({spec}) needs rows with an event time", 21, hint)
+    return refusal("HR-WINDOW-021", f"window ({spec}) needs rows with an event time", hint)
 
 
 def check(spec: RowWindow, schema: pa.Schema) -> None:
@@ -147,35 +149,33 @@ def check(spec: RowWindow, schema: pa.Schema) -> None:
         return
     if column not in schema.names:
         names = ", ".join(n for n in schema.names if not n.startswith("__"))
-        raise _refused(f"window ({spec}) goes by a missing column {column!r}", 22, f"Use: {names}.")
+        raise refusal(
+            "HR-WINDOW-022",
+            f"window ({spec}) goes by a missing column {column!r}",
+            f"Use: {names}.",
+        )
     kind = schema.field(column).type
     if isinstance(spec, Until) and not pt.is_boolean(kind):
         hint = "Give a condition, such as a comparison."
-        raise _refused(f"window ({spec}) goes by a column of type {kind}", 20, hint)
+        raise refusal("HR-WINDOW-020", f"window ({spec}) goes by a column of type {kind}", hint)
     if isinstance(spec, Delta) and not _is_number(kind):
         hint = "Measure an integer, float or decimal; cast the column first."
-        raise _refused(f"window ({spec}) measures a column of type {kind}", 19, hint)
+        raise refusal("HR-WINDOW-019", f"window ({spec}) measures a column of type {kind}", hint)
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
 
 
-def _rows(fact: str, value: object, number: int) -> None:
+def _rows(code: str, fact: str, value: object) -> None:
     if not _is_whole(value):
-        raise _refused(
-            f"{fact} {value!r} rows", number, "Choose a whole number of rows above zero."
-        )
+        raise refusal(code, f"{fact} {value!r} rows", "Choose a whole number of rows above zero.")
 
 
-def _duration(fact: str, value: object, number: int) -> None:
+def _duration(code: str, fact: str, value: object) -> None:
     if not _is_whole(value):
-        raise _refused(f"{fact} {value!r} ms", number, "Choose a duration above zero.")
+        raise refusal(code, f"{fact} {value!r} ms", "Choose a duration above zero.")
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_TIME
-
-
-def _refused(fact: str, number: int, hint: str) -> PlanError:
-    return PlanError(fact, code=f"HR-WINDOW-{number:03}", hint=hint, site=call_site())

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.clock import MIN_TIME
+from headrace.errors import refusal
 from headrace.ops.window.aligned import Times
-from headrace.ops.window.assigners import FOREVER, Apart, Placed, refused, whole
+from headrace.ops.window.assigners import FOREVER, Apart, Placed, whole
 
 UNITS = ("day", "week", "month", "year")
 _DAY = 86_400_000
@@ -35,14 +36,18 @@ class Calendar(Apart):
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
             hint = f"Choose one of {', '.join(UNITS)}."
-            raise refused(f"{self.unit!r} is no unit of the calendar", 7, hint)
+            raise refusal("HR-WINDOW-007", f"{self.unit!r} is no unit of the calendar", hint)
         if not whole(self.each):
-            raise refused(f"calendar window of {self.each!r} {self.unit}s", 7, "Choose 1 or more.")
+            raise refusal(
+                "HR-WINDOW-007",
+                f"calendar window of {self.each!r} {self.unit}s",
+                "Choose 1 or more.",
+            )
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
             hint = 'Write a zone as "Europe/Berlin" or "UTC"; they come from the tz database.'
-            raise refused(f"{self.zone!r} is no time zone", 8, hint) from None
+            raise refusal("HR-WINDOW-008", f"{self.zone!r} is no time zone", hint) from None
 
     def __str__(self) -> str:
         many = f"{self.each} {self.unit}s" if self.each > 1 else self.unit

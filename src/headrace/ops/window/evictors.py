@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from headrace.chunk import TIME
 from headrace.clock import Duration, millis, pretty
+from headrace.errors import refusal
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.contract import Fault
-from headrace.ops.window.assigners import above_zero, refused, said, whole
+from headrace.ops.window.assigners import above_zero, said, whole
 from headrace.rows import rows_of
 
 NEAR = "$near"  # the column into which the plan puts what `keep_near` compares
@@ -127,14 +128,18 @@ def keep_last(
 ) -> Evictor:
     """Only the last `rows` rows of a window, or those of its last stretch of time."""
     if (length is None) == (rows is None):
-        raise refused("keep_last needs a length or rows=", 30, 'Write "10s" or rows=100.')
+        raise refusal(
+            "HR-WINDOW-030", "keep_last needs a length or rows=", 'Write "10s" or rows=100.'
+        )
     if rows is not None:
         if not whole(rows):
-            raise refused(f"keep_last keeps {rows!r} rows", 31, "Keep one row or more.")
+            raise refusal(
+                "HR-WINDOW-031", f"keep_last keeps {rows!r} rows", "Keep one row or more."
+            )
         return KeepRows(after, rows)
     assert length is not None
     if millis(length) <= 0:
-        raise refused(f"keep_last keeps {length!r}", 31, "Keep a length above zero.")
+        raise refusal("HR-WINDOW-031", f"keep_last keeps {length!r}", "Keep a length above zero.")
     return KeepTime(after, millis(length))
 
 
@@ -144,14 +149,18 @@ def keep_near(column: Any, threshold: float, *, after: bool = False) -> Evictor:
     Where one of the two is null there is nothing to compare, and the row stays.
     """
     if not above_zero(threshold):
-        raise refused(f"keep_near has threshold {threshold!r}", 32, "Choose one above zero.")
+        raise refusal(
+            "HR-WINDOW-032", f"keep_near has threshold {threshold!r}", "Choose one above zero."
+        )
     return KeepNear(after, column, float(threshold))
 
 
 def keep(fn: Callable[[list[Any]], list[bool]], *, after: bool = False) -> Evictor:
     """The user's own: a function of a window's rows that gives True for each row to keep."""
     if not callable(fn):
-        raise refused(f"keep needs a function, not {fn!r}", 46, "Give fn(rows) -> [True, ...].")
+        raise refusal(
+            "HR-WINDOW-046", f"keep needs a function, not {fn!r}", "Give fn(rows) -> [True, ...]."
+        )
     return KeepBy(after, fn)
 
 

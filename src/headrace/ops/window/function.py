@@ -129,9 +129,12 @@ class FoldRows:
 
 
 def one_by_one(
-    laid: Laid, schema: pa.Schema, seen: Sequence[str], call: Callable[[int, Rows], list[Any]],
+    laid: Laid,
+    schema: pa.Schema,
+    seen: Sequence[str],
+    call: Callable[[int, Rows], list[Any]],
     counts: Counter[str] | None = None,
-) -> Given:  # fmt: skip
+) -> Given:
     """Each window by itself, so that one on which the function fails is set aside alone.
 
     `counts` is where a call counts: what one that fails has counted is left out.

@@ -110,9 +110,13 @@ class ProcessRows:
     """
 
     def __init__(
-        self, fn: Any, keys: Sequence[str], row: pa.Schema, schema: pa.Schema,
+        self,
+        fn: Any,
+        keys: Sequence[str],
+        row: pa.Schema,
+        schema: pa.Schema,
         seen: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._fn, self._keys, self.schema = fn, list(keys), schema
         self._seen = row.names if seen is None else seen  # all, or what it surely looks at
         self.columns = row.names  # what it sees of a row

@@ -316,9 +316,10 @@ class Custom(Trigger):
             return bool(self.fn(window))
         except Exception as error:
             raise StepError(
+                "HR-TRIGGER-011",
                 f"the trigger that fires {self} failed: {type(error).__name__}: {error}",
-                code="HR-TRIGGER-011", hint=f"Mend it; the window was {window}.",
-            ) from error  # fmt: skip
+                f"Mend it; the window was {window}.",
+            ) from error
 
     def _window(self, f: Facts, i: int) -> WindowNow:
         start, end = f.bounds(i)
