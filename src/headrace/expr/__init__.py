@@ -10,8 +10,6 @@ from headrace.expr.expression import (
     Expr,
     Untraceable,
     all_columns,
-    as_expr,
-    as_exprs,
     call,
     col,
     column_of,
@@ -20,6 +18,7 @@ from headrace.expr.expression import (
     parsed,
     same,
 )
+from headrace.expr.trace import as_expr, as_exprs
 
 __all__ = [
     "Column", "Expr", "Untraceable", "all_columns", "as_expr", "as_exprs", "call", "col",

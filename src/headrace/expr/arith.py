@@ -1,4 +1,4 @@
-"""Lowering of arithmetic: numbers, and timestamps with intervals.
+"""Walk of arithmetic: numbers, and timestamps with intervals.
 
 Invariant: both operands are in one type, which is the type of the result; an integer that
 overflows is an error and a division by zero is null, in either engine.
@@ -7,14 +7,12 @@ overflows is an error and a division by zero is null, in either engine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace.errors import PlanError
-from headrace.expr.tree import Node, show
+from headrace.expr.tree import Node, refused
 from headrace.expr.types import (
     DUCKDB,
     Term,
@@ -26,14 +24,8 @@ from headrace.expr.types import (
     spoken,
     type_name,
 )
+from headrace.expr.walk import Walk
 from headrace.schema import TIMESTAMP
-
-if TYPE_CHECKING:
-    from headrace.expr.lower import Lowering
-
-
-def refused(node: Node, fact: str, hint: str) -> PlanError:
-    return PlanError("HR-EXPR-003", f"in {show(node).replace('`', '')!r}: {fact}", hint)
 
 
 def number(spelling: str, dialect: str, node: Node) -> Term:
@@ -53,7 +45,7 @@ def _int(value: int, dialect: str, node: Node) -> Term:
     raise refused(node, "the number needs more than 64 bits", "Write it as a double: 1e20.")
 
 
-def negate(low: Lowering, node: Node) -> Term:
+def negate(low: Walk, node: Node) -> Term:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
         return number("-" + inner.this, low.dialect, node)
@@ -80,17 +72,17 @@ def _number_pair(terms: Sequence[Term], node: Node) -> list[Term]:
     return [_number(t, node) for t in terms]
 
 
-def _numbers(low: Lowering, node: Node) -> tuple[Term, Term]:
+def _numbers(low: Walk, node: Node) -> tuple[Term, Term]:
     return _alike(low, node, [low.term(n) for n in (node.this, node.expression)])
 
 
-def _alike(low: Lowering, node: Node, terms: Sequence[Term]) -> tuple[Term, Term]:
+def _alike(low: Walk, node: Node, terms: Sequence[Term]) -> tuple[Term, Term]:
     a, b = low.unified(_number_pair(terms, node), node)
     low.risks += a.type != pa.float64()
     return a, b
 
 
-def add(low: Lowering, node: Node) -> Term:
+def add(low: Walk, node: Node) -> Term:
     if any(isinstance(n, exp.Interval) for n in (node.this, node.expression)):
         return _shift(low, node)
     sign = "+" if isinstance(node, exp.Add) else "-"
@@ -113,18 +105,16 @@ def add(low: Lowering, node: Node) -> Term:
     return _decimal(f"({a.sql} {sign} {b.sql})", to, low.dialect)
 
 
-def _days(low: Lowering, node: Node, terms: list[Term]) -> Term | None:
+def _days(low: Walk, node: Node, terms: list[Term]) -> Term | None:
     """A date minus a date is a number of days; a date and an integer are a date."""
-    from headrace.expr.calls import lower_call
-
     a, b = terms
     if isinstance(node, exp.Sub) and a.type == b.type:
-        return lower_call(low, "date_diff", [a, b], node)
+        return low.call("date_diff", [a, b], node)
     if isinstance(node, exp.Add) and is_int(a.type):
         a, b = b, a
     if a.type != pa.date32() or not is_int(b.type) or b.type == pa.int64():
         return None
-    return lower_call(low, "date_add" if isinstance(node, exp.Add) else "date_sub", [a, b], node)
+    return low.call("date_add" if isinstance(node, exp.Add) else "date_sub", [a, b], node)
 
 
 def _added(node: Node) -> list[Node]:
@@ -139,7 +129,7 @@ def _decimal(sql: str, to: pa.DataType, dialect: str) -> Term:
     return Term(f"CAST({sql} AS {type_name(to, dialect)})", to)
 
 
-def multiply(low: Lowering, node: Node) -> Term:
+def multiply(low: Walk, node: Node) -> Term:
     a, b = _number_pair([low.term(n) for n in (node.this, node.expression)], node)
     if pt.is_null(a.type) or pt.is_null(b.type):
         a, b = low.unified([a, b], node)
@@ -161,7 +151,7 @@ def multiply(low: Lowering, node: Node) -> Term:
     return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits + 1, scale), low.dialect)
 
 
-def divide(low: Lowering, node: Node) -> Term:
+def divide(low: Walk, node: Node) -> Term:
     """`/` is always a double, and null when the divisor is zero."""
     a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
     a, b = cast(a, pa.float64(), low.dialect), cast(b, pa.float64(), low.dialect)
@@ -174,7 +164,7 @@ def nonzero(b: Term, dialect: str) -> str:
     return f"NULLIF({b.sql}, {cast(Term('0', pa.int32(), 0), b.type, dialect).sql})"
 
 
-def remainder(low: Lowering, node: Node) -> Term:
+def remainder(low: Walk, node: Node) -> Term:
     """SQL's `%`: the sign of the left side, null when the right side is zero."""
     terms = [low.term(n) for n in (node.this, node.expression)]
     a, b = _alike(low, node, terms)
@@ -194,7 +184,7 @@ def truncated(a: Term, b: Term, dialect: str) -> str:
     return f"(CASE WHEN {b.sql} = -1 THEN {a.sql} & {zero} ELSE {plain} END)"
 
 
-def quotient(low: Lowering, node: Node) -> Term:
+def quotient(low: Walk, node: Node) -> Term:
     """`div`: the whole part of a quotient of integers, as a long."""
     a, b = _numbers(low, node)
     if not is_int(a.type):
@@ -204,7 +194,7 @@ def quotient(low: Lowering, node: Node) -> Term:
     return Term(f"({a.sql} {word} {nonzero(b, low.dialect)})", pa.int64())
 
 
-def _shift(low: Lowering, node: Node) -> Term:
+def _shift(low: Walk, node: Node) -> Term:
     moment, by = node.this, node.expression
     if isinstance(moment, exp.Interval):
         moment, by = by, moment
@@ -224,7 +214,7 @@ def _shift(low: Lowering, node: Node) -> Term:
 _DAYS = ("day", "week", "month", "year")
 
 
-def _shift_date(low: Lowering, at: Term, by: Node, node: Node) -> Term:
+def _shift_date(low: Walk, at: Term, by: Node, node: Node) -> Term:
     """A date plus whole days or months is a date."""
     low.risks += 1
     return Term(f"CAST({at.sql} + {_span(by, node)} AS DATE)", pa.date32())

@@ -1,4 +1,4 @@
-"""Lowering of function calls: arguments against a signature of the catalogue.
+"""Walk of function calls: arguments against a signature of the catalogue.
 
 Invariant: an argument that reaches a template has exactly the type its kind promises.
 """
@@ -6,21 +6,17 @@ Invariant: an argument that reaches a template has exactly the type its kind pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expr.arith import refused
 from headrace.expr.catalog import Function, find
-from headrace.expr.tree import Node
+from headrace.expr.tree import Node, refused
 from headrace.expr.types import Term, cast, is_int, is_number, spoken
+from headrace.expr.walk import Walk
 from headrace.schema import TIMESTAMP
-
-if TYPE_CHECKING:
-    from headrace.expr.lower import Lowering
 
 _KINDS = {
     "bool": pa.bool_(),
@@ -39,7 +35,7 @@ _FALLIBLE = {"abs", "ceil", "floor", "floor_div", "make_date", "date_add", "date
              "timestamp_micros", "slice", "split_part"}  # fmt: skip
 
 
-def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node) -> Term:
+def lower_call(low: Walk, name: str, args: Sequence[Node | Term], node: Node) -> Term:
     """The call as SQL with its type; HR-EXPR-002 for an unknown name, -003 for wrong arguments."""
     fn = find(name)
     _count(fn, len(args), node)
@@ -59,7 +55,7 @@ def lower_call(low: Lowering, name: str, args: Sequence[Node | Term], node: Node
         raise refused(node, error.message, error.hint or "") from None
 
 
-def _argument(low: Lowering, node: Node) -> Term:
+def _argument(low: Walk, node: Node) -> Term:
     if not isinstance(node, exp.Alias):
         return low.term(node)
     made = low.term(node.this)
@@ -76,7 +72,7 @@ def usage(fn: Function) -> str:
     return f"{fn.name}({', '.join(fn.takes)})"
 
 
-def _accept(low: Lowering, fn: Function, i: int, term: Term, node: Node) -> Term:
+def _accept(low: Walk, fn: Function, i: int, term: Term, node: Node) -> Term:
     kind = fn.kind(i)
     if kind in ("T", "any"):
         return term
@@ -96,7 +92,7 @@ def _accept(low: Lowering, fn: Function, i: int, term: Term, node: Node) -> Term
     return made
 
 
-def _fit(low: Lowering, kind: str, term: Term, node: Node) -> Term | None:
+def _fit(low: Walk, kind: str, term: Term, node: Node) -> Term | None:
     """`term` as an argument of `kind`, or None."""
     if pt.is_null(term.type) and kind in ("[T]", "map"):
         return None  # of which type it would be is not known
@@ -127,7 +123,7 @@ def _is_short(literal: object) -> bool:
 
 
 def _agree(
-    low: Lowering, fn: Function, terms: list[Term], node: Node
+    low: Walk, fn: Function, terms: list[Term], node: Node
 ) -> tuple[list[Term], pa.DataType | None]:
     """The arguments of kind T in their common type, and the lists of kind [T] in lists of it."""
     singles = [i for i in range(len(terms)) if fn.kind(i) == "T"]

@@ -8,15 +8,13 @@ by the same pattern on either side; a fraction is cut off toward zero.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.expr import reading
-from headrace.expr.arith import refused
 from headrace.expr.reading import time_text
-from headrace.expr.tree import Node
+from headrace.expr.tree import Node, refused
 from headrace.expr.types import (
     DUCKDB,
     SPARK,
@@ -27,10 +25,8 @@ from headrace.expr.types import (
     spoken,
     type_name,
 )
+from headrace.expr.walk import Walk
 from headrace.schema import TIMESTAMP
-
-if TYPE_CHECKING:
-    from headrace.expr.lower import Lowering
 
 _HINTS = {
     ("int", "timestamp"): "Use timestamp_millis or timestamp_seconds.",
@@ -40,7 +36,7 @@ _HINTS = {
 
 
 def explicit_cast(
-    low: Lowering, term: Term, to: pa.DataType, *, where: Node, safe: bool = False
+    low: Walk, term: Term, to: pa.DataType, *, where: Node, safe: bool = False
 ) -> Term:
     """`term` as `to`; HR-EXPR-003 for a pair of types on which the engines do not agree."""
     if term.type == to:

@@ -82,7 +82,6 @@ def offer(
 
 def find(name: str) -> Function:
     """The function of that name; HR-EXPR-002 with the nearest names if there is none."""
-    _load()
     if name in CATALOGUE:
         return CATALOGUE[name]
     near = nearest(name, CATALOGUE)
@@ -97,25 +96,9 @@ def find(name: str) -> Function:
 
 
 def names() -> list[str]:
-    _load()
     return sorted(CATALOGUE)
 
 
 def listed(template: str, separator: str = ", ") -> Callable[[Sequence[Term]], str]:
     """A template whose {} is all arguments: for functions of any number of them."""
     return lambda args: template.format(separator.join(a.sql for a in args))
-
-
-def _load() -> None:
-    from headrace.expr import (  # noqa: F401
-        fn_bits,
-        fn_lambda,
-        fn_math,
-        fn_nested,
-        fn_round,
-        fn_sets,
-        fn_text,
-        fn_time,
-        fn_time_text,
-        fn_words,
-    )

@@ -9,15 +9,17 @@ in `headrace.kernel`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
+from headrace.errors import PlanError
 from headrace.expr import tree
 from headrace.expr.literal import literal
-from headrace.expr.methods import Methods
 from headrace.expr.operators import Operators
 from headrace.expr.parse import parse
 from headrace.expr.values import TRACING, NotAValue, Untraceable
@@ -25,15 +27,17 @@ from headrace.hints import nearest
 from headrace.schema import ddl_type, type_of
 
 __all__ = [
-    "Column", "Expr", "Untraceable", "all_columns", "as_expr", "as_exprs", "call", "col",
-    "column_of", "lit", "over", "parsed", "same",
+    "Column", "Expr", "Untraceable", "all_columns", "call", "col", "column_of", "lambda_of", "lit",
+    "over", "parsed", "same",
 ]  # fmt: skip
+
+_AROUND: ContextVar[frozenset[str]] = ContextVar("variables", default=frozenset())
 
 TypeLike = Any  # a pyarrow type, a Python type, or the name of one
 Column = Any  # an Expr, a column's name, or a literal that is not text
 
 
-class Expr(Operators, Methods, NotAValue):
+class Expr(Operators["Expr"], NotAValue):
     """A computation on the columns of a row."""
 
     __slots__ = ("node",)
@@ -112,16 +116,147 @@ class Expr(Operators, Methods, NotAValue):
         inner = _node(self)
         return Expr(exp.Alias(this=inner, alias=exp.Identifier(this=name, quoted=True)))
 
+    # text
+
+    def upper(self) -> Expr:
+        return self._call("upper")
+
+    def lower(self) -> Expr:
+        return self._call("lower")
+
+    def trim(self) -> Expr:
+        """Without blanks at either end."""
+        return self._call("trim")
+
+    def length(self) -> Expr:
+        """Number of characters."""
+        return self._call("length")
+
+    def substring(self, start: Any, length: Any = None) -> Expr:
+        """From position `start` (the first is 1, the last -1), `length` characters."""
+        return self._call("substring", start, *([] if length is None else [length]))
+
+    def left(self, count: Any) -> Expr:
+        return self._call("left", count)
+
+    def right(self, count: Any) -> Expr:
+        return self._call("right", count)
+
+    def replace(self, old: Any, new: Any = "") -> Expr:
+        return self._call("replace", old, new)
+
+    def contains(self, part: Any) -> Expr:
+        return self._call("contains", part)
+
+    def startswith(self, prefix: Any) -> Expr:
+        return self._call("starts_with", prefix)
+
+    def endswith(self, suffix: Any) -> Expr:
+        return self._call("ends_with", suffix)
+
+    def lpad(self, width: Any, by: Any = " ") -> Expr:
+        return self._call("lpad", width, by)
+
+    def rpad(self, width: Any, by: Any = " ") -> Expr:
+        return self._call("rpad", width, by)
+
+    def like(self, pattern: str, escape: str | None = None) -> Expr:
+        """Whether it matches a SQL pattern: % is any text, _ any character."""
+        return self._call("like", pattern, *([] if escape is None else [escape]))
+
+    def ilike(self, pattern: str, escape: str | None = None) -> Expr:
+        return self._call("ilike", pattern, *([] if escape is None else [escape]))
+
+    def initcap(self) -> Expr:
+        return self._call("initcap")
+
+    def rlike(self, pattern: str) -> Expr:
+        """Whether a regular expression matches somewhere in it."""
+        return self._call("rlike", pattern)
+
+    def regexp_replace(self, pattern: str, by: str) -> Expr:
+        return self._call("regexp_replace", pattern, by)
+
+    def regexp_extract(self, pattern: str, group: int = 1) -> Expr:
+        return self._call("regexp_extract", pattern, group)
+
+    # numbers and nulls
+
+    def abs(self) -> Expr:
+        return self._call("abs")
+
+    def round(self, digits: int = 0) -> Expr:
+        """Half away from zero, as SQL does."""
+        return self._call("round", digits)
+
+    def floor(self, digits: int | None = None) -> Expr:
+        return self._call("floor", *([] if digits is None else [digits]))
+
+    def ceil(self, digits: int | None = None) -> Expr:
+        return self._call("ceil", *([] if digits is None else [digits]))
+
+    def sqrt(self) -> Expr:
+        return self._call("sqrt")
+
+    def is_nan(self) -> Expr:
+        return self._call("is_nan")
+
+    def fill_null(self, value: Any) -> Expr:
+        """Itself, or `value` where it is null."""
+        return self._call("coalesce", value)
+
+    # times
+
+    def year(self) -> Expr:
+        return self._call("year")
+
+    def month(self) -> Expr:
+        return self._call("month")
+
+    def day(self) -> Expr:
+        return self._call("dayofmonth")
+
+    def hour(self) -> Expr:
+        return self._call("hour")
+
+    def minute(self) -> Expr:
+        return self._call("minute")
+
+    def second(self) -> Expr:
+        return self._call("second")
+
+    def unix_millis(self) -> Expr:
+        return self._call("unix_millis")
+
+    # arrays
+
+    def size(self) -> Expr:
+        """Number of elements of an array, or of entries of a map."""
+        return self._call("size")
+
+    def array_contains(self, value: Any) -> Expr:
+        return self._call("array_contains", value)
+
+    def transform(self, fn: Callable[..., Any]) -> Expr:
+        """An array of what a lambda makes of each element."""
+        return self._call("transform", lambda_of(fn, 1, 2))
+
+    def filter(self, fn: Callable[..., Any]) -> Expr:
+        """The elements of an array for which a lambda holds."""
+        return self._call("filter", lambda_of(fn, 1, 2))
+
+    def exists(self, fn: Callable[..., Any]) -> Expr:
+        """Whether a lambda holds for an element of an array."""
+        return self._call("exists", lambda_of(fn, 1))
+
     def __getattr__(self, name: str) -> Expr:
         """A field of a struct, in a traced lambda; otherwise a hint at what there is."""
-        schema = TRACING.get()
-        if schema is None or name.startswith("__"):
+        fields_of = TRACING.get()
+        if fields_of is None or name.startswith("__"):
             raise AttributeError(_no_attribute(name))
         if isinstance(self.node, exp.Identifier):
             return self.field(name)  # of a lambda's variable, whose type is not known here
-        from headrace.expr.lower import fields_of
-
-        if name in fields_of(self, schema):
+        if name in fields_of(self):
             return self.field(name)
         raise Untraceable(f"it uses .{name}, which columns do not have")
 
@@ -204,24 +339,45 @@ def all_columns(schema: pa.Schema) -> dict[str, Expr]:
     return {name: col(name) for name in schema.names}
 
 
-def as_expr(spec: Any, schema: pa.Schema) -> Expr:
-    """What `spec` means over `schema`: an Expr, a column's name, SQL text, a lambda or a literal.
+def lambda_of(fn: Callable[..., Any], least: int, most: int | None = None) -> Expr:
+    """The arrow function that a Python lambda of `least` to `most` elements describes.
 
-    Raises PlanError HR-EXPR-001 to -004, and Untraceable for a function that has to run as
-    Python.
+    It is called once, with expressions in place of elements. No variable has the name of a
+    variable around it, or of a column that the lambda reads: so the tree means the same when it
+    is written as text.
     """
-    from headrace.expr.lower import check
-    from headrace.expr.trace import trace
+    names = _parameters(fn, least, most or least)
+    while True:
+        inside = _AROUND.get() | set(names)
+        token = _AROUND.set(inside)
+        try:
+            body = lit(fn(*(Expr(exp.Identifier(this=n, quoted=True)) for n in names)))
+        finally:
+            _AROUND.reset(token)
+        read = {c.casefold() for c in body.columns}
+        if not any(n.casefold() in read for n in names):
+            return Expr(
+                exp.Lambda(
+                    this=body.node, expressions=[exp.Identifier(this=n, quoted=True) for n in names]
+                )
+            )
+        names = [f"{n}_" for n in names]
 
-    if isinstance(spec, str):
-        made = col(spec) if spec in schema.names else parsed(spec)
-    elif callable(spec) and not isinstance(spec, Expr):
-        return trace(spec, schema)
-    else:
-        made = spec if isinstance(spec, Expr) else lit(spec)
-    check(made, schema)
-    return made
 
-
-def as_exprs(specs: Iterable[Any], schema: pa.Schema) -> list[Expr]:
-    return [as_expr(s, schema) for s in specs]
+def _parameters(fn: Callable[..., Any], least: int, most: int) -> list[str]:
+    """The names of a lambda's parameters, changed where one around has them."""
+    try:
+        names = [p.name for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
+    except (TypeError, ValueError):
+        names = []
+    if not least <= len(names) <= most:
+        many = f"{least}" if least == most else f"{least} or {most}"
+        raise PlanError(
+            "HR-EXPR-003",
+            f"{fn!r} does not take {many} elements",
+            'Write a lambda, as in transform("xs", lambda x: x + 1).',
+        )
+    around = {n.casefold() for n in _AROUND.get()}
+    while any(n.casefold() in around for n in names):
+        names = [f"{n}_" for n in names]
+    return names

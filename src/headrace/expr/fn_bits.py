@@ -7,26 +7,22 @@ by the lowest five or six bits of the amount; what is shifted out is lost, never
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expr.arith import refused
 from headrace.expr.catalog import offer
-from headrace.expr.tree import Node
+from headrace.expr.tree import Node, refused
 from headrace.expr.types import DUCKDB, Term, cast, is_int, spoken
-
-if TYPE_CHECKING:
-    from headrace.expr.lower import Lowering
+from headrace.expr.walk import Walk
 
 BITS = "bits"
 SIGNS: dict[type[Node], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 
 
-def combine(low: Lowering, node: Node) -> Term:
+def combine(low: Walk, node: Node) -> Term:
     """`&`, `|` and `^` of two integers in their common type."""
     a, b = low.same([node.this, node.expression], node)
     a, b = _integer(a, node), _integer(b, node)
@@ -36,7 +32,7 @@ def combine(low: Lowering, node: Node) -> Term:
     return Term(f"({a.sql} {sign} {b.sql})", a.type)
 
 
-def complement(low: Lowering, node: Node) -> Term:
+def complement(low: Walk, node: Node) -> Term:
     x = _integer(low.term(node.this), node)
     return Term(f"(~ {x.sql})", x.type)
 

@@ -8,22 +8,18 @@ The array comes first, so that its elements give the lambda's variables their ty
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace.expr.arith import refused
 from headrace.expr.catalog import CATALOGUE, Function
-from headrace.expr.tree import Node
+from headrace.expr.tree import Node, refused
 from headrace.expr.types import DUCKDB, Term, quote, spoken
-
-if TYPE_CHECKING:
-    from headrace.expr.lower import Lowering
+from headrace.expr.walk import Walk
 
 LAMBDAS = "arrays, with a lambda"
-_Lower = Callable[["Lowering", Sequence[Node], Node], Term]
+_Lower = Callable[[Walk, Sequence[Node], Node], Term]
 
 
 def _offer(name: str, takes: str, lower: _Lower) -> None:
@@ -38,7 +34,7 @@ def _offer(name: str, takes: str, lower: _Lower) -> None:
     )
 
 
-def _array(low: Lowering, node: Node, where: Node) -> Term:
+def _array(low: Walk, node: Node, where: Node) -> Term:
     made = low.term(node)
     if not pt.is_list(made.type):
         raise refused(
@@ -48,7 +44,7 @@ def _array(low: Lowering, node: Node, where: Node) -> Term:
 
 
 def _inside(
-    low: Lowering, function: Node, variables: Sequence[Term], where: Node, least: int = 0
+    low: Walk, function: Node, variables: Sequence[Term], where: Node, least: int = 0
 ) -> tuple[list[str], Term]:
     """The names of a lambda's variables in the engine, and its body."""
     if not isinstance(function, exp.Lambda):
@@ -103,7 +99,7 @@ def _condition(body: Term, where: Node) -> Term:
     return body
 
 
-def _transform(low: Lowering, args: Sequence[Node], node: Node) -> Term:
+def _transform(low: Walk, args: Sequence[Node], node: Node) -> Term:
     array = _array(low, args[0], node)
     names, body = _inside(low, args[1], [_element(array), _index(low.dialect)], node, least=1)
     word = "list_transform" if low.dialect == DUCKDB else "transform"
@@ -111,7 +107,7 @@ def _transform(low: Lowering, args: Sequence[Node], node: Node) -> Term:
     return Term(f"{word}({array.sql}, {_arrow(names, body.sql, low.dialect)})", made)
 
 
-def _filter(low: Lowering, args: Sequence[Node], node: Node) -> Term:
+def _filter(low: Walk, args: Sequence[Node], node: Node) -> Term:
     array = _array(low, args[0], node)
     names, body = _inside(low, args[1], [_element(array), _index(low.dialect)], node, least=1)
     word = "list_filter" if low.dialect == DUCKDB else "filter"
@@ -122,7 +118,7 @@ def _filter(low: Lowering, args: Sequence[Node], node: Node) -> Term:
 def _decided(word: str, fold: str, certain: bool) -> _Lower:
     """Of conditions as 2, 1 for null and 0, the largest or the smallest decides."""
 
-    def lower(low: Lowering, args: Sequence[Node], node: Node) -> Term:
+    def lower(low: Walk, args: Sequence[Node], node: Node) -> Term:
         array, risks = _array(low, args[0], node), low.risks
         names, body = _inside(low, args[1], [_element(array)], node)
         test = _condition(body, node).sql
@@ -146,7 +142,7 @@ def _until(array: str, tried: str, certain: bool) -> str:
     return f"({array})[1:coalesce({place}, len({array}))]"
 
 
-def _aggregate(low: Lowering, args: Sequence[Node], node: Node) -> Term:
+def _aggregate(low: Walk, args: Sequence[Node], node: Node) -> Term:
     array, start = _array(low, args[0], node), low.term(args[1])
     state = Term("{}", _typed(start, node))
     names, body = _inside(low, args[2], [state, _element(array)], node)
@@ -168,7 +164,7 @@ def _aggregate(low: Lowering, args: Sequence[Node], node: Node) -> Term:
     return Term(f"aggregate({array.sql}, {start.sql}, {step}{last})", to)
 
 
-def _finished(low: Lowering, args: Sequence[Node], made: Term, node: Node) -> Term:
+def _finished(low: Walk, args: Sequence[Node], made: Term, node: Node) -> Term:
     """The last lambda over the result: as an array of one, so that the result is made once."""
     if len(args) < 4:
         return made
@@ -178,7 +174,7 @@ def _finished(low: Lowering, args: Sequence[Node], made: Term, node: Node) -> Te
     return Term(f"({end})[1]", _typed(body, node))
 
 
-def _zip_with(low: Lowering, args: Sequence[Node], node: Node) -> Term:
+def _zip_with(low: Walk, args: Sequence[Node], node: Node) -> Term:
     a, b = (_array(low, n, node) for n in args[:2])
     if low.dialect != DUCKDB:
         names, body = _inside(low, args[2], [_element(a), _element(b)], node)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import pyarrow as pa
 
@@ -19,8 +20,6 @@ from headrace.expr.types import DUCKDB, SPARK, Term, failing, text_literal
 
 TEXT, PATTERNS, BYTES = "text", "patterns", "bytes and digests"
 
-# Characters whose upper case is several: DuckDB maps one to one, Spark and Python do not.
-_LONGER = [chr(c) for c in range(0x80, 0xFFFF) if len(chr(c).upper()) > 1]
 _ASCII = "strlen({0}) = length({0})"
 
 # The dot of İ has to be written out for DuckDB, the sigma at a word's end made plain for Spark.
@@ -32,9 +31,16 @@ _LOWER = (
 )
 
 
+@cache
+def _longer() -> tuple[str, str]:
+    """Characters whose upper case is several, and these: DuckDB maps one to one."""
+    several = [chr(c) for c in range(0x80, 0xFFFF) if len(chr(c).upper()) > 1]
+    return "".join(several), "|".join(c.upper() for c in several)
+
+
 def _upper(args: Sequence[Term]) -> str:
-    """In DuckDB's way unless a character of `_LONGER` is in it; those are looked up one by one."""
-    x, keys, values = args[0].sql, "".join(_LONGER), "|".join(c.upper() for c in _LONGER)
+    """In DuckDB's way unless a character of `_longer` is in it; those are looked up one by one."""
+    x, (keys, values) = args[0].sql, _longer()
     place = f"instr('{keys}', c)"
     each = f"lambda c: CASE WHEN {place} > 0 THEN split_part('{values}', '|', {place}) ELSE c END"
     longer = f"array_to_string(list_transform(string_split({x}, ''), {each}), '')"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 import pyarrow as pa
 
@@ -28,10 +29,15 @@ offer(
     "locate({0}, {1}, {2})",
 )
 
-# Characters that a capital word begins with otherwise than by DuckDB's upper.
-_TITLED = [
-    c for c in map(chr, range(0x80, sys.maxunicode)) if c.title() != c.upper() or len(c.title()) > 1
-]
+
+@cache
+def _titled() -> tuple[str, str]:
+    """The characters that begin a capital word otherwise than by DuckDB's upper, and how."""
+    every = map(chr, range(0x80, sys.maxunicode))
+    odd = [c for c in every if c.title() != c.upper() or len(c.title()) > 1]
+    return "".join(odd), "|".join(c.title() for c in odd)
+
+
 _CASED = r"\p{Lu}\p{Ll}\p{Lt}"
 _SIGMA, _FINAL = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
 _DOTTED = "'\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE}'"
@@ -40,7 +46,7 @@ _DOTTED = "'\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}', 'i\N{COMBINING DOT ABOVE
 def _initcap(args: Sequence[Term]) -> str:
     """The first character of each word as a title, the others in lower case; a sigma that ends
     a word is final, and one beside other signs than letters is refused."""
-    x, keys, values = args[0].sql, "".join(_TITLED), "|".join(c.title() for c in _TITLED)
+    x, (keys, values) = args[0].sql, _titled()
     ended = f"regexp_replace({x}, '([{_CASED}]){_SIGMA}( |$)', '\\1{_FINAL}\\2', 'g')"
     place = f"instr('{keys}', w[1])"
     first = (

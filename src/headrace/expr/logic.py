@@ -1,4 +1,4 @@
-"""Lowering of conditions: comparison, and, or, not, null, lists, CASE.
+"""Walk of conditions: comparison, and, or, not, null, lists, CASE.
 
 Invariant: null is unknown, as in SQL; NaN equals NaN and is larger than every number; what may
 fail is not looked at once the answer is certain.
@@ -6,19 +6,14 @@ fail is not looked at once the answer is certain.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace.expr.arith import refused
-from headrace.expr.tree import Node
+from headrace.expr.expression import Expr
+from headrace.expr.tree import Node, refused
 from headrace.expr.types import DUCKDB, Term, is_nested, spoken
-
-if TYPE_CHECKING:
-    from headrace.expr.expression import Expr
-    from headrace.expr.lower import Lowering
+from headrace.expr.walk import Walk
 
 SIGNS: dict[type[Node], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
@@ -26,11 +21,11 @@ SIGNS: dict[type[Node], str] = {
 }  # fmt: skip
 
 
-def condition(low: Lowering, expr: Expr) -> Term:
+def condition(low: Walk, expr: Expr) -> Term:
     return truth(low, expr.node.this if isinstance(expr.node, exp.Alias) else expr.node)
 
 
-def truth(low: Lowering, node: Node) -> Term:
+def truth(low: Walk, node: Node) -> Term:
     made = low.term(node)
     if pt.is_null(made.type):
         return Term("CAST(NULL AS BOOLEAN)", pa.bool_())
@@ -39,7 +34,7 @@ def truth(low: Lowering, node: Node) -> Term:
     return made
 
 
-def and_or(low: Lowering, node: Node) -> Term:
+def and_or(low: Walk, node: Node) -> Term:
     """From left to right: what may fail is not looked at once the answer is certain."""
     word, certain = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
     before, made = low.risks, ""
@@ -63,11 +58,11 @@ def _parts(node: Node) -> list[Node]:
     return [inner, *reversed(parts)]
 
 
-def negation(low: Lowering, node: Node) -> Term:
+def negation(low: Walk, node: Node) -> Term:
     return Term(f"(NOT {truth(low, node.this).sql})", pa.bool_())
 
 
-def state(low: Lowering, node: Node) -> Term:
+def state(low: Walk, node: Node) -> Term:
     if isinstance(node.expression, exp.Null):
         return Term(f"({low.term(node.this).sql} IS NULL)", pa.bool_())
     if not isinstance(node.expression, exp.Boolean):
@@ -76,7 +71,7 @@ def state(low: Lowering, node: Node) -> Term:
     return Term(f"({truth(low, node.this).sql} IS {word})", pa.bool_())
 
 
-def comparison(low: Lowering, node: Node) -> Term:
+def comparison(low: Walk, node: Node) -> Term:
     a, b = low.same([node.this, node.expression], node)
     _comparable(a, node)
     sign = SIGNS[type(node)]
@@ -90,13 +85,13 @@ def _comparable(term: Term, where: Node) -> None:
         raise refused(where, f"{spoken(term.type)} cannot be compared", "Compare its parts.")
 
 
-def between(low: Lowering, node: Node) -> Term:
+def between(low: Walk, node: Node) -> Term:
     x, least, most = low.same([node.this, node.args["low"], node.args["high"]], node)
     _comparable(x, node)
     return Term(f"({x.sql} BETWEEN {least.sql} AND {most.sql})", pa.bool_())
 
 
-def membership(low: Lowering, node: Node) -> Term:
+def membership(low: Walk, node: Node) -> Term:
     if not node.expressions:
         return Term("FALSE", pa.bool_())
     x, *values = low.same([node.this, *node.expressions], node)
@@ -104,7 +99,7 @@ def membership(low: Lowering, node: Node) -> Term:
     return Term(f"({x.sql} IN ({', '.join(v.sql for v in values)}))", pa.bool_())
 
 
-def choice(low: Lowering, node: Node) -> Term:
+def choice(low: Walk, node: Node) -> Term:
     tests = [truth(low, i.this) for i in node.args["ifs"]]
     values = [i.args["true"] for i in node.args["ifs"]]
     default = node.args.get("default") or exp.Null()

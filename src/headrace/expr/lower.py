@@ -9,85 +9,71 @@ that do not meet) is a PlanError in the user's words. It runs nothing itself.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expr import arith, logic
-from headrace.expr.arith import refused
+from headrace.expr import (
+    arith,
+    fn_lambda,
+    fn_math,
+    fn_nested,
+    fn_round,
+    fn_sets,
+    fn_text,
+    fn_time,
+    fn_time_text,
+    fn_words,
+    logic,
+)
 from headrace.expr.calls import lower_call
 from headrace.expr.cast import explicit_cast
 from headrace.expr.expression import Expr
 from headrace.expr.fn_bits import SIGNS as BITWISE
 from headrace.expr.fn_bits import combine, complement
-from headrace.expr.tree import Node
+from headrace.expr.tree import Node, refused
 from headrace.expr.types import (
     DUCKDB,
     SPARK,
     Term,
     cast,
-    common,
     computed,
     quote,
     spoken,
     text_literal,
     zoneless,
 )
+from headrace.expr.walk import Walk
 from headrace.schema import type_of
 
-ColumnNames = Callable[[str], str]
+# importing them puts their functions into the catalogue
+_FUNCTIONS = (fn_lambda, fn_math, fn_nested, fn_round, fn_sets, fn_text, fn_time, fn_time_text,
+              fn_words)  # fmt: skip
 
 
-class Lowering:
-    """The walk over one schema for one engine; `column` gives the engine's name of a column."""
-
-    def __init__(self, schema: pa.Schema, dialect: str, column: ColumnNames | None = None) -> None:
-        self.schema = schema
-        self.dialect = dialect
-        self.column = column or (lambda name: quote(name, dialect))
-        self.scope: dict[str, Term] = {}  # the variables of the lambdas around
-        self.depth = 0  # how many lambdas are around
-        self.risks = 0  # how much has been lowered so far that may fail on a row
+class Lowering(Walk):
+    """The walk with a rule for every node of the tree."""
 
     def top(self, expr: Expr) -> Term:
         """A whole expression; a bare column keeps the exact type it has in the schema."""
         node = expr.node.this if isinstance(expr.node, exp.Alias) else expr.node
         if isinstance(node, exp.Column):
             return self._raw_column(node)
-        made = _METHODS[type(node)](self, node)
+        made = self.rules[type(node)](self, node)
         if pt.is_null(made.type):
             raise refused(node, "it is always null, so it has no type", "Write cast(null as ...).")
         return made
 
-    def term(self, node: Node) -> Term:
-        made = _METHODS[type(node)](self, node)
-        return cast(made, pa.float64(), self.dialect) if made.type == pa.float32() else made
-
-    def same(self, nodes: Sequence[Node], where: Node) -> list[Term]:
-        """The nodes in their common type."""
-        return self.unified([self.term(n) for n in nodes], where)
-
-    def unified(self, terms: Sequence[Term], where: Node) -> list[Term]:
-        times = [t.type for t in terms if pt.is_temporal(t.type)]
-        if times:
-            terms = [self.as_time(t, times[0], where) for t in terms]
-        together = common(t.type for t in terms)
-        if together is None:
-            kinds = " and ".join(dict.fromkeys(spoken(t.type) for t in terms))
-            raise refused(where, f"{kinds} do not go together", "Use cast to make them one type.")
-        return [self.widened(t, together) for t in terms]
-
-    def widened(self, term: Term, to: pa.DataType) -> Term:
-        return term if pt.is_null(to) else cast(term, to, self.dialect)
-
     def as_time(self, term: Term, to: pa.DataType, where: Node) -> Term:
-        """A text literal beside a time is that time: `at > '2024-01-01'`."""
         if not isinstance(term.literal, str):
             return term
         return explicit_cast(self, term, to, where=where)
+
+    def call(self, name: str, args: Sequence[Node | Term], node: Node) -> Term:
+        return lower_call(self, name, args, node)
 
     def _raw_column(self, node: Node) -> Term:
         name = node.name
@@ -132,7 +118,7 @@ class Lowering:
     def _dot(self, node: Node) -> Term:
         of, name = self.term(node.this), node.expression.name
         if pt.is_map(of.type) and of.type.key_type == pa.string():
-            return lower_call(self, "element_at", [of, self._text(name)], node)
+            return self.call("element_at", [of, self._text(name)], node)
         if not pt.is_struct(of.type):
             raise refused(node, f"{spoken(of.type)} has no fields", "Only a struct or a map has.")
         position = of.type.get_field_index(name)
@@ -146,7 +132,7 @@ class Lowering:
     def _bracket(self, node: Node) -> Term:
         args = [self.term(node.this), self.term(node.expressions[0])]
         name = "element_at" if pt.is_map(args[0].type) else "get"
-        return lower_call(self, name, args, node)
+        return self.call(name, args, node)
 
     def _lambda(self, node: Node) -> Term:
         raise refused(node, "a lambda is no value of its own", "Write transform(xs, x -> x + 1).")
@@ -154,7 +140,7 @@ class Lowering:
     def _call(self, node: Node) -> Term:
         if node.this == "current_date" and "current_date" in self.schema.names:
             raise refused(node, "there is a column of that name", "Put it in `backticks`.")
-        return lower_call(self, node.this, node.expressions, node)
+        return self.call(node.this, node.expressions, node)
 
 
 def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanError:
@@ -169,7 +155,7 @@ def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanEr
     )
 
 
-_METHODS: dict[type[Node], Callable[[Lowering, Node], Term]] = {
+Lowering.rules = {
     exp.Column: Lowering._column,
     exp.Literal: Lowering._literal,
     exp.Null: Lowering._null,

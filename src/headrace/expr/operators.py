@@ -6,31 +6,33 @@ null. SQL text has SQL's own meaning of `%` (the sign of the left side) and of `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from sqlglot import exp
 
 from headrace.expr.tree import Node
 
-if TYPE_CHECKING:
-    from headrace.expr.expression import Expr
+E = TypeVar("E")  # Expr, which is made of these operators
 
 
-class Operators:
+class Operators(Generic[E]):
     """Arithmetic, comparison and logic; `Expr` says how a node is made."""
 
     __slots__ = ()
 
-    def _infix(self, kind: type[Node], left: Any, right: Any) -> Expr:
+    def _infix(self, kind: type[Node], left: Any, right: Any) -> E:
         raise NotImplementedError
 
-    def _prefix(self, kind: type[Node]) -> Expr:
+    def _prefix(self, kind: type[Node]) -> E:
         raise NotImplementedError
 
-    def _function(self, name: str, *args: Any) -> Expr:
+    def _function(self, name: str, *args: Any) -> E:
         raise NotImplementedError
 
-    def is_null(self) -> Expr:
+    def is_null(self) -> E:
+        raise NotImplementedError
+
+    def is_not_null(self) -> E:
         raise NotImplementedError
 
     def __hash__(self) -> int:
@@ -38,105 +40,105 @@ class Operators:
 
     # arithmetic: operators mean what they mean in Python
 
-    def __add__(self, other: Any) -> Expr:
+    def __add__(self, other: Any) -> E:
         return self._infix(exp.Add, self, other)
 
-    def __radd__(self, other: Any) -> Expr:
+    def __radd__(self, other: Any) -> E:
         return self._infix(exp.Add, other, self)
 
-    def __sub__(self, other: Any) -> Expr:
+    def __sub__(self, other: Any) -> E:
         return self._infix(exp.Sub, self, other)
 
-    def __rsub__(self, other: Any) -> Expr:
+    def __rsub__(self, other: Any) -> E:
         return self._infix(exp.Sub, other, self)
 
-    def __mul__(self, other: Any) -> Expr:
+    def __mul__(self, other: Any) -> E:
         return self._infix(exp.Mul, self, other)
 
-    def __rmul__(self, other: Any) -> Expr:
+    def __rmul__(self, other: Any) -> E:
         return self._infix(exp.Mul, other, self)
 
-    def __truediv__(self, other: Any) -> Expr:
+    def __truediv__(self, other: Any) -> E:
         return self._infix(exp.Div, self, other)
 
-    def __rtruediv__(self, other: Any) -> Expr:
+    def __rtruediv__(self, other: Any) -> E:
         return self._infix(exp.Div, other, self)
 
-    def __floordiv__(self, other: Any) -> Expr:
+    def __floordiv__(self, other: Any) -> E:
         return self._function("floor_div", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Expr:
+    def __rfloordiv__(self, other: Any) -> E:
         return self._function("floor_div", other, self)
 
-    def __mod__(self, other: Any) -> Expr:
+    def __mod__(self, other: Any) -> E:
         return self._function("floor_mod", self, other)
 
-    def __rmod__(self, other: Any) -> Expr:
+    def __rmod__(self, other: Any) -> E:
         return self._function("floor_mod", other, self)
 
-    def __pow__(self, other: Any) -> Expr:
+    def __pow__(self, other: Any) -> E:
         return self._function("pow", self, other)
 
-    def __rpow__(self, other: Any) -> Expr:
+    def __rpow__(self, other: Any) -> E:
         return self._function("pow", other, self)
 
-    def __neg__(self) -> Expr:
+    def __neg__(self) -> E:
         return self._prefix(exp.Neg)
 
-    def __abs__(self) -> Expr:
+    def __abs__(self) -> E:
         return self._function("abs", self)
 
     # comparison and logic
 
-    def __eq__(self, other: Any) -> Expr:  # type: ignore[override]
+    def __eq__(self, other: Any) -> E:  # type: ignore[override]
         return self.is_null() if other is None else self._infix(exp.EQ, self, other)
 
-    def __ne__(self, other: Any) -> Expr:  # type: ignore[override]
-        return ~self.is_null() if other is None else self._infix(exp.NEQ, self, other)
+    def __ne__(self, other: Any) -> E:  # type: ignore[override]
+        return self.is_not_null() if other is None else self._infix(exp.NEQ, self, other)
 
-    def __lt__(self, other: Any) -> Expr:
+    def __lt__(self, other: Any) -> E:
         return self._infix(exp.LT, self, other)
 
-    def __le__(self, other: Any) -> Expr:
+    def __le__(self, other: Any) -> E:
         return self._infix(exp.LTE, self, other)
 
-    def __gt__(self, other: Any) -> Expr:
+    def __gt__(self, other: Any) -> E:
         return self._infix(exp.GT, self, other)
 
-    def __ge__(self, other: Any) -> Expr:
+    def __ge__(self, other: Any) -> E:
         return self._infix(exp.GTE, self, other)
 
-    def __and__(self, other: Any) -> Expr:
+    def __and__(self, other: Any) -> E:
         return self._infix(exp.And, self, other)
 
-    def __rand__(self, other: Any) -> Expr:
+    def __rand__(self, other: Any) -> E:
         return self._infix(exp.And, other, self)
 
-    def __or__(self, other: Any) -> Expr:
+    def __or__(self, other: Any) -> E:
         return self._infix(exp.Or, self, other)
 
-    def __ror__(self, other: Any) -> Expr:
+    def __ror__(self, other: Any) -> E:
         return self._infix(exp.Or, other, self)
 
-    def __invert__(self) -> Expr:
+    def __invert__(self) -> E:
         return self._prefix(exp.Not)
 
     # bits: & | ~ are logic on columns, so these have names
 
-    def bitwise_and(self, other: Any) -> Expr:
+    def bitwise_and(self, other: Any) -> E:
         return self._infix(exp.BitwiseAnd, self, other)
 
-    def bitwise_or(self, other: Any) -> Expr:
+    def bitwise_or(self, other: Any) -> E:
         return self._infix(exp.BitwiseOr, self, other)
 
-    def bitwise_xor(self, other: Any) -> Expr:
+    def bitwise_xor(self, other: Any) -> E:
         return self._infix(exp.BitwiseXor, self, other)
 
-    def bitwise_not(self) -> Expr:
+    def bitwise_not(self) -> E:
         return self._prefix(exp.BitwiseNot)
 
-    def __lshift__(self, bits: Any) -> Expr:
+    def __lshift__(self, bits: Any) -> E:
         return self._function("shiftleft", self, bits)
 
-    def __rshift__(self, bits: Any) -> Expr:
+    def __rshift__(self, bits: Any) -> E:
         return self._function("shiftright", self, bits)

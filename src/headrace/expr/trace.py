@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.errors import PlanError
-from headrace.expr.expression import Expr, col, lit
-from headrace.expr.lower import check, unknown_column
+from headrace.expr.expression import Expr, col, lit, parsed
+from headrace.expr.lower import check, fields_of, unknown_column
 from headrace.expr.values import TRACING, Untraceable
 from headrace.rows import row_class
 
@@ -75,6 +75,26 @@ class Row:
 
     __str__ = __repr__ = __format__ = __bool__ = __eq__ = __ne__ = __lt__ = __hash__ = _refuse
     __contains__ = __reversed__ = __reduce_ex__ = _refuse
+
+
+def as_expr(spec: Any, schema: pa.Schema) -> Expr:
+    """What `spec` means over `schema`: an Expr, a column's name, SQL text, a lambda or a literal.
+
+    Raises PlanError HR-EXPR-001 to -004, and Untraceable for a function that has to run as
+    Python.
+    """
+    if isinstance(spec, str):
+        made = col(spec) if spec in schema.names else parsed(spec)
+    elif callable(spec) and not isinstance(spec, Expr):
+        return trace(spec, schema)
+    else:
+        made = spec if isinstance(spec, Expr) else lit(spec)
+    check(made, schema)
+    return made
+
+
+def as_exprs(specs: Iterable[Any], schema: pa.Schema) -> list[Expr]:
+    return [as_expr(s, schema) for s in specs]
 
 
 def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
@@ -168,7 +188,7 @@ def _called(fn: Callable[..., Any], schema: pa.Schema) -> Any:
         raise Untraceable("it does not take exactly one row")
     for name, value in _read(fn):
         _constant(name, value)
-    token = TRACING.set(schema)
+    token = TRACING.set(lambda expr: fields_of(expr, schema))
     try:
         return fn(Row({n: col(n) for n in schema.names}, schema))
     except (Untraceable, PlanError):

@@ -165,3 +165,7 @@ def show(node: Node) -> str:
         if _needs_parentheses(inner, inner.parent):
             inner.replace(exp.Paren(this=inner.copy()))
     return str(shown.sql(dialect=Dialect, normalize_functions=False))
+
+
+def refused(node: Node, fact: str, hint: str) -> PlanError:
+    return PlanError("HR-EXPR-003", f"in {show(node).replace('`', '')!r}: {fact}", hint)

@@ -7,12 +7,12 @@ instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import pyarrow as pa
-
-TRACING: ContextVar[pa.Schema | None] = ContextVar("tracing", default=None)
+# While a lambda is traced: the names of the fields of an expression.
+TRACING: ContextVar[Callable[[Any], Collection[str]] | None] = ContextVar("tracing", default=None)
 
 
 class Untraceable(TypeError):
