@@ -85,6 +85,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "Looping.iterate(most)": "a limit that is refused",
         "_MOST_LEVELS": "a limit that is refused",
     },
+    "callables": {
+        "_LONG": "what a digest covers",
+    },
     "cli.state": {
         "get(limit)": "rows printed",
         "sql(limit)": "rows printed",
@@ -243,9 +246,6 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "plan.lineage": {
         "_LONG": "what is stored as its digest",
-    },
-    "plan.shapes": {
-        "_LONG": "what a digest covers",
     },
     "sinks.commits": {
         "TRIES": "patience",

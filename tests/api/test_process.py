@@ -9,7 +9,7 @@ import pytest
 
 from headrace.api.connected import connect
 from headrace.api.process import KeyedProcess, value
-from headrace.plan.nodes import Process
+from headrace.ops.process.spec import ProcessSpec
 
 SMOKE = "area string, level double, at timestamp"
 
@@ -81,8 +81,8 @@ def smoke(job):
 def test_inputs_are_called_by_their_source_unless_named(temperature, smoke):
     made = temperature.where("celsius > 0").connect(smoke, by="area")
     node = made.process(FireAlarm(), unbounded=True)._edge.node
-    assert isinstance(node, Process)
-    assert node.names == ("temperature", "smoke")
+    assert isinstance(node.what, ProcessSpec)
+    assert node.what.names == ("temperature", "smoke")
     assert node.keys == (("area",), ("area",))
     assert node.schema == pa.schema([("area", pa.string()), ("celsius", pa.float64())])
     assert node.timed
@@ -91,7 +91,7 @@ def test_inputs_are_called_by_their_source_unless_named(temperature, smoke):
 def test_an_input_is_called_by_the_name_its_step_was_given(temperature, smoke):
     hot = temperature.where("celsius > 40", name="hot-ones")
     node = hot.connect(smoke, by="area").process(FireAlarm(), unbounded=True)._edge.node
-    assert node.names == ("hot_ones", "smoke")
+    assert node.what.names == ("hot_ones", "smoke")
 
 
 @pytest.mark.parametrize("by", ["area", ["area"], {"temperature": "area", "smoke": ("area",)}])

@@ -11,8 +11,10 @@ import pytest
 
 from headrace.expr import col, same
 from headrace.ops.agg.named import count, mean
+from headrace.ops.running.spec import RunningAggregates, RunningFold
 from headrace.ops.window.aligned import tumbling
-from headrace.plan.nodes import LATE, Fold, Python, Rolling, Select, Union, WindowAgg, Write
+from headrace.ops.window.spec import PaneWindows
+from headrace.plan.nodes import LATE, Python, Select, Union, Write
 from headrace.schema import TIMESTAMP, schema_of
 
 
@@ -161,7 +163,7 @@ def test_a_window_gives_key_bounds_and_aggregates(temperature):
         "area": pa.string(), "window_start": TIMESTAMP, "window_end": TIMESTAMP,
         "c": pa.float64(), "n": pa.int64(),
     }  # fmt: skip
-    assert isinstance(node(made), WindowAgg)
+    assert isinstance(node(made).what, PaneWindows)
     assert node(made).timed
 
 
@@ -179,7 +181,7 @@ def test_late_rows_are_as_they_went_in(temperature):
 
 def test_rolling_aggregates_are_added_to_the_row(temperature):
     made = temperature.key_by("area").agg(unbounded=True, celsius=mean("celsius"), n=count())
-    assert isinstance(node(made), Rolling)
+    assert isinstance(node(made).what, RunningAggregates)
     assert made.schema.names == [*temperature.schema.names, "n"]
 
 
@@ -192,8 +194,8 @@ def test_an_aggregate_of_an_expression_is_typed(temperature):
 def test_reduce_gives_rows_of_the_input(temperature):
     made = temperature.key_by("area").reduce(lambda a, b: b, unbounded=True)
     assert made.schema == temperature.schema
-    assert node(made).value.names == ["celsius", "at", "sensor"]
-    assert node(made).zero is None
+    assert node(made).what.folding.value.names == ["celsius", "at", "sensor"]
+    assert node(made).what.folding.zero is None
 
 
 @pytest.mark.parametrize(
@@ -208,13 +210,13 @@ def test_reduce_gives_rows_of_the_input(temperature):
 )
 def test_fold_gives_the_key_and_the_value(temperature, zero, schema, expected):
     made = temperature.key_by("area").fold(zero, lambda a, row: a, schema=schema, unbounded=True)
-    assert isinstance(node(made), Fold)
+    assert isinstance(node(made).what, RunningFold)
     assert columns(made) == {"area": pa.string(), **expected}
 
 
 def test_every_key_gets_a_zero_of_its_own(temperature):
     made = node(temperature.key_by("area").fold([], lambda a, r: a, schema=list[str]))
-    one, two = made.zero.fn(), made.zero.fn()
+    one, two = made.what.folding.zero.fn(), made.what.folding.zero.fn()
     assert one == two == []
     assert one is not two
 

@@ -28,9 +28,8 @@ from tests.plan.identities import (
 )  # fmt: skip
 
 import headrace as hr
+from headrace.ops.process.spec import ProcessSpec
 from headrace.plan.evolution import compare, describe
-from headrace.plan.nodes import Process
-from headrace.task.operators import operator_for
 
 
 def compared(before: Build, after: Build) -> Any:
@@ -79,9 +78,9 @@ def test_tables_that_look_different_are_refused_before_a_run_would(
     before: Build, after: Build
 ) -> None:
     old, new = (program(build) for build in (before, after))
-    if isinstance(new.nodes["s"], Process):
+    if isinstance(new.nodes["s"].what, ProcessSpec):  # type: ignore[attr-defined]
         return  # its values are migrated
-    tables = [{t.name: t for t in operator_for(p.nodes["s"]).tables()} for p in (old, new)]  # type: ignore[arg-type]
+    tables = [{t.name: t for t in p.nodes["s"].operator().tables()} for p in (old, new)]  # type: ignore[attr-defined]
     if tables[0] != tables[1]:
         assert verdict(compare(new, describe(old))) == "refused"
 

@@ -8,14 +8,15 @@ import pytest
 from headrace.expr import col
 from headrace.kernel import compile_chain
 from headrace.ops.agg.named import count, max_by, mean
+from headrace.ops.running.spec import RunningAggregates
 from headrace.ops.window.aligned import tumbling
+from headrace.ops.window.spec import PaneWindows
 from headrace.plan.nodes import (
     Python,
     PythonChain,
-    Rolling,
     Select,
     SelectChain,
-    WindowAgg,
+    Stateful,
 )
 
 WINDOW = tumbling("5s")
@@ -118,9 +119,9 @@ def test_arguments_that_are_expressions_become_columns(job, stream):
         program.nodes["temperature.window:arguments"],
         program.nodes["temperature.window"],
     )
-    assert isinstance(window, WindowAgg)
+    assert isinstance(window, Stateful) and isinstance(window.what, PaneWindows)
     assert before.schema.names == ["area", "sensor", "$c", "$m.by"]
-    assert [(a.column, a.by) for _, a in window.aggs] == [("$c", None), ("sensor", "$m.by")]
+    assert [(a.column, a.by) for _, a in window.what.aggs] == [("$c", None), ("sensor", "$m.by")]
     assert window.schema.names == ["area", "window_start", "window_end", "c", "m"]
     assert program.nodes["temperature"].schema.names == ["area", "celsius", "at", "sensor"]
 
@@ -139,7 +140,7 @@ def test_late_rows_do_not_show_the_columns_made_for_aggregates(job, stream):
 def test_running_aggregates_do_not_show_them_either(job, stream):
     stream.key_by("area").agg(c=mean("celsius + 1"), unbounded=True).write("log:out")
     rolling = job.program().nodes["temperature.agg"]
-    assert isinstance(rolling, Rolling)
+    assert isinstance(rolling, Stateful) and isinstance(rolling.what, RunningAggregates)
     assert rolling.schema.names == [*stream.schema.names, "c"]
     assert rolling.inputs[0].schema.names == [*stream.schema.names, "$c"]
 

@@ -13,13 +13,15 @@ import pyarrow as pa
 
 from headrace.api import keyed, stream
 from headrace.api.step_builder import Adding
+from headrace.callables import title
 from headrace.errors import PlanError, call_site
 from headrace.hints import named_arguments, no_such_name
 from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.spec import ProcessSpec
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Process
-from headrace.plan.signature import given_schema, title
+from headrace.plan.nodes import Edge, Stateful
+from headrace.plan.signature import given_schema
 from headrace.schema import SchemaLike
 
 AnyStream: TypeAlias = "stream.Stream | keyed.KeyedStream"
@@ -94,12 +96,10 @@ class ConnectedStreams:
             "timed": all(timed),
             "broadcast": self._broadcast,
         }
-        node = Process(
+        node = Stateful(
             schema=schema,
             keys=self._keys,
-            names=self._names,
-            function=fn,
-            state=state,
+            what=ProcessSpec(self._names, fn, state),
             unbounded=unbounded,
             sides=sides,
             **common,

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.step_builder import PLAIN, Adding
+from headrace.callables import PyFunction, site_of
 from headrace.errors import PlanError
-from headrace.plan.nodes import PyFunction
-from headrace.plan.signature import check_takes, site_of, value_schema
+from headrace.plan.signature import check_takes, value_schema
 from headrace.schema import SchemaLike
 
 

@@ -25,7 +25,7 @@ from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import Spread
 from headrace.plan.aggs import clashes, key_clashes
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import Apply
+from headrace.plan.nodes import Stateful
 from headrace.plan.signature import any_schema, check_takes
 from headrace.schema import SchemaLike, ddl_of
 
@@ -224,5 +224,5 @@ def added(
     edges = tuple(s._edge for s in streams)
     known = keys if len(schema) else tuple(() for _ in streams)
     fields = {**at.common(), "inputs": edges, "timed": all(e.node.timed for e in edges), **more}
-    node = Apply(what=what, keys=known, schema=schema if all(known) else UNKNOWN, **fields)
+    node = Stateful(what=what, keys=known, schema=schema if all(known) else UNKNOWN, **fields)
     return stream.JoinResult(at.draft, at.add(node, what.kind))

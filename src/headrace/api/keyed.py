@@ -29,11 +29,12 @@ from headrace.errors import call_site
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.running.spec import Folding, RunningAggregates, RunningFold
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan.aggs import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Fold, Rolling
+from headrace.plan.nodes import Edge, Stateful
 from headrace.schema import SchemaLike
 
 
@@ -102,8 +103,9 @@ class KeyedStream(Operators, Joining, Looping):
         kept = [new.get(f.name, f) for f in at.schema]
         added = [f for f in fields if f.name not in at.schema.names]
         schema = pa.schema([*kept, *added]) if len(at.schema) else UNKNOWN
-        node = Rolling(
-            schema=schema, keys=(self._keys,), aggs=made, unbounded=unbounded, **at.common()
+        what = RunningAggregates(made)
+        node = Stateful(
+            what=what, schema=schema, keys=(self._keys,), unbounded=unbounded, **at.common()
         )
         return stream.Stream(self._draft, at.add(node, "agg"))
 
@@ -118,11 +120,10 @@ class KeyedStream(Operators, Joining, Looping):
         """Fold each key's rows into one row, fn(row, row) -> row; gives it after each row."""
         at = Adding(self._draft, self._edge, name, was)
         function, value = reduced(at, fn, self._keys)
-        node = Fold(
+        node = Stateful(
+            what=RunningFold(Folding(function, None, value)),
             schema=at.schema,
             keys=(self._keys,),
-            function=function,
-            value=value,
             unbounded=unbounded,
             **at.common(),
         )
@@ -150,12 +151,10 @@ class KeyedStream(Operators, Joining, Looping):
         keys = [at.schema.field(k) for k in self._keys if k in at.schema.names]
         known = len(value) and len(keys) == len(self._keys)
         rest = [f for f in value if f.name not in self._keys]
-        node = Fold(
+        node = Stateful(
+            what=RunningFold(Folding(function, start, value)),
             schema=pa.schema([*keys, *rest]) if known else UNKNOWN,
             keys=(self._keys,),
-            function=function,
-            zero=start,
-            value=value,
             unbounded=unbounded,
             **at.common(),
         )

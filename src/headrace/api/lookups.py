@@ -26,7 +26,7 @@ from headrace.ops.join.loaded import (
 )
 from headrace.ops.join.lookup import MISSING, Lookup
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import Apply
+from headrace.plan.nodes import Stateful
 from headrace.plan.signature import check_takes
 from headrace.schema import SchemaLike, ddl_of, schema_of
 from headrace.sources.columns import plain
@@ -132,7 +132,7 @@ def lookup(
         )
     if what is None:
         what = Lookup(Fixed(pa.table({})), "", (), UNKNOWN, None, "null", 0)
-    node = Apply(what=what, keys=(keys[0],), schema=output, **at.common())
+    node = Stateful(what=what, keys=(keys[0],), schema=output, **at.common())
     return stream.Stream(at.draft, at.add(node, what.kind))
 
 

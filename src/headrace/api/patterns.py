@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.api import connected, stream
 from headrace.api.step_builder import Adding
+from headrace.callables import is_lambda
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr, Untraceable, as_expr, col
 from headrace.kernel import never_true
@@ -25,8 +26,8 @@ from headrace.ops.pattern.selection import PATTERN, Selection, parts_of, whole_s
 from headrace.ops.pattern.spec import MatchSpec, OfRow
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Apply, Edge
-from headrace.plan.signature import any_schema, check_takes, is_lambda
+from headrace.plan.nodes import Edge, Stateful
+from headrace.plan.signature import any_schema, check_takes
 from headrace.schema import SchemaLike
 
 __all__ = ["Pattern", "either", "match_patterns", "pattern"]
@@ -61,7 +62,7 @@ def match_patterns(
     inputs = (at.edge,) if rules is None else (at.edge, _control(at, rules))
     common = {**at.common(), "inputs": inputs}
     sides = {TIMEOUTS: found.whole} if timeouts else {}
-    node = Apply(
+    node = Stateful(
         schema=found.output,
         keys=(keys,) * len(inputs),
         what=what,

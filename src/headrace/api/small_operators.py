@@ -24,9 +24,10 @@ from headrace.ops.stream.deduplicate import Deduplicate
 from headrace.ops.stream.sample import Share
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.ops.stream.top import CHANGE, RANK, Top
+from headrace.ops.window.spec import GeneralWindows
 from headrace.plan.aggs import clashes
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import AnyWindow, Apply, Chunks, Stateful
+from headrace.plan.nodes import Chunks, Stateful
 from headrace.schema import ddl_type
 
 Names = str | Sequence[str]
@@ -104,7 +105,8 @@ def top_of_windows(at: Adding, rows: int, by: str, largest: bool, per: Names) ->
     _ranked(at, rows, by, [RANK])
     window = at.edge.node
     told = window.keys[0] if isinstance(window, Stateful) else ()
-    again = isinstance(window, AnyWindow) and "pane" in at.schema.names
+    general = isinstance(window, Stateful) and isinstance(window.what, GeneralWindows)
+    again = general and "pane" in at.schema.names
     if "change" in at.schema.names:
         at.report(
             PlanError(
@@ -185,7 +187,7 @@ def applied(
     **more: Any,
 ) -> stream.TimedResult:
     """The stream after an operator that brings its own meaning."""
-    node = Apply(
+    node = Stateful(
         what=what,
         keys=(tuple(keys),),
         schema=schema,

@@ -11,16 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.step_builder import Adding
+from headrace.callables import title
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.process.call import many
 from headrace.ops.process.declare import value
 from headrace.ops.process.kept import Kept
 from headrace.ops.process.keyed import Declared, KeyedProcess
+from headrace.ops.process.spec import ProcessSpec
 from headrace.plan.aggs import clashes
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import Edge, Process
-from headrace.plan.signature import VALUE, check_takes, given_schema, record_schema, title
+from headrace.plan.nodes import Edge, Stateful
+from headrace.plan.signature import VALUE, check_takes, given_schema, record_schema
 from headrace.records import is_record
 from headrace.rows import values_of
 from headrace.schema import SchemaLike
@@ -151,12 +153,10 @@ def _added(
     unbounded: bool,
     method: str,
 ) -> Edge:
-    node = Process(
+    node = Stateful(
         schema=schema,
         keys=(keys,),
-        names=("row",),
-        function=fn,
-        state=type(fn).state(),
+        what=ProcessSpec(("row",), fn, type(fn).state()),
         unbounded=unbounded,
         **at.common(),
     )

@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.callables import PyFunction, is_lambda, site_of
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, as_expr
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Node, PyFunction, Python, Select
-from headrace.plan.signature import check_takes, is_lambda, site_of
+from headrace.plan.nodes import Edge, Node, Python, Select
+from headrace.plan.signature import check_takes
 
 PLAIN = "a Python function"
 

@@ -20,6 +20,7 @@ from headrace.api.operators import Operators
 from headrace.api.places import check_kind
 from headrace.api.reading import check_place
 from headrace.api.step_builder import PLAIN, Adding
+from headrace.callables import is_lambda
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
@@ -29,8 +30,8 @@ from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.plan.naming import place_name, points_somewhere
-from headrace.plan.nodes import LATE, Edge, Union, Write, late_port
-from headrace.plan.signature import is_lambda, row_schema, rows_schema
+from headrace.plan.nodes import LATE, Edge, Stateful, Union, Write, late_port
+from headrace.plan.signature import row_schema, rows_schema
 from headrace.schema import SchemaLike, schema_of
 
 Condition = Expr | str | bool | Callable[[Any], Any]
@@ -375,14 +376,15 @@ class JoinResult(TimedResult):
     def late(self) -> Stream:
         """Rows of the left or first stream that came too late to be joined."""
         node = self._edge.node
-        if getattr(getattr(node, "what", None), "own", ()):  # they are late for the step before
+        if isinstance(node, Stateful) and node.what.own_key:  # they are late for the step before
             node = node.inputs[0].node
         return Stream(self._draft, Edge(node, LATE))
 
     def late_of(self, input: str) -> Stream:
         """Late rows, as they came, of "left", "right", or a stream that `join_all` names."""
         node = self._edge.node
-        names = getattr(getattr(node, "what", None), "names", ("left", "right"))
+        named = node.what.input_names if isinstance(node, Stateful) else ()
+        names = named or ("left", "right")
         if input not in names:
             raise PlanError(
                 "HR-JOIN-011",

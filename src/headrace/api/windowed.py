@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -18,15 +17,18 @@ from headrace.api.folding import accumulator, reduced
 from headrace.api.step_builder import PLAIN, Adding
 from headrace.api.window_checks import is_class
 from headrace.api.windowing import Cut
+from headrace.callables import PyFunction, site_of, title
 from headrace.errors import PlanError
 from headrace.hints import named_arguments
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
+from headrace.ops.running.spec import Folding
 from headrace.ops.window.process import WindowProcess, takes
+from headrace.ops.window.spec import Computed, Processing
 from headrace.plan.aggs import clashes, key_clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, PyFunction
-from headrace.plan.signature import any_schema, site_of, title
+from headrace.plan.nodes import Edge, Stateful
+from headrace.plan.signature import any_schema
 from headrace.schema import TIMESTAMP, SchemaLike
 
 BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
@@ -50,7 +52,7 @@ class WindowedStream:
         given, before, wanted = split_names(name, was, aggs)
         at = Adding(self._draft, self._edge, given, before)
         made, fields = typed_aggs(self._draft, wanted, at.schema, at.site)
-        return self._result(at, fields, aggs=made)
+        return self._result(at, fields, made)
 
     def reduce(
         self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
@@ -61,7 +63,7 @@ class WindowedStream:
         fields = self._folded(at, rows)
         # Windows that fire once keep the row that fn gave last, whole, for the next call of it.
         value = rows if self._cut.plain else pa.schema(fields)
-        return self._result(at, fields, function=function, zero=None, value=value)
+        return self._result(at, fields, Folding(function, None, value))
 
     def fold(
         self,
@@ -75,7 +77,7 @@ class WindowedStream:
         """Fold the rows of each window into a value: fn(value, row) -> value."""
         at = Adding(self._draft, self._edge, name, was)
         function, start, value = accumulator(at, zero, fn, schema)
-        return self._result(at, list(value), function=function, zero=start, value=value)
+        return self._result(at, list(value), Folding(function, start, value))
 
     def process(
         self,
@@ -111,15 +113,23 @@ class WindowedStream:
                 )
         value = at.attempt(lambda: any_schema(method, schema, "process"))
         function = PyFunction(cast("Any", fn), site_of(method), PLAIN)
-        return self._result(
-            at, list(value), function=function, value=value, process=True, unbounded=unbounded
-        )
+        return self._result(at, list(value), Processing(function, value), unbounded)
 
-    def _result(self, at: Adding, fields: list[pa.Field], **computed: Any) -> stream.WindowResult:
-        schema = self._schema(at, fields)
-        node = self._cut.node(schema=schema, keys=(self._keys,), **computed, **at.common())
-        timed = node.timed or node.processing or not self._cut.by_rows
-        node = replace(node, timed=timed)
+    def _result(
+        self, at: Adding, fields: list[pa.Field], computed: Computed, unbounded: bool = False
+    ) -> stream.WindowResult:
+        common = at.common()
+        clocked = self._cut.clocked
+        timed = common.pop("timed") or clocked or not self._cut.by_rows
+        node = Stateful(
+            what=self._cut.spec(computed, keyed=bool(self._keys)),
+            schema=self._schema(at, fields),
+            keys=(self._keys,),
+            processing=clocked,
+            unbounded=unbounded,
+            timed=timed,
+            **common,
+        )
         return stream.WindowResult(self._draft, at.add(node, "window"))
 
     def _folded(self, at: Adding, rows: pa.Schema) -> list[pa.Field]:

@@ -23,6 +23,8 @@ from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.expr import Expr, lit
 from headrace.expr.api_numbers import when
+from headrace.ops.contract import Spec
+from headrace.ops.running.spec import Folding
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import GAP, Apart, Session, Spread
 from headrace.ops.window.by_rows import RowWindow as RowSpec
@@ -30,6 +32,14 @@ from headrace.ops.window.by_rows import Until, needs_time
 from headrace.ops.window.by_rows import check as check_column
 from headrace.ops.window.evictors import NEAR, Evictor, KeepBy, KeepNear
 from headrace.ops.window.own import Own, WindowAssigner
+from headrace.ops.window.spec import (
+    Computed,
+    Extras,
+    FoldWindows,
+    GeneralWindows,
+    PaneWindows,
+    RowWindows,
+)
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import (
     AtMost,
@@ -41,11 +51,8 @@ from headrace.ops.window.triggers import (
 from headrace.ops.window.windowing import Windowing
 from headrace.plan import columns as cols
 from headrace.plan.draft import uncertain
-from headrace.plan.nodes import AnyWindow, RowWindow, WindowAgg, WindowFold
 from headrace.plan.signature import check_takes
 from headrace.schema import ddl_type
-
-Extras = tuple[tuple[str, Expr], ...]
 
 
 @dataclass(frozen=True)
@@ -79,24 +86,23 @@ class Cut:
         change = [pa.field("change", pa.string())] if self.mode == "retract" else []
         return [*(pa.field(*f) for f in found if self.info), *change]
 
-    def node(self, **fields: Any) -> WindowAgg | WindowFold | AnyWindow | RowWindow:
-        """The node that computes `fields` over these windows."""
+    def spec(self, computed: Computed, keyed: bool) -> Spec:
+        """The step that computes `computed` over these windows."""
         if self.by_rows:
-            clocked = self.processing and needs_time(self.window)
-            return RowWindow(window=self.window, extras=self.extras, processing=clocked, **fields)
-        if self.plain and not fields.get("process"):
-            kind = WindowAgg if "aggs" in fields else WindowFold
-            return kind(window=self.window, processing=self.processing, **fields)
+            return RowWindows(computed, self.extras, self.window)
+        if self.plain and isinstance(computed, tuple):
+            return PaneWindows(self.window, computed)
+        if self.plain and isinstance(computed, Folding):
+            return FoldWindows(self.window, computed)
         assigner = Spread(self.window) if isinstance(self.window, Window) else self.window
         loses = self.may_lose and not self.trigger.safe
         windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses)
-        return AnyWindow(
-            windowing=windowing,
-            evictor=self.evictor,
-            extras=self.extras,
-            processing=self.processing,
-            **fields,
-        )
+        return GeneralWindows(computed, self.extras, windowing, self.evictor, keyed)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether they go by processing time."""
+        return self.processing and (not self.by_rows or needs_time(self.window))
 
 
 def cut(

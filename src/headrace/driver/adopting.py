@@ -19,7 +19,6 @@ from headrace.epoch.values import next_split
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.lineage import roots
 from headrace.plan.program import Program
-from headrace.plan.shapes import stateless
 from headrace.task.tables import table_key
 
 Body = dict[str, Any]
@@ -70,7 +69,7 @@ def adopted(found: Inspection, moves: Mapping[str, str]) -> Body:
     body, program = found.body, found.bundle.program
     names = {old: new for new, old in moves.items()}
     kept = {n.name for n in program.stateful()}
-    stored = {n.name for n in program.stateful() if not stateless(n)}
+    stored = {n.name for n in program.stateful() if not n.what.stateless}
     reads = found.bundle.reads
     ops = {names.get(n, n): facts for n, facts in body["ops"].items()}
     tables = {_renamed_table(t, names): runs for t, runs in body["state"].items()}

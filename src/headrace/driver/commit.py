@@ -32,7 +32,6 @@ from headrace.sinks.timelines import FIRST
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import EpochLog, Manifest
 from headrace.state.slots import SlotState
-from headrace.task.operators import operator_for
 
 _TIDY_EVERY = 10  # epochs
 
@@ -210,7 +209,7 @@ class Committer:
                 "wake": old.get("wake", MAX_TIME),
                 "held": old.get("held", 0),
             }
-            version = operator_for(node).version
+            version = node.operator().version
             ops[node.name] = {**facts, **described[node.name], "version": version}
         return ops
 

@@ -19,17 +19,18 @@ import pyarrow.compute as pc
 from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME
 from headrace.ops.process.kept import Kept
+from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.process.refit import refitted, start_column
 from headrace.ops.process.shared import KEY, VALUE, table_name
+from headrace.ops.process.spec import ProcessSpec, life_of
 from headrace.ops.process.values import EXPIRY, VALUES, stamp_of
-from headrace.plan.evolving_values import Was, known_values, life_of, sources, values_shape
-from headrace.plan.nodes import Process
+from headrace.plan.evolving_values import Was, known_values, sources
+from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
 from headrace.state.runs import RunCache, RunRef, RunWriter
 from headrace.state.slots import SlotState
 from headrace.state.sorted_run import sorted_run
 from headrace.state.spec import GONE, TableSpec
-from headrace.task.operators import operator_for
 from headrace.task.tables import table_key
 
 State = dict[str, Any]
@@ -46,10 +47,11 @@ def migrated(
     cache = RunCache(folder)
     for node in program.stateful():
         old = ops.get(node.name)
-        if not isinstance(node, Process) or old is None:
+        if not isinstance(node.what, ProcessSpec) or old is None:
             continue
-        if {**old["shape"], **values_shape(node)} != old["shape"]:
-            state = _Migration(node, old, clock, writer, cache).apply(state)
+        if {**old["shape"], **node.what.values_shape()} != old["shape"]:
+            kind = type(node.what.function)
+            state = _Migration(node, kind, old, clock, writer, cache).apply(state)
     writer.close()
     return state
 
@@ -58,15 +60,20 @@ class _Migration:
     """One step whose declarations have changed."""
 
     def __init__(
-        self, node: Process, old: Mapping[str, Any], clock: int, writer: RunWriter, cache: RunCache
+        self,
+        node: Stateful,
+        kind: type[KeyedProcess],
+        old: Mapping[str, Any],
+        clock: int,
+        writer: RunWriter,
+        cache: RunCache,
     ) -> None:
         self._node, self._writer, self._cache = node, writer, cache
-        kind = type(node.function)
         self._values, self._shared = kind.values, kind.shared
         self._was = sources(kind._kept, known_values(old["shape"]))
         watermark = old["watermark"] if old["watermark"] > MIN_TIME else clock
         self._now = {"event": watermark, "clock": clock}
-        self._specs = {spec.name: spec for spec in operator_for(node).tables()}
+        self._specs = {spec.name: spec for spec in node.operator().tables()}
 
     def apply(self, state: State) -> State:
         mine = f"{self._node.name}/"

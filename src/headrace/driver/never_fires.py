@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from headrace.epoch.lineage import upstream
 from headrace.errors import PlanError
 from headrace.ops.window.assigners import Everything
+from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import AtMost, AtWatermark, Combined
-from headrace.plan.nodes import AnyWindow, Node
+from headrace.plan.nodes import Node, Stateful
 from headrace.plan.program import Program
 from headrace.sources import Source
 
 
 def never_fires(node: Node) -> str | None:
     """Why the trigger of a step cannot fire before the input ends; None when it can."""
-    if not isinstance(node, AnyWindow) or not isinstance(node.windowing.assigner, Everything):
+    what = node.what if isinstance(node, Stateful) else None
+    if not isinstance(what, GeneralWindows) or not isinstance(what.windowing.assigner, Everything):
         return None
-    if not _waits(node.windowing.trigger):
+    if not _waits(what.windowing.trigger):
         return None
     return "its window has no end, and nothing but the end of the input makes it fire"
 

@@ -210,7 +210,7 @@ class Planner:
                 return True
         return any(
             now >= facts["wake"]
-            or reached_by(node.clocked, self._upstream[node.name], after, now) >= facts["next"]
+            or reached_by(node.processing, self._upstream[node.name], after, now) >= facts["next"]
             for node in self._program.stateful()
             if (facts := body.get("ops", {}).get(node.name)) is not None
             and min(facts["next"], facts["wake"]) < MAX_TIME

@@ -33,7 +33,6 @@ from headrace.plan.evolution import compare
 from headrace.plan.program import Program
 from headrace.settings import Settings
 from headrace.state.manifest import EpochLog
-from headrace.task.operators import operator_for
 from headrace.uris import remote_scheme
 
 LOOKS = 50  # at a job that runs, whose epochs mostly last longer than a look
@@ -186,7 +185,7 @@ def _compared(
     program: Program, body: Descriptions, reads: Descriptions, writes: Descriptions
 ) -> Comparison:
     """What the last manifest and this program have in common."""
-    versions = {n.name: operator_for(n).version for n in program.stateful()}
+    versions = {n.name: n.operator().version for n in program.stateful()}
     return compare(
         program, body["ops"], body["reads"], body["writes"], versions, reads=reads, writes=writes
     )

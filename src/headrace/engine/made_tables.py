@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError, StepError
 from headrace.inspect.status import moment
 from headrace.ops.join.loaded import MadeFile, SparkTable, column_of
 from headrace.ops.join.lookup import Lookup
-from headrace.plan.nodes import Apply, Node
+from headrace.plan.nodes import Node, Stateful
 from headrace.sinks.durable import named, write
 from headrace.state.files import TEMPORARY, sync_folder
 
@@ -36,7 +36,7 @@ _POLL = 0.1  # seconds
 class _Table:
     """One lookup's table: how it is made, and where it is found."""
 
-    node: Apply
+    node: Stateful
     what: Lookup
     source: SparkTable
     path: Path
@@ -54,7 +54,7 @@ class _Table:
         columns = [column_of(given, f.name, f.type) for f in self.schema]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
-    def node_for_tasks(self) -> Apply:
+    def node_for_tasks(self) -> Stateful:
         return replace(self.node, what=replace(self.what, source=MadeFile(str(self.path))))
 
 
@@ -81,7 +81,7 @@ class MadeTables:
 
     def _found(self) -> Iterator[_Table]:
         for number, node in enumerate(self._bundle.program.nodes.values()):
-            if isinstance(node, Apply) and isinstance(node.what, Lookup):
+            if isinstance(node, Stateful) and isinstance(node.what, Lookup):
                 source, path = node.what.source, self._folder / f"{self._token}-{number}.parquet"
                 if isinstance(source, SparkTable):
                     yield _Table(node, node.what, source, path)

@@ -19,7 +19,7 @@ from headrace import import_path
 from headrace.epoch.bundle import Bundle
 from headrace.errors import is_users
 from headrace.ops.watermarks import Custom
-from headrace.plan.nodes import AnyWindow, Apply, Chunks, Fold, Process, RowWindow, WindowFold
+from headrace.plan.nodes import Chunks, Stateful
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,8 @@ def _user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
     functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
     watermarks = [r.watermark for r in program.sources()]
     functions += [w.kind for w in watermarks if isinstance(w, Custom)]
-    for step in program.nodes.values():
-        functions += step.what.functions if isinstance(step, Chunks) else ()
-    for node in program.stateful():
-        if isinstance(node, Fold | WindowFold | AnyWindow | RowWindow) and node.function:
-            functions.append(node.function.fn)
-        elif isinstance(node, Process):
-            functions.append(type(node.function))
-        elif isinstance(node, Apply):
-            functions += node.what.functions
+    for node in program.nodes.values():
+        functions += node.what.functions if isinstance(node, Chunks | Stateful) else ()
     names = {getattr(f, "__module__", None) for f in functions}
     modules = [sys.modules[n] for n in names if n and n != "__main__" and n in sys.modules]
     return tuple(m for m in modules if _is_users(m))

@@ -25,7 +25,7 @@ from headrace.engine.driver_side import Worker, collected, reason, swept
 from headrace.engine.session import at_once
 from headrace.errors import RunError
 from headrace.ops.stream.transform import Transform
-from headrace.plan.nodes import Apply, Node
+from headrace.plan.nodes import Node, Stateful
 from headrace.sinks.durable import named
 from headrace.state.files import TEMPORARY
 from headrace.task.dead import user_trace
@@ -89,9 +89,9 @@ class SparkBatches:
     def __init__(self, start: Start, spark: SparkSession, say: Callable[[str], None]) -> None:
         self._spark = spark
         self._folder, self._token = Path(start.log.folder) / FOLDER, start.token
-        self._steps: dict[str, tuple[Apply, Transform]] = {}
+        self._steps: dict[str, tuple[Stateful, Transform]] = {}
         for node in start.bundle.program.nodes.values():
-            if isinstance(node, Apply) and isinstance(node.what, Transform) and node.what.spark:
+            if isinstance(node, Stateful) and isinstance(node.what, Transform) and node.what.spark:
                 self._steps[node.name] = node, node.what
         self._worker = Worker(spark, "headrace-batches", say)
 
@@ -105,7 +105,7 @@ class SparkBatches:
         self._worker.begin(self._answer_all, _POLL)
         return {name: self._asking(name) for name in self._steps}
 
-    def _asking(self, name: str) -> Apply:
+    def _asking(self, name: str) -> Stateful:
         node, what = self._steps[name]
         ask = Asking(str(self._folder), self._token, name)
         return replace(node, what=replace(what, ask=ask))

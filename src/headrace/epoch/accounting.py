@@ -20,7 +20,6 @@ import pyarrow as pa
 from headrace.chunk import OFFSET, SOURCE
 from headrace.plan.nodes import (
     OUT,
-    Apply,
     Chunks,
     Node,
     Python,
@@ -155,7 +154,7 @@ def places(rows: pa.Table) -> np.ndarray:
 
 def passes_on(node: object) -> bool:
     """Whether the step gives the rows it got, at most once each, and makes nothing else of them."""
-    return isinstance(node, Apply) and bool(getattr(node.what, "passes", False))
+    return isinstance(node, Stateful) and node.what.passes
 
 
 def leads_only_to(program: Program, name: str, step: str) -> bool:
@@ -177,7 +176,7 @@ def leads_only_to(program: Program, name: str, step: str) -> bool:
 def _makes_several(node: Node) -> bool:
     """Whether a row may become several rows in this step."""
     if isinstance(node, Chunks):
-        return bool(getattr(node.what, "several", False))
+        return node.what.several
     steps = node.steps if isinstance(node, PythonChain) else (node,)
     return any(isinstance(s, Python) and s.kind in ("flat_map", "batches") for s in steps)
 

@@ -8,7 +8,7 @@ beside, for all keys or in further tables, is shown under a name of its own, "st
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from typing import Any, cast
@@ -24,7 +24,7 @@ from headrace.errors import StateError
 from headrace.hashing import Hashes, hash_keys
 from headrace.inspect.snapshot import Snapshot, snapshot
 from headrace.kernel import duckdb
-from headrace.ops.view import Beside, Viewed, plain_view
+from headrace.ops.view import plain_view
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Drafted, Program, build
 from headrace.schema import ddl_type
@@ -32,7 +32,6 @@ from headrace.settings import Settings
 from headrace.state.manifest import EpochLog
 from headrace.state.spec import GONE
 from headrace.state.table import KeyedTable
-from headrace.task.operators import operator_for
 
 Moment = datetime | int | str
 Tables = Mapping[str, KeyedTable]
@@ -56,7 +55,7 @@ class StepState:
     def key(self) -> pa.Schema:
         """The columns that a row is found by."""
         if self.part:
-            names, schema = beside(self.node)[self.part], self.to_arrow().schema
+            names, schema = self.node.operator().side_views()[self.part], self.to_arrow().schema
         else:
             names, schema = self.node.keys[0], self.node.inputs[0].schema
         return pa.schema([schema.field(name) for name in names])
@@ -166,11 +165,12 @@ class StepState:
         return rows.cast(pa.schema(plain))
 
     def _view(self, tables: Tables) -> pa.Table:
-        operator = operator_for(self.node)
-        if self.part and isinstance(operator, Beside):
-            return operator.beside_view(self.part, tables)
-        if isinstance(operator, Viewed):
-            return operator.view(tables, self.since, self.until)
+        operator = self.node.operator()
+        if self.part:
+            return operator.side_view(self.part, tables)
+        own = operator.view(tables, self.since, self.until)
+        if own is not None:
+            return own
         first = next(iter(tables.values()))
         rows = plain_view(first, self.since, self.until)
         names = dict(zip(first.spec.key.names, self.node.keys[0], strict=False))
@@ -191,17 +191,11 @@ class StepState:
         return ", ".join(self.key.names) or "empty: it is not keyed"
 
 
-def beside(node: Stateful) -> Mapping[str, Sequence[str]]:
-    """What a step keeps beside, and the columns that each is found by."""
-    operator = operator_for(node)
-    return operator.beside() if isinstance(operator, Beside) else {}
-
-
 def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
     """All state that can be looked at, by name: that of steps, and what they keep beside."""
     found = {node.name: (node, "") for node in program.stateful()}
     for node in program.stateful():
-        for name in beside(node):
+        for name in node.operator().side_views():
             found.setdefault(f"{node.name}.{name}", (node, name))
     return found
 

@@ -18,7 +18,6 @@ from headrace.state.runs import cache_of
 from headrace.state.slots import SlotState
 from headrace.state.store import open_table
 from headrace.state.table import KeyedTable, TableSpec
-from headrace.task.operators import operator_for
 from headrace.task.tables import table_key
 
 _PATIENCE = 3  # a file may be merged away between reading its name and opening it
@@ -50,7 +49,7 @@ def _snapshot(log: EpochLog, node: Stateful, slots: int) -> Snapshot:
     state, folder = body.get("state", {}), str(log.folder)
     tables = {
         spec.name: _table(folder, state.get(table_key(node.name, spec.name)), spec, slots)
-        for spec in operator_for(node).tables()
+        for spec in node.operator().tables()
     }
     watermark = body.get("ops", {}).get(node.name, {}).get("watermark", MIN_TIME)
     return Snapshot(latest.epoch if latest else 0, watermark, tables)

@@ -181,12 +181,12 @@ class Case:
         """Whether the step goes by the clock, or its rows do."""
         node = self.node(name)
         reads = [self.reads.get(i) for i in self.inputs_of(name)]
-        return (isinstance(node, Stateful) and node.clocked) or all(map(by_clock, reads))
+        return (isinstance(node, Stateful) and node.processing) or all(map(by_clock, reads))
 
     def reached(self, name: str) -> int:
         """The watermark of an operator by now."""
         node = self.node(name)
-        clocked = isinstance(node, Stateful) and node.clocked
+        clocked = isinstance(node, Stateful) and node.processing
         now = reached_by(clocked, self.inputs_of(name), self.splits, self.clock)
         return max(now, int(self.body["ops"][name]["watermark"]))
 

@@ -12,9 +12,10 @@ from headrace.inspect.status import moment, span
 from headrace.inspect.why_case import Case
 from headrace.inspect.why_reason import Reason, Reasons
 from headrace.ops.window.assigners import Everything
+from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import AtWatermark
-from headrace.plan.nodes import AnyWindow, Node
+from headrace.plan.nodes import Node, Stateful
 
 _NEXT_BATCH = "The next batch gives its result. Is the job running?"
 
@@ -67,8 +68,8 @@ def silent_firings(case: Case) -> Reasons:
 def _silence(case: Case, name: str) -> str:
     if case.counts(name).dead:
         return "Its function failed: see the job's dead letters, each has its error."
-    node = case.node(name)
-    evicts = not isinstance(node, AnyWindow) or node.evictor is not None
+    windows = _windows(case.node(name))
+    evicts = windows is None or windows.evictor is not None
     return (
         "Its evictor leaves no row, or its function gives none: look at both."
         if evicts
@@ -97,26 +98,24 @@ def lost_windows(case: Case) -> Reasons:
 def waiting_windows(case: Case) -> Reasons:
     for name in case.waiting():
         due, reached = case.body["ops"][name]["next"], case.reached(name)
-        node = case.node(name)
-        if isinstance(node, AnyWindow) and node.windowing.loses:
-            yield _triggered(case, node, due)
+        windows = _windows(case.node(name))
+        if windows is not None and windows.windowing.loses:
+            yield _triggered(case, name, windows.windowing.trigger, due)
         elif case.clocked(name):
             yield _clock(name, due, case.clock)
         else:
             yield _window(case, name, due, reached)
 
 
-def _triggered(case: Case, node: AnyWindow, due: int) -> Reason:
+def _triggered(case: Case, name: str, trigger: Trigger, due: int) -> Reason:
     """A step whose windows end without a result, unless the trigger gives one before."""
-    trigger = node.windowing.trigger
-    time = "clock" if case.clocked(node.name) else "watermark"
+    time = "clock" if case.clocked(name) else "watermark"
     when = f"when the {time} reaches {moment(due)}"
     ends = f"It is judged again {when}" if trigger.marked else f"The next window is over {when}"
     return Reason(
         "trigger",
-        node.name,
-        f"step {node.name!r} waits for its trigger ({trigger}): the end of a window gives no "
-        "result",
+        name,
+        f"step {name!r} waits for its trigger ({trigger}): the end of a window gives no result",
         f"{ends}. Rows that the trigger has not shown when their window is over are lost "
         "(may_lose=True).",
         {"trigger": str(trigger), "next": due},
@@ -143,8 +142,15 @@ def _window(case: Case, name: str, due: int, reached: int) -> Reason:
 
 def _early(node: Node | None) -> Trigger | None:
     """The trigger of a window without an end that fires by event time."""
-    endless = isinstance(node, AnyWindow) and isinstance(node.windowing.assigner, Everything)
-    return node.windowing.trigger if endless and isinstance(node, AnyWindow) else None
+    windows = _windows(node)
+    endless = windows is not None and isinstance(windows.windowing.assigner, Everything)
+    return windows.windowing.trigger if windows is not None and endless else None
+
+
+def _windows(node: Node | None) -> GeneralWindows | None:
+    """What a step does, if it has windows with a trigger."""
+    what = node.what if isinstance(node, Stateful) else None
+    return what if isinstance(what, GeneralWindows) else None
 
 
 def waiting_clocks(case: Case) -> Reasons:
@@ -167,8 +173,9 @@ def _clock(name: str, due: int, clock: int) -> Reason:
 
 def _trigger(node: Node | None) -> str | None:
     """What makes a window fire besides its end, in words; None if it is not known."""
-    if not isinstance(node, AnyWindow):
+    windows = _windows(node)
+    if windows is None:
         return None
-    trigger = node.windowing.trigger
+    trigger = windows.windowing.trigger
     early = trigger.early if isinstance(trigger, AtWatermark) else None
     return str(early or trigger)

@@ -9,15 +9,20 @@ what is due fires. So an epoch's result does not depend on the order in which ro
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.at_rest import described
+from headrace.callables import title
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.expr import Expr
+from headrace.ops.agg.named import Aggregate
 from headrace.state.table import KeyedTable, TableSpec
 
 WINDOWS_SEEN = ("fired", "mute", "lost")  # firings, those without a result, ends unshown
@@ -25,7 +30,7 @@ WINDOWS_SEEN = ("fired", "mute", "lost")  # firings, those without a result, end
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A row on which the user's function raised; the runtime makes it a dead letter."""
+    """A row on which the user's function raised; which becomes a dead letter."""
 
     row: pa.Table  # one row, hidden columns included
     error: BaseException
@@ -53,66 +58,260 @@ class Step:
     homes: Sequence[int] = ()  # a key hash in each slot of this task: see `broadcast.py`
 
 
-class Operator(Protocol):
-    """The seam between the runtime and the meaning of one stateful node."""
+class Operator(ABC):
+    """The meaning of one stateful step; by default no row is late and rows travel as they are."""
 
-    version: int
+    version = 1  # of the format of its state
+    filters = False  # whether `prepare` leaves rows out
 
+    @abstractmethod
     def tables(self) -> tuple[TableSpec, ...]:
-        """The state it keeps."""
+        """The tables of its state."""
 
-    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        """Mask of the rows that come too late under `watermark`; None when none can."""
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        """What to send instead of `rows`: a pre-aggregate, made where the rows are."""
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        """Fold several prepared chunks of one task into one before they travel."""
-
+    @abstractmethod
     def step(self, step: Step) -> None:
         """Apply one epoch to the state and emit what is due."""
 
+    def unfit(self, port: int, rows: pa.Table) -> tuple[np.ndarray, list[str]] | None:
+        """Mask of the rows that it cannot use, and the reason of each; None when there are none."""
+        return None
 
-class Spec(Protocol):
-    """What an `Apply` node does: a frozen value that makes its operator.
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        """Mask of the rows that come too late under `watermark`; None when none can."""
+        return None
 
-    For operators that bring their own meaning; the plan needs to know no more than this.
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        """What to send instead of `rows`: a pre-aggregate, made where the rows are."""
+        return rows
+
+    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
+        """Fold several prepared chunks of one task into one before they travel."""
+        return prepared
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table | None:
+        """The state of [since, until) in the user's words; None: the rows of its first table."""
+        return None
+
+    def side_views(self) -> Mapping[str, Sequence[str]]:
+        """Further state that can be looked at: its name, and the columns a row is found by."""
+        return {}
+
+    def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+        """One of the `side_views`, in the user's words."""
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a program a step is: its keys, the rows it reads and those it emits."""
+
+    keys: tuple[tuple[str, ...], ...]  # the key columns of each input
+    inputs: tuple[pa.Schema, ...]
+    output: pa.Schema
+    timed: bool = False  # rows have event time
+    broadcast: tuple[int, ...] = ()  # inputs whose rows reach every task
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.keys[0]
+
+    @property
+    def input(self) -> pa.Schema:
+        return self.inputs[0]
+
+
+class Spec(ABC):
+    """What a stateful step does: a frozen value that makes its operator.
+
+    All that other rooms must know of a step is asked here, so a new operator is one file. The
+    defaults are those of a step without user code, with bounded state, that needs no time.
     """
 
-    @property
-    def kind(self) -> str: ...  # one word, as `explain` says it: "join", "deduplicate"
-    @property
-    def endless(self) -> bool: ...  # it keeps something for every key ever seen
-    @property
-    def needs_time(self) -> bool: ...  # its inputs must have event time
-    @property
-    def functions(self) -> tuple[Callable[..., Any], ...]: ...  # the user's, for `explain`
+    at_rest = "Apply"  # what a manifest calls this kind of step; never changes
+    keys_by_name = False  # whether the names of its key columns identify its state
+    passes = False  # it emits the rows it got, at most once each, and nothing else
+    encodes_keys = False  # it can read text keys through their dictionary
 
-    def __str__(self) -> str:
-        """What it does, in a few words."""
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """One word, as `explain` says it: "join", "deduplicate"."""
 
-    def shape(self) -> dict[str, Any]:
-        """What shapes its state, as plain JSON: it goes on from its state while this is equal."""
-
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
+    @abstractmethod
+    def operator(self, place: Place) -> Operator:
         """A fresh operator for one task and one epoch."""
 
+    @property
+    def has_late(self) -> bool:
+        """Whether rows can be late for it."""
+        return False
 
-class ChunkSpec(Protocol):
+    @property
+    def needs_time(self) -> bool:
+        """Whether its inputs must have event time."""
+        return False
+
+    @property
+    def by_event_time(self) -> bool:
+        """Whether event times are part of its state, unless it goes by the clock."""
+        return True
+
+    @property
+    def endless(self) -> bool:
+        """Whether it holds state for every key ever seen."""
+        return False
+
+    @property
+    def stateless(self) -> bool:
+        """Whether it needs its key, but stores nothing."""
+        return False
+
+    @property
+    def stores_input(self) -> bool:
+        """Whether its state holds rows like the input's."""
+        return False
+
+    @property
+    def sees_rows(self) -> bool:
+        """Whether it needs every column, not only those it aggregates."""
+        return True
+
+    @property
+    def sends_partials(self) -> bool:
+        """Whether what travels to it are partial aggregates."""
+        return False
+
+    @property
+    def runs_user_code(self) -> bool:
+        """Whether user code runs before rows travel, where each row may fail alone."""
+        return False
+
+    def detail(self, keyed_by: str, processing: bool) -> str:
+        """What it does, in a few words, for `explain`."""
+        return f"{keyed_by}: {self}"
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The user's functions."""
+        return ()
+
+    @property
+    def user_code(self) -> list[Any]:
+        """What tells it from another step with other functions."""
+        return list(self.functions)
+
+    @property
+    def python(self) -> str | None:
+        """Why it runs as Python; None when it does not."""
+        return (
+            f"{', '.join(map(title, self.functions))}: a Python function"
+            if self.functions
+            else None
+        )
+
+    @property
+    def bound(self) -> str:
+        """How the user accepts that its state grows, or bounds it: "say ..."."""
+        return "unbounded=True; otherwise use .window(...), whose state is dropped as time passes."
+
+    def shape(self) -> dict[str, Any]:
+        """Its settings that shape the state, as plain JSON."""
+        return {}
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        """What shapes its state, as plain JSON: it goes on from its state while this is equal."""
+        rows = {"rows": described(place.input)} if self.stores_input else {}
+        return {"kind": self.kind, "what": self.shape() | rows}
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """For how long what is over stays in state; a longer time would need what is gone."""
+        return {}
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What its inputs are called; empty where they have no names of their own."""
+        return ()
+
+    @property
+    def own_key(self) -> tuple[str, ...]:
+        """The key of a left table that refers to the right one by other columns."""
+        return ()
+
+    @property
+    def aggregates(self) -> tuple[tuple[str, Aggregate], ...]:
+        """Its named aggregates."""
+        return ()
+
+    def with_aggregates(self, aggs: tuple[tuple[str, Aggregate], ...]) -> Spec:
+        """The same step with other aggregates."""
+        raise TypeError(f"{self.kind} has no aggregates")
+
+    @property
+    def extra_columns(self) -> tuple[tuple[str, Expr], ...]:
+        """Columns that it reads and that the plan has to compute for it."""
+        return ()
+
+    @property
+    def compares(self) -> tuple[str, ...]:
+        """The columns by which it decides what to store."""
+        return ()
+
+    @property
+    def ends_by(self) -> str | None:
+        """The column that decides where its windows end."""
+        return None
+
+    @property
+    def emits_time(self) -> str | None:
+        """What the event time of its results is; None: that of the rows it got."""
+        return None
+
+    def passes_on(self, columns: Collection[str]) -> bool:
+        """Whether these columns of its results are those of the row it got."""
+        return self.passes
+
+    def firing(self, output: pa.Schema) -> str | None:
+        """What was asked of its windows beyond firing once; None where nothing can be."""
+        return None
+
+
+def _python(functions: Sequence[Callable[..., Any]]) -> str | None:
+    return f"{', '.join(map(title, functions))}: a Python function" if functions else None
+
+
+class ChunkSpec(ABC):
     """What a `Chunks` node does: a value that goes over a chunk, hidden columns included."""
 
-    @property
-    def kind(self) -> str: ...  # one word, as `explain` says it: "sample"
-    @property
-    def functions(self) -> tuple[Callable[..., Any], ...]: ...  # the user's, for `explain`
+    several = False  # a row may become several
 
-    def __str__(self) -> str:
-        """What it does, in a few words."""
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """One word, as `explain` says it: "sample"."""
 
+    @abstractmethod
     def run(
         self, chunk: pa.Table, schema: pa.Schema
     ) -> tuple[pa.Table, list[tuple[int, BaseException]]]:
         """Rows of `schema` and their hidden columns; which rows failed, each with its error."""
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The user's functions."""
+        return ()
+
+    @property
+    def python(self) -> str | None:
+        """Why it runs as Python; None when it does not."""
+        return _python(self.functions)
+
+    @property
+    def reads(self) -> str | None:
+        """The column that decides which rows come out."""
+        return None
+
+    @property
+    def chosen_by(self) -> str:
+        """What else decides which rows come out, as text that stays."""
+        return ""

@@ -1,14 +1,8 @@
-"""State as people look at it: without hashes, with times as times.
-
-An operator that keeps partials or bookkeeping says itself what there is to see (`Viewed`);
-of others it is the rows of their first table. What an operator keeps beside, for all keys or in
-further tables, has names of its own (`Beside`).
-"""
+"""State as people look at it: without hashes, with times as times."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Collection
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +10,6 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.schema import TIMESTAMP
 from headrace.state.table import KeyedTable
-
-
-@runtime_checkable
-class Viewed(Protocol):
-    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """What it keeps of [since, until), in the words of the user."""
-
-
-@runtime_checkable
-class Beside(Protocol):
-    def beside(self) -> Mapping[str, Sequence[str]]:
-        """What it keeps beside: the name of each thing, and the columns that a row is found by."""
-
-    def beside_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
-        """One of them, in the words of the user."""
 
 
 def plain_view(table: KeyedTable, since: int, until: int) -> pa.Table:

@@ -14,27 +14,16 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.ops.agg.named import part_names
-from headrace.ops.window.by_rows import needs_time
-from headrace.ops.window.process import WindowProcess
 from headrace.plan.check_process import PROCESS_CHECKS
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
-    AnyWindow,
-    Apply,
     Dead,
-    Edge,
-    Fold,
     Node,
-    Process,
     Python,
     Read,
-    Rolling,
-    RowWindow,
     Select,
     Stateful,
     Union,
-    WindowAgg,
-    Windowed,
     Write,
 )
 from headrace.schema import ddl_of, ddl_type
@@ -53,12 +42,16 @@ def check(draft: Draft) -> list[PlanError]:
 
 def window_without_time(graph: Graph) -> Problems:
     for node in graph:
-        if _needs_time(node) and not all(e.node.timed for e in node.inputs):
+        if (
+            isinstance(node, Stateful)
+            and _needs_time(node)
+            and not all(e.node.timed for e in node.inputs)
+        ):
             bare = [repr(r.name) for r in _sources(node) if not r.timed]
             verb = "have" if len(bare) > 1 else "has"
             yield PlanError(
                 "HR-PLAN-002",
-                f"the {_noun(node)} {node.name!r} needs event time, "
+                f"the {node.what.kind} {node.name!r} needs event time, "
                 f"but {' and '.join(bare) or 'its input'} {verb} none",
                 'Name the time column where it is read: job.read(..., time="at", delay="2s"); '
                 "or time=hr.ingestion() if no column has one.",
@@ -82,9 +75,9 @@ def key_columns(graph: Graph) -> Problems:
 def partial_names(graph: Graph) -> Problems:
     """State holds keys beside the partials of aggregates: their columns need names of their own."""
     for node in graph:
-        if not isinstance(node, WindowAgg | AnyWindow | RowWindow | Rolling):
+        if not isinstance(node, Stateful):
             continue
-        parts = {part: name for name, agg in node.aggs for part in part_names(name, agg)}
+        parts = {part: name for name, agg in node.what.aggregates for part in part_names(name, agg)}
         for key in node.keys[0]:
             if key in parts:
                 yield PlanError(
@@ -98,13 +91,13 @@ def partial_names(graph: Graph) -> Problems:
 
 def unbounded_state(graph: Graph) -> Problems:
     for node in (n for n in graph if isinstance(n, Stateful)):
-        if _keeps_keys(node) and not node.unbounded:
+        if node.what.endless and not node.unbounded:
             by = ", ".join(node.keys[0])
             yield PlanError(
                 "HR-PLAN-003",
                 f"the state of {node.name!r} grows without bound: one entry for every {by} "
                 "ever seen",
-                bound_of(node),
+                f"If there are only so many values of {by}, say {node.what.bound}",
                 site=node.site,
             )
 
@@ -245,28 +238,8 @@ CHECKS: tuple[Callable[[Graph], Problems], ...] = (
 )  # fmt: skip
 
 
-def _keeps_keys(node: Stateful) -> bool:
-    """Whether it keeps something for every key ever seen."""
-    if isinstance(node, AnyWindow) and node.function is not None:
-        fn = node.function.fn
-        per_key = isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
-        return per_key and bool(node.keys[0])
-    if isinstance(node, Process):
-        return len(node.state) > 0 and not type(node.function).forgets()
-    if isinstance(node, Apply):
-        return node.what.endless
-    return isinstance(node, Rolling | Fold)
-
-
-def _noun(node: Node) -> str:
-    return node.what.kind if isinstance(node, Apply) else "window"
-
-
-def _needs_time(node: Node) -> bool:
-    if isinstance(node, Apply):
-        return node.what.needs_time and not node.clocked
-    by_rows = isinstance(node, RowWindow) and not needs_time(node.window)
-    return isinstance(node, Windowed) and not node.clocked and not by_rows
+def _needs_time(node: Stateful) -> bool:
+    return node.what.needs_time and not node.processing
 
 
 def _ends(node: Node) -> bool:
@@ -281,43 +254,3 @@ def _sources(node: Node) -> list[Read]:
 
 def _unsure(schema: pa.Schema) -> bool:
     return len(schema) == 0 or bool(unknown_columns(schema))
-
-
-def _has_keys(edge: Edge, keys: Sequence[str]) -> bool:
-    return not _unsure(edge.schema) and all(k in edge.schema.names for k in keys)
-
-
-def _types(kinds: Sequence[pa.DataType]) -> str:
-    return ", ".join(map(ddl_type, kinds)) or "nothing"
-
-
-# What keeps the state of a step from growing for ever: the advice for each kind of step.
-#
-# Only words: which steps are refused is for `check.py` to say.
-
-
-_WINDOW = "otherwise use .window(...), whose state is dropped as time passes."
-_OTHERWISE = {
-    "deduplicate": 'otherwise say within="1h": what is older is forgotten.',
-    "batch": 'otherwise say within="1m": what waits is given on by then.',
-    "top": "otherwise take the best of each window: .window(...).agg(...).top(...).",
-    "changes_only": "otherwise write it with process and a value that is forgotten: "
-    'hr.value(str, ttl="1h").',
-    "iterate": "otherwise leave keep= out.",
-}
-
-
-def bound_of(node: Stateful) -> str:
-    """How the user can bound what it keeps, or accept that it grows."""
-    by = ", ".join(node.keys[0])
-    many = f"If there are only so many values of {by}, say"
-    if isinstance(node, Process):
-        return f'{many} unbounded=True; otherwise say ttl="1h" for every value that it keeps.'
-    if isinstance(node, AnyWindow):
-        return f"{many} unbounded=True; otherwise use hr.window_value, which ends with its window."
-    kind = node.what.kind if isinstance(node, Apply) else ""
-    if isinstance(node, Apply) and kind in ("join", "changes"):
-        old = '; otherwise say join(..., within="1h"): older rows of the table are forgotten.'
-        aged = hasattr(node.what, "within") and not getattr(node.what, "processing", True)
-        return f"{many} table(..., unbounded=True){old if aged else '.'}"
-    return f"{many} unbounded=True; {_OTHERWISE.get(kind, _WINDOW)}"

@@ -14,33 +14,43 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.spec import ProcessSpec
 from headrace.plan.draft import unknown_columns
-from headrace.plan.nodes import Edge, Node, Process
+from headrace.plan.nodes import Edge, Node, Stateful
 from headrace.schema import ddl_type
 
 Problems = Iterator[PlanError]
 
 
-def processes(graph: Sequence[Node]) -> list[Process]:
+Processes = list[tuple[Stateful, ProcessSpec]]
+
+
+def steps(graph: Sequence[Node]) -> Processes:
+    """The steps with a process function, right or wrong."""
+    nodes = (n for n in graph if isinstance(n, Stateful))
+    return [(n, n.what) for n in nodes if isinstance(n.what, ProcessSpec)]
+
+
+def processes(graph: Sequence[Node]) -> Processes:
     """The steps whose function is one, as it should be; others are reported already."""
-    return [n for n in graph if isinstance(n, Process) and isinstance(n.function, KeyedProcess)]
+    return [(n, what) for n, what in steps(graph) if isinstance(what.function, KeyedProcess)]
 
 
 def connected_keys(graph: Sequence[Node]) -> Problems:
-    for node in (n for n in graph if isinstance(n, Process)):
+    for node, what in steps(graph):
         keyed = [i for i in range(len(node.inputs)) if i not in node.broadcast]
         if not keyed or not all(_has_keys(node.inputs[i], node.keys[i]) for i in keyed):
             continue
         kinds = {
-            node.names[i]: tuple(node.inputs[i].schema.field(k).type for k in node.keys[i])
+            what.names[i]: tuple(node.inputs[i].schema.field(k).type for k in node.keys[i])
             for i in keyed
         }
-        first = kinds[node.names[0]]
+        first = kinds[what.names[0]]
         for name, kind in kinds.items():
             if kind != first:
                 yield PlanError(
                     "HR-PLAN-007",
-                    f"{node.name!r} connects {node.names[0]!r} by {_types(first)} with "
+                    f"{node.name!r} connects {what.names[0]!r} by {_types(first)} with "
                     f"{name!r} by {_types(kind)}",
                     "Keys meet only when their types are equal: cast one of them before.",
                     site=node.site,
@@ -48,22 +58,22 @@ def connected_keys(graph: Sequence[Node]) -> Problems:
 
 
 def methods(graph: Sequence[Node]) -> Problems:
-    for node in processes(graph):
-        kind = type(node.function)
+    for node, what in processes(graph):
+        kind = type(what.function)
         handlers = kind.handlers()
         if kind.chunked() and not handlers:
             continue
-        control = [node.names[i] for i in node.broadcast]
+        control = [what.names[i] for i in node.broadcast]
         missing = [
-            n for n in node.names if n not in handlers and ("row" not in handlers or n in control)
+            n for n in what.names if n not in handlers and ("row" not in handlers or n in control)
         ]
-        strange = [n for n in handlers if n not in node.names and n != "row"]
+        strange = [n for n in handlers if n not in what.names and n != "row"]
         if missing or strange:
             fact = f"no on_{missing[0]}" if missing else f"on_{strange[0]}"
             yield PlanError(
                 "HR-PLAN-016",
                 f"{kind.__name__} has {fact}, but the inputs of {node.name!r} are "
-                f"{', '.join(node.names)}",
+                f"{', '.join(what.names)}",
                 "Write on_<input>(self, row, ctx) for each input, or on_row for all; "
                 "name the inputs with hr.connect(by=..., name=stream) or names=.",
                 site=node.site,
@@ -71,8 +81,8 @@ def methods(graph: Sequence[Node]) -> Problems:
 
 
 def timers_unheard(graph: Sequence[Node]) -> Problems:
-    for node in processes(graph):
-        kind = type(node.function)
+    for node, what in processes(graph):
+        kind = type(what.function)
         asked = asked_of_context(kind) & {"timer", "clock_timer"}
         if asked and not kind.timed():
             yield PlanError(
@@ -84,8 +94,8 @@ def timers_unheard(graph: Sequence[Node]) -> Problems:
 
 
 def event_time(graph: Sequence[Node]) -> Problems:
-    for node in processes(graph):
-        kind = type(node.function)
+    for node, what in processes(graph):
+        kind = type(what.function)
         if node.timed or any(len(e.schema) == 0 for e in node.inputs):
             continue
         inputs = [e.node.name for i, e in enumerate(node.inputs) if i not in node.broadcast]
@@ -109,8 +119,8 @@ def event_time(graph: Sequence[Node]) -> Problems:
 
 
 def chunks(graph: Sequence[Node]) -> Problems:
-    for node in processes(graph):
-        kind = type(node.function)
+    for node, what in processes(graph):
+        kind = type(what.function)
         if not kind.chunked():
             continue
         others = [v.word for v in kind.values.values() if v.word != "value"]
@@ -137,8 +147,8 @@ def chunks(graph: Sequence[Node]) -> Problems:
 
 
 def shared_state(graph: Sequence[Node]) -> Problems:
-    for node in processes(graph):
-        kind = type(node.function)
+    for node, what in processes(graph):
+        kind = type(what.function)
         if kind.shared and not node.broadcast:
             name = next(iter(kind.shared))
             yield PlanError(
@@ -151,8 +161,8 @@ def shared_state(graph: Sequence[Node]) -> Problems:
 
 
 def value_names(graph: Sequence[Node]) -> Problems:
-    for node in processes(graph):
-        kind, claimed = type(node.function), dict[str, str]()
+    for node, what in processes(graph):
+        kind, claimed = type(what.function), dict[str, str]()
         columns = {f"k{i}" for i in range(len(node.keys[0]))}
         for name, declared in kind._kept.items():
             was = declared.was

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from headrace.ops.process.spec import ProcessSpec
 from headrace.plan.comparison import (
     DROPPED,
     INPUT,
@@ -31,9 +32,9 @@ from headrace.plan.evolving_origins import chain_difference, origin_differences
 from headrace.plan.evolving_steps import differences
 from headrace.plan.evolving_unnamed import confusable, unnamed_hint
 from headrace.plan.evolving_values import correction, misnamed, refusals, value_parts
-from headrace.plan.nodes import Process, Stateful
+from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
-from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape, stateless
+from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape
 
 __all__ = [
     "DROPPED", "INPUT", "NEW", "OPERATOR", "OUTPUT", "REFUSED", "RENAMED", "SAME", "VALUE",
@@ -50,7 +51,7 @@ def describe(program: Program) -> Ops:
     """What a manifest should say of each operator, for `compare` to read later."""
     if program not in _described:
         _described[program] = {
-            n.name: {"kind": type(n).__name__, "fingerprint": fingerprint(n), "shape": shape(n)}
+            n.name: {"kind": n.what.at_rest, "fingerprint": fingerprint(n), "shape": shape(n)}
             for n in program.stateful()
         }
     return _described[program]
@@ -88,7 +89,7 @@ class _Steps:
     def __init__(
         self, program: Program, ops: Ops, versions: Mapping[str, int], inputs: Mapping[str, Match]
     ) -> None:
-        self._nodes = [n for n in program.stateful() if not stateless(n)]
+        self._nodes = [n for n in program.stateful() if not n.what.stateless]
         self._ops = {n: facts for n, facts in ops.items() if not _stateless(facts)}
         self._versions = versions
         self._told = describe(program)
@@ -173,8 +174,8 @@ def _stateless(facts: Facts) -> bool:
 
 def _refused(node: Stateful, old: Facts, because: str) -> Change:
     hint, code = _fresh_start(node.name), "HR-EVOLVE-001"
-    if isinstance(node, Process) and old["kind"] == type(node).__name__ and "shape" in old:
-        parts = list(value_parts(node, old["shape"]))
+    if isinstance(node.what, ProcessSpec) and old["kind"] == node.what.at_rest and "shape" in old:
+        parts = list(value_parts(node.what, old["shape"]))
         if misnamed(parts) and because == refusals(parts):  # and nothing else is wrong
             hint, code = correction(parts), "HR-EVOLVE-003"
     return Change(node.name, OPERATOR, REFUSED, because, hint, code)
@@ -182,9 +183,9 @@ def _refused(node: Stateful, old: Facts, because: str) -> Change:
 
 def _values(node: Stateful, old: Facts) -> Iterator[Change]:
     """What becomes of the values of a process function, where they are not the same."""
-    if not isinstance(node, Process) or "shape" not in old:
+    if not isinstance(node.what, ProcessSpec) or "shape" not in old:
         return
-    for part in value_parts(node, old["shape"]):
+    for part in value_parts(node.what, old["shape"]):
         name = f"{node.name}.{part.path}"
         hint = f"Consent to losing it with {consent(name)}, or put it back."
         because = part.because

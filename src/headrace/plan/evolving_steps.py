@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.clock import pretty
+from headrace.ops.contract import Spec
+from headrace.ops.process.spec import ProcessSpec
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.triggers import AtWatermark
 from headrace.plan.evolving_values import refusals, value_parts
-from headrace.plan.nodes import AnyWindow, Apply, Process, Stateful
+from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import FROM
 
 Shape = Mapping[str, Any]
@@ -21,7 +22,7 @@ Shape = Mapping[str, Any]
 
 def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     """Why the state is not that of this step; empty if it is, as far as it goes by itself."""
-    kind = type(node).__name__
+    kind = node.what.at_rest
     windows = kind in WINDOWS and old["kind"] in WINDOWS and "shape" in old
     if old["kind"] != kind and not windows:
         before = step_word(old["kind"], old.get("shape"))
@@ -29,9 +30,9 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     if "shape" not in old:
         return _some_change(node)
     was = _itself(old["shape"])
-    if isinstance(node, Process):
+    if isinstance(node.what, ProcessSpec):
         key = _differences({"key": was["key"]}, {"key": new["key"]})
-        refused = refusals(list(value_parts(node, was)))
+        refused = refusals(list(value_parts(node.what, was)))
         return "; ".join([*key, *([refused] if refused else [])])
     if was == _itself(new):
         return ""
@@ -42,7 +43,7 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
 
 
 def _some_change(node: Stateful) -> str:
-    if isinstance(node, Apply):
+    if node.what.at_rest == Spec.at_rest:
         return f"the key or the settings of this {node.what.kind} changed"
     return "its key, window or columns changed"
 
@@ -192,32 +193,15 @@ def ordering(what: str, was: Shape, now: Shape) -> Iterator[str]:
 
 def firing_difference(node: Stateful, old: Shape) -> str:
     """What is different about when windows fire: asked where nothing else was found."""
-    now = _extras(node)
+    now = node.what.firing(node.schema)
     if old["kind"] in ONCE:
-        return f"its windows fired once, when they were over, and now it has {now}"
-    if not isinstance(node, AnyWindow):
+        return f"its windows fired once, when they were over, and now it has {now or 'none'}"
+    if now is None:
         return (
             "it had a trigger, lateness=, evict= or info=, and its windows fire once, when they "
             "are over, now"
         )
     return f"its trigger kept other things than it does now, with {now}"
-
-
-def _extras(node: Stateful) -> str:
-    """What was asked of windows beyond firing once."""
-    if not isinstance(node, AnyWindow):
-        return "none"
-    windowing = node.windowing
-    found = [
-        f"the trigger '{windowing.trigger}'" if windowing.trigger != AtWatermark() else "",
-        f"lateness {pretty(windowing.lateness)}" if windowing.lateness else "",
-        f"mode {windowing.mode!r}" if windowing.mode != "replace" else "",
-        "an evictor" if node.evictor is not None else "",
-    ]
-    said = [f for f in found if f]
-    if said:
-        return " and ".join(said)
-    return "info=True" if "pane" in node.schema.names else "no trigger"
 
 
 def _mode(window: str | Shape) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headrace.ddl import read_type
 from headrace.ops.process.kept import Kept
 from headrace.ops.process.refit import DROPPED, NEW, REFUSED, RENAMED, UNKNOWN, Part, fits
-from headrace.plan.nodes import Process
+from headrace.ops.process.spec import ProcessSpec, life_of
 from headrace.schema import ddl_type
 
 CHANGED = "changed"
@@ -31,21 +31,6 @@ class Was(NamedTuple):
     life: str  # by which time it is forgotten: "", "event", "clock"
 
 
-def values_shape(node: Process) -> dict[str, Any]:
-    """What the state of a process function looks like, as plain JSON."""
-    kind = type(node.function)
-    values = [list(_now(name, kept)) for name, kept in kind._kept.items()]
-    return {"values": values, "timers": kind.timed()}
-
-
-def life_of(kept: Kept) -> str:
-    return "" if kept.ttl is None else "clock" if kept.by_clock else "event"
-
-
-def _now(name: str, kept: Kept) -> Was:
-    return Was(name, ddl_type(kept.type), kept.word, life_of(kept))
-
-
 def sources(kept: Mapping[str, Kept], known: Mapping[str, Was]) -> dict[str, Was | None]:
     """For each value now, what it was; None for a new one."""
     return {
@@ -58,9 +43,9 @@ def known_values(shape: Mapping[str, Any]) -> dict[str, Was]:
     return {entry[0]: Was(*entry) for entry in shape["values"]}
 
 
-def value_parts(node: Process, old: Mapping[str, Any]) -> Iterator[Part]:
+def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[Part]:
     """What becomes of each value that changes; `old` is the shape in a manifest."""
-    kind, known = type(node.function), known_values(old)
+    kind, known = type(what.function), known_values(old)
     found = sources(kind._kept, known)
     for name, was in found.items():
         said = kind._kept[name].was

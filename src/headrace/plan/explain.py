@@ -14,7 +14,6 @@ from typing import Any
 
 from headrace.plan.logical import detail_of, kind_of, port_name, python_of
 from headrace.plan.nodes import (
-    AnyWindow,
     Dead,
     Edge,
     Node,
@@ -22,7 +21,6 @@ from headrace.plan.nodes import (
     Read,
     SelectChain,
     Stateful,
-    WindowAgg,
     Write,
 )
 from headrace.plan.program import Program
@@ -101,8 +99,7 @@ def _leaving(program: Program, level: int) -> Iterator[tuple[Stateful, Edge, tup
 
 
 def _sent(node: Stateful, edge: Edge, keys: tuple[str, ...]) -> dict[str, Any]:
-    partials = isinstance(node, WindowAgg) or (isinstance(node, AnyWindow) and not node.function)
-    what = "partial aggregates" if partials else "rows"
+    what = "partial aggregates" if node.what.sends_partials else "rows"
     every = edge in [node.inputs[i] for i in node.broadcast]
     return {
         "to": node.name,

@@ -14,30 +14,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from headrace.callables import title
 from headrace.expr import Expr, col, over
 from headrace.plan.nodes import (
     OUT,
-    Apply,
     Chunks,
     Dead,
     Edge,
     Node,
-    Process,
     Python,
     PythonChain,
     Read,
-    Rolling,
     Select,
     SelectChain,
     Stateful,
     Union,
-    Windowed,
 )
-from headrace.plan.signature import title
 
 SAME_ROWS = ("filter", "tap", "sample")  # kinds of steps after which the columns are as before
 _LONG = 2_000  # characters of a chain within a union
-WINDOW_END = "the end of a window"
 _chains: WeakKeyDictionary[Node, dict[str, list[Any]]] = WeakKeyDictionary()  # by port
 
 
@@ -118,11 +113,9 @@ def _passes(node: Node, expr: Expr) -> bool:
         return all(step.kind in SAME_ROWS for step in node.steps)
     if isinstance(node, Python):
         return node.kind in SAME_ROWS
-    if isinstance(node, Rolling):
-        return not expr.columns & {name for name, _ in node.aggs}
     if isinstance(node, Chunks):
         return node.what.kind in SAME_ROWS
-    return isinstance(node, Apply) and bool(getattr(node.what, "passes", False))
+    return isinstance(node, Stateful) and node.what.passes_on(expr.columns)
 
 
 def times(edge: Edge) -> dict[str, list[str]]:
@@ -151,8 +144,7 @@ def _time(edge: Edge) -> str | None:
         return None if node.time is None else str(node.time)
     if edge.port != OUT:
         return None
-    own = getattr(node.what, "time", None) if isinstance(node, Apply) else None
-    return own or (WINDOW_END if isinstance(node, Windowed) else None)
+    return node.what.emits_time if isinstance(node, Stateful) else None
 
 
 def chain(edge: Edge) -> list[Any]:
@@ -194,11 +186,9 @@ def _words(node: Node) -> list[str]:
 
 def _read(node: Chunks) -> str:
     """What decides, beside what a step says of itself, which rows come out of it."""
-    column, seed = (getattr(node.what, name, None) for name in ("column", "seed"))
-    if seed:
-        return f" by seed {seed}"
-    if column is None:
-        return ""
+    column = node.what.reads
+    if node.what.chosen_by or column is None:
+        return node.what.chosen_by
     texts = {over.sql() for _, over in lifted(node.inputs[0], col(column))} - {col(column).sql()}
     return f" ({' or '.join(sorted(texts))})" if texts else ""
 
@@ -214,18 +204,7 @@ def _conditions(node: Select | SelectChain) -> Iterator[str]:
 
 def functions(node: Stateful) -> list[Any]:
     """The user's code that makes the state: the step's own, and the functions before it."""
-    return [*_own(node), *(fn for edge in node.inputs for fn in functions_before(edge))]
-
-
-def _own(node: Stateful) -> list[Any]:
-    if isinstance(node, Process):
-        return [type(node.function), vars(node.function)]
-    if isinstance(node, Apply):
-        return list(node.what.functions)
-    said = (getattr(node, name, None) for name in ("function", "zero"))
-    found = [one.fn for one in said if one is not None]
-    own = [agg.own for _, agg in getattr(node, "aggs", ()) if agg.own is not None]
-    return [*found, *(part for one in own for part in (type(one), vars(one)))]
+    return [*node.what.user_code, *(fn for edge in node.inputs for fn in functions_before(edge))]
 
 
 def functions_before(edge: Edge) -> list[Any]:

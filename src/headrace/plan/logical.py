@@ -6,41 +6,30 @@ anything was fused or moved.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 
+from headrace.callables import title
 from headrace.clock import pretty
 from headrace.expr import Expr
-from headrace.ops.agg.named import Aggregate
-from headrace.ops.stream.transform import Transform
+from headrace.ops.agg.spec import bare_sql
 from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import (
     OUT,
-    AnyWindow,
-    Apply,
     Chunks,
     Dead,
     Edge,
-    Fold,
     Node,
-    Process,
-    PyFunction,
     Python,
     PythonChain,
     Read,
-    Rolling,
-    RowWindow,
     Select,
     SelectChain,
     Stateful,
     Union,
-    WindowAgg,
-    WindowFold,
     Write,
 )
-from headrace.plan.signature import title
 from headrace.schema import ddl_of
 
 
@@ -79,9 +68,7 @@ def port_name(edge: Edge) -> str:
 
 _KINDS: dict[type[Node], str] = {
     Read: "read", Dead: "dead letters", Union: "union", SelectChain: "select",
-    PythonChain: "python", WindowAgg: "window", WindowFold: "window", AnyWindow: "window",
-    RowWindow: "window", Rolling: "rolling",
-    Fold: "fold", Process: "process", Write: "write",
+    PythonChain: "python", Write: "write",
 }  # fmt: skip
 
 
@@ -91,32 +78,20 @@ def kind_of(node: Node) -> str:
         return node.kind
     if isinstance(node, Select):
         return "where" if node.columns is None else "select"
-    if isinstance(node, Apply | Chunks):
+    if isinstance(node, Stateful | Chunks):
         return node.what.kind
     return _KINDS[type(node)]
 
 
 def python_of(node: Node) -> str | None:
     """Why a step runs as Python, or None."""
-    if isinstance(node, Python | Fold | WindowFold):
-        return _function(node.function)
-    if isinstance(node, AnyWindow | RowWindow):
-        return _function(node.function) if node.function else None
-    if isinstance(node, Process):
-        path = "by chunk" if type(node.function).chunked() else "row by row"
-        return f"{type(node.function).__name__}: a process function, {path}"
-    if isinstance(node, Apply) and isinstance(node.what, Transform) and node.what.spark:
-        return f"{title(node.what.fn)}: a function of Spark's DataFrames, called by the driver"
-    if isinstance(node, Apply | Chunks) and node.what.functions:
-        return f"{', '.join(map(title, node.what.functions))}: a Python function"
+    if isinstance(node, Python):
+        return str(node.function)
+    if isinstance(node, Stateful | Chunks):
+        return node.what.python
     if isinstance(node, Read) and isinstance(node.watermark, Custom):
         return f"{node.watermark.kind.__qualname__}: a watermark of your own"
     return None
-
-
-def _function(function: PyFunction) -> str:
-    where = f" ({function.site})" if function.site else ""
-    return f"{title(function.fn)}{where}: {function.reason}"
 
 
 @singledispatch
@@ -129,7 +104,7 @@ def detail_of(node: Node) -> str:
 def _(node: Read) -> str:
     uri = node.uri if isinstance(node.uri, str) else type(node.uri).__name__
     said = [f"time {node.time}"] if node.time is not None else []
-    said += [_plain(str(node.watermark))] if isinstance(node.time, str) else []
+    said += [bare_sql(str(node.watermark))] if isinstance(node.time, str) else []
     for name in ("idle", "max_skew", "align"):
         length = getattr(node, name)
         said += [f"{name} {pretty(length)}"] if length is not None else []
@@ -152,58 +127,8 @@ def _(node: Python) -> str:
 
 
 @detail_of.register
-def _(node: WindowAgg) -> str:
-    return f"{node.window}, {keyed_by(node)}: {aggregates(node.aggs)}"
-
-
-@detail_of.register
-def _(node: AnyWindow) -> str:
-    windowing = node.windowing
-    said = [str(windowing.assigner), f"by {'processing' if node.processing else 'event'} time"]
-    said += [str(windowing.trigger)]
-    said += [f"lateness {pretty(windowing.lateness)}"] if windowing.lateness else []
-    said += [windowing.mode] if windowing.mode != "replace" else []
-    said += [str(node.evictor)] if node.evictor else []
-    return f"{', '.join(said)}, {keyed_by(node)}: {_computed(node)}"
-
-
-@detail_of.register
-def _(node: RowWindow) -> str:
-    clock = ", by processing time" if node.processing else ""
-    return f"{node.window}{clock}, {keyed_by(node)}: {_computed(node)}"
-
-
-def _computed(node: AnyWindow | RowWindow) -> str:
-    if node.function is None:
-        return aggregates(node.aggs)
-    what = "process" if node.process else _folding(node.zero)
-    return f"{what} {title(node.function.fn)}"
-
-
-@detail_of.register
-def _(node: WindowFold) -> str:
-    return f"{node.window}, {keyed_by(node)}: {_folding(node.zero)} {title(node.function.fn)}"
-
-
-@detail_of.register
-def _(node: Rolling) -> str:
-    return f"{keyed_by(node)}: {aggregates(node.aggs)}"
-
-
-@detail_of.register
-def _(node: Fold) -> str:
-    return f"{keyed_by(node)}: {_folding(node.zero)} {title(node.function.fn)}"
-
-
-@detail_of.register
-def _(node: Process) -> str:
-    inputs = ", ".join(node.names)
-    return f"{keyed_by(node)}: {type(node.function).__name__} over {inputs}"
-
-
-@detail_of.register
-def _(node: Apply) -> str:
-    return f"{keyed_by(node)}: {node.what}"
+def _(node: Stateful) -> str:
+    return node.what.detail(keyed_by(node), node.processing)
 
 
 @detail_of.register
@@ -222,18 +147,6 @@ def keyed_by(node: Stateful) -> str:
     return f"by {' = '.join(sides)}" if any(sides) else "not keyed"
 
 
-def aggregates(aggs: Sequence[tuple[str, Aggregate]]) -> str:
-    return ", ".join(f"{name} = {_plain(str(agg))}" for name, agg in aggs)
-
-
 def words(expr: Expr) -> str:
     """An expression for people: SQL, quoted only where it must be."""
-    return _plain(expr.sql())
-
-
-def _plain(sql: str) -> str:
-    return re.sub(r"`([A-Za-z_]\w*)`", r"\1", sql)
-
-
-def _folding(zero: PyFunction | None) -> str:
-    return "reduce" if zero is None else "fold"
+    return bare_sql(expr.sql())

@@ -8,20 +8,17 @@ errors and evolution all go by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.callables import PyFunction
 from headrace.errors import Site
 from headrace.expr import Expr
-from headrace.ops.agg.named import Aggregate
-from headrace.ops.contract import ChunkSpec, Spec
+from headrace.ops.contract import ChunkSpec, Operator, Place, Spec
 from headrace.ops.watermarks import Bounded, Ingestion, Strategy
-from headrace.ops.window.aligned import Window
-from headrace.ops.window.evictors import Evictor
-from headrace.ops.window.windowing import Windowing
 
 OUT, LATE = "out", "late"
 
@@ -67,15 +64,6 @@ class Edge:
             return None
         ports = [late_port(i) for i in range(len(self.node.inputs))]
         return self.node.inputs[ports.index(self.port)] if self.port in ports else None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PyFunction:
-    """A user's Python function, and why it runs as Python."""
-
-    fn: Callable[..., Any]
-    site: Site | None
-    reason: str = "a Python function"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,116 +146,26 @@ class Union(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stateful(Node):
-    """A node that keeps state per key; `keys` holds the key columns of each input."""
+    """A step with state per key; `keys` holds the key columns of each input."""
 
+    what: Spec  # what it does, stores and says of itself
     keys: tuple[tuple[str, ...], ...]
+    processing: bool = False  # it goes by processing time: its watermark is the clock
     unbounded: bool = False  # the user accepts state for every key ever seen
     broadcast: tuple[int, ...] = ()  # inputs whose rows go to every task
-
-    @property
-    def clocked(self) -> bool:
-        """Whether it goes by processing time: its watermark is then the clock."""
-        return False
 
     @property
     def stateful(self) -> bool:
         return True
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Windowed(Stateful):
-    """A node that computes something over windows."""
-
-    processing: bool = False  # its windows are of processing time
-
     @property
-    def clocked(self) -> bool:
-        return self.processing
+    def place(self) -> Place:
+        inputs = tuple(edge.schema for edge in self.inputs)
+        return Place(self.keys, inputs, self.schema, self.timed, self.broadcast)
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WindowAgg(Windowed):
-    """Named aggregates over tumbling or sliding windows that fire once, from shared panes."""
-
-    window: Window
-    aggs: tuple[tuple[str, Aggregate], ...]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AnyWindow(Windowed):
-    """Windows of time of every kind; `function` is None for named aggregates."""
-
-    windowing: Windowing
-    aggs: tuple[tuple[str, Aggregate], ...] = ()
-    function: PyFunction | None = None
-    zero: PyFunction | None = None
-    value: pa.Schema = field(default_factory=lambda: pa.schema([]))
-    process: bool = False  # the function sees all rows of a window at once
-    evictor: Evictor | None = None
-    extras: tuple[tuple[str, Expr], ...] = ()  # columns that trigger, assigner or evictor read
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RowWindow(Windowed):
-    """Windows that are bounded by rows, not by time."""
-
-    window: Any  # a value of ops/window/by_rows.py
-    aggs: tuple[tuple[str, Aggregate], ...] = ()
-    function: PyFunction | None = None
-    zero: PyFunction | None = None
-    value: pa.Schema = field(default_factory=lambda: pa.schema([]))
-    process: bool = False
-    extras: tuple[tuple[str, Expr], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WindowFold(Windowed):
-    """`reduce` (zero is None, rows fold into a row) or `fold` over each window."""
-
-    window: Window
-    function: PyFunction
-    zero: PyFunction | None = None  # makes a fresh start value
-    value: pa.Schema = field(default_factory=lambda: pa.schema([]))  # the accumulator's columns
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rolling(Stateful):
-    """Running aggregates: one row out for each row in, of exactly the columns of `schema`.
-
-    The input may carry further columns (the arguments that `rewrite.py` projected).
-    """
-
-    aggs: tuple[tuple[str, Aggregate], ...]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Fold(Stateful):
-    """Running `reduce` (zero is None) or `fold` per key: one row out for each row in."""
-
-    function: PyFunction
-    zero: PyFunction | None = None
-    value: pa.Schema = field(default_factory=lambda: pa.schema([]))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Process(Stateful):
-    """A user's keyed process function over named inputs."""
-
-    names: tuple[str, ...]  # of the inputs, as the function sees them
-    function: Any  # an instance of the user's KeyedProcess
-    state: pa.Schema  # its declared values
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Apply(Stateful):
-    """An operator that brings its own meaning: a join, deduplication, a pattern, ..."""
-
-    what: Spec
-    processing: bool = False  # it goes by processing time
-
-    @property
-    def clocked(self) -> bool:
-        return self.processing
+    def operator(self) -> Operator:
+        """A fresh operator for one task and one epoch."""
+        return self.what.operator(self.place)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,23 +15,17 @@ import pyarrow as pa
 from headrace.expr import Expr, all_columns
 from headrace.kernel import infer
 from headrace.ops.watermarks import columns_watched
-from headrace.ops.window.by_rows import column_of
-from headrace.ops.window.evictors import KeepBy
-from headrace.ops.window.own import Own
 from headrace.plan.aggs import arguments, columns_read, projected
 from headrace.plan.nodes import (
     LATE,
-    AnyWindow,
     Edge,
     Node,
     Python,
     PythonChain,
     Read,
-    Rolling,
-    RowWindow,
     Select,
     SelectChain,
-    WindowAgg,
+    Stateful,
 )
 
 Graph = tuple[Node, ...]
@@ -52,9 +46,9 @@ def project_arguments(graph: Graph) -> Graph:
         made = _made(node)
         if not made:
             return (node,)
-        assert isinstance(node, WindowAgg | Rolling | AnyWindow | RowWindow)
+        assert isinstance(node, Stateful)
         (edge,) = node.inputs
-        kept = _kept(node, edge.schema, whole=_sees_rows(node) or node.name in late)
+        kept = _kept(node, edge.schema, whole=node.what.sees_rows or node.name in late)
         columns = {**kept, **made}
         before = Select(
             name=f"{node.name}:arguments",
@@ -64,8 +58,8 @@ def project_arguments(graph: Graph) -> Graph:
             site=node.site,
             columns=tuple(columns.items()),
         )
-        aggs = tuple((n, projected(n, a)) for n, a in node.aggs)
-        after = replace(node, inputs=(Edge(before),), aggs=aggs)
+        aggs = tuple((n, projected(n, a)) for n, a in node.what.aggregates)
+        after = replace(node, inputs=(Edge(before),), what=node.what.with_aggregates(aggs))
         return (before, after) if node.name not in late else (before, after, _late(after, edge))
 
     return _map(graph, one)
@@ -178,36 +172,22 @@ def _readers(graph: Graph) -> Counter[str]:
     return Counter(e.node.name for n in graph for e in n.inputs)
 
 
-Aggregating = WindowAgg | Rolling | AnyWindow | RowWindow
-
-
 def _made(node: Node) -> dict[str, Expr]:
     """Columns that a step needs and that are not there yet."""
-    extras = dict(node.extras) if isinstance(node, AnyWindow | RowWindow) else {}
-    return {**extras, **(arguments(node.aggs) if isinstance(node, Aggregating) else {})}
+    if not isinstance(node, Stateful):
+        return {}
+    return {**dict(node.what.extra_columns), **arguments(node.what.aggregates)}
 
 
-def _deciding(node: Node) -> set[str]:
+def _deciding(node: Stateful) -> set[str]:
     """The column of the input that says where a window ends, if there is one."""
-    if not isinstance(node, RowWindow):
-        return set()
-    column = column_of(node.window)
-    return set() if column is None or column in dict(node.extras) else {column}
+    column = node.what.ends_by
+    return set() if column is None or column in dict(node.what.extra_columns) else {column}
 
 
-def _sees_rows(node: Node) -> bool:
-    """Whether it needs every column, not only those it aggregates."""
-    if isinstance(node, AnyWindow):
-        own = isinstance(node.evictor, KeepBy) or isinstance(node.windowing.assigner, Own)
-        return node.function is not None or own
-    if isinstance(node, RowWindow):
-        return node.function is not None
-    return not isinstance(node, WindowAgg)
-
-
-def _kept(node: Aggregating, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
+def _kept(node: Stateful, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
     """The columns that go on beside the new ones."""
-    plain = {a for _, agg in node.aggs for a in agg.arguments if isinstance(a, str)}
+    plain = {a for _, agg in node.what.aggregates for a in agg.arguments if isinstance(a, str)}
     used = {*node.keys[0], *plain, *_deciding(node)}
     return {n: e for n, e in all_columns(schema).items() if whole or n in used}
 
@@ -230,9 +210,9 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
         where = node.where.columns if node.where is not None else frozenset[str]()
         made = [e.columns for _, e in node.columns or ()]
         return {*where, *(needed if node.columns is None else frozenset[str]().union(*made))}
-    if isinstance(node, WindowAgg | AnyWindow | RowWindow) and not (whole or _sees_rows(node)):
+    if isinstance(node, Stateful) and not (whole or node.what.sees_rows):
         extra = frozenset[str]().union(*(e.columns for e in _made(node).values()))
-        return {*node.keys[0], *columns_read(node.aggs), *extra, *_deciding(node)}
+        return {*node.keys[0], *columns_read(node.what.aggregates), *extra, *_deciding(node)}
     return set(edge.schema.names)
 
 

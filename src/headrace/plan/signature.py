@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections.abc as abc
 import dataclasses
-import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.callables import title, unwrapped
 from headrace.errors import PlanError, Site
 from headrace.schema import SchemaLike, ddl_type, schema_of, type_of
 
@@ -25,23 +25,6 @@ _MANY = (
     abc.Collection,
 )  # fmt: skip
 _OUTPUT = ("match", "map_async")  # the methods that take output=, not schema=
-
-
-def is_lambda(fn: object) -> bool:
-    return inspect.isfunction(fn) and fn.__name__ == "<lambda>"
-
-
-def title(fn: object) -> str:
-    """How messages and plans name a function."""
-    if is_lambda(fn):
-        return "a lambda"
-    return str(getattr(_plain(fn), "__qualname__", type(fn).__name__)).split("<locals>.")[-1]
-
-
-def site_of(fn: object) -> Site | None:
-    """Where the user wrote the function."""
-    code = getattr(_plain(fn), "__code__", None)
-    return Site(code.co_filename, code.co_firstlineno) if code else None
 
 
 def check_takes(fn: object, count: int, method: str, site: Site | None = None) -> None:
@@ -184,19 +167,9 @@ def _word(method: str) -> str:
 
 def _hints(fn: object) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(_plain(fn))
+        return typing.get_type_hints(unwrapped(fn))
     except (TypeError, NameError):
         return {}
-
-
-def _plain(fn: object) -> Any:
-    """The function under partials, decorators and callable objects."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    fn = inspect.unwrap(fn) if callable(fn) else fn
-    if inspect.isroutine(fn) or isinstance(fn, type) or not callable(fn):
-        return fn
-    return type(fn).__call__
 
 
 def _optional(hint: object) -> bool:

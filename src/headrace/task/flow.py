@@ -41,7 +41,6 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.program import Program
 from headrace.task.dead import DeadLetters, blaming
-from headrace.task.operators import operator_for, runs_user_code
 from headrace.task.outputs import Outputs
 from headrace.task.python_steps import ROW_KINDS, run_batches, run_rows
 
@@ -54,8 +53,8 @@ class Flow:
     def __init__(self, program: Program, epoch: Epoch, outputs: Outputs, dead: DeadLetters) -> None:
         self._program, self._epoch = program, epoch
         self._outputs, self.dead = outputs, dead
-        self._operators = {n.name: operator_for(n) for n in program.stateful()}
-        self._risky = {n.name for n in program.stateful() if runs_user_code(n)}
+        self._operators = {n.name: n.operator() for n in program.stateful()}
+        self._risky = {n.name for n in program.stateful() if n.what.runs_user_code}
         self._held: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
         self._held_rows: Counter[tuple[str, int]] = Counter()
         self._ready: list[Envelope] = []
@@ -135,7 +134,7 @@ class Flow:
         self.dead.add(step, rows, errors, self.raw)
 
     def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
-        if node.clocked:
+        if node.processing:
             rows = stamped(rows, self._epoch.clock)
         if node.name not in self._risky:
             self._judge(node, index, rows)
@@ -154,8 +153,7 @@ class Flow:
 
     def _fit(self, node: Stateful, index: int, rows: pa.Table) -> pa.Table:
         """The rows without those of which the operator can say at once that it cannot use them."""
-        unfit = getattr(self._operators[node.name], "unfit", None)
-        found = unfit(index, rows) if unfit else None
+        found = self._operators[node.name].unfit(index, rows)
         if found is None:
             return rows
         gone, reasons = found
@@ -178,7 +176,7 @@ class Flow:
             self.push(node.name, late_port(index), gone)
         if prepared is not None:
             fate = PASSED if passes_on(node) else "used"
-            self.fate(fate, prepared if getattr(operator, "filters", False) else rows)
+            self.fate(fate, prepared if operator.filters else rows)
             self._hold(node, index, prepared)
 
     def _hold(self, node: Stateful, index: int, prepared: pa.Table) -> None:

@@ -38,7 +38,6 @@ from headrace.plan.nodes import OUT, Stateful
 from headrace.state.faults import point
 from headrace.task.dead import DeadLetters, blaming
 from headrace.task.flow import Flow
-from headrace.task.operators import operator_for
 from headrace.task.outputs import Outputs
 from headrace.task.source_task import finish_dead
 from headrace.task.tables import TaskState
@@ -112,11 +111,11 @@ class _Level:
         return max((s.watermark for s in self._epoch.splits if s.input in known), default=MIN_TIME)
 
     def _step(self, node: Stateful, chunks: list[list[pa.Table] | None]) -> None:
-        operator = operator_for(node)
+        operator = node.operator()
         specs = operator.tables()
         before = self._epoch.before.get(node.name, MIN_TIME)
         inputs = upstream(self._program, node.name)
-        reached = reached_by(node.clocked, inputs, self._epoch.splits, self._epoch.clock)
+        reached = reached_by(node.processing, inputs, self._epoch.splits, self._epoch.clock)
         step = Step(
             inputs=[c and pa.concat_tables(c, promote_options="default") for c in chunks],
             tables={s.name: self._state.open(node.name, s) for s in specs},

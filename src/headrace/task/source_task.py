@@ -26,7 +26,7 @@ from headrace.epoch.report import Report
 from headrace.epoch.values import Piece, SourceTask, Split
 from headrace.epoch.ways import OPEN, SURE, goes_several_ways, packed
 from headrace.ops.watermarks import Ingestion, columns_watched
-from headrace.plan.nodes import LATE, OUT, Read, WindowAgg
+from headrace.plan.nodes import LATE, OUT, Read, Stateful
 from headrace.plan.program import Program
 from headrace.sources import Source
 from headrace.sources.contract import MISFIT
@@ -246,7 +246,9 @@ def encodable(program: Program, node: Read) -> tuple[str, ...]:
     watched = columns_watched(node.watermark, tuple(node.schema.names))
     for consumer, _ in program.consumers_of(node.name, OUT):
         reached = program.nodes[consumer]
-        if not isinstance(reached, WindowAgg) or program.consumers_of(consumer, LATE):
+        if not isinstance(reached, Stateful) or not reached.what.encodes_keys:
+            return ()
+        if program.consumers_of(consumer, LATE):
             return ()
         keys.update(reached.keys[0])
     keys -= watched

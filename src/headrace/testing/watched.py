@@ -16,12 +16,11 @@ from headrace.plan.draft import DEAD, Draft
 from headrace.plan.nodes import (
     DEAD_SCHEMA,
     LATE,
-    Apply,
     Dead,
     Edge,
     Node,
     Read,
-    Windowed,
+    Stateful,
     Write,
     late_port,
 )
@@ -89,7 +88,5 @@ def _added(graph: tuple[Node, ...]) -> Iterator[Node]:
 
 
 def _has_late(node: Node) -> bool:
-    """Whether rows can come too late for a step: windows, and operators that say so."""
-    return isinstance(node, Windowed) or (
-        isinstance(node, Apply) and getattr(node.what, "has_late", False)
-    )
+    """Whether rows can come too late for a step."""
+    return isinstance(node, Stateful) and node.what.has_late

@@ -18,6 +18,7 @@ from headrace.chunk import hidden_columns, visible
 from headrace.ops.calls.loop import wait_for
 from headrace.ops.calls.resource import watch
 from headrace.ops.calls.work import Caller, Manner, Outcome
+from headrace.ops.contract import ChunkSpec
 from headrace.rows import rows_of, table_of
 
 Lost = list[tuple[int, BaseException]]
@@ -25,7 +26,7 @@ _callers: dict[tuple[int, str], Caller] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class AsyncCalls:
+class AsyncCalls(ChunkSpec):
     fn: Callable[..., Any]
     manner: Manner
     id: str = field(default_factory=lambda: uuid.uuid4().hex)

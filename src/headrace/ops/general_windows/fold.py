@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Step
 from headrace.ops.grouping import group, in_order
 from headrace.ops.panes.operator import derived
 from headrace.ops.running.fold import Folder
@@ -25,9 +25,7 @@ from headrace.state.table import KeyedTable, TableSpec
 WINDOWS = "windows"
 
 
-class WindowFoldOperator:
-    version = 1
-
+class WindowFoldOperator(Operator):
     def __init__(
         self,
         window: Window,
@@ -47,12 +45,6 @@ class WindowFoldOperator:
         if watermark == MIN_TIME:
             return None
         return self._window.is_late(rows.column(TIME).to_numpy(), watermark)
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         table = step.tables[WINDOWS]

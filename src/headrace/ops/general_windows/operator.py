@@ -19,7 +19,7 @@ from headrace.hashing import hash_keys
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, count, max, merge, partial
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Step
 from headrace.ops.general_windows.book import END, START, Book
 from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, Firing
 from headrace.ops.general_windows.kept_rows import KeptRows
@@ -34,9 +34,7 @@ from headrace.ops.window.windowing import Windowing
 from headrace.state.table import KeyedTable, TableSpec
 
 
-class TimedWindowOperator:
-    version = 1
-
+class TimedWindowOperator(Operator):
     def __init__(
         self,
         windowing: Windowing,

@@ -6,7 +6,7 @@ are told in the order of their times, however they came; by processing time at o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.layout import placed
 from headrace.ops.join.side import AT, Side
@@ -32,7 +32,7 @@ TAKEN, GIVEN = "-", "+"
 
 
 @dataclass(frozen=True)
-class Changes:
+class Changes(Spec):
     """The changes of one table."""
 
     processing: bool
@@ -42,7 +42,6 @@ class Changes:
 
     kind = "changes"
     endless = True
-    functions: tuple[Callable[..., Any], ...] = ()
 
     @property
     def needs_time(self) -> bool:
@@ -55,19 +54,19 @@ class Changes:
     def __str__(self) -> str:
         return f"by {'processing' if self.processing else 'event'} time"
 
+    @property
+    def bound(self) -> str:
+        return "table(..., unbounded=True)."
+
     def shape(self) -> dict[str, Any]:
         deletes = self.gone is not None
         return {"processing": self.processing, "deletes": deletes, "rows": list(self.rows)}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> ChangesOperator:
-        return ChangesOperator(self, keys[0], inputs[0], output)
+    def operator(self, place: Place) -> ChangesOperator:
+        return ChangesOperator(self, place.key, place.input, place.output)
 
 
-class ChangesOperator:
-    version = 1
-
+class ChangesOperator(Operator):
     def __init__(
         self, spec: Changes, keys: Sequence[str], input: pa.Schema, output: pa.Schema
     ) -> None:
@@ -87,12 +86,6 @@ class ChangesOperator:
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         return behind(rows, watermark, self._spec.processing)
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         floor = MAX_TIME if self._spec.processing else step.after

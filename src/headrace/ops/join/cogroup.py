@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.chunk import HASH
 from headrace.clock import pretty
 from headrace.ops.agg.groups import Index
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import Fault, Operator, Place, Spec, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.layout import placed as placed_rows
 from headrace.ops.join.sessions import windows_of
@@ -25,20 +25,19 @@ from headrace.ops.join.side import Side
 from headrace.ops.join.windowed import moments
 from headrace.ops.join.windows import Placed
 from headrace.ops.process.call import many
-from headrace.ops.window.assigners import Assigner
+from headrace.ops.window.assigners import Assigner, Session
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
 
 @dataclass(frozen=True, eq=False)
-class Cogroup:
+class Cogroup(Spec):
     function: Callable[[Any, list[Any], list[Any]], Any]
     window: Assigner
     lateness: int
     rows: tuple[str, ...] = ()
 
     kind = "cogroup"
-    endless = False
     needs_time = True
     has_late = True
 
@@ -51,17 +50,21 @@ class Cogroup:
         return f"{self.window}{late}"
 
     def shape(self) -> dict[str, Any]:
-        return {"window": str(self.window), "rows": list(self.rows)}
+        return {"window": self.window.at_rest(), "rows": list(self.rows)}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> CogroupOperator:
-        return CogroupOperator(self, keys, inputs, output)
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.lateness}
+
+    @property
+    def runs_user_code(self) -> bool:
+        return isinstance(self.window, Session) and self.window.differs
+
+    def operator(self, place: Place) -> CogroupOperator:
+        return CogroupOperator(self, place.keys, place.inputs, place.output)
 
 
-class CogroupOperator:
-    version = 1
-
+class CogroupOperator(Operator):
     def __init__(
         self,
         spec: Cogroup,
@@ -87,9 +90,6 @@ class CogroupOperator:
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         return self._windows.prepare(port, rows)
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     @collector_paused()
     def step(self, step: Step) -> None:

@@ -7,7 +7,7 @@ Rows are kept until then and no longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, Mask
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.kept import Kept
 from headrace.ops.join.layout import Columns, Layout
@@ -33,7 +33,7 @@ LEAST = 1_000  # ms in a bucket of kept rows, however short the interval is
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Spec):
     """`lower` <= right time - left time <= `upper`, in milliseconds."""
 
     how: str
@@ -44,10 +44,8 @@ class Interval:
     rows: tuple[str, ...] = ()  # the columns of each input, as text
 
     kind = "join"
-    endless = False
     needs_time = True
     has_late = True
-    functions: tuple[Callable[..., Any], ...] = ()
 
     def __str__(self) -> str:
         late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
@@ -56,15 +54,15 @@ class Interval:
     def shape(self) -> dict[str, Any]:
         return {"how": self.how, "within": [self.lower, self.upper], "rows": list(self.rows)}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> IntervalOperator:
-        return IntervalOperator(self, keys, inputs, output)
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.lateness}
+
+    def operator(self, place: Place) -> IntervalOperator:
+        return IntervalOperator(self, place.keys, place.inputs, place.output)
 
 
-class IntervalOperator:
-    version = 1
-
+class IntervalOperator(Operator):
     def __init__(
         self,
         spec: Interval,
@@ -113,9 +111,6 @@ class IntervalOperator:
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         return rows if self._unmet[port] is not None else self._sides[port].without_nulls(rows)
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     # one epoch
 

@@ -8,7 +8,7 @@ that no row saw, when they are over (`unseen.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.interval import passed
 from headrace.ops.join.layout import Columns, Layout
@@ -35,7 +35,7 @@ WAITING = "waiting"
 
 
 @dataclass(frozen=True)
-class Latest:
+class Latest(Spec):
     how: str
     processing: bool
     within: int | None  # how old a version may be, in ms; None: any age
@@ -46,7 +46,6 @@ class Latest:
     rows: tuple[str, ...] = ()
 
     kind = "join"
-    functions: tuple[Callable[..., Any], ...] = ()
 
     @property
     def endless(self) -> bool:
@@ -66,6 +65,14 @@ class Latest:
         late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
         return f"{self.how} with the latest {when}{old}{late}"
 
+    @property
+    def bound(self) -> str:
+        return "table(..., unbounded=True)" + (
+            "."
+            if self.processing
+            else '; otherwise say join(..., within="1h"): older rows of the table are forgotten.'
+        )
+
     def shape(self) -> dict[str, Any]:
         bounded = self.within is not None
         outer = {"outer": "right"} if self.how in ("right", "full") else {}
@@ -78,15 +85,11 @@ class Latest:
         age = {} if self.within is None else {"within": self.within}
         return {"lateness": self.lateness, **age}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> LatestOperator:
-        return LatestOperator(self, keys, inputs, output)
+    def operator(self, place: Place) -> LatestOperator:
+        return LatestOperator(self, place.keys, place.inputs, place.output)
 
 
-class LatestOperator:
-    version = 1
-
+class LatestOperator(Operator):
     def __init__(
         self,
         spec: Latest,
@@ -125,9 +128,6 @@ class LatestOperator:
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         keep = port == 1 or self._alone  # of the table, they are told in `step`
         return rows if keep else self._sides[port].without_nulls(rows)
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         floor = passed(step.after, self._spec.lateness)

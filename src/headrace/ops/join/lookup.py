@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Mask
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import Fault, Operator, Place, Spec, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.loaded import Called, MadeFile, Source, SparkTable, SqlTable, copy_of
 from headrace.ops.join.side import null_keys
@@ -30,7 +30,7 @@ _PLACES = {TIME: "$time", SOURCE: "$source", OFFSET: "$offset"}
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup:
+class Lookup(Spec):
     source: Source
     token: str  # which table it is, among those that a process holds
     theirs: tuple[str, ...]  # its key columns
@@ -42,8 +42,6 @@ class Lookup:
 
     kind = "lookup"
     passes = True
-    endless = False
-    needs_time = False
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
@@ -67,15 +65,11 @@ class Lookup:
         rows = {} if self.stateless else {"rows": list(self.rows)}
         return {"waits": not self.stateless, **rows}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> LookupOperator:
-        return LookupOperator(self, keys[0], inputs[0], output)
+    def operator(self, place: Place) -> LookupOperator:
+        return LookupOperator(self, place.key, place.input, place.output)
 
 
-class LookupOperator:
-    version = 1
-
+class LookupOperator(Operator):
     def __init__(
         self, spec: Lookup, keys: Sequence[str], input: pa.Schema, output: pa.Schema
     ) -> None:
@@ -88,15 +82,6 @@ class LookupOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return (self._waiting,) if self._spec.on_missing == "wait" else ()
-
-    def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
-        return None
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         new = step.inputs[0]

@@ -7,7 +7,7 @@ joins that lack a stream are in `partial.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, Mask
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.interval import LEAST, passed
 from headrace.ops.join.kept import Kept
@@ -33,7 +33,7 @@ MANY_HOWS = ("inner", "left", "full")
 
 
 @dataclass(frozen=True)
-class ManyJoin:
+class ManyJoin(Spec):
     """No two rows of a result are more than `within` ms apart."""
 
     how: str
@@ -44,10 +44,8 @@ class ManyJoin:
     rows: tuple[str, ...] = ()
 
     kind = "join"
-    endless = False
     needs_time = True
     has_late = True
-    functions: tuple[Callable[..., Any], ...] = ()
 
     def __str__(self) -> str:
         late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
@@ -57,10 +55,16 @@ class ManyJoin:
         said = {"how": self.how, "names": list(self.names), "within": self.within}
         return said | {"rows": list(self.rows)}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> ManyJoinOperator:
-        return ManyJoinOperator(self, keys, inputs, output)
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.lateness}
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return self.names
+
+    def operator(self, place: Place) -> ManyJoinOperator:
+        return ManyJoinOperator(self, place.keys, place.inputs, place.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,7 @@ class _Input:
         return _Input(self.rows, self.number[: self.old], self.at[: self.old], self.old)
 
 
-class ManyJoinOperator:
-    version = 1
-
+class ManyJoinOperator(Operator):
     def __init__(
         self,
         spec: ManyJoin,
@@ -126,9 +128,6 @@ class ManyJoinOperator:
         if self._partial is not None and self._partial.alone(port):
             return rows
         return self._sides[port].without_nulls(rows)
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         arrived = [

@@ -9,7 +9,7 @@ beside those of the left rows that may point to it (`pointed.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from headrace.chunk import HASH, TAKEN_BACK, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.join.before_after import Changed, Spans, earlier, left_of, shown, spans
 from headrace.ops.join.changes import GIVEN, TAKEN, after, behind, given
 from headrace.ops.join.columns import numbers
@@ -57,7 +57,7 @@ class _Right(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TableJoin:
+class TableJoin(Spec):
     how: str
     own: tuple[str, ...]  # the left table's key, where it points by other columns; else ()
     processing: bool
@@ -68,7 +68,6 @@ class TableJoin:
 
     kind = "join"
     endless = True
-    functions: tuple[Callable[..., Any], ...] = ()
 
     @property
     def needs_time(self) -> bool:
@@ -87,6 +86,10 @@ class TableJoin:
         """Whether it must know how many left rows point to a right one."""
         return bool(self.own) and self.how in POINTERS
 
+    @property
+    def bound(self) -> str:
+        return "table(..., unbounded=True)."
+
     def shape(self) -> dict[str, Any]:
         return {
             "how": self.how,
@@ -96,15 +99,15 @@ class TableJoin:
             "rows": list(self.rows),
         }
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> TableJoinOperator:
-        return TableJoinOperator(self, keys, inputs, output)
+    @property
+    def own_key(self) -> tuple[str, ...]:
+        return self.own
+
+    def operator(self, place: Place) -> TableJoinOperator:
+        return TableJoinOperator(self, place.keys, place.inputs, place.output)
 
 
-class TableJoinOperator:
-    version = 1
-
+class TableJoinOperator(Operator):
     def __init__(
         self,
         spec: TableJoin,
@@ -145,12 +148,6 @@ class TableJoinOperator:
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         derived = port == 0 and self._spec.own
         return None if derived else behind(rows, watermark, self._spec.processing)
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         floor = MAX_TIME if self._spec.processing else step.after

@@ -6,7 +6,7 @@ rows that met nobody there. Its event time is the window's last millisecond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +15,20 @@ import pyarrow as pa
 
 from headrace.clock import pretty
 from headrace.ops.agg.groups import Index
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.join.layout import Columns, Layout
 from headrace.ops.join.pairs import meeting
 from headrace.ops.join.sessions import windows_of
 from headrace.ops.join.side import Side, null_keys
 from headrace.ops.join.windows import Placed
 from headrace.ops.window.aligned import Times
-from headrace.ops.window.assigners import Assigner
+from headrace.ops.window.assigners import Assigner, Session
 from headrace.schema import TIMESTAMP
 from headrace.state.table import KeyedTable, TableSpec
 
 
 @dataclass(frozen=True)
-class WindowJoin:
+class WindowJoin(Spec):
     how: str
     window: Assigner
     lateness: int
@@ -36,27 +36,29 @@ class WindowJoin:
     rows: tuple[str, ...] = ()  # the columns of each input, as text
 
     kind = "join"
-    endless = False
     needs_time = True
     has_late = True
-    functions: tuple[Callable[..., Any], ...] = ()
 
     def __str__(self) -> str:
         late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
         return f"{self.how} in {self.window}{late}"
 
     def shape(self) -> dict[str, Any]:
-        return {"window": str(self.window), "rows": list(self.rows)}
+        return {"window": self.window.at_rest(), "rows": list(self.rows)}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> WindowJoinOperator:
-        return WindowJoinOperator(self, keys, inputs, output)
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.lateness}
+
+    @property
+    def runs_user_code(self) -> bool:
+        return isinstance(self.window, Session) and self.window.differs
+
+    def operator(self, place: Place) -> WindowJoinOperator:
+        return WindowJoinOperator(self, place.keys, place.inputs, place.output)
 
 
-class WindowJoinOperator:
-    version = 1
-
+class WindowJoinOperator(Operator):
     def __init__(
         self,
         spec: WindowJoin,
@@ -82,9 +84,6 @@ class WindowJoinOperator:
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         rows = rows if self._alone[port] else self._sides[port].without_nulls(rows)
         return self._windows.prepare(port, rows)
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         placed = self._windows.over(step)

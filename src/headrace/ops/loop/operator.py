@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.at_rest import described
 from headrace.chunk import HASH, visible
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, hash_keys
 from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.grouping import in_order
 from headrace.ops.loop.turns import Endless, Loop, Until, is_over
 from headrace.ops.stream.alike import Mask, place_in_group, same
-from headrace.ops.stream.base import Basic, Plain, described
 from headrace.ops.stream.whole import all_failed, as_table, placed, timed
 from headrace.ops.view import plain_view
 from headrace.state.table import KeyedTable, TableSpec
@@ -33,7 +33,7 @@ BACK = "$back"
 
 
 @dataclass(frozen=True, eq=False)
-class Iterate(Basic):
+class Iterate(Spec):
     body: Callable[[pa.Table, Loop], Any]
     feed: pa.Schema | None  # what goes round, if it is not rows like the input's
     emits: bool  # its output is what the body emits, not what is left at the end
@@ -69,18 +69,24 @@ class Iterate(Basic):
         """Whether rows like the input's wait in its state."""
         return self.over_batches and self.feed is None
 
+    @property
+    def bound(self) -> str:
+        return "unbounded=True; otherwise leave keep= out."
+
     def shape(self) -> dict[str, Any]:
         kept = {name: described(schema) for name, schema in self.keep}
         back = described(self.feed) if self.over_batches and self.feed is not None else None
         return {"kept": kept, "back": back, "over_batches": self.over_batches}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        return _Looping(self, list(keys[0]), inputs[0], output)
+    @property
+    def emits_time(self) -> str | None:
+        return self.time
+
+    def operator(self, place: Place) -> Operator:
+        return _Looping(self, list(place.key), place.input, place.output)
 
 
-class _Looping(Plain):
+class _Looping(Operator):
     def __init__(self, what: Iterate, keys: list[str], input: pa.Schema, output: pa.Schema) -> None:
         self._what, self._keys, self._input, self._output = what, keys, input, output
         self._feed = input if what.feed is None else what.feed
@@ -91,10 +97,10 @@ class _Looping(Plain):
     def tables(self) -> tuple[TableSpec, ...]:
         return tuple(table_of(name, schema) for name, schema in self._schemas.items())
 
-    def beside(self) -> Mapping[str, Sequence[str]]:
+    def side_views(self) -> Mapping[str, Sequence[str]]:
         return {name: self._keys for name, _ in self._what.keep}
 
-    def beside_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+    def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
         return plain_view(tables[name], MIN_TIME, MAX_TIME)
 
     def step(self, step: Step) -> None:

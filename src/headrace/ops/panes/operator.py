@@ -21,7 +21,7 @@ from headrace.ops.agg.groups import flat
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, merge, partial, result
 from headrace.ops.agg.partials import with_held
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Step
 from headrace.ops.panes.firing import fire
 from headrace.ops.view import with_bounds
 from headrace.ops.window.aligned import Times, Window
@@ -33,9 +33,7 @@ _PANE = "__pane"
 _KEY = "__key"
 
 
-class WindowAggOperator:
-    version = 1
-
+class WindowAggOperator(Operator):
     def __init__(
         self,
         window: Window,

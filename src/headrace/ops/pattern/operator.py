@@ -18,7 +18,7 @@ from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import integers
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import Fault, Operator, Step
 from headrace.ops.pattern.automaton import ACCEPT, Automaton
 from headrace.ops.pattern.conditions import BAD, Bits, conditions
 from headrace.ops.pattern.machine import HELD, Machine, Run
@@ -37,7 +37,7 @@ TIMEOUTS = "timeouts"
 _HIDDEN = (TIME, SOURCE, OFFSET, HASH)
 
 
-class MatchOperator:
+class MatchOperator(Operator):
     version = 2  # 1: a loop could begin with a row that its `until` excludes
 
     def __init__(
@@ -89,10 +89,10 @@ class MatchOperator:
             until,
         )
 
-    def beside(self) -> Mapping[str, Sequence[str]]:
+    def side_views(self) -> Mapping[str, Sequence[str]]:
         return {} if self._rules is None else {RULES: (NAME,)}
 
-    def beside_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+    def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
         assert self._rules is not None
         return self._rules.view(tables[RULES].scan())
 
@@ -116,9 +116,6 @@ class MatchOperator:
             some = np.logical_or.reduce([word != 0 for word in words])
             table = table if some.all() else table.filter(pa.array(some))
         return table
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     @collector_paused()
     def step(self, step: Step) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.at_rest import Identified
 from headrace.clock import Duration, pretty
 from headrace.errors import PlanError, refusal
 from headrace.ops.pattern import refusals as no
@@ -40,7 +41,7 @@ from headrace.ops.pattern.parts import (
 
 
 @dataclass(frozen=True, eq=False)
-class Pattern:
+class Pattern(Identified):
     """Rows of one key, in order, that mean something together; see `hr.pattern`."""
 
     group: Group
@@ -48,7 +49,7 @@ class Pattern:
     skip: Skip = Skip()  # noqa: RUF009  a value
     ending: Ending | None = None
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         words = told(self.group.items) + ended(self.ending)
         words += f" within {pretty(self.span)}" if self.span is not None else ""
         return words + (f", skip {self.skip}" if self.skip.to != "none" else "")

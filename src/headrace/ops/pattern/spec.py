@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from headrace.ops.contract import Operator
+from headrace.ops.contract import Operator, Place, Spec
 from headrace.ops.pattern.automaton import Tests, compiled
 from headrace.ops.pattern.operator import MatchOperator
 from headrace.ops.pattern.parts import Condition
@@ -29,7 +27,7 @@ class OfRow:
 
 
 @dataclass(frozen=True, eq=False)
-class MatchSpec:
+class MatchSpec(Spec):
     """`rules` are the patterns by name, compiled; None if they come on a control stream."""
 
     patterns: Mapping[str, Pattern]
@@ -87,7 +85,8 @@ class MatchSpec:
         Patterns are numbered by their order, and so are the conditions that a row fulfils.
         """
         said = [
-            [name, str(one), *map(_said, _conditions(one))] for name, one in self.patterns.items()
+            [name, one.at_rest(), *map(_said, _conditions(one))]
+            for name, one in self.patterns.items()
         ]
         rows = self.selection.rows
         return {
@@ -95,15 +94,13 @@ class MatchSpec:
             "rows": [[f.name, ddl_type(f.type)] for f in rows],
         }
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
+    def operator(self, place: Place) -> Operator:
         return MatchOperator(
             self.rules,
             self.exprs,
             self.selection,
-            keys[0],
-            inputs[0],
+            place.key,
+            place.input,
             timeouts=self.timeouts,
             unbounded=self.unbounded,
         )

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import Fault, Operator, Step
 from headrace.ops.process.kept import Kept
 from headrace.ops.process.keyed import KeyedProcess, own_attributes
 from headrace.ops.process.operator import key_schema, seen_by_key
@@ -71,7 +71,7 @@ class _Made:
     counts: Counter[str]
 
 
-class ChunkOperator:
+class ChunkOperator(Operator):
     version = 3
 
     def __init__(
@@ -92,15 +92,6 @@ class ChunkOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._values.tables()
-
-    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return None
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         return seen_by_key(tables, self._by, self._key, since, until)

@@ -33,6 +33,7 @@ class Kept:
     make: Maker | None = field(init=False)
 
     word = "value"  # what people call it
+    at_rest = "Kept"  # never changes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "make", maker(self.kind))
@@ -69,6 +70,7 @@ class KeptList(Kept):
 
     __slots__ = ()
     word = "list"
+    at_rest = "KeptList"  # never changes
 
     def loaded(self, stored: Any) -> Any:
         made = stored or []
@@ -83,6 +85,7 @@ class KeptMap(Kept):
 
     __slots__ = ()
     word = "map"
+    at_rest = "KeptMap"  # never changes
 
     def loaded(self, stored: Any) -> Any:
         found = dict(stored or {})
@@ -99,6 +102,7 @@ class KeptLast(Kept):
     size: int = 1
 
     word = "last"
+    at_rest = "KeptLast"  # never changes
 
     def loaded(self, stored: Any) -> Any:
         made = stored or []
@@ -137,6 +141,7 @@ class KeptRunning(Kept):
     result: Callable[[Any], Any] = lambda state: state
 
     word = "running result"
+    at_rest = "KeptRunning"  # never changes
 
     @property
     def mutable(self) -> bool:
@@ -160,6 +165,7 @@ class KeptShared(Kept):
 
     __slots__ = ()
     word = "shared map"
+    at_rest = "KeptShared"  # never changes
 
     def start(self) -> Any:
         return {}

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.defensive_copy import AS_THEY_ARE, apart
 from headrace.errors import PlanError
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import Fault, Operator, Step
 from headrace.ops.process.call import Call
 from headrace.ops.process.guard import Guard
 from headrace.ops.process.keyed import KeyedProcess, own_attributes
@@ -50,7 +49,7 @@ class _Made:
     counts: dict[str, int]
 
 
-class ProcessOperator:
+class ProcessOperator(Operator):
     version = 3
 
     def __init__(
@@ -86,15 +85,6 @@ class ProcessOperator:
 
     def tables(self) -> tuple[TableSpec, ...]:
         return (*self._values.tables(), *self._timers.tables(), *self._shared.tables())
-
-    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return None
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     @collector_paused()
     def step(self, step: Step) -> None:
@@ -212,10 +202,10 @@ class ProcessOperator:
         """Keys by the names of the first input, and what is kept of each."""
         return seen_by_key(tables, self._by, self._key, since, until)
 
-    def beside(self) -> Mapping[str, Sequence[str]]:
+    def side_views(self) -> Mapping[str, Sequence[str]]:
         return dict.fromkeys(type(self._function).shared, (KEY,))
 
-    def beside_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
+    def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
         return plain_view(tables[table_name(name)], MIN_TIME, MAX_TIME)
 
 

@@ -20,7 +20,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Column, Index, Mask, array, flat, integers, take
 from headrace.ops.agg.named import Aggregate, part_names, partial, result
 from headrace.ops.agg.partials import with_held
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Step
 from headrace.ops.row_windows.book import Book, book_fields
 from headrace.ops.row_windows.ends import Ends, ends_of
 from headrace.ops.row_windows.kept import KeptWindows
@@ -53,9 +53,7 @@ class _Way(Protocol):
         """Apply one epoch to the state; the windows that ended."""
 
 
-class RowWindowOperator:
-    version = 1
-
+class RowWindowOperator(Operator):
     def __init__(
         self,
         spec: RowWindow,
@@ -98,9 +96,6 @@ class RowWindowOperator:
     def _refuse_untimed(self, rows: pa.Table) -> None:
         if needs_time(self._spec) and TIME not in rows.column_names:
             raise untimed(self._spec)
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         chunks = []

@@ -15,16 +15,14 @@ from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.ops.agg.groups import Column, Index, flat, take
 from headrace.ops.agg.named import Aggregate, columns_of, naming, part_names, result, singles
 from headrace.ops.agg.span import Running
-from headrace.ops.contract import Step
+from headrace.ops.contract import Operator, Step
 from headrace.ops.grouping import by_key
 from headrace.state.table import KeyedTable, TableSpec
 
 PARTIALS = "partials"
 
 
-class RollingOperator:
-    version = 1
-
+class RollingOperator(Operator):
     def __init__(
         self,
         aggs: Mapping[str, Aggregate],
@@ -39,15 +37,6 @@ class RollingOperator:
     def tables(self) -> tuple[TableSpec, ...]:
         key = pa.schema([self._input.field(k) for k in self._keys])
         return (TableSpec(PARTIALS, key, pa.schema(self._partials)),)
-
-    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return None
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         arrived = step.inputs[0]

@@ -10,12 +10,11 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.defensive_copy import apart, apart_value
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import Fault, Operator, Step
 from headrace.ops.grouping import Grouped, group, in_order
 from headrace.records import is_record, like, maker
 from headrace.rows import collector_paused, rows_of, table_of
@@ -32,9 +31,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-class FoldOperator:
-    version = 1
-
+class FoldOperator(Operator):
     def __init__(
         self, fold: Folder, keys: Sequence[str], input: pa.Schema, output: pa.Schema
     ) -> None:
@@ -44,15 +41,6 @@ class FoldOperator:
     def tables(self) -> tuple[TableSpec, ...]:
         key = pa.schema([self._input.field(k) for k in self._keys])
         return (TableSpec(VALUES, key, self._fold.value),)
-
-    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return None
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
 
     def step(self, step: Step) -> None:
         arrived = step.inputs[0]

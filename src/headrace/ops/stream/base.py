@@ -1,4 +1,4 @@
-"""What the small operators share: a plain operator, a plain spec, keys under neutral names.
+"""What the small operators share: keys under neutral names, and rows as they leave.
 
 A key lies in state as k0, k1, ...: a column of the user's can then be called as it likes.
 Nothing here keeps anything.
@@ -6,53 +6,12 @@ Nothing here keeps anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME, plain_column, plain_type
 from headrace.hashing import hash_keys
-from headrace.schema import ddl_type
-
-
-class Plain:
-    """An operator that sends rows as they are and finds none of them late."""
-
-    version = 1
-    filters = False  # whether `prepare` leaves rows out
-
-    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return None
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows
-
-    def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared
-
-
-@dataclass(frozen=True)
-class Basic:
-    """A spec without functions of the user's, whose state is bounded and needs no time."""
-
-    @property
-    def endless(self) -> bool:
-        return False
-
-    @property
-    def needs_time(self) -> bool:
-        return False
-
-    @property
-    def has_late(self) -> bool:
-        return False
-
-    @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
-        return ()
 
 
 class Keys:
@@ -82,8 +41,3 @@ def given_on(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Rows as they leave: the user's columns, and those that say when and where from."""
     hidden = [n for n in (TIME, SOURCE, OFFSET) if n in rows.column_names]
     return rows.select([*names, *hidden])
-
-
-def described(schema: pa.Schema) -> list[list[str]]:
-    """Columns as plain JSON."""
-    return [[f.name, ddl_type(f.type)] for f in schema]

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.stream.alike import Mask, heads, numbered
 from headrace.ops.stream.apart import list_starts
-from headrace.ops.stream.base import Basic, Keys, Plain, described
+from headrace.ops.stream.base import Keys
 from headrace.ops.stream.stored import Stored
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -30,7 +31,7 @@ _TURN, _WHEN = "turn", "when"
 
 
 @dataclass(frozen=True)
-class Batch(Basic):
+class Batch(Spec):
     rows: int
     within: int | None
     by_clock: bool
@@ -53,6 +54,10 @@ class Batch(Basic):
         clock = " by the clock" if self.within is not None and self.by_clock else ""
         return f"{self.rows} rows{time}{clock}"
 
+    @property
+    def bound(self) -> str:
+        return 'unbounded=True; otherwise say within="1m": what waits is given on by then.'
+
     def shape(self) -> dict[str, Any]:
         timed = self.within is not None
         said = {"timed": timed, "by_clock": timed and self.by_clock}
@@ -65,10 +70,8 @@ class Batch(Basic):
         types = tuple((name, kind) for name, kind in described(input))
         return Batch(rows, within, by_clock, into, timed, types)
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        return _Batching(self, Keys(keys[0], inputs[0]), inputs[0], output)
+    def operator(self, place: Place) -> Operator:
+        return _Batching(self, Keys(place.key, place.input), place.input, place.output)
 
 
 def packed_schema(keys: Sequence[str], into: str, input: pa.Schema) -> pa.Schema:
@@ -77,7 +80,7 @@ def packed_schema(keys: Sequence[str], into: str, input: pa.Schema) -> pa.Schema
     return pa.schema([*(input.field(k) for k in keys), pa.field(into, pa.list_(inner))])
 
 
-class _Batching(Plain):
+class _Batching(Operator):
     def __init__(self, what: Batch, keys: Keys, input: pa.Schema, output: pa.Schema) -> None:
         self._what, self._keys, self._input, self._output = what, keys, input, output
         self._stored = Stored(keys, input)

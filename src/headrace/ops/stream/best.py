@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.at_rest import described
 from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, integers
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.stream.alike import numbered, place_in_group
-from headrace.ops.stream.base import Basic, Keys, Plain, described
+from headrace.ops.stream.base import Keys
 from headrace.ops.stream.places import place_hashes
 from headrace.ops.stream.ranking import best_first, order_of
 from headrace.ops.stream.stored import TIES, Stored
@@ -33,7 +34,7 @@ _WORTH, _TURN = "worth", "turn"
 
 
 @dataclass(frozen=True)
-class Best(Basic):
+class Best(Spec):
     rows: int
     by: str | None  # None: by the hash of a row's place, which is a sample
     largest: bool = True
@@ -74,17 +75,15 @@ class Best(Basic):
     def compares(self) -> tuple[str, ...]:
         return () if self.by is None else (self.by, *self.each)
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        return _Best(self, Keys(keys[0], inputs[0]), inputs[0], output)
+    def operator(self, place: Place) -> Operator:
+        return _Best(self, Keys(place.key, place.input), place.input, place.output)
 
 
 def types_of(input: pa.Schema) -> tuple[tuple[str, str], ...]:
     return tuple((name, kind) for name, kind in described(input))
 
 
-class _Best(Plain):
+class _Best(Operator):
     def __init__(self, what: Best, keys: Keys, input: pa.Schema, output: pa.Schema) -> None:
         self._what, self._keys, self._output = what, keys, output
         self._stored = Stored(keys, input)

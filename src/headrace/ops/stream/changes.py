@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.at_rest import described
 from headrace.ops.agg.groups import flat
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.stream.alike import Mask, heads, in_turn, numbered, same
-from headrace.ops.stream.base import Basic, Keys, Plain, described, given_on
+from headrace.ops.stream.base import Keys, given_on
 from headrace.state.table import KeyedTable, TableSpec
 
 LAST = "last"
 
 
 @dataclass(frozen=True)
-class ChangesOnly(Basic):
+class ChangesOnly(Spec):
     columns: tuple[str, ...]
     types: tuple[tuple[str, str], ...]  # of the columns, as text: they shape the state
 
@@ -36,6 +37,13 @@ class ChangesOnly(Basic):
 
     def __str__(self) -> str:
         return f"rows in which {', '.join(self.columns)} changed"
+
+    @property
+    def bound(self) -> str:
+        return (
+            "unbounded=True; otherwise write it with process and a value that is forgotten: "
+            'hr.value(str, ttl="1h").'
+        )
 
     def shape(self) -> dict[str, Any]:
         return {"columns": [list(pair) for pair in self.types]}
@@ -50,13 +58,11 @@ class ChangesOnly(Basic):
         pairs = tuple((name, kind) for name, kind in described(pa.schema(known)))
         return ChangesOnly(tuple(columns), pairs)
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        return _Changes(self.columns, Keys(keys[0], inputs[0]), inputs[0], output)
+    def operator(self, place: Place) -> Operator:
+        return _Changes(self.columns, Keys(place.key, place.input), place.input, place.output)
 
 
-class _Changes(Plain):
+class _Changes(Operator):
     def __init__(
         self, columns: Sequence[str], keys: Keys, input: pa.Schema, output: pa.Schema
     ) -> None:

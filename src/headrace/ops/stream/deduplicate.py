@@ -9,7 +9,7 @@ twice `within` is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,10 @@ from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.order import by_number
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.stream.alike import heads, in_turn, mixed, numbered, repeated
 from headrace.ops.stream.apart import apart
-from headrace.ops.stream.base import Basic, Keys, Plain, given_on
+from headrace.ops.stream.base import Keys, given_on
 from headrace.ops.view import timestamps
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -34,7 +34,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Deduplicate(Basic):
+class Deduplicate(Spec):
     """`within` None: for ever."""
 
     within: int | None
@@ -59,17 +59,23 @@ class Deduplicate(Basic):
             "the first ever" if self.within is None else f"the first within {pretty(self.within)}"
         )
 
+    @property
+    def bound(self) -> str:
+        return 'unbounded=True; otherwise say within="1h": what is older is forgotten.'
+
     def shape(self) -> dict[str, Any]:
         return {"within": self.within}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        made = Keys(keys[0], inputs[0])
-        return _Ever(made, output) if self.within is None else _Within(self.within, made, output)
+    def operator(self, place: Place) -> Operator:
+        made = Keys(place.key, place.input)
+        return (
+            _Ever(made, place.output)
+            if self.within is None
+            else _Within(self.within, made, place.output)
+        )
 
 
-class _Deduplicating(Plain):
+class _Deduplicating(Operator):
     """Leaves out, where the rows are, those that no state is needed for."""
 
     filters = True

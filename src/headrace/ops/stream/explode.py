@@ -6,7 +6,6 @@ that of the row which the element came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from headrace.ops.contract import ChunkSpec
+
 
 @dataclass(frozen=True)
-class Explode:
+class Explode(ChunkSpec):
     """The elements of `column` as `into`; with `outer` a row without elements stays, as null."""
 
     column: str
@@ -25,12 +26,15 @@ class Explode:
     outer: bool
 
     kind = "explode"
-    functions: tuple[Callable[..., Any], ...] = ()
     several = True  # a row becomes any number of rows
 
     def __str__(self) -> str:
         also = ", and rows without any" if self.outer else ""
         return f"a row for each element of {self.column}{also}"
+
+    @property
+    def reads(self) -> str | None:
+        return self.column
 
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[tuple[int, Any]]]:
         """A row for each element; none fails."""

@@ -7,7 +7,6 @@ is dropped with the period.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +17,10 @@ from headrace.chunk import TIME
 from headrace.clock import MIN_TIME, pretty
 from headrace.ops.agg.groups import Index, integers
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.grouping import ORDER
 from headrace.ops.stream.alike import Mask, numbered, place_in_group
-from headrace.ops.stream.base import Basic, Keys, Plain, given_on
+from headrace.ops.stream.base import Keys, given_on
 from headrace.state.table import TableSpec
 
 COUNTS, DROPPED = "counts", "dropped"
@@ -29,7 +28,7 @@ _COUNT = "count"
 
 
 @dataclass(frozen=True)
-class Throttle(Basic):
+class Throttle(Spec):
     rows: int
     per: int
 
@@ -50,13 +49,11 @@ class Throttle(Basic):
     def shape(self) -> dict[str, Any]:
         return {"per": self.per}
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        return _Throttling(self, Keys(keys[0], inputs[0]), output)
+    def operator(self, place: Place) -> Operator:
+        return _Throttling(self, Keys(place.key, place.input), place.output)
 
 
-class _Throttling(Plain):
+class _Throttling(Operator):
     def __init__(self, what: Throttle, keys: Keys, output: pa.Schema) -> None:
         self._rows, self._per, self._keys, self._output = what.rows, what.per, keys, output
 

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.grouping import group
 from headrace.ops.stream.alike import Mask, numbered, place_in_group
-from headrace.ops.stream.base import Basic, Keys, Plain, described
+from headrace.ops.stream.base import Keys
 from headrace.ops.stream.ranking import best_first
 from headrace.ops.stream.stored import TIES, Stored
 from headrace.state.table import KeyedTable, TableSpec
@@ -31,7 +32,7 @@ _RANK = "rank"
 
 
 @dataclass(frozen=True)
-class Top(Basic):
+class Top(Spec):
     rows: int
     by: str
     largest: bool
@@ -49,6 +50,13 @@ class Top(Basic):
         each = f", one of each {', '.join(self.each)}" if self.each else ""
         return f"the {self.rows} {order} by {self.by}{each}, as changes"
 
+    @property
+    def bound(self) -> str:
+        return (
+            "unbounded=True; otherwise take the best of each window: "
+            ".window(...).agg(...).top(...)."
+        )
+
     def shape(self) -> dict[str, Any]:
         said = {"rows": self.rows, "by": self.by, "largest": self.largest, "each": [*self.each]}
         return {**said, "columns": [list(pair) for pair in self.types]}
@@ -62,13 +70,11 @@ class Top(Basic):
         types = tuple((name, kind) for name, kind in described(input))
         return Top(rows, by, largest, tuple(each), types)
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        return _Top(self, Keys(keys[0], inputs[0]), inputs[0], output)
+    def operator(self, place: Place) -> Operator:
+        return _Top(self, Keys(place.key, place.input), place.input, place.output)
 
 
-class _Top(Plain):
+class _Top(Operator):
     def __init__(self, what: Top, keys: Keys, input: pa.Schema, output: pa.Schema) -> None:
         self._what, self._keys, self._output = what, keys, output
         self._stored = Stored(keys, input)

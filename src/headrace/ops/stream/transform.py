@@ -7,23 +7,23 @@ DataFrames is called by the driver: see `engine/spark_batches.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.callables import title
 from headrace.chunk import visible
 from headrace.errors import HeadraceError, StepError
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import Operator, Place, Spec, Step
 from headrace.ops.grouping import in_order
-from headrace.ops.stream.base import Basic, Plain
 from headrace.ops.stream.whole import all_failed, as_table, placed, timed
 from headrace.state.table import TableSpec
 
 
 @dataclass(frozen=True, eq=False)
-class Transform(Basic):
+class Transform(Spec):
     fn: Callable[[Any], Any] | None  # None where only the driver has it
     time: str | None  # the column that is the event time of what it gives
     timed: bool
@@ -40,13 +40,18 @@ class Transform(Basic):
     def __str__(self) -> str:
         return "all rows of a batch at once" + (", by Spark" if self.spark else "")
 
-    def shape(self) -> dict[str, Any]:
-        return {}
+    @property
+    def python(self) -> str | None:
+        if not self.spark:
+            return super().python
+        return f"{title(self.fn)}: a function of Spark's DataFrames, called by the driver"
 
-    def operator(
-        self, keys: Sequence[Sequence[str]], inputs: Sequence[pa.Schema], output: pa.Schema
-    ) -> Operator:
-        return _Transforming(self, output)
+    @property
+    def emits_time(self) -> str | None:
+        return self.time
+
+    def operator(self, place: Place) -> Operator:
+        return _Transforming(self, place.output)
 
     def __reduce__(self) -> tuple[object, ...]:
         """What only the driver can call stays there."""
@@ -67,7 +72,7 @@ def _not_here(batch: Any) -> Any:
     )
 
 
-class _Transforming(Plain):
+class _Transforming(Operator):
     def __init__(self, what: Transform, output: pa.Schema) -> None:
         self._what, self._output = what, output
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.at_rest import Identified
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import refusal
 from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until
@@ -30,7 +31,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Window(Identified):
     """Windows `size` long that open every `slide`; when equal, they tumble."""
 
     size: int
@@ -50,7 +51,7 @@ class Window:
             hint = "Choose 0 < slide <= size: a larger slide would skip records."
             raise refusal("HR-WINDOW-003", fact, hint)
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         shift = f" offset {pretty(self.offset)}" if self.offset else ""
         if self.tumbles:
             return f"tumbling {pretty(self.size)}{shift}"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.at_rest import Identified
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr
@@ -36,6 +37,9 @@ class Placed(NamedTuple):
 
 class Assigner(Protocol):
     """What a window step needs to know of its windows."""
+
+    def at_rest(self) -> str:
+        """What identifies it in a manifest."""
 
     @property
     def merges(self) -> bool:
@@ -59,7 +63,7 @@ class Assigner(Protocol):
         """Which windows of a key become one; asked only if it merges."""
 
 
-class Apart:
+class Apart(Identified):
     """Base of windows that never merge."""
 
     __slots__ = ()
@@ -77,8 +81,8 @@ class Spread(Apart):
 
     window: Window
 
-    def __str__(self) -> str:
-        return str(self.window)
+    def at_rest(self) -> str:
+        return self.window.at_rest()
 
     def place(self, times: Times, rows: pa.Table) -> Placed:
         window = self.window
@@ -113,7 +117,7 @@ class Cumulating(Apart):
             fact = f"cumulating windows of {pretty(self.size)} grow by {pretty(self.step)}"
             raise refusal("HR-WINDOW-005", fact, "Choose a size that is a whole number of steps.")
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         shift = f" offset {pretty(self.offset)}" if self.offset else ""
         return f"cumulating {pretty(self.size)} every {pretty(self.step)}{shift}"
 
@@ -128,7 +132,7 @@ class Cumulating(Apart):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class Session(Identified):
     """Windows that last until nothing has come for `gap`, which may differ from row to row.
 
     A row exactly `gap` after the last one still belongs: the window is open a millisecond
@@ -146,7 +150,7 @@ class Session:
                 "HR-WINDOW-006", f"session has gap {self.gap} ms", "Choose a gap above zero."
             )
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         gap = pretty(self.gap) if isinstance(self.gap, int) else said(self.gap)
         return f"session gap {gap}"
 
@@ -170,7 +174,7 @@ class Session:
 class Everything(Apart):
     """One window for all time: it ends with the input."""
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         return "everything"
 
     def place(self, times: Times, rows: pa.Table) -> Placed:

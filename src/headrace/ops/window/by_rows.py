@@ -18,6 +18,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.types as pt
 
+from headrace.at_rest import Identified
 from headrace.clock import MAX_TIME, pretty
 from headrace.errors import PlanError, refusal
 
@@ -25,7 +26,7 @@ FIRST, PREVIOUS = "first", "previous"
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Identified):
     """`size` rows of a key; with `every`, the last `size` of them every so many rows."""
 
     size: int
@@ -42,7 +43,7 @@ class Count:
                 "HR-WINDOW-012", f"count window of {self.size} rows fires every {self.every}", hint
             )
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         return f"{self.size} rows" if self.tumbles else f"{self.size} rows every {self.every}"
 
     @property
@@ -55,7 +56,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Identified):
     """A window ends before the row whose number is more than `threshold` away.
 
     Away from the first number of the window, or from the previous one. A null or NaN neither
@@ -76,24 +77,24 @@ class Delta:
             hint = 'Choose since="first" or since="previous": the row to measure from.'
             raise refusal("HR-WINDOW-014", f"delta window measures since {self.since!r}", hint)
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         return f"until {self.column} moves by more than {self.threshold} since {self.since}"
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class Until(Identified):
     """A window ends with the row in which `column` is true, or (not `inside`) before it."""
 
     column: str
     inside: bool = True
     tumbles = True
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         return f"until {self.column}" if self.inside else f"until before {self.column}"
 
 
 @dataclass(frozen=True, slots=True)
-class LastRows:
+class LastRows(Identified):
     """The last `rows` rows of a key at each multiple of `every` ms, if any are new."""
 
     rows: int
@@ -104,12 +105,12 @@ class LastRows:
         _rows("HR-WINDOW-015", "window has", self.rows)
         _duration("HR-WINDOW-016", "window of the last rows is looked at every", self.every)
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         return f"last {self.rows} rows every {pretty(self.every)}"
 
 
 @dataclass(frozen=True, slots=True)
-class LastTime:
+class LastTime(Identified):
     """The last `size` ms of a key, at every `every`-th row of it."""
 
     size: int
@@ -120,7 +121,7 @@ class LastTime:
         _duration("HR-WINDOW-017", "window of the last while has size", self.size)
         _rows("HR-WINDOW-018", "window of the last while fires every", self.every)
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         return f"last {pretty(self.size)} every {self.every} rows"
 
 

@@ -49,7 +49,7 @@ class Calendar(Apart):
             hint = 'Write a zone as "Europe/Berlin" or "UTC"; they come from the tz database.'
             raise refusal("HR-WINDOW-008", f"{self.zone!r} is no time zone", hint) from None
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         many = f"{self.each} {self.unit}s" if self.each > 1 else self.unit
         return f"calendar {many} in {self.zone}"
 

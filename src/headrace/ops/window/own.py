@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from headrace.at_rest import Identified
 from headrace.chunk import visible
 from headrace.clock import FURTHEST, MIN_TIME
 from headrace.ops.window.aligned import Interval, Times
@@ -32,7 +33,7 @@ class WindowAssigner:
 
 
 @dataclass(frozen=True)
-class Own:
+class Own(Identified):
     """A user's assigner, as the operator sees it."""
 
     user: WindowAssigner
@@ -43,7 +44,7 @@ class Own:
     def __post_init__(self) -> None:
         object.__setattr__(self, "merges", callable(getattr(self.user, "merge", None)))
 
-    def __str__(self) -> str:
+    def at_rest(self) -> str:
         return type(self.user).__qualname__.split("<locals>.")[-1]
 
     def place(self, times: Times, rows: pa.Table) -> Placed:

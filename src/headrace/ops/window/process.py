@@ -57,6 +57,8 @@ class WindowCall:
 class WindowValue(Kept):
     """A value kept per window, as long as the window is."""
 
+    at_rest = "WindowValue"
+
 
 def window_value(kind: Any, default: Any = None) -> Any:
     """Declare a value kept per window: `shown = hr.window_value(int, default=0)`."""

@@ -1,0 +1,343 @@
+"""What is computed over windows, as specs: from shared panes, in general, and by rows.
+
+`PaneWindows` and `FoldWindows` fire once and say no more than the result; `GeneralWindows` has
+every kind of window of time, triggers, lateness, evictors and what a firing says of itself;
+`RowWindows` are bounded by rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.at_rest import described
+from headrace.callables import PyFunction, settings, title
+from headrace.clock import pretty
+from headrace.expr import Expr
+from headrace.ops.agg.named import Aggregate
+from headrace.ops.agg.spec import Aggs, aggregates_code, aggregates_shape, aggregates_text
+from headrace.ops.contract import Operator, Place, Spec
+from headrace.ops.general_windows.fold import WindowFoldOperator
+from headrace.ops.general_windows.operator import TimedWindowOperator
+from headrace.ops.panes.operator import WindowAggOperator
+from headrace.ops.row_windows.operator import RowWindowOperator
+from headrace.ops.running.spec import Folding
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.by_rows import RowWindow, column_of, needs_time
+from headrace.ops.window.evictors import Evictor, KeepBy
+from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
+from headrace.ops.window.own import Own, WindowAssigner
+from headrace.ops.window.process import ProcessRows, WindowProcess
+from headrace.ops.window.triggers import AtWatermark
+from headrace.ops.window.windowing import Windowing
+from headrace.reads import columns_of_rows
+from headrace.schema import ddl_type
+
+WINDOW_END = "the end of a window"
+Extras = tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Processing:
+    """A user's function that sees all rows of a window at once."""
+
+    function: PyFunction
+    value: pa.Schema  # the columns that it emits
+
+    @property
+    def user_code(self) -> list[Callable[..., Any]]:
+        return [self.function.fn]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values that it declares, per window and per key."""
+        fn = self.function.fn
+        return fn.values if isinstance(fn, WindowProcess) else {}
+
+    @property
+    def per_key(self) -> bool:
+        """Whether it stores values per key, which outlast windows."""
+        fn = self.function.fn
+        return isinstance(fn, WindowProcess) and len(fn.kept(per_window=False)) > 0
+
+    def __str__(self) -> str:
+        return f"process {title(self.function.fn)}"
+
+
+Computed = Aggs | Folding | Processing  # named aggregates, reduce or fold, a function of all rows
+
+
+class WindowSpec(Spec):
+    """What all windows have in common."""
+
+    kind = "window"
+    keys_by_name = True
+    has_late = True
+
+    @property
+    def needs_time(self) -> bool:
+        return True
+
+    @property
+    def emits_time(self) -> str:
+        return WINDOW_END
+
+
+@dataclass(frozen=True, eq=False)
+class PaneWindows(WindowSpec):
+    """Named aggregates over tumbling or sliding windows that fire once, from shared panes."""
+
+    window: Window
+    aggs: Aggs
+
+    at_rest = "WindowAgg"
+    sees_rows = False
+    sends_partials = True
+    encodes_keys = True
+
+    @property
+    def aggregates(self) -> Aggs:
+        return self.aggs
+
+    def with_aggregates(self, aggs: Aggs) -> PaneWindows:
+        return replace(self, aggs=aggs)
+
+    @property
+    def user_code(self) -> list[Any]:
+        return aggregates_code(self.aggs)
+
+    @property
+    def runs_user_code(self) -> bool:
+        return _has_own(self.aggs)
+
+    def detail(self, keyed_by: str, processing: bool) -> str:
+        return f"{self.window}, {keyed_by}: {aggregates_text(self.aggs)}"
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        aggregates = aggregates_shape(self.aggs, place.input)
+        return {"kind": self.at_rest, "window": _plain(self.window), "aggregates": aggregates}
+
+    def operator(self, place: Place) -> WindowAggOperator:
+        aggs = dict(self.aggs)
+        return WindowAggOperator(self.window, aggs, place.key, place.input, place.output)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldWindows(WindowSpec):
+    """`reduce` or `fold` over tumbling or sliding windows that fire once."""
+
+    window: Window
+    folding: Folding
+
+    at_rest = "WindowFold"
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self.folding.function.fn,)
+
+    @property
+    def user_code(self) -> list[Any]:
+        return [*self.folding.user_code]
+
+    @property
+    def python(self) -> str:
+        return str(self.folding.function)
+
+    def detail(self, keyed_by: str, processing: bool) -> str:
+        return f"{self.window}, {keyed_by}: {self.folding}"
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        return {"kind": self.at_rest, "window": _plain(self.window), **self.folding.shape()}
+
+    def operator(self, place: Place) -> WindowFoldOperator:
+        folder = self.folding.folder(place.input)
+        return WindowFoldOperator(self.window, folder, place.key, place.input, place.output)
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedWindows(WindowSpec):
+    """Windows over which aggregates are computed, or a function that needs their rows."""
+
+    computed: Computed
+    extras: Extras  # columns that trigger, assigner, evictor or the window's end read
+
+    @property
+    def aggregates(self) -> Aggs:
+        return self.computed if isinstance(self.computed, tuple) else ()
+
+    def with_aggregates(self, aggs: Aggs) -> ComputedWindows:
+        return replace(self, computed=aggs)
+
+    @property
+    def function(self) -> PyFunction | None:
+        return None if isinstance(self.computed, tuple) else self.computed.function
+
+    @property
+    def extra_columns(self) -> Extras:
+        return self.extras
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return () if self.function is None else (self.function.fn,)
+
+    @property
+    def user_code(self) -> list[Any]:
+        if isinstance(self.computed, tuple):
+            return aggregates_code(self.computed)
+        return [*self.computed.user_code]
+
+    @property
+    def python(self) -> str | None:
+        return None if self.function is None else str(self.function)
+
+    def computed_text(self) -> str:
+        return (
+            aggregates_text(self.computed)
+            if isinstance(self.computed, tuple)
+            else str(self.computed)
+        )
+
+    def computed_shape(self, place: Place) -> dict[str, Any]:
+        aggregates = {"aggregates": aggregates_shape(self.aggregates, place.input)}
+        if isinstance(self.computed, tuple):
+            return aggregates
+        values = self.computed.values if isinstance(self.computed, Processing) else {}
+        stored = [[name, ddl_type(v.type), v.at_rest] for name, v in values.items()]
+        return {"rows": described(place.input), "kept": stored, **aggregates}
+
+    def over_rows(self, place: Place) -> WindowFunction:
+        """What is computed over the rows of each window."""
+        computed = self.computed
+        if isinstance(computed, tuple):
+            fields = [place.output.field(name) for name, _ in computed]
+            return AggregateRows(dict(computed), pa.schema(fields))
+        rows = pa.schema([f for f in place.input if f.name not in dict(self.extras)])
+        if isinstance(computed, Folding):
+            zero = computed.zero.fn if computed.zero else None
+            return FoldRows(computed.function.fn, zero, rows, computed.value)
+        fn = computed.function.fn
+        seen = rows.names if isinstance(fn, WindowProcess) else columns_of_rows(fn, rows.names, 2)
+        return ProcessRows(fn, place.key, rows, computed.value, seen)
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralWindows(ComputedWindows):
+    """Windows of time of every kind."""
+
+    windowing: Windowing
+    evictor: Evictor | None
+    keyed: bool
+
+    at_rest = "AnyWindow"
+
+    @property
+    def endless(self) -> bool:
+        return isinstance(self.computed, Processing) and self.computed.per_key and self.keyed
+
+    @property
+    def bound(self) -> str:
+        return "unbounded=True; otherwise use hr.window_value, which ends with its window."
+
+    @property
+    def sees_rows(self) -> bool:
+        own = isinstance(self.evictor, KeepBy) or isinstance(self.windowing.assigner, Own)
+        return self.function is not None or own
+
+    @property
+    def sends_partials(self) -> bool:
+        return self.function is None
+
+    @property
+    def runs_user_code(self) -> bool:
+        return isinstance(self.windowing.assigner, Own) or _has_own(self.aggregates)
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.windowing.lateness}
+
+    def detail(self, keyed_by: str, processing: bool) -> str:
+        windowing = self.windowing
+        parts = [str(windowing.assigner), f"by {'processing' if processing else 'event'} time"]
+        parts += [str(windowing.trigger)]
+        parts += [f"lateness {pretty(windowing.lateness)}"] if windowing.lateness else []
+        parts += [windowing.mode] if windowing.mode != "replace" else []
+        parts += [str(self.evictor)] if self.evictor else []
+        return f"{', '.join(parts)}, {keyed_by}: {self.computed_text()}"
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        windowing = self.windowing
+        assigner = windowing.assigner
+        window: dict[str, Any] = {"assigner": assigner.at_rest(), "mode": windowing.mode}
+        if isinstance(assigner, Own):
+            merges = {"merge()": "there"} if assigner.merges else {}
+            window["settings"] = settings(assigner.user, WindowAssigner) | merges
+        found = {
+            "kind": self.at_rest,
+            "window": window,
+            "watched": sorted(w.name + w.agg for w in windowing.trigger.watches()),
+            "clocked": windowing.trigger.clocked,
+        }
+        if self.evictor is not None:  # it needs the rows themselves
+            found["rows"] = described(place.input)
+        return found | self.computed_shape(place)
+
+    def firing(self, output: pa.Schema) -> str:
+        windowing = self.windowing
+        found = [
+            f"the trigger '{windowing.trigger}'" if windowing.trigger != AtWatermark() else "",
+            f"lateness {pretty(windowing.lateness)}" if windowing.lateness else "",
+            f"mode {windowing.mode!r}" if windowing.mode != "replace" else "",
+            "an evictor" if self.evictor is not None else "",
+        ]
+        asked = " and ".join(f for f in found if f)
+        return asked or ("info=True" if "pane" in output.names else "no trigger")
+
+    def operator(self, place: Place) -> Operator:
+        needs_rows = self.function is not None or self.evictor is not None
+        work = (self.over_rows(place), self.evictor) if needs_rows else None
+        aggs = {} if work else dict(self.aggregates)
+        return TimedWindowOperator(self.windowing, aggs, work, place.key, place.input, place.output)
+
+
+@dataclass(frozen=True, eq=False)
+class RowWindows(ComputedWindows):
+    """Windows that are bounded by rows, not by time."""
+
+    window: RowWindow
+
+    at_rest = "RowWindow"
+
+    @property
+    def needs_time(self) -> bool:
+        return needs_time(self.window)
+
+    @property
+    def sees_rows(self) -> bool:
+        return self.function is not None
+
+    @property
+    def ends_by(self) -> str | None:
+        return column_of(self.window)
+
+    def detail(self, keyed_by: str, processing: bool) -> str:
+        clock = ", by processing time" if processing else ""
+        return f"{self.window}{clock}, {keyed_by}: {self.computed_text()}"
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        window = self.window.at_rest()
+        return {"kind": self.at_rest, "window": window, **self.computed_shape(place)}
+
+    def operator(self, place: Place) -> RowWindowOperator:
+        function = dict(self.aggregates) if self.function is None else self.over_rows(place)
+        return RowWindowOperator(self.window, function, place.key, place.input, place.output)
+
+
+def _plain(window: Window) -> dict[str, int]:
+    return {"size": window.size, "slide": window.slide, "offset": window.offset}
+
+
+def _has_own(aggs: tuple[tuple[str, Aggregate], ...]) -> bool:
+    return any(agg.own is not None for _, agg in aggs)
