@@ -88,6 +88,14 @@ def test_the_index_names_every_page():
     assert pages - index == set()
 
 
+def test_the_files_that_developers_are_sent_to_exist():
+    places = (ROOT / "src" / "headrace", ROOT)
+    for page in (DOCS / "life-of-a-record.md", *sorted((DOCS / "decisions").glob("*.md"))):
+        named = re.findall(r"`(\w[\w/]*/\w+\.py)`", page.read_text(encoding="utf-8"))
+        gone = [name for name in named if not any((place / name).exists() for place in places)]
+        assert gone == [], f"{page.relative_to(ROOT)}: name these files as they are called now"
+
+
 def test_a_broken_link_is_found():
     text = "## A heading, here\n[a](#a-heading-here) [b](#nowhere) [c](no.md) [d](https://x)\n"
     assert broken(ROOT / "README.md", text.replace("#a-h", "CHANGELOG.md#a-h")) == [
