@@ -169,7 +169,7 @@ class ComputedWindows(WindowSpec):
         return self.computed if isinstance(self.computed, tuple) else ()
 
     def with_aggregates(self, aggs: Aggs) -> ComputedWindows:
-        return replace(self, computed=aggs)
+        return replace(self, computed=aggs) if isinstance(self.computed, tuple) else self
 
     @property
     def function(self) -> PyFunction | None:
