@@ -137,10 +137,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "expr.dialect": {
         "_SHIFTS": "a level of the grammar",
     },
-    "expr.fn_text": {
+    "expr.text_functions": {
         "_LONGEST": "a limit that is refused",
     },
-    "expr.fn_time_text": {
+    "expr.time_text_functions": {
         "_LAST": "the bounds of time",
     },
     "expr.parse": {

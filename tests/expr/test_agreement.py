@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from headrace.expr import parsed
 from headrace.expr.catalog import names
-from headrace.kernel import SelectStep, compile_chain, infer, to_spark_sql
+from headrace.kernel import SelectStep, compile_chain, infer
 from tests.expr.hard_cases import FAILING, FRAMES
+from tests.expr.spark_lowering import to_spark_sql
 from tests.expr.user_texts import FAMILIES
 
 NEWER = "ƛɤꟓꟕ"  # got an upper case in Unicode 16 or 17, which Spark knows and DuckDB does not

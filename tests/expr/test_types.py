@@ -7,7 +7,7 @@ import pytest
 
 from headrace.expr import parsed
 from headrace.expr.lower import Lowering, check
-from headrace.expr.types import DUCKDB, common, computed, type_name, zoneless
+from headrace.expr.types import common, computed, type_name, zoneless
 from headrace.kernel import duckdb
 from headrace.schema import TIMESTAMP, schema_of
 from tests.expr.hard_cases import FRAMES
@@ -19,12 +19,12 @@ def test_the_announced_type_is_the_one_that_duckdb_gives(name):
     slots = {n: f"c{i}" for i, n in enumerate(table.column_names)}
     empty = table.slice(0, 0).rename_columns(list(slots.values()))
     empty = empty.cast(pa.schema([f.with_type(zoneless(f.type)) for f in empty.schema]))
-    low = Lowering(table.schema, DUCKDB, slots.__getitem__)
+    low = Lowering(table.schema, slots.__getitem__)
     for text in expressions:
         kind = check(parsed(text), table.schema)
         made = duckdb.once(f"SELECT {low.top(parsed(text)).sql} AS r FROM {duckdb.FEED}", empty)
         given = computed(made.schema.field("r").type)
-        assert type_name(given, DUCKDB) == type_name(computed(kind), DUCKDB), text
+        assert type_name(given) == type_name(computed(kind)), text
 
 
 INFERRED = [

@@ -22,7 +22,7 @@ from headrace.api.window_checks import (
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.expr import Expr, lit
-from headrace.expr.api_numbers import when
+from headrace.expr.number_functions import when
 from headrace.ops.contract import Spec
 from headrace.ops.running.spec import Folding
 from headrace.ops.window.aligned import Window

@@ -1,4 +1,4 @@
-"""Expressions: one tree, its types, and its SQL for DuckDB and for Spark.
+"""Expressions: one tree, its types, and its SQL for DuckDB.
 
 What the other rooms build with is here: `col`, `lit`, `as_expr` and the `Expr` they make. The
 modules inside import one another and take no name from this page, so there is no circle.

@@ -1,7 +1,7 @@
-"""Walk of arithmetic: numbers, and timestamps with intervals.
+"""Lowering of arithmetic: numbers, their bits, and timestamps with intervals.
 
 Invariant: both operands are in one type, which is the type of the result; an integer that
-overflows is an error and a division by zero is null, in either engine.
+overflows is an error and a division by zero is null.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from headrace.expr.tree import Node, refused
 from headrace.expr.types import (
-    DUCKDB,
     Term,
     as_decimal,
     cast,
@@ -28,35 +27,34 @@ from headrace.expr.walk import Walk
 from headrace.schema import TIMESTAMP
 
 
-def number(spelling: str, dialect: str, node: Node) -> Term:
+def number(spelling: str, node: Node) -> Term:
     """A number literal: an integer of 32 or 64 bits, or a double."""
     if not spelling.lstrip("-").isdigit():
         value = float(spelling)
         # as text: a decimal has no negative zero, and becomes another double by a bit
-        sql = f"CAST('{value!r}' AS DOUBLE)" if dialect == DUCKDB else f"{value!r}D"
-        return Term(sql, pa.float64(), value)
-    return _int(int(spelling), dialect, node)
+        return Term(f"CAST('{value!r}' AS DOUBLE)", pa.float64(), value)
+    return _int(int(spelling), node)
 
 
-def _int(value: int, dialect: str, node: Node) -> Term:
+def _int(value: int, node: Node) -> Term:
     for kind, limit in ((pa.int32(), 2**31), (pa.int64(), 2**63)):
         if -limit <= value < limit:
-            return int_literal(value, kind, dialect)
+            return int_literal(value, kind)
     raise refused(node, "the number needs more than 64 bits", "Write it as a double: 1e20.")
 
 
 def negate(low: Walk, node: Node) -> Term:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
-        return number("-" + inner.this, low.dialect, node)
-    x = _number(low.term(inner), node)
+        return number("-" + inner.this, node)
+    x = number_argument(low.term(inner), node)
     low.risks += is_int(x.type)
-    zero = cast(Term("0", pa.int32(), 0), x.type, low.dialect)
+    zero = low.cast(Term("0", pa.int32(), 0), x.type)
     # DuckDB widens a negated integer instead of failing, so subtract
     return Term(f"({zero.sql} - {x.sql})" if is_int(x.type) else f"(- {x.sql})", x.type)
 
 
-def _number(term: Term, node: Node) -> Term:
+def number_argument(term: Term, node: Node) -> Term:
     if pt.is_null(term.type):
         return Term("CAST(NULL AS DOUBLE)", pa.float64())
     if not is_number(term.type):
@@ -64,12 +62,14 @@ def _number(term: Term, node: Node) -> Term:
     return term
 
 
-def _number_pair(terms: Sequence[Term], node: Node) -> list[Term]:
+def number_pair(terms: Sequence[Term], node: Node) -> list[Term]:
     """Two numbers, of which a null without a type takes that of the other."""
     nulls = [pt.is_null(t.type) for t in terms]
     if nulls.count(True) == 1:
-        return [t if null else _number(t, node) for t, null in zip(terms, nulls, strict=True)]
-    return [_number(t, node) for t in terms]
+        return [
+            t if null else number_argument(t, node) for t, null in zip(terms, nulls, strict=True)
+        ]
+    return [number_argument(t, node) for t in terms]
 
 
 def _numbers(low: Walk, node: Node) -> tuple[Term, Term]:
@@ -77,7 +77,7 @@ def _numbers(low: Walk, node: Node) -> tuple[Term, Term]:
 
 
 def _alike(low: Walk, node: Node, terms: Sequence[Term]) -> tuple[Term, Term]:
-    a, b = low.unified(_number_pair(terms, node), node)
+    a, b = low.unified(number_pair(terms, node), node)
     low.risks += a.type != pa.float64()
     return a, b
 
@@ -102,7 +102,7 @@ def add(low: Walk, node: Node) -> Term:
     if not pt.is_decimal(a.type):
         return Term(f"({a.sql} {sign} {b.sql})", a.type)
     to = pa.decimal128(min(38, a.type.precision + 1), a.type.scale)
-    return _decimal(f"({a.sql} {sign} {b.sql})", to, low.dialect)
+    return _decimal(f"({a.sql} {sign} {b.sql})", to)
 
 
 def _days(low: Walk, node: Node, terms: list[Term]) -> Term | None:
@@ -125,12 +125,12 @@ def _added(node: Node) -> list[Node]:
     return [node, *rest]
 
 
-def _decimal(sql: str, to: pa.DataType, dialect: str) -> Term:
-    return Term(f"CAST({sql} AS {type_name(to, dialect)})", to)
+def _decimal(sql: str, to: pa.DataType) -> Term:
+    return Term(f"CAST({sql} AS {type_name(to)})", to)
 
 
 def multiply(low: Walk, node: Node) -> Term:
-    a, b = _number_pair([low.term(n) for n in (node.this, node.expression)], node)
+    a, b = number_pair([low.term(n) for n in (node.this, node.expression)], node)
     if pt.is_null(a.type) or pt.is_null(b.type):
         a, b = low.unified([a, b], node)
     if not (pt.is_decimal(a.type) or pt.is_decimal(b.type)) or pa.float64() in (a.type, b.type):
@@ -147,40 +147,40 @@ def multiply(low: Walk, node: Node) -> Term:
         )
     if digits > 18:  # DuckDB multiplies in 64 bits unless an operand is wider
         kinds[0] = pa.decimal128(digits, kinds[0].scale)
-    a, b = (cast(t, k, low.dialect) for t, k in zip((a, b), kinds, strict=True))
-    return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits + 1, scale), low.dialect)
+    a, b = (low.cast(t, k) for t, k in zip((a, b), kinds, strict=True))
+    return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits + 1, scale))
 
 
 def divide(low: Walk, node: Node) -> Term:
     """`/` is always a double, and null when the divisor is zero."""
-    a, b = (_number(low.term(n), node) for n in (node.this, node.expression))
-    a, b = cast(a, pa.float64(), low.dialect), cast(b, pa.float64(), low.dialect)
-    return Term(f"({a.sql} / {nonzero(b, low.dialect)})", pa.float64())
+    a, b = (number_argument(low.term(n), node) for n in (node.this, node.expression))
+    a, b = low.cast(a, pa.float64()), low.cast(b, pa.float64())
+    return Term(f"({a.sql} / {nonzero(b)})", pa.float64())
 
 
-def nonzero(b: Term, dialect: str) -> str:
+def nonzero(b: Term) -> str:
     if b.literal is not None and b.literal != 0:
         return b.sql
-    return f"NULLIF({b.sql}, {cast(Term('0', pa.int32(), 0), b.type, dialect).sql})"
+    return f"NULLIF({b.sql}, {cast(Term('0', pa.int32(), 0), b.type).sql})"
 
 
 def remainder(low: Walk, node: Node) -> Term:
     """SQL's `%`: the sign of the left side, null when the right side is zero."""
     terms = [low.term(n) for n in (node.this, node.expression)]
     a, b = _alike(low, node, terms)
-    made = truncated(a, b, low.dialect)
+    made = truncated(a, b)
     if not pt.is_decimal(a.type) or any(pt.is_null(t.type) for t in terms):
         return Term(made, a.type)
     kinds = [as_decimal(t.type) for t in terms]
     digits = min(k.precision - k.scale for k in kinds) + a.type.scale
-    return _decimal(made, pa.decimal128(max(digits, 1), a.type.scale), low.dialect)
+    return _decimal(made, pa.decimal128(max(digits, 1), a.type.scale))
 
 
-def truncated(a: Term, b: Term, dialect: str) -> str:
-    plain = f"({a.sql} % {nonzero(b, dialect)})"
-    if dialect != DUCKDB or not is_int(a.type) or b.literal not in (None, -1):
+def truncated(a: Term, b: Term) -> str:
+    plain = f"({a.sql} % {nonzero(b)})"
+    if not is_int(a.type) or b.literal not in (None, -1):
         return plain
-    zero = cast(Term("0", pa.int32(), 0), a.type, dialect).sql
+    zero = cast(Term("0", pa.int32(), 0), a.type).sql
     return f"(CASE WHEN {b.sql} = -1 THEN {a.sql} & {zero} ELSE {plain} END)"
 
 
@@ -189,9 +189,8 @@ def quotient(low: Walk, node: Node) -> Term:
     a, b = _numbers(low, node)
     if not is_int(a.type):
         raise refused(node, "div takes integers", "Use / and floor, or cast.")
-    a, b = cast(a, pa.int64(), low.dialect), cast(b, pa.int64(), low.dialect)
-    word = "//" if low.dialect == DUCKDB else "div"
-    return Term(f"({a.sql} {word} {nonzero(b, low.dialect)})", pa.int64())
+    a, b = low.cast(a, pa.int64()), low.cast(b, pa.int64())
+    return Term(f"({a.sql} // {nonzero(b)})", pa.int64())
 
 
 def _shift(low: Walk, node: Node) -> Term:
@@ -204,7 +203,7 @@ def _shift(low: Walk, node: Node) -> Term:
     if at.type == pa.date32() and by.args["unit"].name.lower() in _DAYS:
         return _shift_date(low, at, by, node)
     if at.type == pa.date32():
-        at = cast(at, TIMESTAMP, low.dialect)
+        at = low.cast(at, TIMESTAMP)
     if at.type != TIMESTAMP:
         raise refused(node, f"{spoken(at.type)} plus an interval", "The left side is a timestamp.")
     low.risks += 1
@@ -223,3 +222,30 @@ def _shift_date(low: Walk, at: Term, by: Node, node: Node) -> Term:
 def _span(by: Node, node: Node) -> str:
     amount = int(by.this.this) * (-1 if isinstance(node, exp.Sub) else 1)
     return f"INTERVAL '{amount}' {by.args['unit'].name}"
+
+
+# bits: the operators & | ^ ~
+
+BITWISE: dict[type[Node], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+
+
+def combine(low: Walk, node: Node) -> Term:
+    """`&`, `|` and `^` of two integers in their common type."""
+    a, b = low.same([node.this, node.expression], node)
+    a, b = _integer(a, node), _integer(b, node)
+    if isinstance(node, exp.BitwiseXor):
+        return Term(f"xor({a.sql}, {b.sql})", a.type)
+    return Term(f"({a.sql} {BITWISE[type(node)]} {b.sql})", a.type)
+
+
+def complement(low: Walk, node: Node) -> Term:
+    x = _integer(low.term(node.this), node)
+    return Term(f"(~ {x.sql})", x.type)
+
+
+def _integer(term: Term, node: Node) -> Term:
+    if pt.is_null(term.type):
+        return Term("CAST(NULL AS INT)", pa.int32())
+    if not is_int(term.type):
+        raise refused(node, f"{spoken(term.type)} has no bits", "Cast it to int or bigint.")
+    return term

@@ -1,4 +1,4 @@
-"""Walk of function calls: arguments against a signature of the catalogue.
+"""Lowering of function calls: arguments against a signature of the catalogue.
 
 Invariant: an argument that reaches a template has exactly the type its kind promises.
 """
@@ -12,9 +12,9 @@ from pyarrow import types as pt
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expr.catalog import Function, find
+from headrace.expr.catalog import Function
 from headrace.expr.tree import Node, refused
-from headrace.expr.types import Term, cast, is_int, is_number, spoken
+from headrace.expr.types import Term, is_int, is_number, spoken
 from headrace.expr.walk import Walk
 from headrace.schema import TIMESTAMP
 
@@ -30,14 +30,8 @@ _KINDS = {
 }
 
 
-_FALLIBLE = {"abs", "ceil", "floor", "floor_div", "make_date", "date_add", "date_sub", "add_months",
-             "date_from_unix_date", "timestamp_seconds", "timestamp_millis",
-             "timestamp_micros", "slice", "split_part"}  # fmt: skip
-
-
-def lower_call(low: Walk, name: str, args: Sequence[Node | Term], node: Node) -> Term:
-    """The call as SQL with its type; HR-EXPR-002 for an unknown name, -003 for wrong arguments."""
-    fn = find(name)
+def lower_call(low: Walk, fn: Function, args: Sequence[Node | Term], node: Node) -> Term:
+    """The call as SQL with its type; HR-EXPR-003 for wrong arguments."""
     _count(fn, len(args), node)
     if fn.lambdas is not None:
         return fn.lambdas(low, args, node)
@@ -47,10 +41,10 @@ def lower_call(low: Walk, name: str, args: Sequence[Node | Term], node: Node) ->
     terms, together = _agree(low, fn, terms, node)
     if fn.gives == "0" and first is not None:
         terms = [*terms, terms[0] if pt.is_null(first.type) else first]
-    low.risks += name in _FALLIBLE or fn.may_fail
+    low.risks += fn.may_fail
     try:
         gives = _result(fn, terms, together)
-        return Term(fn.sql(low.dialect, terms), gives)
+        return Term(fn.lowered(terms), gives)
     except PlanError as error:  # a function's own complaint does not know where it stands
         raise refused(node, error.message, error.hint or "") from None
 
@@ -115,7 +109,7 @@ def _fit(low: Walk, kind: str, term: Term, node: Node) -> Term | None:
         or (kind == "double" and is_number(term.type))
         or (kind == "timestamp" and term.type == pa.date32())
     )
-    return cast(term, to, low.dialect) if fits else None
+    return low.cast(term, to) if fits else None
 
 
 def _is_short(literal: object) -> bool:

@@ -1,6 +1,6 @@
-"""Explicit casts, made equal in both engines.
+"""Explicit casts: DuckDB's, with the values of Spark's.
 
-Invariant: a cast gives the same value in DuckDB and in Spark, or fails (`try_cast`: is null)
+Invariant: a cast gives the same value in DuckDB as in Spark, or fails (`try_cast`: is null)
 in both, or is refused when the program is built. Text is read by one strict grammar, checked
 by the same pattern on either side; a fraction is cut off toward zero.
 """
@@ -12,12 +12,10 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyarrow import types as pt
 
-from headrace.expr import reading
-from headrace.expr.reading import time_text
+from headrace.expr import text_grammar
+from headrace.expr.text_grammar import time_text
 from headrace.expr.tree import Node, refused
 from headrace.expr.types import (
-    DUCKDB,
-    SPARK,
     UNREAD,
     Term,
     cast,
@@ -42,9 +40,9 @@ def explicit_cast(
     if term.type == to:
         return term
     if pt.is_null(term.type):
-        return cast(term, to, low.dialect)
+        return low.cast(term, to)
     if isinstance(term.literal, str) and to in (pa.date32(), TIMESTAMP):
-        if reading.is_time_word(term.literal):
+        if text_grammar.is_time_word(term.literal):
             raise refused(where, f"{term.literal!r} depends on the clock", "Use a column of times.")
         if not safe:
             return _time_literal(term.literal, to, where)
@@ -54,7 +52,7 @@ def explicit_cast(
         fact = f"{spoken(term.type)} cannot be cast to {spoken(to)}"
         raise refused(where, fact, _HINTS.get(pair, "Cast it in steps, or use a Python function."))
     low.risks += not safe
-    return Term(rule(term, to, low.dialect, "TRY_CAST" if safe else "CAST"), to)
+    return Term(rule(term, to, "TRY_CAST" if safe else "CAST"), to)
 
 
 def _time_literal(text: str, to: pa.DataType, where: Node) -> Term:
@@ -83,82 +81,59 @@ def kind_of(t: pa.DataType) -> str:
     return names.get(t, "")
 
 
-def _plain(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
-    return f"{word}({term.sql} AS {type_name(to, dialect)})"
+def _plain(term: Term, to: pa.DataType, word: str) -> str:
+    return f"{word}({term.sql} AS {type_name(to)})"
 
 
-def _spelt(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+def _spelt(term: Term, to: pa.DataType, word: str) -> str:
     """A decimal without digits before its point has a zero there: 0.5, not .5."""
-    made = _plain(term, to, dialect, word)
-    if dialect == SPARK or term.type.precision > term.type.scale:
+    made = _plain(term, to, word)
+    if term.type.precision > term.type.scale:
         return made
     return f"regexp_replace({made}, '^(-?)[.]', '\\10.')"
 
 
-def _cut(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
-    """A fraction goes toward zero; 2 ** 63, which Spark would squeeze in, does not fit."""
-    if dialect == DUCKDB:
-        return f"{word}(trunc({term.sql}) AS {type_name(to, dialect)})"
-    if to != pa.int64() or not pt.is_floating(term.type):
-        return _plain(term, to, dialect, word)
-    limit, beyond = "9.223372036854775807E18D", "1.0E19D"
-    inner = f"CASE WHEN {term.sql} = {limit} THEN {beyond} ELSE {term.sql} END"
-    return f"{word}({inner} AS BIGINT)"
+def _cut(term: Term, to: pa.DataType, word: str) -> str:
+    """A fraction goes toward zero."""
+    return f"{word}(trunc({term.sql}) AS {type_name(to)})"
 
 
-def _via_text(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+def _via_text(term: Term, to: pa.DataType, word: str) -> str:
     """By the shortest decimal spelling of the double, as Spark rounds it."""
-    if dialect == DUCKDB:
-        return f"{word}(CAST({term.sql} AS VARCHAR) AS {type_name(to, dialect)})"
-    return _plain(term, to, dialect, word)
+    return f"{word}(CAST({term.sql} AS VARCHAR) AS {type_name(to)})"
 
 
-def _exact(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
-    return (
-        cast(term, pa.float64(), dialect).sql
-        if to == pa.float64()
-        else _plain(cast(term, pa.float64(), dialect), to, dialect, word)
-    )
+def _exact(term: Term, to: pa.DataType, word: str) -> str:
+    double = cast(term, pa.float64())
+    return double.sql if to == pa.float64() else _plain(double, to, word)
 
 
-def read_text(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
+def read_text(term: Term, to: pa.DataType, word: str) -> str:
     """Text by the grammar of `to`, with blanks around it."""
     kind, x = kind_of(to), term.sql
-    match = reading.matches(kind, x, dialect)
-    value = (
-        f"{word}({x if dialect == SPARK else reading.spelt(kind, x)} AS {type_name(to, dialect)})"
-    )
-    if to == TIMESTAMP and dialect == DUCKDB:  # only with a zone does it heed an offset
-        value = f"CAST({word}({reading.spelt(kind, x)} AS TIMESTAMPTZ) AS TIMESTAMP)"
+    match = text_grammar.matches(kind, x)
+    value = f"{word}({text_grammar.spelt(kind, x)} AS {type_name(to)})"
+    if to == TIMESTAMP:  # only with a zone does DuckDB heed an offset
+        value = f"CAST({word}({text_grammar.spelt(kind, x)} AS TIMESTAMPTZ) AS TIMESTAMP)"
     if word == "TRY_CAST":
         return f"(CASE WHEN {match} THEN {value} END)"
-    fail = f"CAST(concat('{UNREAD}', {x}) AS {type_name(to, dialect)})"
-    if dialect == SPARK:
-        fail = f"CAST(raise_error(concat({x}, ' is not {spoken(to)}')) AS {type_name(to, dialect)})"
+    fail = f"CAST(concat('{UNREAD}', {x}) AS {type_name(to)})"
     return f"(CASE WHEN {x} IS NULL THEN NULL WHEN {match} THEN {value} ELSE {fail} END)"
 
 
-def _encode(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
-    return f"encode({term.sql})" if dialect == DUCKDB else f"CAST({term.sql} AS BINARY)"
+def _encode(term: Term, to: pa.DataType, word: str) -> str:
+    return f"encode({term.sql})"
 
 
-def _decode(term: Term, to: pa.DataType, dialect: str, word: str) -> str:
-    if word == "TRY_CAST" and dialect == DUCKDB:
-        return f"TRY(decode({term.sql}))"
-    if word == "TRY_CAST":
-        return f"try_validate_utf8(CAST({term.sql} AS STRING))"
-    return (
-        f"decode({term.sql})"
-        if dialect == DUCKDB
-        else (f"validate_utf8(CAST({term.sql} AS STRING))")
-    )
+def _decode(term: Term, to: pa.DataType, word: str) -> str:
+    return f"TRY(decode({term.sql}))" if word == "TRY_CAST" else f"decode({term.sql})"
 
 
-_Rule = Callable[[Term, pa.DataType, str, str], str]
+_Rule = Callable[[Term, pa.DataType, str], str]
 _RULES: dict[tuple[str, str], _Rule] = {
     **{("int", k): _plain for k in ("int", "double", "decimal", "text", "bool")},
     **{("bool", k): _plain for k in ("int", "double", "text")},
-    **{("text", k): read_text for k in reading.KINDS},
+    **{("text", k): read_text for k in text_grammar.KINDS},
     ("double", "int"): _cut,
     ("double", "double"): _plain,
     ("double", "decimal"): _via_text,

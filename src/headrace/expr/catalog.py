@@ -1,8 +1,8 @@
-"""The catalogue of functions: name, what it takes and gives, and its SQL in each engine.
+"""The catalogue of SQL functions: name, what it takes and gives, and its SQL in DuckDB.
 
-Invariant: a function is here only if `tests/expr/test_agreement.py` shows that its two
-lowerings give the same values. The tables themselves are in `fn_*`; this module says how
-a row of them is written and finds functions by name.
+A function is declared once, where its public Python function is (`*_functions`): a decorator
+there says all that SQL needs to know. It is here only if `tests/expr/test_agreement.py` shows
+that Spark gives the same values.
 
 A signature such as "text int int? -> text" lists kinds: `int` and `long` take any integer and
 widen it, `double` any number, `number` any number as it is, `T` and `[T]` agree with each
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -32,10 +33,9 @@ class Function:
     name: str
     takes: tuple[str, ...]
     gives: Gives
-    duckdb: Template
-    spark: Template
-    group: str
+    sql: Template
     may_fail: bool = False  # on a row
+    default: str | int | None = None  # of the last argument, if it is left out
     lambdas: Callable[..., Term] | None = None  # how a function that takes some is lowered
 
     @property
@@ -49,35 +49,83 @@ class Function:
     def kind(self, position: int) -> str:
         return self.takes[min(position, len(self.takes) - 1)].rstrip("?*")
 
-    def sql(self, dialect: str, args: Sequence[Term]) -> str:
-        template = self.duckdb if dialect == "duckdb" else self.spark
-        return template(args) if callable(template) else template.format(*(a.sql for a in args))
+    def lowered(self, args: Sequence[Term]) -> str:
+        if callable(self.sql):
+            return self.sql(args)
+        return self.sql.format(*(a.sql for a in args))
 
 
 CATALOGUE: dict[str, Function] = {}
+_ALSO: dict[str, str] = {}  # other names of functions
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def offer(
-    group: str,
+def declare(
     name: str,
     signature: str,
-    duckdb: Template,
-    spark: Template | None = None,
-    gives: Gives | None = None,
+    sql: Template,
     *,
+    gives: Gives | None = None,
+    also: str = "",
+    default: str | int | None = None,
     may_fail: bool = False,
+    lambdas: Callable[..., Term] | None = None,
 ) -> None:
-    """Put a function into the catalogue; without `spark` both engines share the template."""
+    """Put a function into the catalogue; `also` lists other names that SQL text may use."""
     takes, _, result = signature.partition("->")
     CATALOGUE[name] = Function(
         name=name,
         takes=tuple(takes.split()),
         gives=gives or result.strip(),
-        duckdb=duckdb,
-        spark=duckdb if spark is None else spark,
-        group=group,
+        sql=sql,
         may_fail=may_fail,
+        default=default,
+        lambdas=lambdas,
     )
+    _ALSO.update(dict.fromkeys(also.split(), name))
+
+
+def function(
+    signature: str,
+    sql: Template,
+    *,
+    gives: Gives | None = None,
+    also: str = "",
+    default: str | int | None = None,
+    may_fail: bool = False,
+) -> Callable[[_F], _F]:
+    """Declare the SQL function that a public Python function calls: it has the same name, and
+    its documentation."""
+
+    def decorate(public: _F) -> _F:
+        name = public.__name__
+        declare(name, signature, sql, gives=gives, also=also, default=default, may_fail=may_fail)
+        return public
+
+    return decorate
+
+
+def lambda_function(
+    signature: str, lower: Callable[..., Term], *, also: str = ""
+) -> Callable[[_F], _F]:
+    """As `function`, for one that takes lambdas and is lowered, with its type, by `lower`."""
+
+    def decorate(public: _F) -> _F:
+        declare(public.__name__, signature, "", also=also, lambdas=lower)
+        return public
+
+    return decorate
+
+
+def canonical_name(name: str) -> str:
+    """The one name of a function, in lower case."""
+    return _ALSO.get(name.lower(), name.lower())
+
+
+def default_argument(name: str, count: int) -> str | int | None:
+    """What the argument after `count` is, if it may be left out and has a value then."""
+    fn = CATALOGUE.get(name)
+    return fn.default if fn is not None and count == len(fn.takes) - 1 else None
 
 
 def find(name: str) -> Function:

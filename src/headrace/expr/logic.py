@@ -1,4 +1,4 @@
-"""Walk of conditions: comparison, and, or, not, null, lists, CASE.
+"""Lowering of conditions: comparison, and, or, not, null, lists, CASE.
 
 Invariant: null is unknown, as in SQL; NaN equals NaN and is larger than every number; what may
 fail is not looked at once the answer is certain.
@@ -12,12 +12,12 @@ from sqlglot import exp
 
 from headrace.expr.expression import Expr
 from headrace.expr.tree import Node, refused
-from headrace.expr.types import DUCKDB, Term, is_nested, spoken
+from headrace.expr.types import Term, is_nested, spoken
 from headrace.expr.walk import Walk
 
 SIGNS: dict[type[Node], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
-    exp.NullSafeEQ: "<=>",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
 }  # fmt: skip
 
 
@@ -38,17 +38,17 @@ def and_or(low: Walk, node: Node) -> Term:
     """From left to right: what may fail is not looked at once the answer is certain."""
     word, certain = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
     before, made = low.risks, ""
-    for part in reversed(_parts(node)):
+    for part in reversed(parts_of(node)):
         risky = low.risks > before  # what stands to the right of this part
         sql = truth(low, part).sql
-        if made and risky and low.dialect == DUCKDB:
+        if made and risky:
             made = f"(CASE WHEN {sql} IS {certain} THEN {certain} ELSE {sql} {word} {made} END)"
         else:
             made = f"({sql} {word} {made})" if made else sql
     return Term(made, pa.bool_())
 
 
-def _parts(node: Node) -> list[Node]:
+def parts_of(node: Node) -> list[Node]:
     """The operands of a chain of ANDs, or of ORs, from left to right."""
     parts: list[Node] = []
     inner = node
@@ -74,10 +74,7 @@ def state(low: Walk, node: Node) -> Term:
 def comparison(low: Walk, node: Node) -> Term:
     a, b = low.same([node.this, node.expression], node)
     _comparable(a, node)
-    sign = SIGNS[type(node)]
-    if sign == "<=>" and low.dialect == DUCKDB:
-        sign = "IS NOT DISTINCT FROM"
-    return Term(f"({a.sql} {sign} {b.sql})", pa.bool_())
+    return Term(f"({a.sql} {SIGNS[type(node)]} {b.sql})", pa.bool_())
 
 
 def _comparable(term: Term, where: Node) -> None:

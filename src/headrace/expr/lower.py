@@ -1,7 +1,6 @@
-"""Lowering: an expression over a schema becomes SQL of DuckDB or of Spark, with its type.
+"""Lowering: an expression over a schema becomes SQL of DuckDB, with its type.
 
-One method per node; both engines go through the same typed walk and differ only in names and
-templates, so every implicit cast is written out and neither engine's own coercion decides.
+One rule per node; every implicit cast is written out, so DuckDB's own coercion never decides.
 Invariant: what passes here runs; whatever does not (unknown column, unknown function, types
 that do not meet) is a PlanError in the user's words. It runs nothing itself.
 """
@@ -18,28 +17,23 @@ from sqlglot import exp
 from headrace.errors import PlanError
 from headrace.expr import (
     arith,
-    fn_lambda,
-    fn_math,
-    fn_nested,
-    fn_round,
-    fn_sets,
-    fn_text,
-    fn_time,
-    fn_time_text,
-    fn_words,
+    array_functions,
+    json_functions,
+    lambda_functions,
     logic,
+    number_functions,
+    pattern_functions,
+    text_functions,
+    time_functions,
+    time_text_functions,
 )
 from headrace.expr.calls import lower_call
 from headrace.expr.cast import explicit_cast
+from headrace.expr.catalog import find
 from headrace.expr.expression import Expr
-from headrace.expr.fn_bits import SIGNS as BITWISE
-from headrace.expr.fn_bits import combine, complement
 from headrace.expr.tree import Node, refused
 from headrace.expr.types import (
-    DUCKDB,
-    SPARK,
     Term,
-    cast,
     computed,
     quote,
     spoken,
@@ -50,8 +44,10 @@ from headrace.expr.walk import Walk
 from headrace.schema import type_of
 
 # importing them puts their functions into the catalogue
-_FUNCTIONS = (fn_lambda, fn_math, fn_nested, fn_round, fn_sets, fn_text, fn_time, fn_time_text,
-              fn_words)  # fmt: skip
+FUNCTIONS = (
+    text_functions, pattern_functions, number_functions, array_functions, lambda_functions,
+    json_functions, time_functions, time_text_functions,
+)  # fmt: skip
 
 
 class Lowering(Walk):
@@ -61,7 +57,7 @@ class Lowering(Walk):
         """A whole expression; a bare column keeps the exact type it has in the schema."""
         node = expr.node.this if isinstance(expr.node, exp.Alias) else expr.node
         if isinstance(node, exp.Column):
-            return self._raw_column(node)
+            return self.raw_column(node)
         made = self.rules[type(node)](self, node)
         if pt.is_null(made.type):
             raise refused(node, "it is always null, so it has no type", "Write cast(null as ...).")
@@ -73,21 +69,21 @@ class Lowering(Walk):
         return explicit_cast(self, term, to, where=where)
 
     def call(self, name: str, args: Sequence[Node | Term], node: Node) -> Term:
-        return lower_call(self, name, args, node)
+        return lower_call(self, find(name), args, node)
 
-    def _raw_column(self, node: Node) -> Term:
+    def raw_column(self, node: Node) -> Term:
         name = node.name
         if name not in self.schema.names:
             raise unknown_column(name, self.schema)
         return Term(self.column(name), self.schema.field(name).type)
 
     def _column(self, node: Node) -> Term:
-        raw = self._raw_column(node)
+        raw = self.raw_column(node)
         to = computed(raw.type)
-        if self.dialect == DUCKDB and zoneless(raw.type) == zoneless(to):
+        if zoneless(raw.type) == zoneless(to):
             return Term(raw.sql, to)
         try:
-            return cast(raw, to, self.dialect)
+            return self.cast(raw, to)
         except TypeError:
             raise refused(node, f"no expression can hold {raw.type}", "Cast the input.") from None
 
@@ -98,8 +94,8 @@ class Lowering(Walk):
 
     def _literal(self, node: Node) -> Term:
         if node.args["is_string"]:
-            return Term(text_literal(node.this, self.dialect), pa.string(), node.this)
-        return arith.number(node.this, self.dialect, node)
+            return Term(text_literal(node.this), pa.string(), node.this)
+        return arith.number(node.this, node)
 
     def _null(self, node: Node) -> Term:
         return Term("NULL", pa.null())
@@ -111,9 +107,15 @@ class Lowering(Walk):
         raise refused(node, "an interval is no value of its own", "Write at + interval 5 minutes.")
 
     def _cast(self, node: Node) -> Term:
-        to = type_of(node.args["to"].sql(dialect="spark"))
         value = self.term(node.this)
-        return explicit_cast(self, value, to, safe=isinstance(node, exp.TryCast), where=node)
+        return explicit_cast(
+            self, value, self.target_type(node), safe=isinstance(node, exp.TryCast), where=node
+        )
+
+    @staticmethod
+    def target_type(node: Node) -> pa.DataType:
+        """The type that a cast names."""
+        return type_of(node.args["to"].sql(dialect="spark"))
 
     def _dot(self, node: Node) -> Term:
         of, name = self.term(node.this), node.expression.name
@@ -124,10 +126,10 @@ class Lowering(Walk):
         position = of.type.get_field_index(name)
         if position < 0:
             raise unknown_column(name, pa.schema(list(of.type)), "field")
-        return Term(f"({of.sql}).{quote(name, self.dialect)}", of.type.field(position).type)
+        return Term(f"({of.sql}).{quote(name)}", of.type.field(position).type)
 
     def _text(self, value: str) -> Term:
-        return Term(text_literal(value, self.dialect), pa.string(), value)
+        return Term(text_literal(value), pa.string(), value)
 
     def _bracket(self, node: Node) -> Term:
         args = [self.term(node.this), self.term(node.expressions[0])]
@@ -178,8 +180,8 @@ Lowering.rules = {
     exp.Sub: arith.add,
     exp.Mul: arith.multiply,
     exp.Div: arith.divide,
-    **dict.fromkeys(BITWISE, combine),
-    exp.BitwiseNot: complement,
+    **dict.fromkeys(arith.BITWISE, arith.combine),
+    exp.BitwiseNot: arith.complement,
     exp.Identifier: Lowering._variable,
     exp.Lambda: Lowering._lambda,
     exp.Mod: arith.remainder,
@@ -196,12 +198,12 @@ def bare(expr: Expr) -> str | None:
 
 def check_condition(expr: Expr, schema: pa.Schema) -> None:
     """HR-EXPR-003 if `expr` is not a condition over `schema`."""
-    logic.condition(Lowering(schema, DUCKDB), expr)
+    logic.condition(Lowering(schema), expr)
 
 
 def check(expr: Expr, schema: pa.Schema) -> pa.DataType:
     """The type of `expr` over `schema`; a PlanError says what is wrong with it."""
-    return Lowering(schema, DUCKDB).top(expr).type
+    return Lowering(schema).top(expr).type
 
 
 def fields_of(expr: Expr, schema: pa.Schema) -> list[str]:
@@ -211,9 +213,4 @@ def fields_of(expr: Expr, schema: pa.Schema) -> list[str]:
 
 
 def to_duckdb_sql(expr: Expr, schema: pa.Schema) -> str:
-    return Lowering(schema, DUCKDB).top(expr).sql
-
-
-def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
-    """SQL for a Spark session in its default ANSI mode, with the time zone UTC."""
-    return Lowering(schema, SPARK).top(expr).sql
+    return Lowering(schema).top(expr).sql

@@ -9,33 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from decimal import Decimal
 
 from sqlglot import exp
 
 from headrace.errors import PlanError
+from headrace.expr.catalog import canonical_name, default_argument
 from headrace.expr.dialect import Dialect
-from headrace.expr.reading import time_text
+from headrace.expr.text_grammar import time_text
 
 Node = exp.Expr
-
-_SPELLINGS = {"substr": "substring", "len": "length", "char_length": "length", "ceiling": "ceil",
-              "power": "pow", "lcase": "lower", "ucase": "upper", "ifnull": "coalesce",
-              "nvl": "coalesce", "day": "dayofmonth", "cardinality": "size", "signum": "sign",
-              "startswith": "starts_with", "endswith": "ends_with", "char": "chr",
-              "regexp_like": "rlike", "regexp": "rlike", "iff": "if", "dateadd": "date_add",
-              "datediff": "date_diff", "array_size": "size", "sha": "sha1", "position": "locate",
-              "datepart": "date_part", "to_unix_timestamp": "unix_timestamp", "reduce": "aggregate",
-              "curdate": "current_date", "isnan": "is_nan"}  # fmt: skip
-# What the argument after so many is if it is left out.
-_DEFAULTS: dict[tuple[str, int], Callable[[], Node]] = {
-    ("lpad", 2): lambda: exp.Literal.string(" "),
-    ("rpad", 2): lambda: exp.Literal.string(" "),
-    ("replace", 2): lambda: exp.Literal.string(""),
-    ("regexp_extract", 2): lambda: number("1"),
-    ("locate", 2): lambda: number("1"),
-}
 
 
 def unreadable(text: str, why: str) -> PlanError:
@@ -56,9 +39,12 @@ def field(of: Node, name: str) -> Node:
 
 
 def call(name: str, *args: Node) -> Node:
-    name = _SPELLINGS.get(name.lower(), name.lower())
-    rest = _DEFAULTS.get((name, len(args)))
-    return exp.Anonymous(this=name, expressions=[*args, *([rest()] if rest else [])])
+    """A call under the one name of the function, with the argument that it has by default."""
+    name = canonical_name(name)
+    last = default_argument(name, len(args))
+    if last is not None:
+        args = (*args, exp.Literal.string(last) if isinstance(last, str) else number(str(last)))
+    return exp.Anonymous(this=name, expressions=list(args))
 
 
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)

@@ -1,4 +1,4 @@
-"""Types of expressions: which values meet, what comes out, what each engine calls it.
+"""Types of expressions: which values meet, what comes out, what DuckDB calls it.
 
 Invariant: inside an expression there is one type of each kind. A float is a double, an
 unsigned integer the next signed one, every timestamp is UTC in microseconds (in DuckDB one
@@ -17,7 +17,6 @@ from pyarrow import types as pt
 from headrace.errors import PlanError
 from headrace.schema import TIMESTAMP, ddl_type
 
-DUCKDB, SPARK = "duckdb", "spark"
 TODAY = "\0today"  # where a query takes the epoch's date
 UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 
@@ -32,37 +31,14 @@ _SIGNED = {
     pa.uint64(): pa.int64(),
 }
 _NAMES = {
-    DUCKDB: {
-        pa.bool_(): "BOOLEAN",
-        pa.int8(): "TINYINT",
-        pa.int16(): "SMALLINT",
-        pa.int32(): "INTEGER",
-        pa.int64(): "BIGINT",
-        pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE",
-        pa.string(): "VARCHAR",
-        pa.binary(): "BLOB",
-        pa.date32(): "DATE",
-        TIMESTAMP: "TIMESTAMP",
-    },
-    SPARK: {
-        pa.bool_(): "BOOLEAN",
-        pa.int8(): "TINYINT",
-        pa.int16(): "SMALLINT",
-        pa.int32(): "INT",
-        pa.int64(): "BIGINT",
-        pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE",
-        pa.string(): "STRING",
-        pa.binary(): "BINARY",
-        pa.date32(): "DATE",
-        TIMESTAMP: "TIMESTAMP",
-    },
-}
+    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR",
+    pa.binary(): "BLOB", pa.date32(): "DATE", TIMESTAMP: "TIMESTAMP",
+}  # fmt: skip
 
 
 class Term(NamedTuple):
-    """A lowered expression: its SQL in one engine, its type, and its value if it is a literal."""
+    """A lowered expression: its SQL, its type, and its value if it is a literal."""
 
     sql: str
     type: pa.DataType
@@ -123,36 +99,30 @@ def zoneless(t: pa.DataType) -> pa.DataType:
     return t
 
 
-def type_name(t: pa.DataType, dialect: str) -> str:
-    """What an engine calls a type."""
-    plain = _NAMES[dialect].get(t)
+def type_name(t: pa.DataType) -> str:
+    """What DuckDB calls a type."""
+    plain = _NAMES.get(t)
     if plain is not None:
         return plain
     if pt.is_decimal(t):
         return f"DECIMAL({t.precision},{t.scale})"
     if pt.is_list(t):
-        inner = type_name(t.value_type, dialect)
-        return f"{inner}[]" if dialect == DUCKDB else f"ARRAY<{inner}>"
+        return f"{type_name(t.value_type)}[]"
     if pt.is_map(t):
-        pair = f"{type_name(t.key_type, dialect)}, {type_name(t.item_type, dialect)}"
-        return f"MAP({pair})" if dialect == DUCKDB else f"MAP<{pair}>"
+        return f"MAP({type_name(t.key_type)}, {type_name(t.item_type)})"
     if pt.is_struct(t):
-        fields = ", ".join(f"{quote(f.name, dialect)} {type_name(f.type, dialect)}" for f in t)
-        return f"STRUCT({fields})" if dialect == DUCKDB else f"STRUCT<{fields}>"
-    raise TypeError(f"no {dialect} type for {t}")
+        return f"STRUCT({', '.join(f'{quote(f.name)} {type_name(f.type)}' for f in t)})"
+    raise TypeError(f"no DuckDB type for {t}")
 
 
-def quote(name: str, dialect: str) -> str:
-    mark = '"' if dialect == DUCKDB else "`"
-    return mark + name.replace(mark, mark * 2) + mark
+def quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
-def text_literal(value: str, dialect: str) -> str:
-    if dialect == DUCKDB and "\0" in value:  # which no SQL text can hold, and marks our own places
-        return f"({' || chr(0) || '.join(text_literal(v, dialect) for v in value.split(chr(0)))})"
-    if dialect == SPARK:
-        value = value.replace("\\", "\\\\")
-    return "'" + value.replace("'", "''" if dialect == DUCKDB else "\\'") + "'"
+def text_literal(value: str) -> str:
+    if "\0" in value:  # which no SQL text can hold, and marks our own places
+        return f"({' || chr(0) || '.join(map(text_literal, value.split(chr(0))))})"
+    return "'" + value.replace("'", "''") + "'"
 
 
 def failing(*parts: str) -> str:
@@ -206,16 +176,16 @@ def as_decimal(t: pa.DataType) -> pa.Decimal128Type:
     return pa.decimal128(_DIGITS[t], 0) if is_int(t) else t
 
 
-def cast(term: Term, to: pa.DataType, dialect: str) -> Term:
+def cast(term: Term, to: pa.DataType) -> Term:
     """`term` in a type that holds it: only widening happens here; see `cast` for the rest."""
     if term.type == to:
         return term
     value = term.literal
     if type(value) is int and (is_int(to) or to == pa.float64()):
-        return int_literal(value, to, dialect)
-    if dialect == DUCKDB and to == pa.float64() and _long_decimal(term.type):
+        return int_literal(value, to)
+    if to == pa.float64() and _long_decimal(term.type):
         return Term(f"CAST(CAST({term.sql} AS VARCHAR) AS DOUBLE)", to)
-    return Term(f"CAST({term.sql} AS {type_name(to, dialect)})", to)
+    return Term(f"CAST({term.sql} AS {type_name(to)})", to)
 
 
 def _long_decimal(t: pa.DataType) -> bool:
@@ -223,10 +193,10 @@ def _long_decimal(t: pa.DataType) -> bool:
     return bool(pt.is_decimal(t) and t.precision > 15)
 
 
-def int_literal(value: int, t: pa.DataType, dialect: str) -> Term:
+def int_literal(value: int, t: pa.DataType) -> Term:
     if t == pa.float64():
-        return Term(f"CAST('{value}' AS DOUBLE)" if dialect == DUCKDB else f"{value}.0D", t, value)
-    return Term(f"CAST({value} AS {type_name(t, dialect)})", t, value)
+        return Term(f"CAST('{value}' AS DOUBLE)", t, value)
+    return Term(f"CAST({value} AS {type_name(t)})", t, value)
 
 
 def ordered(kind: pa.DataType) -> pa.DataType:

@@ -21,21 +21,20 @@ Rule = Callable[[Any, Node], Term]  # of a walk and a node
 
 
 class Walk(ABC):
-    """The walk over one schema for one engine; `column` gives the engine's name of a column."""
+    """The walk over one schema; `column` gives the name of a column in SQL."""
 
     rules: ClassVar[Mapping[type[Node], Rule]]
 
-    def __init__(self, schema: pa.Schema, dialect: str, column: ColumnNames | None = None) -> None:
+    def __init__(self, schema: pa.Schema, column: ColumnNames = quote) -> None:
         self.schema = schema
-        self.dialect = dialect
-        self.column = column or (lambda name: quote(name, dialect))
+        self.column = column
         self.scope: dict[str, Term] = {}  # the variables of the enclosing lambdas
         self.depth = 0  # how many lambdas enclose this place
         self.risks = 0  # how much has been lowered so far that may fail on a row
 
     def term(self, node: Node) -> Term:
         made = self.rules[type(node)](self, node)
-        return cast(made, pa.float64(), self.dialect) if made.type == pa.float32() else made
+        return self.cast(made, pa.float64()) if made.type == pa.float32() else made
 
     def same(self, nodes: Sequence[Node], where: Node) -> list[Term]:
         """The nodes in their common type."""
@@ -52,7 +51,10 @@ class Walk(ABC):
         return [self.widened(t, together) for t in terms]
 
     def widened(self, term: Term, to: pa.DataType) -> Term:
-        return term if pt.is_null(to) else cast(term, to, self.dialect)
+        return term if pt.is_null(to) else self.cast(term, to)
+
+    def cast(self, term: Term, to: pa.DataType) -> Term:
+        return cast(term, to)
 
     @abstractmethod
     def as_time(self, term: Term, to: pa.DataType, where: Node) -> Term:

@@ -4,7 +4,7 @@ What the other rooms run with is here. The modules inside import one another and
 from this page, so there is no circle; `door` alone imports duckdb.
 """
 
-from headrace.expr.lower import to_duckdb_sql, to_spark_sql
+from headrace.expr.lower import to_duckdb_sql
 from headrace.kernel.compiled import Kernel, compile_chain
 from headrace.kernel.constant import never_true, value_of
 from headrace.kernel.json_rows import decode_json, is_document
@@ -12,5 +12,5 @@ from headrace.kernel.sql import SelectStep, infer
 
 __all__ = [
     "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "is_document", "never_true",
-    "to_duckdb_sql", "to_spark_sql", "value_of",
+    "to_duckdb_sql", "value_of",
 ]  # fmt: skip

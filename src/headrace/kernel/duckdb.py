@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from headrace.expr.json_paths import json_path
+from headrace.expr.patterns import json_path
 from headrace.expr.types import DIGEST, JSON_OBJECT
 from headrace.kernel.json_object import get_json_object
 

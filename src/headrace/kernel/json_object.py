@@ -19,7 +19,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from headrace.expr.json_paths import ALL, Step
+from headrace.expr.patterns import ALL, PathStep
 from headrace.kernel.json_text import DEEPEST, TOO_DEEP, depth
 
 _LONGEST_NUMBER, _LONGEST_NAME, _LONGEST = 1_000, 25_000, 10_000_000  # Spark reads no others
@@ -75,7 +75,7 @@ class _Out:
         return f"[{','.join(self.values)}]"
 
 
-def get_json_object(document: str, path: tuple[Step, ...]) -> str | None:
+def get_json_object(document: str, path: tuple[PathStep, ...]) -> str | None:
     """What is found at `path`, as text; None if nothing is or the document is malformed."""
     try:
         root = _read(document)
@@ -178,7 +178,7 @@ def _unescaped(found: re.Match[str]) -> str:
 # finding
 
 
-def _find(value: Any, path: Sequence[Step], style: _Style, out: _Out) -> bool:
+def _find(value: Any, path: Sequence[PathStep], style: _Style, out: _Out) -> bool:
     """Write what is found at `path` of `value`; whether anything is."""
     if not path:
         return _write(value, style, out)
@@ -194,7 +194,7 @@ def _find(value: Any, path: Sequence[Step], style: _Style, out: _Out) -> bool:
     return step < len(value) and _find(value[step], rest, inner, out)
 
 
-def _find_all(array: list[Any], rest: Sequence[Step], style: _Style, out: _Out) -> bool:
+def _find_all(array: list[Any], rest: Sequence[PathStep], style: _Style, out: _Out) -> bool:
     twice = bool(rest) and rest[0] is ALL
     if twice or style is _Style.QUOTED:
         inner, made = _Out(out.escaped), _Style.FLAT if twice else _Style.QUOTED

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.expr.types import DUCKDB, spoken, text_literal
+from headrace.expr.types import spoken, text_literal
 from headrace.kernel import duckdb
 from headrace.kernel.json_scalars import scalars
 from headrace.kernel.json_text import DEEPEST, TOO_DEEP, Fields, depth, load, written
@@ -91,7 +91,7 @@ def _transform(texts: pa.Array, schema: pa.Schema) -> pa.Table:
     kinds = {f.name: _target(f.type) for f in schema}
     # asked for a decimal, DuckDB leaves every number as it is written
     nowhere = next(n for i in count() if (n := f"exact{i}") not in kinds)
-    shape = text_literal(json.dumps({**kinds, nowhere: "DECIMAL(38,0)"}), DUCKDB)
+    shape = text_literal(json.dumps({**kinds, nowhere: "DECIMAL(38,0)"}))
     fields = ", ".join(f"struct_extract_at(s, {i + 1}) AS c{i}" for i in range(len(schema)))
     sql = f"SELECT {fields} FROM (SELECT json_transform(d, {shape}) AS s FROM {duckdb.FEED})"
     return duckdb.once(sql, pa.table({"d": texts}))
@@ -216,7 +216,7 @@ def _present(texts: pa.Array, name: str) -> Mask:
     """Where the document holds something other than null under that name."""
     if not len(texts):
         return np.zeros(0, bool)
-    path = text_literal("/" + name.replace("~", "~0").replace("/", "~1"), DUCKDB)
+    path = text_literal("/" + name.replace("~", "~0").replace("/", "~1"))
     sql = f"SELECT coalesce(json_type(d, {path}) <> 'NULL', false) AS there FROM {duckdb.FEED}"
     flags = duckdb.once(sql, pa.table({"d": texts})).column("there")
     return np.asarray(flags.to_numpy(), dtype=bool)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.expr import Expr, all_columns
 from headrace.expr.logic import condition
 from headrace.expr.lower import Lowering, bare, check
-from headrace.expr.types import DUCKDB, TODAY, quote, zoneless
+from headrace.expr.types import TODAY, quote, zoneless
 from headrace.kernel import duckdb
 from headrace.kernel.arrow import Mask
 from headrace.kernel.today import date_now, dated
@@ -142,7 +142,7 @@ class _Level:
 
     def __init__(self, step: SelectStep, schema: pa.Schema) -> None:
         slots = dict(zip(schema.names, _slots(schema), strict=True))
-        low = Lowering(schema, DUCKDB, lambda name: slots[name])
+        low = Lowering(schema, lambda name: slots[name])
         columns = all_columns(schema) if step.columns is None else dict(step.columns)
         self.where = None if step.where is None else condition(low, step.where).sql
         self.schema = infer(columns, schema)
@@ -160,7 +160,7 @@ class _Level:
     def sql(self, source: str, passed: Sequence[str], wanted: Sequence[str]) -> str:
         pairs = zip(self.items.items(), _slots(self.schema), strict=True)
         items = [f"{sql} AS {slot}" for (name, sql), slot in pairs if name in wanted]
-        items = [*items, *(quote(n, DUCKDB) for n in passed)] or ["0 AS none"]
+        items = [*items, *(quote(n) for n in passed)] or ["0 AS none"]
         where = f" WHERE {self.where}" if self.where else ""
         return f"SELECT {', '.join(items)} FROM {source}{where}"
 

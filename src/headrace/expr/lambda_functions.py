@@ -1,40 +1,31 @@
-"""Functions of arrays that take a lambda: `transform(xs, x -> x + 1)`.
+"""SQL functions of arrays that take a lambda: `transform(xs, x -> x + 1)`.
 
 Invariant: as in Spark, a position counts from 0, null elements reach the lambda, and a condition
 that is null keeps no element; `exists` and `forall` are null if a null leaves them undecided.
-The array comes first, so that its elements give the lambda's variables their types.
+The array comes first, so that its elements give the lambda's variables their types. A Python
+lambda is called once, with expressions in place of elements: `transform("xs", lambda x: x + 1)`
+is the tree of "transform(xs, x -> x + 1)".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace.expr.catalog import CATALOGUE, Function
+from headrace.expr.catalog import lambda_function
+from headrace.expr.expression import Column, Expr, call, column_of, lambda_of
 from headrace.expr.tree import Node, refused
-from headrace.expr.types import DUCKDB, Term, quote, spoken
+from headrace.expr.types import Term, spoken
 from headrace.expr.walk import Walk
 
-LAMBDAS = "arrays, with a lambda"
 _Lower = Callable[[Walk, Sequence[Node], Node], Term]
 
 
-def _offer(name: str, takes: str, lower: _Lower) -> None:
-    CATALOGUE[name] = Function(
-        name=name,
-        takes=tuple(takes.split()),
-        gives="",
-        duckdb="",
-        spark="",
-        group=LAMBDAS,
-        lambdas=lower,
-    )
-
-
-def _array(low: Walk, node: Node, where: Node) -> Term:
+def array_argument(low: Walk, node: Node, where: Node) -> Term:
     made = low.term(node)
     if not pt.is_list(made.type):
         raise refused(
@@ -43,7 +34,7 @@ def _array(low: Walk, node: Node, where: Node) -> Term:
     return made
 
 
-def _inside(
+def bind_lambda(
     low: Walk, function: Node, variables: Sequence[Term], where: Node, least: int = 0
 ) -> tuple[list[str], Term]:
     """The names of a lambda's variables in the engine, and its body."""
@@ -71,18 +62,15 @@ def _inside(
     return inner, body
 
 
-def _element(array: Term) -> Term:
+def element_of(array: Term) -> Term:
     return Term("{}", array.type.value_type)
 
 
-def _index(dialect: str) -> Term:
-    return Term("CAST({} - 1 AS INTEGER)" if dialect == DUCKDB else "{}", pa.int32())
+_INDEX = Term("CAST({} - 1 AS INTEGER)", pa.int32())
 
 
-def _arrow(names: Sequence[str], body: str, dialect: str) -> str:
-    if dialect == DUCKDB:
-        return f"lambda {', '.join(names)}: {body}"
-    return f"({', '.join(quote(n, dialect).strip('`') for n in names)}) -> {body}"
+def _arrow(names: Sequence[str], body: str) -> str:
+    return f"lambda {', '.join(names)}: {body}"
 
 
 def _typed(body: Term, where: Node) -> pa.DataType:
@@ -100,34 +88,42 @@ def _condition(body: Term, where: Node) -> Term:
 
 
 def _transform(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    array = _array(low, args[0], node)
-    names, body = _inside(low, args[1], [_element(array), _index(low.dialect)], node, least=1)
-    word = "list_transform" if low.dialect == DUCKDB else "transform"
+    array = array_argument(low, args[0], node)
+    names, body = bind_lambda(low, args[1], [element_of(array), _INDEX], node, least=1)
     made = pa.list_(_typed(body, node))
-    return Term(f"{word}({array.sql}, {_arrow(names, body.sql, low.dialect)})", made)
+    return Term(f"list_transform({array.sql}, {_arrow(names, body.sql)})", made)
+
+
+@lambda_function("[T] lambda", _transform)
+def transform(column: Column, fn: Callable[..., Any]) -> Expr:
+    """What the lambda makes of each element; it may take the position, from 0, as well."""
+    return call("transform", column_of(column), lambda_of(fn, 1, 2))
 
 
 def _filter(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    array = _array(low, args[0], node)
-    names, body = _inside(low, args[1], [_element(array), _index(low.dialect)], node, least=1)
-    word = "list_filter" if low.dialect == DUCKDB else "filter"
-    test = _arrow(names, _condition(body, node).sql, low.dialect)
-    return Term(f"{word}({array.sql}, {test})", array.type)
+    array = array_argument(low, args[0], node)
+    names, body = bind_lambda(low, args[1], [element_of(array), _INDEX], node, least=1)
+    test = _arrow(names, _condition(body, node).sql)
+    return Term(f"list_filter({array.sql}, {test})", array.type)
 
 
-def _decided(word: str, fold: str, certain: bool) -> _Lower:
+@lambda_function("[T] lambda", _filter)
+def filter(column: Column, fn: Callable[..., Any]) -> Expr:
+    """The elements for which the lambda holds; it may take the position, from 0, as well."""
+    return call("filter", column_of(column), lambda_of(fn, 1, 2))
+
+
+def _decided(fold: str, *, certain: bool) -> _Lower:
     """Of conditions as 2, 1 for null and 0, the largest or the smallest decides."""
 
     def lower(low: Walk, args: Sequence[Node], node: Node) -> Term:
-        array, risks = _array(low, args[0], node), low.risks
-        names, body = _inside(low, args[1], [_element(array)], node)
+        array, risks = array_argument(low, args[0], node), low.risks
+        names, body = bind_lambda(low, args[1], [element_of(array)], node)
         test = _condition(body, node).sql
-        if low.dialect != DUCKDB:
-            return Term(f"{word}({array.sql}, {_arrow(names, test, low.dialect)})", pa.bool_())
         seen = array.sql
         if low.risks > risks:
-            seen = _until(array.sql, _arrow(names, f"TRY({test})", DUCKDB), certain)
-        grade = _arrow(names, f"coalesce(CAST({test} AS INTEGER) * 2, 1)", DUCKDB)
+            seen = _until(array.sql, _arrow(names, f"TRY({test})"), certain)
+        grade = _arrow(names, f"coalesce(CAST({test} AS INTEGER) * 2, 1)")
         made = f"{fold}(list_transform({seen}, {grade}))"
         rest = f"CASE WHEN {array.sql} IS NOT NULL THEN {not certain} END"
         known = f"WHEN {2 * certain} THEN {certain} WHEN 1 THEN NULL"
@@ -142,57 +138,64 @@ def _until(array: str, tried: str, certain: bool) -> str:
     return f"({array})[1:coalesce({place}, len({array}))]"
 
 
+@lambda_function("[T] lambda", _decided("list_max", certain=True))
+def exists(column: Column, fn: Callable[..., Any]) -> Expr:
+    """Whether the lambda holds for an element."""
+    return call("exists", column_of(column), lambda_of(fn, 1))
+
+
+@lambda_function("[T] lambda", _decided("list_min", certain=False))
+def forall(column: Column, fn: Callable[..., Any]) -> Expr:
+    """Whether the lambda holds for every element."""
+    return call("forall", column_of(column), lambda_of(fn, 1))
+
+
 def _aggregate(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    array, start = _array(low, args[0], node), low.term(args[1])
+    array, start = array_argument(low, args[0], node), low.term(args[1])
     state = Term("{}", _typed(start, node))
-    names, body = _inside(low, args[2], [state, _element(array)], node)
+    names, body = bind_lambda(low, args[2], [state, element_of(array)], node)
     if body.type != start.type:
         raise refused(
             node,
             f"it starts with {spoken(start.type)} and goes on with {spoken(body.type)}",
             "Cast the second argument.",
         )
-    step = _arrow(names, body.sql, low.dialect)
-    if low.dialect == DUCKDB:
-        made = f"list_reduce({array.sql}, {step}, {start.sql})"
-        return _finished(low, args, Term(made, start.type), node)
-    last = ""
-    to = start.type
-    if len(args) == 4:
-        names, end = _inside(low, args[3], [state], node)
-        last, to = f", {_arrow(names, end.sql, low.dialect)}", _typed(end, node)
-    return Term(f"aggregate({array.sql}, {start.sql}, {step}{last})", to)
+    made = f"list_reduce({array.sql}, {_arrow(names, body.sql)}, {start.sql})"
+    return _finished(low, args, Term(made, start.type), node)
 
 
 def _finished(low: Walk, args: Sequence[Node], made: Term, node: Node) -> Term:
     """The last lambda over the result: as an array of one, so that the result is made once."""
     if len(args) < 4:
         return made
-    names, body = _inside(low, args[3], [Term("{}", made.type)], node)
+    names, body = bind_lambda(low, args[3], [Term("{}", made.type)], node)
     array = f"CASE WHEN {low.term(args[0]).sql} IS NOT NULL THEN [{made.sql}] END"
-    end = f"list_transform({array}, {_arrow(names, body.sql, DUCKDB)})"
+    end = f"list_transform({array}, {_arrow(names, body.sql)})"
     return Term(f"({end})[1]", _typed(body, node))
 
 
+@lambda_function("[T] any lambda lambda?", _aggregate, also="reduce")
+def aggregate(
+    column: Column, start: Any, fn: Callable[..., Any], finish: Callable[..., Any] | None = None
+) -> Expr:
+    """From `start` on, what the lambda makes of the result so far and the next element."""
+    last = () if finish is None else (lambda_of(finish, 1),)
+    return call("aggregate", column_of(column), start, lambda_of(fn, 2), *last)
+
+
 def _zip_with(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    a, b = (_array(low, n, node) for n in args[:2])
-    if low.dialect != DUCKDB:
-        names, body = _inside(low, args[2], [_element(a), _element(b)], node)
-        step = _arrow(names, body.sql, low.dialect)
-        return Term(f"zip_with({a.sql}, {b.sql}, {step})", pa.list_(_typed(body, node)))
+    a, b = (array_argument(low, n, node) for n in args[:2])
     pair = f"v{low.depth + 1}_0"
     both = [
         Term(f"struct_extract_at({pair}, {i + 1})", t.type.value_type) for i, t in enumerate((a, b))
     ]
-    _, body = _inside(low, args[2], both, node)
-    made = f"list_transform(list_zip({a.sql}, {b.sql}), {_arrow([pair], body.sql, DUCKDB)})"
+    _, body = bind_lambda(low, args[2], both, node)
+    made = f"list_transform(list_zip({a.sql}, {b.sql}), {_arrow([pair], body.sql)})"
     known = f"{a.sql} IS NOT NULL AND {b.sql} IS NOT NULL"
     return Term(f"(CASE WHEN {known} THEN {made} END)", pa.list_(_typed(body, node)))
 
 
-_offer("transform", "[T] lambda", _transform)
-_offer("filter", "[T] lambda", _filter)
-_offer("exists", "[T] lambda", _decided("exists", "list_max", certain=True))
-_offer("forall", "[T] lambda", _decided("forall", "list_min", certain=False))
-_offer("aggregate", "[T] any lambda lambda?", _aggregate)
-_offer("zip_with", "[T] [T] lambda", _zip_with)
+@lambda_function("[T] [T] lambda", _zip_with)
+def zip_with(column: Column, other: Column, fn: Callable[..., Any]) -> Expr:
+    """What the lambda makes of the elements of two arrays, pair by pair; a short one has nulls."""
+    return call("zip_with", column_of(column), column_of(other), lambda_of(fn, 2))

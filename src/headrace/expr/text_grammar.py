@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-from headrace.expr.types import DUCKDB, text_literal
+from headrace.expr.types import text_literal
 
 _DIGITS = r"[+-]?[0-9]+"
 _DECIMAL = r"[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
@@ -52,18 +52,19 @@ def _whole(kind: str) -> str:
     return rf"\A{edge}(?:{_GRAMMAR[kind]}){edge}\z"
 
 
-def matches(kind: str, text: str, dialect: str) -> str:
+def pattern(kind: str) -> str:
+    """A regular expression that matches just the texts that can be read as `kind`."""
+    return re.sub(r"\(\?P<\w+>", "(?:", _whole(kind))
+
+
+def matches(kind: str, text: str) -> str:
     """SQL: whether the text can be read as `kind`."""
-    pattern = re.sub(r"\(\?P<\w+>", "(?:", _whole(kind))
-    quoted = text_literal(pattern, dialect)
-    return f"regexp_matches({text}, {quoted})" if dialect == DUCKDB else f"({text} RLIKE {quoted})"
+    return f"regexp_matches({text}, {text_literal(pattern(kind))})"
 
 
 def spelt(kind: str, text: str) -> str:
     """DuckDB's SQL: a text that matches, as DuckDB's own cast to `kind` wants it."""
-    bare = (
-        f"trim({text}, chr(0) || {text_literal(''.join(map(chr, [*range(1, 33), 127])), DUCKDB)})"
-    )
+    bare = f"trim({text}, chr(0) || {text_literal(''.join(map(chr, [*range(1, 33), 127])))})"
     if kind == "bool":
         yes = ", ".join(f"'{word}'" for word in _YES)
         return f"(CASE WHEN lower({bare}) IN ({yes}) THEN 'true' ELSE 'false' END)"
@@ -79,7 +80,7 @@ def spelt(kind: str, text: str) -> str:
 def _part(kind: str, text: str, name: str) -> str:
     pattern = _whole(kind).replace(f"(?P<{name}>", "(")
     pattern = re.sub(r"\(\?P<\w+>", "(?:", pattern)
-    return f"regexp_extract({text}, {text_literal(pattern, DUCKDB)}, 1)"
+    return f"regexp_extract({text}, {text_literal(pattern)}, 1)"
 
 
 def _respelt(kind: str, text: str) -> str:

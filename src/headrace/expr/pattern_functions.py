@@ -1,0 +1,139 @@
+"""SQL functions of patterns in text: LIKE, regular expressions, separators.
+
+Invariant: a pattern is a literal that `patterns` has checked, so both engines read it the same
+way; where it is replaced or splits, it never matches an empty text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from headrace.errors import PlanError
+from headrace.expr.catalog import function
+from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.patterns import like_pattern, literal_pattern, regex, replacement
+from headrace.expr.text_functions import LOWER
+from headrace.expr.types import Term, failing, text_literal
+
+_SIGMA = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}"
+
+
+def _like(*, fold: bool) -> Callable[[Sequence[Term]], str]:
+    def sql(args: Sequence[Term]) -> str:
+        pattern = like_pattern(*(str(a.literal) for a in args[1:]))
+        text = args[0].sql
+        if fold:
+            pattern, text = pattern.replace(*_SIGMA).lower(), LOWER.format(text)
+        escape = " ESCAPE '\\'" if "\\" in pattern else ""
+        return f"({text} LIKE {text_literal(pattern)}{escape})"
+
+    return sql
+
+
+@function("text word word? -> bool", _like(fold=False))
+def like(column: Column, pattern: str, escape: str | None = None) -> Expr:
+    """Whether it matches a SQL pattern: % is any text, _ any character."""
+    return call("like", column_of(column), pattern, *(() if escape is None else (escape,)))
+
+
+@function("text word word? -> bool", _like(fold=True))
+def ilike(column: Column, pattern: str, escape: str | None = None) -> Expr:
+    """As `like`, in any case."""
+    return call("ilike", column_of(column), pattern, *(() if escape is None else (escape,)))
+
+
+def _pattern(args: Sequence[Term]) -> str:
+    return text_literal(regex(str(args[1].literal)).sql)
+
+
+def _consuming(args: Sequence[Term]) -> str:
+    """A pattern that never matches nothing: there engines replace different places."""
+    if regex(str(args[1].literal)).matches_empty:
+        raise PlanError(
+            "HR-EXPR-003",
+            f"the pattern {args[1].literal!r} can match an empty text",
+            "Use + where it has *.",
+        )
+    return _pattern(args)
+
+
+@function(
+    "text word -> bool",
+    lambda a: f"regexp_matches({a[0].sql}, {_pattern(a)})",
+    also="regexp_like regexp",
+)
+def rlike(column: Column, pattern: str) -> Expr:
+    """Whether a regular expression matches somewhere in it."""
+    return call("rlike", column_of(column), pattern)
+
+
+def _replace(args: Sequence[Term]) -> str:
+    by = text_literal(replacement(str(args[2].literal)))
+    return f"regexp_replace({args[0].sql}, {_consuming(args)}, {by}, 'g')"
+
+
+@function("text word word -> text", _replace)
+def regexp_replace(column: Column, pattern: str, by: str) -> Expr:
+    """With every match replaced; $1 is the first group."""
+    return call("regexp_replace", column_of(column), pattern, by)
+
+
+def _extract(args: Sequence[Term]) -> str:
+    group, groups = args[2].literal, regex(str(args[1].literal)).groups
+    if isinstance(group, int) and 0 <= group <= min(9, groups):
+        return f"regexp_extract({args[0].sql}, {_pattern(args)}, {group})"
+    raise PlanError(
+        "HR-EXPR-003",
+        f"the pattern {args[1].literal!r} has {groups} groups",
+        "Give the number of a group as a literal; 0 is the whole match.",
+    )
+
+
+@function("text word int? -> text", _extract, default=1)
+def regexp_extract(column: Column, pattern: str, group: int = 1) -> Expr:
+    """A group of the first match; empty without one."""
+    return call("regexp_extract", column_of(column), pattern, group)
+
+
+def _separator(args: Sequence[Term]) -> str:
+    word = args[1].literal
+    if isinstance(word, str) and word:
+        return word
+    raise PlanError(
+        "HR-EXPR-003", "the separator is a text of at least one character", "Write split(x, ',')."
+    )
+
+
+def _split(args: Sequence[Term]) -> str:
+    """By a regular expression, as in Spark; the quick way if it matches just one text."""
+    pattern = _separator(args)
+    plain = re.sub(r"\\([^a-zA-Z0-9])", r"\1", pattern)
+    if literal_pattern(plain) == pattern:
+        return f"string_split({args[0].sql}, {text_literal(plain)})"
+    return f"string_split_regex({args[0].sql}, {_consuming(args)})"
+
+
+@function("text word -> [text]", _split)
+def split(column: Column, separator: str) -> Expr:
+    """The parts between separators, as an array; in SQL text it is a regular expression."""
+    return call("split", column_of(column), literal_pattern(separator))
+
+
+def _split_part(args: Sequence[Term]) -> str:
+    text, place = args[0].sql, args[2].sql
+    if args[2].literal == 0:
+        raise PlanError(
+            "HR-EXPR-003",
+            "split_part counts from 1, or from -1 for the last",
+            "Write split_part(x, ',', 1).",
+        )
+    fail = failing("'split_part counts from 1, not from '", place)
+    place = f"(CASE WHEN {place} = 0 AND {text} IS NOT NULL THEN {fail} ELSE {place} END)"
+    return f"split_part({text}, {text_literal(_separator(args))}, {place})"
+
+
+@function("text word int -> text", _split_part, may_fail=True)
+def split_part(column: Column, separator: str, part: int) -> Expr:
+    """One part between separators; the first is 1, the last -1."""
+    return call("split_part", column_of(column), separator, part)
