@@ -29,7 +29,7 @@ from damage.world import as_text, forget, small
 from headrace.driver import commit
 from headrace.errors import FencedError, HeadraceError
 from headrace.state import faults
-from headrace.state.manifest import EpochLog
+from headrace.state.epochs import EpochLog
 from headrace.testing import Driver
 
 ROWS, BATCH, KEYS = 200, 4, 3

@@ -134,7 +134,7 @@ class World:
                 self.clock.advance(1_000)
                 if driver.epoch() is not None:
                     done += 1
-                elif (driver.manifest is not None and driver.manifest.body["ended"]) or (
+                elif (driver.manifest is not None and driver.manifest.ended) or (
                     not join_receiver(driver.start.bundle.sources["heard"]) and self._late()
                 ):
                     break

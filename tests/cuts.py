@@ -270,7 +270,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "sources.lines": {
         "COUNTED": "how far lines are counted for a message",
     },
-    "state.manifest": {
+    "state.epochs": {
         "EpochLog.prune(most)": "drawn in its tests",
     },
     "state.runs": {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import headrace as hr
-from headrace.state.manifest import EpochLog
+from headrace.state.epochs import EpochLog
 from headrace.testing import Driver
 from tests.runtime.crashing import ROWS, build, contents
 
@@ -92,8 +92,8 @@ def check_in_the_end(place: Path, wanted: Contents) -> None:
     """Nothing lost, nothing doubled, every row accounted for."""
     assert contents(place) == wanted, place.name
     latest = EpochLog(place / "job").latest()
-    assert latest is not None and latest.body["ended"]
-    for counts in latest.body["counts"].values():
+    assert latest is not None and latest.ended
+    for counts in latest.counts.values():
         assert counts["read"] == len(ROWS)
         assert len(ROWS) == sum(counts[f] for f in ("used", "filtered", "late", "dead"))
     assert hr.read_output(place / "job" / "dead").num_rows == 8

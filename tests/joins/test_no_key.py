@@ -21,7 +21,7 @@ def job_of(step, schema=SCHEMA):
 
 
 def fates(test, name):
-    inputs = test._stage.start.log.latest().body["counts"]
+    inputs = test._stage.start.log.latest().counts
     return {fate: count for fate, count in inputs[name].items() if count and fate != "read"}
 
 

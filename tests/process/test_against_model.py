@@ -58,7 +58,7 @@ class Driven:
         self._compare([], before, MAX_TIME)
         assert self._driver.epoch() is None
         assert self._driver.manifest is not None
-        counts = self._driver.manifest.body["counts"].get("x", {})
+        counts = self._driver.manifest.counts.get("x", {})
         assert counts.get("dead", 0) == self._dead
 
     def _start(self, until: str | None = None) -> Driver:
@@ -115,7 +115,7 @@ class Driven:
             came, due = Counter(tuple(r.values()) for r in found), Counter(wanted)
             assert (came - due, due - came) == (Counter(), Counter()), f"{name}, {before}, {after}"
         assert self._driver.manifest is not None
-        assert self._driver.manifest.body["metrics"].get("p", {}) == self._model.counts
+        assert self._driver.manifest.metrics.get("p", {}) == self._model.counts
 
 
 def _hook(point: str) -> Any:

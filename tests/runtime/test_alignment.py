@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.clock import MIN_TIME, ManualClock
 from headrace.driver.alignment import held_back
-from headrace.epoch.values import Split
+from headrace.state.manifest import Split
 from headrace.testing import Driver
 
 a_split = st.tuples(st.sampled_from("abc"), st.just(MIN_TIME) | st.integers(0, 100), st.booleans())
@@ -60,7 +60,7 @@ def _at(driver: Driver) -> dict[str, int]:
     """How many rows of each split have been read."""
     if driver.manifest is None:
         return {}
-    return {f"{s['input']}/{s['name']}": s["at"] for s in driver.manifest.body["splits"]}
+    return {f"{s.input}/{s.name}": s.at for s in driver.manifest.splits}
 
 
 def test_a_split_far_ahead_is_not_read_until_the_other_has_caught_up(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_held_split_is_not_taken_for_silent(tmp_path: Path) -> None:
         _send(log, "t", 1, 1_000 + second)
         driver.drain()
     assert driver.manifest is not None
-    assert {s["state"] for s in driver.manifest.body["splits"]} == {"live"}
+    assert {s.state for s in driver.manifest.splits} == {"live"}
     assert _at(driver)["t/0"] == 1
-    assert driver.manifest.body["lag"] == 1  # it waits, and is told
+    assert driver.manifest.lag == 1  # it waits, and is told
 
 
 def test_a_split_that_wakes_is_read_first(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_everything_is_read_to_the_end_whatever_is_held_on_the_way(
         for _ in range(200):
             if driver.epoch() is None:
                 break
-        assert driver.manifest is not None and driver.manifest.body["ended"]
+        assert driver.manifest is not None and driver.manifest.ended
         assert list(_at(driver).values()) == [len(mine) for mine in times]
 
 
@@ -198,17 +198,17 @@ def test_rows_are_never_read_of_a_split_that_is_too_far_ahead(times: list[list[i
         before: dict[str, dict[str, Any]] = {}
         while driver.epoch() is not None:
             assert driver.manifest is not None
-            after = {s["name"]: s for s in driver.manifest.body["splits"]}
+            after = {s.name: s for s in driver.manifest.splits}
             for name, split in after.items():
-                if before and split["at"] > before[name]["at"]:
+                if before and split.at > before[name].at:
                     ahead = split_ahead(before, name)
                     assert ahead <= 30_000
             before = after
 
 
 def split_ahead(splits: dict[str, dict[str, Any]], name: str) -> int:
-    slowest = min(s["watermark"] for s in splits.values())  # no time passes: none is idle
-    return int(splits[name]["watermark"] - slowest)
+    slowest = min(s.watermark for s in splits.values())  # no time passes: none is idle
+    return int(splits[name].watermark - slowest)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def _run(tmp_path: Path, build: Any) -> tuple[list[Any], list[Any]]:
     build(job.read(hr.rows(ROWS, "k string, v bigint"), name="rows")).write("collect:", name="out")
     driver = drive(job, tmp_path)
     assert driver.manifest is not None
-    counts = driver.manifest.body["counts"]["rows"]
+    counts = driver.manifest.counts["rows"]
     assert (counts["read"], counts["used"], counts["dead"]) == (6, 5, 1)
     letters = hr.read_output(tmp_path / "dead").to_pylist()
     return driver.output("out").to_pylist(), [(r["offset"], r["step"]) for r in letters]

@@ -38,7 +38,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Cou
     passed: Counter[str] = Counter()
     with faults.hooked(lambda name: passed.update([name])):
         driver = run(place)
-    assert driver.manifest is not None and driver.manifest.body["counts"]["rows"]["dead"] == 8
+    assert driver.manifest is not None and driver.manifest.counts["rows"]["dead"] == 8
     return contents(place), passed
 
 
@@ -63,7 +63,7 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(undisturbed: Any, tmp_pat
             driver = run(place)
             assert contents(place) == wanted, f"after a crash at {name}, passing {nth}"
             assert driver.manifest is not None
-            for counts in driver.manifest.body["counts"].values():
+            for counts in driver.manifest.counts.values():
                 assert (
                     counts["read"]
                     == len(ROWS)

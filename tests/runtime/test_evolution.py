@@ -100,7 +100,7 @@ def test_a_renamed_operator_input_and_output_keep_state_and_position(
     driver = finish(tmp_path, job(renamed, read="readings", was="rows"))
     assert sums(driver, "results") == wanted  # it holds what was written under its old name
     assert driver.manifest is not None
-    assert driver.manifest.body["counts"]["readings"]["read"] == len(ROWS)
+    assert driver.manifest.counts["readings"]["read"] == len(ROWS)
 
 
 def test_dropping_state_needs_consent(tmp_path: Path) -> None:

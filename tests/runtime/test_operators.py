@@ -75,6 +75,6 @@ def test_gives_what_the_model_says_under_any_batches_tasks_and_restarts(
 def assert_accounts(driver: Driver) -> None:
     """read = used + filtered + late + dead."""
     assert driver.manifest is not None
-    for counts in driver.manifest.body["counts"].values():
+    for counts in driver.manifest.counts.values():
         fates = ("used", "filtered", "late", "dead")
         assert counts["read"] == sum(counts[f] for f in fates)

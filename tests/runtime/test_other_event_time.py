@@ -31,21 +31,21 @@ def go(root: Path, first: int, time: str, *, windows: bool, until: str | None = 
 def test_windows_by_an_earlier_event_time_hold_every_row(tmp_path: Path) -> None:
     """The input had come to 900 s by the other column: by that, all rows that follow were late."""
     go(tmp_path, 0, "made", windows=False)
-    assert go(tmp_path, 12, "at", windows=True).manifest.body["watermark"] == 22_000
+    assert go(tmp_path, 12, "at", windows=True).manifest.watermark == 22_000
     last = go(tmp_path, 24, "at", windows=True, until="end")
     counts = last.output("windows").to_pylist()
     assert {c["window_start"].second: c["n"] for c in counts} == {
         10: 3, 15: 5, 20: 5, 25: 5, 30: 5, 35: 1,
     }  # fmt: skip
-    assert last.manifest.body["counts"]["in"]["late"] == 0
+    assert last.manifest.counts["in"]["late"] == 0
 
 
 def test_a_start_with_the_same_event_time_keeps_the_watermark(tmp_path: Path) -> None:
-    before = go(tmp_path, 0, "at", windows=False).manifest.body["splits"][0]["watermark"]
+    before = go(tmp_path, 0, "at", windows=False).manifest.splits[0].watermark
     job = hr.Job("shop")
     again = job.read("log:in", log=str(tmp_path / "log"), time="at", delay="1s",
                      name="other", was="in")  # fmt: skip
     again.key_by("id").agg(n=hr.count(), unbounded=True, name="all").write("collect:", name="o")
     driver = Driver(job, tmp_path / "job", until=None)
     assert driver.manifest is not None
-    assert driver.manifest.body["splits"][0]["watermark"] == before == 10_000
+    assert driver.manifest.splits[0].watermark == before == 10_000

@@ -29,7 +29,7 @@ def _run(tmp_path: Path, build: Any) -> tuple[list[int], set[int]]:
     build(job.read(hr.rows(rows, SCHEMA), name="rows")).write("collect:", name="out")
     driver = drive(job, tmp_path)
     assert driver.manifest is not None
-    counts = driver.manifest.body["counts"]["rows"]
+    counts = driver.manifest.counts["rows"]
     assert counts["read"] == N == counts["used"] + counts["dead"] + counts["filtered"]
     letters = hr.read_output(tmp_path / "dead").to_pylist()
     assert len({r["offset"] for r in letters}) == len(letters) == counts["dead"]

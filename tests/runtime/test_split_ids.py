@@ -60,7 +60,7 @@ def test_a_row_of_a_dropped_input_that_fails_is_not_blamed_on_the_new_one(tmp_pa
     (letter,) = hr.read_output(tmp_path / "job" / "dead").to_pylist()
     assert b'"id": 1' in letter["record"]
     assert letter["input"] != "new"
-    counts = driver.manifest.body["counts"]["new"]
+    counts = driver.manifest.counts["new"]
     assert (counts["read"], counts["used"], counts["dead"]) == (1, 1, 0)
 
 
@@ -69,5 +69,5 @@ def test_ids_go_on_after_several_inputs_were_dropped(tmp_path: Path) -> None:
     for n in range(4):
         drop = f"t{n - 1}" if n else ()
         driver = run(tmp_path, f"t{n}", [row(n, n, n)], best, drop=drop)
-        ids += [s["id"] for s in driver.manifest.body["splits"]]
+        ids += [s.id for s in driver.manifest.splits]
     assert ids == [0, 1, 2, 3]

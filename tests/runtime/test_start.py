@@ -290,7 +290,7 @@ def test_going_back_says_what_it_does_and_nothing_is_skipped(
     assert place.files() == Counter(range(place.sent))
     assert place.topic() == Counter(range(place.sent)) + Counter(range(30, 40))
     assert place.last_sum() == sum(range(place.sent))
-    assert driver.manifest is not None and len(driver.manifest.body["forks"]) == 1
+    assert driver.manifest is not None and len(driver.manifest.forks) == 1
 
 
 def test_going_back_twice_and_under_a_crash_at_every_step(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.clock import MAX_TIME, MIN_TIME, ManualClock
-from headrace.epoch.values import ENDED, IDLE, LIVE, Split, watermark_of
+from headrace.epoch.values import watermark_of
+from headrace.state.manifest import ENDED, IDLE, LIVE, Split
 from headrace.testing import Driver
 
 splits = st.lists(
@@ -107,7 +108,7 @@ def test_rows_later_than_the_watermark_are_counted_and_are_a_stream(tmp_path: Pa
     driver.drain()
     assert [r["at"] for r in driver.output("late").to_pylist()] == [3_000]
     assert driver.manifest is not None
-    assert driver.manifest.body["counts"]["rows"]["late"] == 1
+    assert driver.manifest.counts["rows"]["late"] == 1
 
 
 def test_a_row_from_the_future_is_dead_and_does_not_move_the_watermark(tmp_path: Path) -> None:

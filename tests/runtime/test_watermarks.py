@@ -143,11 +143,11 @@ def test_a_split_is_as_far_as_the_model_says_after_every_epoch(
             )  # fmt: skip
             while driver.epoch() is not None:
                 assert driver.manifest is not None
-                for split in driver.manifest.body["splits"]:
-                    seen = come[split["name"]][: split["at"]]
-                    assert split["watermark"] == max(model(seen), default=MIN_TIME)
-                    assert split["watermark"] >= reached[split["name"]]
-                    reached[split["name"]] = split["watermark"]
+                for split in driver.manifest.splits:
+                    seen = come[split.name][: split.at]
+                    assert split.watermark == max(model(seen), default=MIN_TIME)
+                    assert split.watermark >= reached[split.name]
+                    reached[split.name] = split.watermark
 
 
 def test_both_methods_of_a_custom_watermark_are_asked(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def _driver(root: Path, clock: ManualClock | None = None, **reading: Any) -> Dri
 def _reached(driver: Driver) -> dict[str, int]:
     driver.drain()
     assert driver.manifest is not None
-    return {s["name"]: s["watermark"] for s in driver.manifest.body["splits"]}
+    return {s.name: s.watermark for s in driver.manifest.splits}
 
 
 # what fails
@@ -215,7 +215,7 @@ def test_rows_on_which_a_custom_watermark_raises_or_talks_nonsense_are_dead(tmp_
         "TypeError", "ValueError", "TypeError",
     ]  # fmt: skip
     assert driver.manifest is not None
-    assert driver.manifest.body["counts"]["rows"] == {
+    assert driver.manifest.counts["rows"] == {
         "read": 5, "used": 2, "filtered": 0, "late": 0, "dead": 3,
     }  # fmt: skip
 
@@ -429,7 +429,7 @@ def test_a_class_of_another_name_does_not_get_the_state_of_the_first(tmp_path: P
     _send(log, 0, [_row(300)])
     assert _reached(driver)["0"] == 100
     assert driver.manifest is not None
-    assert driver.manifest.body["counts"]["rows"]["dead"] == 0
+    assert driver.manifest.counts["rows"]["dead"] == 0
 
 
 # the clock's time

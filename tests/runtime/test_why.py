@@ -45,8 +45,8 @@ class Bench:
 
     def why(self, *, program: bool = True) -> list[Reason]:
         self.driver.drain()
-        body = self.driver.manifest.body if self.driver.manifest else None
-        return why(self.driver.program if program else None, body, self.clock.now())
+        known = self.driver.program if program else None
+        return why(known, self.driver.manifest, self.clock.now())
 
     def kinds(self, *, program: bool = True) -> list[tuple[str, str]]:
         return [(r.kind, r.where) for r in self.why(program=program)]
@@ -79,7 +79,7 @@ def test_an_input_that_never_gave_a_row(tmp_path: Path) -> None:
     _send(log, 0, 1, topic="other")
     driver.drain()
     assert driver.manifest is not None
-    first, *rest = why(driver.program, driver.manifest.body, NOW)
+    first, *rest = why(driver.program, driver.manifest, NOW)
     assert (first.kind, first.where, first.facts["splits"]) == ("empty", "rows", 2)
     assert first.text == "input 'rows' has never given a row (2 splits)"
     assert [(r.kind, r.facts["stopped_at"]) for r in rest] == [("starved", ["rows"])]
@@ -133,7 +133,7 @@ def test_when_all_are_silent_the_clock_brings_the_result(tmp_path: Path) -> None
     stood = bench.driver.manifest
     bench.clock.advance(60_000)
     assert stood is not None
-    due = why(bench.driver.program, stood.body, bench.clock.now())[0]
+    due = why(bench.driver.program, stood, bench.clock.now())[0]
     assert due.kind == "window" and "is due" in due.text and "running?" in due.hint
     assert bench.why() == []  # the next batch has given it
 
@@ -239,7 +239,7 @@ def test_windows_of_processing_time_wait_for_the_clock(tmp_path: Path) -> None:
     stood = bench.driver.manifest
     bench.clock.advance(10_000)
     assert stood is not None
-    due = why(bench.driver.program, stood.body, bench.clock.now())[0]
+    due = why(bench.driver.program, stood, bench.clock.now())[0]
     assert "that is due" in due.text and "running?" in due.hint
     assert bench.why() == []
 
@@ -301,7 +301,7 @@ def test_a_job_that_is_behind(tmp_path: Path) -> None:
     driver = Driver(bench.job, tmp_path / "small", until=None, clock=bench.clock, max_batch=3)
     driver.epoch()
     assert driver.manifest is not None
-    (reason,) = why(driver.program, driver.manifest.body, NOW)
+    (reason,) = why(driver.program, driver.manifest, NOW)
     assert (reason.kind, reason.facts) == ("behind", {"lag": 7})
 
 
@@ -318,7 +318,7 @@ def test_a_job_that_has_ended_and_one_that_is_well(tmp_path: Path) -> None:
     driver = Driver(bench.job, tmp_path / "job", clock=bench.clock)
     driver.drain()
     assert driver.manifest is not None
-    assert [r.kind for r in why(driver.program, driver.manifest.body, NOW)] == ["ended"]
+    assert [r.kind for r in why(driver.program, driver.manifest, NOW)] == ["ended"]
 
 
 def test_late_rows_and_dead_letters_that_never_came_are_no_trouble(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_late_rows_and_dead_letters_that_never_came_are_no_trouble(tmp_path: Pat
     clock.advance(60_000)
     driver.drain()
     assert driver.output("out").num_rows == 1 and driver.manifest is not None
-    assert why(driver.program, driver.manifest.body, clock.now()) == []
+    assert why(driver.program, driver.manifest, clock.now()) == []
 
 
 def test_without_the_program_the_manifest_says_what_it_can(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_run_without_a_row_is_told_apart_from_no_run(tmp_path: Path) -> None:
     assert (reason.kind, reason.where) == ("empty", "rows")
     assert reason.text == "input 'rows' is empty: it has given no row yet"
     assert "headrace run" not in reason.hint
-    turn = Manifest(0, {"splits": []})  # Spark begins with a batch that reads nothing
+    turn = Manifest()  # Spark begins with a batch that reads nothing
     assert told("asked", bench.driver.program, turn, NOW).reasons == [reason]
     (unnamed,) = why(None, None, NOW, STARTED)
     assert unnamed.kind == "empty" and "given no row yet" in unnamed.text

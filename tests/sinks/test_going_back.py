@@ -14,8 +14,8 @@ from tests.sinks.test_two_drivers import nothing_is_left_over
 from tests.sinks.writing import ALONE, EXACT, console, expected, files, log, made, stage, values
 
 from headrace.sinks import Timelines, merging
-from headrace.sinks.timelines import FIRST
 from headrace.state import faults
+from headrace.state.manifest import FIRST
 
 FILES = ["collect", "json lines", "parquet"]
 

@@ -208,7 +208,7 @@ def test_a_decimal_in_csv_is_the_number_that_is_written_or_dead(text):
 def counts(job: hr.Job, folder: Path) -> dict[str, int]:
     driver = Driver(job, folder)
     driver.drain()
-    found: dict[str, int] = driver.manifest.body["counts"]["s"]
+    found: dict[str, int] = driver.manifest.counts["s"]
     return found
 
 
@@ -292,5 +292,5 @@ def test_a_value_of_a_parquet_file_that_does_not_fit_is_dead_alone(tmp_path, nam
     assert [r["k"] for r in driver.output("o").to_pylist()] == ["a", "c"]
     assert reason in letter["error"]
     assert letter["place"] == "a.parquet row 2"
-    found = driver.manifest.body["counts"]["s"]
+    found = driver.manifest.counts["s"]
     assert (found["read"], found["used"], found["dead"]) == (3, 2, 1)

@@ -27,7 +27,7 @@ def read(folder: Path, schema: str | None, *files: pa.Array) -> tuple[list[Any],
     job = hr.Job("typed")
     job.read(f"files:{folder}/in", schema=schema, name="in").write("collect:", name="out")
     driven = drive(job, folder / "job")
-    dead = driven.manifest.body["counts"]["in"]["dead"]
+    dead = driven.manifest.counts["in"]["dead"]
     return [r["a"] for r in driven.output("out").to_pylist()], dead
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import StateError
-from headrace.state import RUNS, STAGED, EpochLog
+from headrace.state import RUNS, STAGED, EpochLog, Manifest
 
 
 class Job:
@@ -30,8 +30,8 @@ class Job:
         return name
 
     def commit(self, epoch: int, names: list[str]) -> None:
-        body = {"state": {"op": {"runs": [[n, 64, 10] for n in names]}}, "outputs": {}}
-        self.log.commit(epoch, body, self.token, str(epoch))
+        state = {"op": {"runs": [[n, 64, 10] for n in names]}}
+        self.log.commit(Manifest(epoch, self.token, str(epoch), state=state))
         self._stamp(self.folder / "epochs" / f"{epoch:012d}.json")
 
     def _stamp(self, path: Path) -> None:

@@ -14,6 +14,7 @@ from headrace.hashing import hash_keys, slot_range, tasks_of
 from headrace.state import (
     EpochLog,
     KeyedTable,
+    Manifest,
     RunCache,
     RunWriter,
     Segment,
@@ -49,10 +50,10 @@ class CountingJob:
 
     def run(self) -> None:
         token, last = self.log.take_fence(), self.log.latest()
-        state = SlotState.from_json(last.body["state"]) if last else SlotState.empty(SLOTS)
+        state = SlotState.from_json(last.state) if last else SlotState.empty(SLOTS)
         for epoch in range(last.epoch + 1 if last else 1, EPOCHS + 1):
             state = state.apply([self._task(t, epoch, state) for t in range(self.tasks)])
-            self.log.commit(epoch, {"state": state.to_json()}, token, f"{token}-{epoch}")
+            self.log.commit(Manifest(epoch, token, f"{token}-{epoch}", state=state.to_json()))
             self.log.prune(2)
 
     def _task(self, task: int, epoch: int, state: SlotState) -> SlotState:
@@ -71,7 +72,7 @@ class CountingJob:
         return part
 
     def counts(self) -> dict[int, int]:
-        state = SlotState.from_json(self.log.latest().body["state"])
+        state = SlotState.from_json(self.log.latest().state)
         rows = open_table(SPEC, state, 0, SLOTS, SLOTS, RunCache(self.folder)).scan()
         return dict(zip(rows["k"].to_pylist(), rows["n"].to_pylist(), strict=True))
 

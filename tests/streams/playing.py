@@ -124,4 +124,4 @@ def _compare(test: Harness, expected: list[Any], shown: Callable[[Any], Any]) ->
 
 def _watermark(test: Harness, step: str) -> int:
     latest = test._stage.start.log.latest()
-    return int(latest.body["ops"][step]["watermark"]) if latest else MIN_TIME
+    return int(latest.ops[step].watermark) if latest else MIN_TIME

@@ -193,8 +193,8 @@ class Driven:
 
     def _reached(self) -> int:
         assert self.driver.manifest is not None
-        ops = self.driver.manifest.body["ops"].values()
-        return int(next(iter(ops))["watermark"])
+        ops = self.driver.manifest.ops.values()
+        return int(next(iter(ops)).watermark)
 
     def _compare(self, shown: list[dict[str, Any]], late: list[Row]) -> None:
         found = self._news("out")
@@ -224,7 +224,7 @@ class Driven:
 
     def _assert_accounts(self) -> None:
         assert self.driver.manifest is not None
-        for counts in self.driver.manifest.body["counts"].values():
+        for counts in self.driver.manifest.counts.values():
             fates = ("used", "filtered", "late", "dead")
             assert counts["read"] == sum(counts[f] for f in fates)
 

@@ -220,9 +220,9 @@ def test_a_window_that_fails_each_time_makes_one_record_dead(tmp_path: Path) -> 
     driver = drive_job(job, tmp_path, max_batch=1)
 
     assert driver.manifest is not None
-    (counts,) = driver.manifest.body["counts"].values()
+    (counts,) = driver.manifest.counts.values()
     assert (counts["read"], counts["used"], counts["dead"]) == (4, 3, 1)
-    assert driver.manifest.body["steps"]["rows.window"]["dead"] > 4  # told each time
+    assert driver.manifest.steps["rows.window"]["dead"] > 4  # told each time
 
 
 def test_an_evictor_sees_columns_that_nobody_aggregates(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_window_on_which_the_evictor_fails_is_a_dead_letter(tmp_path: Path) ->
 
     assert driver.output("out").select(["k", "n"]).to_pylist() == [{"k": "a", "n": 2}]
     assert driver.manifest is not None
-    assert driver.manifest.body["counts"]["rows"]["dead"] == 1
+    assert driver.manifest.counts["rows"]["dead"] == 1
 
 
 def test_numbers_that_no_float_has_exactly_can_be_compared(tmp_path: Path) -> None:

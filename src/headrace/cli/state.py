@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.inspect.live import StepState
     from headrace.plan.program import Program
-    from headrace.state.manifest import EpochLog
+    from headrace.state.epochs import EpochLog
 
 app = typer.Typer(
     help="What the steps of a job keep, as of its last epoch: while it runs, or after.",

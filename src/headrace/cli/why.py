@@ -13,8 +13,8 @@ from headrace.cli.loading import load_job
 from headrace.clock import SystemClock
 from headrace.errors import RunError
 from headrace.settings import Settings
+from headrace.state.epochs import EpochLog
 from headrace.state.files import read_sealed
-from headrace.state.manifest import EpochLog
 
 if TYPE_CHECKING:
     from headrace.inspect.why_told import Why

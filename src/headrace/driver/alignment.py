@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from headrace.epoch.values import Split
 from headrace.plan.program import Program
+from headrace.state.manifest import Split
 
 
 def aligned(program: Program) -> dict[str, int]:

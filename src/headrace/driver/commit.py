@@ -13,24 +13,25 @@ The sequence, each step safe to repeat after a crash:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
 from headrace.driver.published import Published
-from headrace.driver.refusing import acknowledged, lost, overtaken
+from headrace.driver.refusing import lost, overtaken
 from headrace.epoch.accounting import FATES
 from headrace.epoch.bundle import Bundle
-from headrace.epoch.opening import DEAD, LAST, as_written
+from headrace.epoch.opening import DEAD, as_written
 from headrace.epoch.report import Report, Total, add_up
-from headrace.epoch.values import ENDED, Split, watermark_of
+from headrace.epoch.values import Offset, watermark_of
 from headrace.errors import RunError, StateError
 from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
 from headrace.plan.program import Program
 from headrace.sinks import Sink, Timelines, Writer
-from headrace.sinks.timelines import FIRST
+from headrace.state.epochs import EpochLog
 from headrace.state.faults import hooked, point
-from headrace.state.manifest import EpochLog, Manifest
+from headrace.state.manifest import ENDED, Manifest, OutputFacts, Split, StepFacts
 from headrace.state.slots import SlotState
 
 _TIDY_EVERY = 10  # epochs
@@ -63,22 +64,21 @@ class Committer:
         else:
             total = add_up(reports)
             self._check_held(total)
-            body = self._body(epoch, total, end)
-            self._log.commit(epoch, body, self._token, reports[0].attempt)
+            manifest = self._manifest(epoch, reports[0].attempt, total, end)
+            self._log.commit(manifest)
             point("commit.manifest")
-            manifest = Manifest(epoch, body, self._token, reports[0].attempt)
         self.publish(manifest)
         if epoch % _TIDY_EVERY == 0:
             self._tidy(epoch)
-        check_dead_limit(self._program, manifest.body)
+        check_dead_limit(self._program, manifest)
         return manifest
 
     def _check_held(self, total: Total) -> None:
         """Raise unless the outputs that get rows hold what was published there, by us alone."""
         before = self._log.latest()
-        body = before.body if before is not None else {}
-        due = {name: facts[LAST] for name, facts in body.get("writes", {}).items()}
-        due[DEAD] = body.get("last_dead", 0)
+        known = before or Manifest()
+        due = {name: facts.last for name, facts in known.writes.items()}
+        due[DEAD] = known.last_dead
         for name, staged in total.staged.items():
             sink, epoch = self._sinks[name], due.get(name, 0)
             if staged and epoch and not sink.reached(epoch):
@@ -97,7 +97,7 @@ class Committer:
             if newest is not None and epoch > done:
                 manifest = self._log.read(epoch)
                 notes += self._go_back(manifest, newest)
-                self._publish(manifest, self._as_written(manifest.body))
+                self._publish(manifest, self._as_written(manifest))
         self._tidy(self._log.newest())
         return notes
 
@@ -106,115 +106,111 @@ class Committer:
 
     def _publish(self, manifest: Manifest, sinks: Mapping[str, Sink]) -> None:
         writer = self._writer(manifest)
-        for name, staged in manifest.body["outputs"].items():
+        for name, staged in manifest.outputs.items():
             if staged:
                 sinks[name].publish(manifest.epoch, staged, writer)
                 point("sink.publish")
         self._published.reached(manifest.epoch)
         point("commit.published")
 
-    def _as_written(self, body: Mapping[str, Any]) -> dict[str, Sink]:
+    def _as_written(self, manifest: Manifest) -> dict[str, Sink]:
         """The outputs that an earlier version of the program may have had, as it had them."""
         folder = str(self._log.folder)
-        return {n: as_written(n, body["writes"], folder) for n in body["outputs"]}
+        return {n: as_written(n, manifest.writes, folder) for n in manifest.outputs}
 
     def _go_back(self, manifest: Manifest, newest: Manifest) -> list[str]:
         """Take back what outputs have of timelines that were given up."""
-        if "rewound" not in manifest.body:
+        if manifest.rewound is None:
             return []
-        writer, known = self._writer(manifest), manifest.body["acknowledged"]
+        writer, known = self._writer(manifest), manifest.acknowledged
         notes = list[str]()
         for name, sink in self._sinks.items():
-            place = str(self._bundle.writes.get(name, {}).get("place"))
-            own = Timelines.of(newest.body, MAX_TIME)  # of its own timeline nothing is given up
+            place = self._bundle.place_of(name)
+            own = Timelines.of(newest, MAX_TIME)  # of its own timeline nothing is given up
             notes.append(sink.go_back(own.plus(known.get(place, {})), writer))
         return notes
 
     def _writer(self, manifest: Manifest) -> Writer:
         token, log = self._token, self._log
-        timelines = Timelines.of(manifest.body, manifest.epoch)
-        return Writer(token, lambda: log.check_fence(token), timelines)
+        return Writer(token, lambda: log.check_fence(token), Timelines.of(manifest))
 
     def _counts(self, manifest: Manifest, output: str) -> Timelines:
         """What counts at the place of an output, and what stays there as the user knows."""
-        place = str(self._bundle.writes.get(output, {}).get("place"))
-        return Timelines.of(manifest.body, manifest.epoch).plus(
-            acknowledged(manifest.body).get(place, {})
-        )
+        place = self._bundle.place_of(output)
+        return Timelines.of(manifest).plus(manifest.stays().get(place, {}))
 
     def _tidy(self, upto: int) -> None:
         """Clear away old manifests and what no manifest names: runs, and staged leftovers."""
         self._log.prune(self._keep)
-        kept = [self._log.read(epoch).body["outputs"] for epoch in self._log.epochs()]
+        kept = [self._log.read(epoch).outputs for epoch in self._log.epochs()]
         live = {ref["file"] for outputs in kept for refs in outputs.values() for ref in refs}
         for sink in self._sinks.values():
             sink.discard(live, upto)
 
-    def _body(self, epoch: int, total: Total, end: Mapping[str, Any]) -> dict[str, Any]:
-        before = self._log.read(epoch - 1).body if epoch > 1 else {}
-        splits = [_advanced(s, total) for s in end["splits"]]
-        here = {(s["input"], s["name"]) for s in splits}
-        gone = [s for s in before.get("splits", []) if (s["input"], s["name"]) not in here]
-        return {
-            "job": self._program.name,
-            "clock": end["clock"],
-            "wall": self._clock.now(),
-            "lag": end["lag"],
-            "splits": [*splits, *gone],
-            "next_split": before.get("next_split", 0),
-            "watermark": max(self._watermark(splits, end), before.get("watermark", MIN_TIME)),
-            "ended": bool(splits) and all(s["state"] == ENDED for s in splits),
-            "ops": self._ops(before, total),
-            "state": self._state(before, total),
-            "outputs": {name: refs for name, refs in total.staged.items() if refs},
-            "reads": dict(self._bundle.reads),
-            "writes": self._writes(epoch, before, total),
-            "last_dead": epoch if total.staged.get(DEAD) else before.get("last_dead", 0),
-            "retired": before.get("retired", []),
-            "timeline": before.get("timeline", FIRST),
-            "forks": before.get("forks", []),
-            "acknowledged": acknowledged(before),
-            "endless": before.get("endless", False) or self._bundle.endless,
-            "epoch_counts": {name: dict(counts) for name, counts in total.inputs.items()},
-            "counts": _summed(before.get("counts", {}), total.inputs, FATES),
-            "steps": _summed(before.get("steps", {}), total.steps, ("in", "out", "late", "dead")),
-            "examples": {**before.get("examples", {}), **total.examples},
-            "windows": _added(before.get("windows", {}), _windows(total)),
-            "rows": _plus(before.get("rows", {}), total.rows),
-            "metrics": _added(before.get("metrics", {}), total.metrics),
-            "timing": {phase: round(ms, 1) for phase, ms in total.timing.items()},
-        }
+    def _manifest(self, epoch: int, attempt: str, total: Total, end: Offset) -> Manifest:
+        before = self._log.read(epoch - 1) if epoch > 1 else Manifest()
+        splits = [_advanced(s, total) for s in end.splits]
+        here = {(s.input, s.name) for s in splits}
+        gone = [s for s in before.splits if (s.input, s.name) not in here]
+        return Manifest(
+            epoch=epoch,
+            token=self._token,
+            attempt=attempt,
+            job=self._program.name,
+            clock=end.clock,
+            wall=self._clock.now(),
+            lag=end.lag or 0,
+            splits=(*splits, *gone),
+            next_split=before.next_split,
+            watermark=max(self._watermark(splits, end.clock), before.watermark),
+            ended=bool(splits) and all(s.state == ENDED for s in splits),
+            ops=self._ops(before, total),
+            state=self._state(before, total),
+            outputs={name: refs for name, refs in total.staged.items() if refs},
+            reads=self._bundle.reads,
+            writes=self._writes(epoch, before, total),
+            last_dead=epoch if total.staged.get(DEAD) else before.last_dead,
+            retired=before.retired,
+            timeline=before.timeline,
+            forks=before.forks,
+            acknowledged=before.stays(),
+            endless=before.endless or self._bundle.endless,
+            epoch_counts={name: dict(counts) for name, counts in total.inputs.items()},
+            counts=_summed(before.counts, total.inputs, FATES),
+            steps=_summed(before.steps, total.steps, ("in", "out", "late", "dead")),
+            examples={**before.examples, **total.examples},
+            windows=_added(before.windows, _windows(total)),
+            rows=_plus(before.rows, total.rows),
+            metrics=_added(before.metrics, total.metrics),
+            timing={phase: round(ms, 1) for phase, ms in total.timing.items()},
+        )
 
-    def _writes(self, epoch: int, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
+    def _writes(self, epoch: int, before: Manifest, total: Total) -> dict[str, OutputFacts]:
         """What is known of each output, with the last epoch in which it had rows."""
-        known = before.get("writes", {}) or self._bundle.writes
+        known = before.writes or self._bundle.writes
         return {
-            name: {**facts, LAST: epoch if total.staged.get(name) else known[name][LAST]}
+            name: replace(facts, last=epoch if total.staged.get(name) else known[name].last)
             for name, facts in self._bundle.writes.items()
         }
 
-    def _watermark(self, splits: Sequence[Mapping[str, Any]], end: Mapping[str, Any]) -> int:
+    def _watermark(self, splits: Sequence[Split], clock: int) -> int:
         """What all inputs that have event time have reached."""
         timed = [r.name for r in self._program.sources() if r.time is not None]
-        return watermark_of(timed, [Split(**s) for s in splits], end["clock"])
+        return watermark_of(timed, splits, clock)
 
-    def _ops(self, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
-        ops = {}
+    def _ops(self, before: Manifest, total: Total) -> dict[str, StepFacts]:
         described = describe(self._program)
-        for node in self._program.stateful():
-            old = before.get("ops", {}).get(node.name, {})
-            facts = total.ops.get(node.name) or {
-                "watermark": old.get("watermark", MIN_TIME),
-                "next": old.get("next", MAX_TIME),
-                "wake": old.get("wake", MAX_TIME),
-                "held": old.get("held", 0),
-            }
-            version = node.operator().version
-            ops[node.name] = {**facts, **described[node.name], "version": version}
-        return ops
+        return {
+            node.name: replace(
+                total.ops.get(node.name) or before.ops.get(node.name) or StepFacts(),
+                **described[node.name],
+                version=node.operator().version,
+            )
+            for node in self._program.stateful()
+        }
 
-    def _state(self, before: Mapping[str, Any], total: Total) -> dict[str, Any]:
-        state = dict(before.get("state", {}))
+    def _state(self, before: Manifest, total: Total) -> dict[str, Any]:
+        state = dict(before.state)
         for table, parts in total.state.items():
             known = state.get(table)
             whole = SlotState.from_json(known) if known else SlotState.empty(self._slots)
@@ -222,11 +218,11 @@ class Committer:
         return state
 
 
-def _advanced(split: Mapping[str, Any], total: Total) -> dict[str, Any]:
+def _advanced(split: Split, total: Total) -> Split:
     """The split with the watermark that its rows gave it, and what that has to remember."""
-    place = str(split["id"])
-    watermark = max(split["watermark"], total.splits.get(place, MIN_TIME))
-    return {**split, "watermark": watermark, "memory": total.memory.get(place, split["memory"])}
+    place = str(split.id)
+    watermark = max(split.watermark, total.splits.get(place, MIN_TIME))
+    return replace(split, watermark=watermark, memory=total.memory.get(place, split.memory))
 
 
 def _summed(
@@ -256,13 +252,13 @@ def _added(
     return {step: _plus(before.get(step, {}), now.get(step, {})) for step in steps}
 
 
-def check_dead_limit(program: Program, body: Mapping[str, Any]) -> None:
+def check_dead_limit(program: Program, manifest: Manifest) -> None:
     """Stop the job when more records died than it allows."""
     limit = program.dead_limit
     if limit is None:
         return
-    dead = sum(c["dead"] for c in body["counts"].values())
-    read = sum(c["read"] for c in body["counts"].values())
+    dead = sum(c["dead"] for c in manifest.counts.values())
+    read = sum(c["read"] for c in manifest.counts.values())
     allowed = limit if isinstance(limit, int) else limit * read
     if dead > allowed:
         raise RunError(

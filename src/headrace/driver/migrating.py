@@ -27,6 +27,7 @@ from headrace.ops.process.values import EXPIRY, VALUES, stamp_of
 from headrace.plan.evolving_values import Was, known_values, sources
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
+from headrace.state.manifest import StepFacts
 from headrace.state.runs import RunCache, RunRef, RunWriter
 from headrace.state.slots import SlotState
 from headrace.state.sorted_run import sorted_run
@@ -37,7 +38,7 @@ State = dict[str, Any]
 
 
 def migrated(
-    program: Program, folder: str, state: State, ops: Mapping[str, Mapping[str, Any]], clock: int
+    program: Program, folder: str, state: State, ops: Mapping[str, StepFacts], clock: int
 ) -> State:
     """The tables of a manifest as the program's process functions need them.
 
@@ -49,7 +50,8 @@ def migrated(
         old = ops.get(node.name)
         if not isinstance(node.what, ProcessSpec) or old is None:
             continue
-        if {**old["shape"], **node.what.values_shape()} != old["shape"]:
+        shape = old.shape or {}
+        if {**shape, **node.what.values_shape()} != shape:
             kind = type(node.what.function)
             state = _Migration(node, kind, old, clock, writer, cache).apply(state)
     writer.close()
@@ -63,15 +65,15 @@ class _Migration:
         self,
         node: Stateful,
         kind: type[KeyedProcess],
-        old: Mapping[str, Any],
+        old: StepFacts,
         clock: int,
         writer: RunWriter,
         cache: RunCache,
     ) -> None:
         self._node, self._writer, self._cache = node, writer, cache
         self._values, self._shared = kind.values, kind.shared
-        self._was = sources(kind._kept, known_values(old["shape"]))
-        watermark = old["watermark"] if old["watermark"] > MIN_TIME else clock
+        self._was = sources(kind._kept, known_values(old.shape or {}))
+        watermark = old.watermark if old.watermark > MIN_TIME else clock
         self._now = {"event": watermark, "clock": clock}
         self._specs = {spec.name: spec for spec in node.operator().tables()}
 

@@ -1,6 +1,6 @@
 """The driver's side of the source: what the next epoch reads, and what its tasks do.
 
-An offset is JSON: the epoch's number, its clock, and for every split where it stands. All
+An offset (`Offset`) is the epoch's number, its clock, and how far every split is read. All
 that could differ between two runs of an epoch (the clock, idleness, ends, how much is read)
 is decided here, once, and recorded in the offset. Where the job stands comes from the last
 manifest; this module writes nothing.
@@ -9,32 +9,22 @@ manifest; this module writes nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.clock import MAX_TIME, MIN_TIME, Clock
+from headrace.clock import MAX_TIME, Clock
 from headrace.driver.alignment import aligned, held_back
 from headrace.driver.split_state import settled, state_of
 from headrace.driver.stopping import drain_asked, stop_asked
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.lineage import upstream
-from headrace.epoch.values import (
-    ENDED,
-    IDLE,
-    LIVE,
-    Epoch,
-    Piece,
-    SourceTask,
-    Split,
-    next_split,
-    reached_by,
-)
+from headrace.epoch.values import Epoch, Offset, Piece, SourceTask, reached_by
 from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import Read
-from headrace.state.manifest import EpochLog
+from headrace.state.epochs import EpochLog
+from headrace.state.manifest import ENDED, IDLE, LIVE, Manifest, Split
 
-Offset = dict[str, Any]
 _ROWS_PER_TASK = 20_000  # fewer are not worth a second task
 
 
@@ -65,7 +55,7 @@ class Planner:
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
         self._ending = pace.until_end
         self._targets: dict[tuple[str, str], Any] = {}
-        self._known: tuple[int, Mapping[str, Any]] = (-1, {})
+        self._known = Manifest()  # the last that was read
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
         self._asked_at: int | None = None
         self._waiting = 0  # rows that were there when last asked
@@ -76,18 +66,17 @@ class Planner:
         """The offset of the last manifest; epoch 0 of a new job."""
         latest = self._log.latest()
         if latest is None:
-            return {"epoch": 0, "clock": 0, "splits": []}
-        self._known = (latest.epoch, latest.body)
-        return {"epoch": latest.epoch, "clock": latest.body["clock"], "splits": self._kept()}
-
-    def _kept(self) -> list[dict[str, Any]]:
+            return Offset()
+        self._known = latest
         names = {r.name for r in self._program.sources()}
-        return [s for s in self._known[1].get("splits", []) if s["input"] in names]
+        splits = tuple(s for s in latest.splits if s.input in names)
+        return Offset(latest.epoch, latest.clock, splits)
 
-    def _body(self, epoch: int) -> Mapping[str, Any]:
-        if epoch and self._known[0] != epoch:
-            self._known = (epoch, self._log.read(epoch).body)
-        return self._known[1] if epoch else {}
+    def _manifest(self, epoch: int) -> Manifest:
+        """The manifest of an epoch; that of a job without one for epoch 0."""
+        if epoch and epoch != self._known.epoch:
+            self._known = self._log.read(epoch)
+        return self._known if epoch else Manifest()
 
     # the next epoch
 
@@ -96,27 +85,25 @@ class Planner:
         if stop_asked(self._log.folder):
             return start
         self._ending = self._ending or drain_asked(self._log.folder)
-        body = self._body(start["epoch"])
-        now = max(self._clock.now(), start["clock"])
+        known = self._manifest(start.epoch)
+        now = max(self._clock.now(), start.clock)
         self._learn(now)
-        before = [Split(**s) for s in body.get("splits", [])]
-        after = self._move(before, next_split(body), now)
-        if not self._worthwhile(before, after, body, now):
+        after = self._move(known.splits, known.free_split_id(), now)
+        if not self._worthwhile(known, after, now):
             return start
-        known = {(s.input, s.name): s.at for s in before}
-        taken = sum(self._rows(s, known) for s in after)
+        begun = {(s.input, s.name): s.at for s in known.splits}
+        taken = sum(self._rows(s, begun) for s in after)
         self._admission.took(taken)
         self._asked_at = now
         lag = max(0, self._waiting - taken)
-        splits = [s.to_json() for s in after]
-        return {"epoch": start["epoch"] + 1, "clock": now, "lag": lag, "splits": splits}
+        return Offset(start.epoch + 1, now, tuple(after), lag)
 
     def _learn(self, now: int) -> None:
         if self._asked_at is not None:
             self._admission.lasted(now - self._asked_at)
             self._asked_at = None
 
-    def _move(self, before: list[Split], next_id: int, now: int) -> list[Split]:
+    def _move(self, before: Sequence[Split], next_id: int, now: int) -> list[Split]:
         """Every split as it will stand after the next epoch, but for its watermark."""
         known = {(s.input, s.name): s for s in before}
         moved = []
@@ -198,58 +185,53 @@ class Planner:
         begin = known.get((split.input, split.name), source.start(split.name))
         return source.rows(split.name, begin, split.at) if begin != split.at else 0
 
-    def _worthwhile(
-        self, before: list[Split], after: list[Split], body: Mapping[str, Any], now: int
-    ) -> bool:
+    def _worthwhile(self, known: Manifest, after: list[Split], now: int) -> bool:
         """Whether there are rows, an end, or something due."""
-        known = {(s.input, s.name): s for s in before}
+        before = {(s.input, s.name): s for s in known.splits}
         for split in after:
-            old = known.get((split.input, split.name))
+            old = before.get((split.input, split.name))
             start = old.at if old else self._sources[split.input].start(split.name)
             if split.at != start or (split.state == ENDED and (old is None or old.state != ENDED)):
                 return True
         return any(
-            now >= facts["wake"]
-            or reached_by(node.processing, self._upstream[node.name], after, now) >= facts["next"]
+            now >= facts.wake
+            or reached_by(node.processing, self._upstream[node.name], after, now) >= facts.next
             for node in self._program.stateful()
-            if (facts := body.get("ops", {}).get(node.name)) is not None
-            and min(facts["next"], facts["wake"]) < MAX_TIME
+            if (facts := known.ops.get(node.name)) is not None
+            and min(facts.next, facts.wake) < MAX_TIME
         )
 
     # its tasks
 
     def tasks(self, start: Offset, end: Offset) -> list[SourceTask]:
         """What the source tasks of the epoch from `start` to `end` do."""
-        if self._planned[0] != end["epoch"]:
-            self._planned = (end["epoch"], self._plan(start, end))
+        if self._planned[0] != end.epoch:
+            self._planned = (end.epoch, self._plan(start, end))
         return self._planned[1]
 
     def _plan(self, start: Offset, end: Offset) -> list[SourceTask]:
-        body = self._body(start["epoch"])
-        splits = [Split(**s) for s in end["splits"]]
+        before = self._manifest(start.epoch)
         epoch = Epoch(
-            number=end["epoch"],
+            number=end.epoch,
             attempt=uuid.uuid4().hex,
-            clock=end["clock"],
+            clock=end.clock,
             folder=str(self._log.folder),
             slots=self._pace.slots,
             tasks=self._pace.tasks,
-            before={n: f.get("watermark", MIN_TIME) for n, f in body.get("ops", {}).items()},
-            splits=tuple(splits),
-            lag=end.get("lag", 0),
+            before={name: facts.watermark for name, facts in before.ops.items()},
+            splits=end.splits,
+            lag=end.lag or 0,
         )
-        if end["epoch"] in self._log.epochs():
+        if end.epoch in self._log.epochs():
             return [SourceTask(0, epoch, replay=True)]
-        known = {(s["input"], s["name"]): s["at"] for s in body.get("splits", [])}
-        shares = self._share(splits, known)
-        state = body.get("state", {})
+        known = {(s.input, s.name): s.at for s in before.splits}
         return [
-            SourceTask(i, epoch, tuple(pieces), state if i == 0 else None)
-            for i, pieces in enumerate(shares)
+            SourceTask(i, epoch, tuple(pieces), before.state if i == 0 else None)
+            for i, pieces in enumerate(self._share(end.splits, known))
         ]
 
     def _share(
-        self, splits: list[Split], known: Mapping[tuple[str, str], Any]
+        self, splits: Sequence[Split], known: Mapping[tuple[str, str], Any]
     ) -> list[list[Piece]]:
         """The ranges to read, dealt out to as many tasks as their rows are worth."""
         rows = {s.id: self._rows(s, known) for s in splits}
@@ -273,8 +255,8 @@ class Planner:
     def committed(self, end: Offset) -> None:
         """Tell the sources that everything before `end` is safe."""
         for read in self._program.sources():
-            mine = {s["name"]: s["at"] for s in end["splits"] if s["input"] == read.name}
-            self._sources[read.name].commit(mine)
+            reached = {s.name: s.at for s in end.splits if s.input == read.name}
+            self._sources[read.name].commit(reached)
 
 
 # Admission control: how many rows the next epoch may read.

@@ -17,12 +17,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.clock import MAX_TIME
 from headrace.driver.never_fires import refuse_silent
 from headrace.driver.published import Published
 from headrace.epoch.bundle import Bundle
-from headrace.epoch.opening import DEAD, ID, LAST, as_written
-from headrace.epoch.values import ENDED
+from headrace.epoch.opening import DEAD, as_written
 from headrace.errors import OutputError, StateError
 from headrace.plan.comparison import Comparison, Drop, consent, named
 from headrace.plan.lineage import roots
@@ -31,8 +30,9 @@ from headrace.plan.shapes import goes_by_event_time
 from headrace.sinks import Timelines
 from headrace.sinks.identity import Identity
 from headrace.sources.spool import spooled
+from headrace.state.epochs import EpochLog
 from headrace.state.files import missing
-from headrace.state.manifest import EpochLog, Manifest
+from headrace.state.manifest import ENDED, Manifest
 
 FOLDER = "the job's folder"
 
@@ -68,11 +68,12 @@ class Inspection:
 
     @property
     def timelines(self) -> Timelines:
-        return Timelines.of(self.body, self.epoch)
+        return Timelines.of(self.known)
 
     @property
-    def body(self) -> Mapping[str, Any]:
-        return self.latest.body if self.latest is not None else {}
+    def known(self) -> Manifest:
+        """The last manifest, or that of a job without one."""
+        return self.latest or Manifest()
 
 
 def refuse(found: Inspection, allowed: Consent) -> None:
@@ -80,7 +81,7 @@ def refuse(found: Inspection, allowed: Consent) -> None:
     if not allowed.take_over:
         _refuse_living(found)
     if found.comparison is not None:
-        found.comparison.check(allowed.drop, {*short(found), *found.body.get("dropped", ())})
+        found.comparison.check(allowed.drop, {*short(found), *(found.known.dropped or ())})
     _refuse_ended(found)
     if found.until == "end" and not allowed.for_good:
         _refuse_to_end(found)
@@ -108,7 +109,7 @@ def _refuse_living(found: Inspection) -> None:
 
 def _refuse_ended(found: Inspection) -> None:
     """What has closed its windows at the end of its input cannot read on."""
-    if found.body.get("ended"):
+    if found.known.ended:
         for name in found.bundle.sources:
             if _has_more(found, name):
                 raise StateError(
@@ -132,20 +133,20 @@ def _refuse_ended(found: Inspection) -> None:
 
 def _ended_steps(found: Inspection) -> Iterator[Stateful]:
     """The steps that go by event time and were told that nothing more comes."""
-    ops, moves = found.body.get("ops", {}), _moves(found)
+    ops, moves = found.known.ops, _moves(found)
     for step in found.bundle.program.stateful():
-        known = ops.get(moves.get(step.name, step.name), {})
-        if known.get("watermark", MIN_TIME) >= MAX_TIME and goes_by_event_time(step):
+        known = ops.get(moves.get(step.name, step.name))
+        if known is not None and known.watermark >= MAX_TIME and goes_by_event_time(step):
             yield step
 
 
 def _has_more(found: Inspection, name: str) -> bool:
     """Whether an input has more than was read of it when it was at its end."""
     source, before = found.bundle.sources[name], _moves(found).get(name, name)
-    stood = {s["name"]: s for s in found.body["splits"] if s["input"] == before}
+    stood = {s.name: s for s in found.known.splits if s.input == before}
     for split in source.splits():
         known = stood.get(split)
-        if known is None or known["state"] != ENDED or source.has_more(split, known["at"]):
+        if known is None or known.state != ENDED or source.has_more(split, known.at):
             return True
     return False
 
@@ -155,7 +156,7 @@ def _moves(found: Inspection) -> Mapping[str, str]:
 
 
 def _refuse_to_end(found: Inspection) -> None:
-    if found.body.get("endless") and not found.body["ended"]:
+    if found.known.endless and not found.known.ended:
         raise StateError(
             "HR-STATE-024",
             f'job {found.name!r} has run without an end so far; until="end" would close its '
@@ -168,8 +169,8 @@ def _refuse_to_end(found: Inspection) -> None:
 def _check_identity(found: Inspection) -> None:
     """What outputs hold goes by the identity of the folder; without it all is another's."""
     identity = Identity(found.log.folder)
-    sinks, known = found.bundle.sinks, found.body.get("writes", {})
-    owned = [n for n, facts in known.items() if facts[LAST] and n in sinks]
+    sinks, known = found.bundle.sinks, found.known.writes
+    owned = [n for n, facts in known.items() if facts.last and n in sinks]
     if identity.known() is None and any(sinks[n].held() is not None for n in owned):
         raise missing(identity.path)
 
@@ -179,7 +180,7 @@ def _refuse_unread(found: Inspection) -> None:
     would never be read."""
     if found.latest is not None:
         return
-    keys = {facts[ID] for facts in found.bundle.reads.values()}
+    keys = {facts.id for facts in found.bundle.reads.values()}
     for key, place in spooled(found.log.folder).items():
         if key not in keys:
             raise StateError(
@@ -193,8 +194,8 @@ def _refuse_unread(found: Inspection) -> None:
 
 def _check_edges(found: Inspection) -> None:
     offsets: dict[str, dict[str, Any]] = {}
-    for split in found.body.get("splits", ()):
-        offsets.setdefault(split["input"], {})[split["name"]] = split["at"]
+    for split in found.known.splits:
+        offsets.setdefault(split.input, {})[split.name] = split.at
     moves = _moves(found)
     for name, source in found.bundle.sources.items():
         source.check(offsets.get(moves.get(name, name), {}))
@@ -222,27 +223,20 @@ def ahead_of(found: Inspection) -> list[Ahead]:
     published, ahead = Published(found.log.folder).epoch(), list[Ahead]()
     if published > found.epoch:
         ahead.append(Ahead(FOLDER, published))
-    known = acknowledged(found.body)
-    under_way = "rewound" in found.body and published < found.epoch  # a crash has cut it short
+    known = found.known.stays()
+    # Whether a crash has cut going back short:
+    under_way = found.known.rewound is not None and published < found.epoch
     for name, sink in found.bundle.sinks.items():
         held = sink.held()
         if held is None:
             continue
-        place = str(found.bundle.writes.get(name, {}).get("place"))
+        place = found.bundle.place_of(name)
         counts = found.timelines.plus(known.get(place, {}))
         beyond = {} if under_way else counts.beyond(held.all)
         if beyond or held.number > found.epoch:
             stays = place if held.final else None
             ahead.append(Ahead(f"output {name!r}", held.number, beyond, stays))
     return ahead
-
-
-def acknowledged(body: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """By place: what was given up and stays there, as the user knows."""
-    known = {place: dict(reached) for place, reached in body.get("acknowledged", {}).items()}
-    for place, reached in body.get("rewound", {}).items():
-        known[place] = {**known.get(place, {}), **reached}
-    return known
 
 
 def _refuse_ahead(found: Inspection) -> None:
@@ -276,12 +270,12 @@ def short(found: Inspection) -> dict[str, tuple[int, int]]:
     Of the newest epoch publishing may not be complete, so the one before counts; unless a place
     has gone beyond it: then it cannot be published there any more.
     """
-    settled, unsettled = found.body, Published(found.log.folder).epoch() < found.epoch
+    settled, unsettled = found.known, Published(found.log.folder).epoch() < found.epoch
     if unsettled:
         earlier = [e for e in found.log.epochs() if e < found.epoch]
-        settled = found.log.read(earlier[-1]).body if earlier else {}
-    due, promised = _last_epochs(settled), _last_epochs(found.body)
-    ids = {DEAD: DEAD} | {name: facts[ID] for name, facts in found.bundle.writes.items()}
+        settled = found.log.read(earlier[-1]) if earlier else Manifest()
+    due, promised = _last_epochs(settled), _last_epochs(found.known)
+    ids = {DEAD: DEAD} | {name: facts.id for name, facts in found.bundle.writes.items()}
     lost = {}
     for name, sink in found.bundle.sinks.items():
         held, id = sink.held(), ids.get(name, "")
@@ -296,10 +290,10 @@ def short(found: Inspection) -> dict[str, tuple[int, int]]:
     return lost
 
 
-def _last_epochs(body: Mapping[str, Any]) -> dict[str, int]:
+def _last_epochs(manifest: Manifest) -> dict[str, int]:
     """By the ids of outputs: the last epoch with rows, as a manifest knows it."""
-    known = {facts[ID]: facts[LAST] for facts in body.get("writes", {}).values()}
-    return {**known, DEAD: body.get("last_dead", 0)}
+    known = {facts.id: facts.last for facts in manifest.writes.values()}
+    return {**known, DEAD: manifest.last_dead}
 
 
 def _refuse_short(found: Inspection, allowed: Consent) -> None:
@@ -313,9 +307,9 @@ def _refuse_other(found: Inspection) -> None:
     copy of the folder, which did not know of this one."""
     if Published(found.log.folder).epoch() >= found.epoch:
         return
-    for name, staged in found.body.get("outputs", {}).items():
+    for name, staged in found.known.outputs.items():
         if staged:
-            sink = as_written(name, found.body["writes"], str(found.log.folder))
+            sink = as_written(name, found.known.writes, str(found.log.folder))
             sink.check_same(found.epoch, staged)
 
 
@@ -333,7 +327,7 @@ def overtaken(bundle: Bundle, log: EpochLog, output: str, beyond: Mapping[str, i
 
 def _place(bundle: Bundle, log: EpochLog, output: str) -> str:
     written = bundle.writes.get(output)
-    return str(written["place"] if written is not None else log.folder / DEAD)
+    return written.place if written is not None else str(log.folder / DEAD)
 
 
 def lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> StateError:

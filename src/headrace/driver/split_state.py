@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from headrace.epoch.values import ENDED, IDLE, LIVE, Split
 from headrace.ops.watermarks import Ingestion
 from headrace.plan.nodes import Read
+from headrace.state.manifest import ENDED, IDLE, LIVE, Split
 
 IDLE_AFTER = 10_000  # ms of silence after which a split no longer holds the others back
 

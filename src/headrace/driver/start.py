@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from headrace.clock import Clock, SystemClock
 from headrace.driver.adopting import adopt, is_changed
 from headrace.driver.commit import Committer
 from headrace.driver.refusing import Consent, Inspection, ahead_of, refuse
-from headrace.epoch.bundle import Bundle, Descriptions
+from headrace.epoch.bundle import Bundle
 from headrace.epoch.opening import (
     REAL,
     Edges,
@@ -32,7 +33,8 @@ from headrace.plan.comparison import Comparison, Drop
 from headrace.plan.evolution import compare
 from headrace.plan.program import Program
 from headrace.settings import Settings
-from headrace.state.manifest import EpochLog
+from headrace.state.epochs import EpochLog
+from headrace.state.manifest import InputFacts, Manifest, OutputFacts, StepFacts
 from headrace.uris import remote_scheme
 
 LOOKS = 50  # at a job that runs, whose epochs mostly last longer than a look
@@ -167,28 +169,37 @@ def look(
     log = EpochLog(folder)
     log.look(program.name)
     latest = log.latest()
-    body = latest.body if latest is not None else {}
-    known_reads, known_writes = body.get("reads", {}), body.get("writes", {})
-    read_ids = ids_of(program.sources(), known_reads, body.get("retired", ()))
-    write_ids = ids_of(program.outputs(), known_writes)
+    known = latest or Manifest()
+    read_ids = ids_of(program.sources(), known.reads, known.retired)
+    write_ids = ids_of(program.outputs(), known.writes)
     sources = edges.inputs(program, folder, until, clock, read_ids)
     sinks = edges.outputs(program, folder, write_ids)
     reads = describe_inputs(program, sources, read_ids)
-    writes = describe_outputs(sinks, write_ids, known_writes)
+    writes = describe_outputs(sinks, write_ids, known.writes)
     endless = until is None and not all(s.bounded for s in sources.values())
     bundle = Bundle(program, sources, sinks, clock, edges.told, reads, writes, endless=endless)
-    comparison = None if latest is None else _compared(program, body, reads, writes)
+    comparison = None if latest is None else _compared(bundle, latest)
     return Inspection(bundle, log, latest, comparison, until)
 
 
-def _compared(
-    program: Program, body: Descriptions, reads: Descriptions, writes: Descriptions
-) -> Comparison:
+def _compared(bundle: Bundle, latest: Manifest) -> Comparison:
     """What the last manifest and this program have in common."""
-    versions = {n.name: n.operator().version for n in program.stateful()}
+    versions = {n.name: n.operator().version for n in bundle.program.stateful()}
     return compare(
-        program, body["ops"], body["reads"], body["writes"], versions, reads=reads, writes=writes
+        bundle.program,
+        _described(latest.ops),
+        _described(latest.reads),
+        _described(latest.writes),
+        versions,
+        reads=_described(bundle.reads),
+        writes=_described(bundle.writes),
     )
+
+
+def _described(
+    facts: Mapping[str, StepFacts] | Mapping[str, InputFacts] | Mapping[str, OutputFacts],
+) -> dict[str, dict[str, Any]]:
+    return {name: one.to_json() for name, one in facts.items()}
 
 
 def review(program: Program, folder: str | None = None, *, until: str | None = None) -> Inspection:

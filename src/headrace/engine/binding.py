@@ -30,8 +30,9 @@ from headrace.engine.failure import marked
 from headrace.engine.pickled_program import Cargo
 from headrace.epoch.envelope import DDL, REPORT, Envelope, pack, unpack
 from headrace.epoch.report import Report
+from headrace.epoch.values import Offset
+from headrace.state.epochs import EpochLog
 from headrace.state.faults import point
-from headrace.state.manifest import EpochLog
 from headrace.task.level_task import run_level
 from headrace.task.source_task import run_source
 
@@ -91,11 +92,11 @@ class Reader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         with marked():
-            return self._planner.start()
+            return self._planner.start().to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         with marked():
-            offset = self._planner.advance(start)
+            offset = self._planner.advance(Offset.from_json(start)).to_json()
         if time.monotonic() - self._beaten >= _BEAT:
             self._beaten = time.monotonic()
             Path(self._binding.beat).touch()
@@ -104,7 +105,8 @@ class Reader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with marked():
             point("offset.written")
-            return [InputPartition(task) for task in self._planner.tasks(start, end)]
+            tasks = self._planner.tasks(Offset.from_json(start), Offset.from_json(end))
+            return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with given_back(), marked():
@@ -112,7 +114,7 @@ class Reader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         with marked():
-            self._planner.committed(end)
+            self._planner.committed(Offset.from_json(end))
 
     def stop(self) -> None:
         for source in self._binding.cargo.open().sources.values():

@@ -269,7 +269,7 @@ class Run:
                 error = None if active else self._query.exception()
                 if error is not None:
                     self._fail(error)
-                elif self._latest and self._latest.body["ended"]:
+                elif self._latest and self._latest.ended:
                     self._settle("ended")
                 elif stop_asked(self._start.log.folder):
                     self._settle("stopped")

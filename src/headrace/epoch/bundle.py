@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace.clock import Clock, SystemClock
 from headrace.plan.program import Program
 from headrace.sinks import Sink
 from headrace.sources import Source
-
-Descriptions = Mapping[str, Mapping[str, Any]]  # of inputs or outputs, by name
+from headrace.state.manifest import InputFacts, OutputFacts
 
 
 @dataclass(frozen=True)
@@ -26,6 +24,10 @@ class Bundle:
     sinks: Mapping[str, Sink]
     clock: Clock = field(default_factory=SystemClock)
     told: Callable[[str], None] | None = None  # of the durable steps of a commit, by name
-    reads: Descriptions = field(default_factory=dict)  # what manifests say of the inputs
-    writes: Descriptions = field(default_factory=dict)  # and of the outputs
+    reads: Mapping[str, InputFacts] = field(default_factory=dict)  # as a manifest has them
+    writes: Mapping[str, OutputFacts] = field(default_factory=dict)
     endless: bool = False  # it does not run until="end"
+
+    def place_of(self, output: str) -> str:
+        """The place of an output, as a key; the job's own for dead letters has none."""
+        return self.writes[output].place if output in self.writes else "None"

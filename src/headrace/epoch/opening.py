@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.clock import Clock
-from headrace.epoch.bundle import Descriptions
 from headrace.plan.nodes import DEAD_SCHEMA, Node
 from headrace.plan.program import Program
 from headrace.sinks import Sink, open_sink, reopen_sink
 from headrace.sources import Source, open_source
+from headrace.state.manifest import InputFacts, OutputFacts
 
 DEAD = "dead"  # the job's own output for dead letters, when the program has none
-ID, LAST, TIME = "id", "last", "time"
 Ids = Mapping[str, str]
 
 
@@ -58,12 +56,11 @@ def open_dead(folder: str) -> Sink:
     return open_sink(f"files:{folder}/dead", DEAD_SCHEMA, {"format": "parquet"}, folder, DEAD)
 
 
-def as_written(name: str, written: Descriptions, folder: str) -> Sink:
+def as_written(name: str, written: Mapping[str, OutputFacts], folder: str) -> Sink:
     """An output as a manifest describes it, to publish what that manifest promises."""
     if name not in written and name == DEAD:
         return open_dead(folder)
-    described = written[name]
-    return reopen_sink(dict(described), folder, name, described[ID])
+    return reopen_sink(dict(written[name].about), folder, name, written[name].id)
 
 
 @dataclass(frozen=True)
@@ -78,13 +75,17 @@ class Edges:
 REAL = Edges()
 
 
-def ids_of(nodes: Iterable[Node], known: Descriptions, retired: Collection[str] = ()) -> Ids:
+def ids_of(
+    nodes: Iterable[Node],
+    known: Mapping[str, InputFacts] | Mapping[str, OutputFacts],
+    retired: Collection[str] = (),
+) -> Ids:
     """The id of each input, or output: as the last manifest knows it, or a new one."""
     before = {n.name: _before(n, known) for n in nodes}
-    used = {known[old][ID] for old in before.values() if old is not None} | {*retired}
+    used = {known[old].id for old in before.values() if old is not None} | {*retired}
     ids = dict[str, str]()
     for name, old in before.items():
-        ids[name] = known[old][ID] if old is not None else _fresh(name, used)
+        ids[name] = known[old].id if old is not None else _fresh(name, used)
         used.add(ids[name])
     return ids
 
@@ -105,19 +106,19 @@ def _fresh(name: str, used: Collection[str]) -> str:
 
 def describe_inputs(
     program: Program, sources: Mapping[str, Source], ids: Ids
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, InputFacts]:
     """With what their event time is: a watermark is one of it."""
     times = {r.name: None if r.time is None else str(r.time) for r in program.sources()}
-    return {n: {ID: ids[n], **s.identity(), TIME: times[n]} for n, s in sources.items()}
+    return {n: InputFacts(ids[n], s.identity(), times[n]) for n, s in sources.items()}
 
 
 def describe_outputs(
-    sinks: Mapping[str, Sink], ids: Ids, known: Descriptions
-) -> dict[str, dict[str, Any]]:
+    sinks: Mapping[str, Sink], ids: Ids, known: Mapping[str, OutputFacts]
+) -> dict[str, OutputFacts]:
     """With the last epoch in which each had rows, as the last manifest knows it."""
-    last = {facts[ID]: facts[LAST] for facts in known.values()}
+    last = {facts.id: facts.last for facts in known.values()}
     return {
-        name: {ID: ids[name], **sink.describe(), LAST: last.get(ids[name], 0)}
+        name: OutputFacts(ids[name], sink.describe(), last.get(ids[name], 0))
         for name, sink in sinks.items()
         if name in ids
     }

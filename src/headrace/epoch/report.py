@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headrace.epoch.values import Offset
 from headrace.epoch.ways import corrected
+from headrace.state.manifest import StepFacts
 
 
 @dataclass(slots=True)
@@ -20,7 +22,7 @@ class Report:
     epoch: int
     attempt: str
     replay: bool = False
-    end: dict[str, Any] | None = None  # clock and splits after the epoch, from its first task
+    end: Offset | None = None  # of the epoch, from its first task
     inputs: dict[str, dict[str, int]] = field(default_factory=dict)  # fates by input
     steps: dict[str, dict[str, int]] = field(default_factory=dict)  # rows in, out, late, dead
     splits: dict[str, int] = field(default_factory=dict)  # watermark by split id
@@ -28,7 +30,7 @@ class Report:
     staged: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)  # rows staged by output
     state: dict[str, dict[str, Any]] = field(default_factory=dict)  # table update by "op/table"
-    ops: dict[str, dict[str, Any]] = field(default_factory=dict)  # next, watermark, held
+    ops: dict[str, StepFacts] = field(default_factory=dict)  # next, watermark, held
     dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
     # input, split, fate, first and last offset: records that did not count as used, but were
     several: list[tuple[str, str, str, int, int]] = field(default_factory=list)
@@ -43,7 +45,9 @@ class Report:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Report:
-        return Report(**fields)
+        end = None if fields["end"] is None else Offset.from_json(fields["end"])
+        ops = {name: StepFacts(**facts) for name, facts in fields["ops"].items()}
+        return Report(**{**fields, "end": end, "ops": ops})
 
 
 @dataclass(slots=True)
@@ -57,7 +61,7 @@ class Total:
     splits: dict[str, int] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     state: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    ops: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ops: dict[str, StepFacts] = field(default_factory=dict)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)
     timing: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -117,12 +121,12 @@ class _Fates:
         return runs[at][2] if at >= 0 and offset <= runs[at][1] else "used"
 
 
-def _joined(known: dict[str, Any] | None, facts: dict[str, Any]) -> dict[str, Any]:
+def _joined(known: StepFacts | None, facts: StepFacts) -> StepFacts:
     if known is None:
-        return dict(facts)
-    return {
-        "watermark": max(known["watermark"], facts["watermark"]),
-        "next": min(known["next"], facts["next"]),
-        "wake": min(known["wake"], facts["wake"]),
-        "held": known["held"] + facts["held"],
-    }
+        return facts
+    return StepFacts(
+        watermark=max(known.watermark, facts.watermark),
+        next=min(known.next, facts.next),
+        wake=min(known.wake, facts.wake),
+        held=known.held + facts.held,
+    )

@@ -1,5 +1,6 @@
 """An epoch as its tasks see it: values that the driver decides once and sends along.
 
+An offset is what Spark records of an epoch, as JSON.
 Everything here is decided on the driver and travels in flight; a replayed epoch gets the
 same values, so it sees the same clock, the same watermarks and the same state.
 """
@@ -12,25 +13,27 @@ from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.sources.contract import Range
-
-LIVE, IDLE, ENDED = "live", "idle", "ended"
+from headrace.state.manifest import IDLE, LIVE, Split
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """Where one split of one input stands."""
+class Offset:
+    """The end of an epoch: its number, its clock, and how far each split is read by then."""
 
-    id: int  # of this split alone for the life of the job: part of the order of rows
-    input: str
-    name: str
-    at: Any  # the offset to read from next
-    watermark: int = MIN_TIME
-    seen: int = 0  # the clock when it last had rows (or was first seen)
-    state: str = LIVE
-    memory: Any = None  # what a custom watermark remembers: plain JSON
+    epoch: int = 0
+    clock: int = 0
+    splits: tuple[Split, ...] = ()
+    lag: int | None = None  # rows that were there but not admitted; None where a run starts
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        lag = {} if self.lag is None else {"lag": self.lag}
+        splits = [split.to_json() for split in self.splits]
+        return {"epoch": self.epoch, "clock": self.clock, **lag, "splits": splits}
+
+    @staticmethod
+    def from_json(offset: Mapping[str, Any]) -> Offset:
+        splits = tuple(Split(**split) for split in offset["splits"])
+        return Offset(offset["epoch"], offset["clock"], splits, offset.get("lag"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,10 @@ class Epoch:
     before: Mapping[str, int]  # watermark of each operator at the end of the epoch before
     splits: tuple[Split, ...]
     lag: int = 0  # rows that were there but not admitted
+
+    @property
+    def end(self) -> Offset:
+        return Offset(self.number, self.clock, self.splits, self.lag)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,12 +81,6 @@ class SourceTask:
     state: Mapping[str, Any] | None = None  # of all operators, from the manifest before
     replay: bool = False  # the epoch is committed already: nothing is to be done
     extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-def next_split(body: Mapping[str, Any]) -> int:
-    """The first id that no split has had, those of dropped inputs included: state holds them."""
-    first: int = max([body.get("next_split", 0), *(1 + s["id"] for s in body.get("splits", ()))])
-    return first
 
 
 def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:

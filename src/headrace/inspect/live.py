@@ -29,7 +29,7 @@ from headrace.plan.nodes import Stateful
 from headrace.plan.program import Drafted, Program, build
 from headrace.schema import ddl_type
 from headrace.settings import Settings
-from headrace.state.manifest import EpochLog
+from headrace.state.epochs import EpochLog
 from headrace.state.spec import GONE
 from headrace.state.table import KeyedTable
 

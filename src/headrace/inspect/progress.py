@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace.clock import MAX_TIME
 from headrace.epoch.accounting import FATES
@@ -71,40 +70,35 @@ def quoted(example: Mapping[str, str]) -> str:
 
 
 def progress_of(manifest: Manifest, phases: Mapping[str, float]) -> Progress:
-    body = manifest.body
     return Progress(
         epoch=manifest.epoch,
-        clock=body["clock"],
-        committed=body["wall"],
-        read=_read(body["epoch_counts"]),
-        lag=body["lag"],
-        watermark=None if abs(body["watermark"]) == MAX_TIME else body["watermark"],
-        counts=_counts(body),
-        steps=body["steps"],
-        outputs=body["rows"],
-        held={name: facts["held"] for name, facts in body["ops"].items()},
-        held_bytes=_bytes(body),
-        timing={**body["timing"], **phases},
-        ended=body["ended"],
-        metrics=body.get("metrics", {}),
-        examples=body.get("examples", {}),
+        clock=manifest.clock,
+        committed=manifest.wall,
+        read=sum(counts.get("read", 0) for counts in manifest.epoch_counts.values()),
+        lag=manifest.lag,
+        watermark=None if abs(manifest.watermark) == MAX_TIME else manifest.watermark,
+        counts=_counts(manifest),
+        steps=manifest.steps,
+        outputs=manifest.rows,
+        held={name: facts.held for name, facts in manifest.ops.items()},
+        held_bytes=_bytes(manifest),
+        timing={**manifest.timing, **phases},
+        ended=manifest.ended,
+        metrics=manifest.metrics,
+        examples=manifest.examples,
     )
 
 
-def _bytes(body: Mapping[str, Any]) -> dict[str, int]:
-    room = dict.fromkeys(body["ops"], 0)
-    for table, state in body["state"].items():
+def _bytes(manifest: Manifest) -> dict[str, int]:
+    room = dict.fromkeys(manifest.ops, 0)
+    for table, state in manifest.state.items():
         step = table.rpartition("/")[0]
         if step in room:
             room[step] += SlotState.from_json(state).bytes()
     return room
 
 
-def _counts(body: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
-    """Fates by input; an input that has given no row yet is told too."""
-    none = {name: dict.fromkeys(FATES, 0) for name in body["reads"]}
-    return dict(sorted({**none, **body["counts"]}.items()))
-
-
-def _read(counts: Mapping[str, Any]) -> int:
-    return sum(c.get("read", 0) for c in counts.values())
+def _counts(manifest: Manifest) -> dict[str, Mapping[str, int]]:
+    """Fates by input, those of inputs that have given no row yet included."""
+    none = {name: dict.fromkeys(FATES, 0) for name in manifest.reads}
+    return dict(sorted({**none, **manifest.counts}.items()))

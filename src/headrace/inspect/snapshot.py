@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.clock import MIN_TIME
 from headrace.errors import StateError
 from headrace.plan.nodes import Stateful
-from headrace.state.manifest import EpochLog
+from headrace.state.epochs import EpochLog
+from headrace.state.manifest import Manifest, StepFacts
 from headrace.state.runs import cache_of
 from headrace.state.slots import SlotState
 from headrace.state.store import open_table
@@ -44,15 +44,13 @@ def snapshot(log: EpochLog, node: Stateful, slots: int) -> Snapshot:
 
 
 def _snapshot(log: EpochLog, node: Stateful, slots: int) -> Snapshot:
-    latest = log.latest()
-    body: Mapping[str, Any] = latest.body if latest else {}
-    state, folder = body.get("state", {}), str(log.folder)
+    latest, folder = log.latest() or Manifest(), str(log.folder)
     tables = {
-        spec.name: _table(folder, state.get(table_key(node.name, spec.name)), spec, slots)
+        spec.name: _table(folder, latest.state.get(table_key(node.name, spec.name)), spec, slots)
         for spec in node.operator().tables()
     }
-    watermark = body.get("ops", {}).get(node.name, {}).get("watermark", MIN_TIME)
-    return Snapshot(latest.epoch if latest else 0, watermark, tables)
+    watermark = latest.ops.get(node.name, StepFacts()).watermark
+    return Snapshot(latest.epoch, watermark, tables)
 
 
 def _table(folder: str, known: dict[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:

@@ -1,6 +1,6 @@
 """Why there is no output: what each step waits for, read from the last manifest.
 
-`why` compares three values, a program, the body of a manifest and a clock reading, and
+`why` compares three values, a program, a manifest and a clock reading, and
 touches nothing. Without the program it says what the manifest alone shows. Each kind of
 reason is one small function over the `Case`; their order is the order of `REASONS`: what
 most often explains an empty output comes first.
@@ -8,13 +8,11 @@ most often explains an empty output comes first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.alignment import aligned, held_back, slowest_of
 from headrace.driver.split_state import idle_after
-from headrace.epoch.values import LIVE, Split
 from headrace.inspect.status import moment, span
 from headrace.inspect.why_case import Case
 from headrace.inspect.why_reason import Reason, Reasons, stands
@@ -29,20 +27,21 @@ from headrace.inspect.why_windows import (
 from headrace.ops.watermarks import Bounded, Punctuated
 from headrace.plan.logical import words
 from headrace.plan.program import Program
+from headrace.state.manifest import LIVE, Manifest, Split, StepFacts
 
 NEW, STARTED = "new", "started"  # a job without a manifest
 
 
 def why(
-    program: Program | None, body: Mapping[str, Any] | None, clock: int, before: str = NEW
+    program: Program | None, manifest: Manifest | None, clock: int, before: str = NEW
 ) -> list[Reason]:
     """The reasons why outputs are empty or nothing new comes, most likely first.
 
     Without a manifest, `before` says how far the job has come without one.
     """
-    if body is None:
+    if manifest is None:
         return _first_batch(program, before)
-    case = Case(program, body, clock)
+    case = Case(program, manifest, clock)
     return [reason for one in REASONS for reason in one(case)]
 
 
@@ -122,7 +121,7 @@ def filtered_rows(case: Case) -> Reasons:
 def late_rows(case: Case) -> Reasons:
     for step in case.steps():
         if step.late and step.late == step.come:
-            reached = case.body["ops"].get(step.name, {}).get("watermark", MIN_TIME)
+            reached = case.manifest.ops.get(step.name, StepFacts()).watermark
             yield Reason(
                 "late",
                 step.name,
@@ -194,11 +193,11 @@ def _not_begun(case: Case, name: str) -> str:
 
 def waiting_rows(case: Case) -> Reasons:
     """Operators that have given nothing yet and wait for neither event time nor the clock."""
-    for name, facts in case.body["ops"].items():
-        step, due = case.counts(name), min(facts["next"], facts["wake"])
+    for name, facts in case.manifest.ops.items():
+        step, due = case.counts(name), min(facts.next, facts.wake)
         taken = step.come - step.late - step.dead
         told = case.firings(name, "fired") or case.firings(name, "lost")
-        waits = not step.gave and due >= MAX_TIME and not case.body["ended"]
+        waits = not step.gave and due >= MAX_TIME and not case.manifest.ended
         if taken > 0 and waits and not told:
             yield Reason(
                 "rows",
@@ -206,7 +205,7 @@ def waiting_rows(case: Case) -> Reasons:
                 f"step {name!r} has taken {taken:,} rows and given none; it waits for more rows",
                 "No time makes it go on: windows bounded by rows have to fill, and a process "
                 "function gives what it likes.",
-                {"taken": taken, "held": facts["held"]},
+                {"taken": taken, "held": facts.held},
             )
 
 
@@ -229,13 +228,13 @@ def aligned_splits(case: Case) -> Reasons:
 
 
 def backlogs(case: Case) -> Reasons:
-    if case.body["lag"]:
+    if case.manifest.lag:
         yield Reason(
             "behind",
-            case.body["job"],
-            f"{case.body['lag']:,} rows were there that the last batch did not read",
+            case.manifest.job,
+            f"{case.manifest.lag:,} rows were there that the last batch did not read",
             "They are read in the batches that follow, unless align= holds them back.",
-            {"lag": case.body["lag"]},
+            {"lag": case.manifest.lag},
         )
 
 
@@ -253,10 +252,10 @@ def starved_steps(case: Case) -> Reasons:
 
 
 def ended(case: Case) -> Reasons:
-    if case.body["ended"]:
+    if case.manifest.ended:
         yield Reason(
             "ended",
-            case.body["job"],
+            case.manifest.job,
             "the job has read all its inputs to the end",
             "Every window is closed, and nothing more will come.",
         )

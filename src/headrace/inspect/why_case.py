@@ -1,4 +1,4 @@
-"""A job at a moment, as `why` looks at it: a program, a manifest's body and a clock.
+"""A job at a moment, as `why` looks at it: a program, a manifest and a clock.
 
 Everything is worked out from these three; without the program, what it alone knows is
 unknown: which inputs a step depends on (then: all), and what a condition says.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.split_state import by_clock, state_of
 from headrace.epoch.lineage import upstream
-from headrace.epoch.values import LIVE, Split, reached_by
+from headrace.epoch.values import reached_by
 from headrace.inspect.progress import quoted
 from headrace.ops.watermarks import Bounded
 from headrace.ops.window.assigners import FOREVER
@@ -30,6 +29,7 @@ from headrace.plan.nodes import (
     Write,
 )
 from headrace.plan.program import Program
+from headrace.state.manifest import LIVE, Manifest, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class Counts:
 
 
 class Case:
-    def __init__(self, program: Program | None, body: Mapping[str, Any], clock: int) -> None:
-        self.program, self.body, self.clock = program, body, clock
+    def __init__(self, program: Program | None, manifest: Manifest, clock: int) -> None:
+        self.program, self.manifest, self.clock = program, manifest, clock
         sources = program.sources() if program else ()
         self.reads: dict[str, Read] = {r.name: r for r in sources}
-        self.inputs = list(self.reads) if program else list(body["reads"])
-        self.splits = [self._now(Split(**s)) for s in body["splits"] if s["input"] in self.inputs]
+        self.inputs = list(self.reads) if program else list(manifest.reads)
+        self.splits = [self._now(s) for s in manifest.splits if s.input in self.inputs]
 
     def _now(self, split: Split) -> Split:
         """The split by the clock of now: it may have become idle since the manifest."""
@@ -86,16 +86,16 @@ class Case:
     def fates(self, name: str) -> Mapping[str, int]:
         """What became of the rows of an input."""
         none = dict.fromkeys(("read", "used", "filtered", "late", "dead"), 0)
-        return {**none, **self.body["counts"].get(name, {})}
+        return {**none, **self.manifest.counts.get(name, {})}
 
     def example(self, step: str) -> str:
         """One of the dead letters of a step, as the end of a sentence; nothing if none is known."""
-        found = self.body.get("examples", {}).get(step)
+        found = self.manifest.examples.get(step)
         return f": {quoted(found)}" if found else ""
 
     def steps(self) -> Iterator[Counts]:
         """Every step to which rows have come."""
-        for name in self.body["steps"]:
+        for name in self.manifest.steps:
             if not self.program or name in self.program.nodes:
                 yield self.counts(name)
 
@@ -103,7 +103,7 @@ class Case:
         """Every step by the name that the user knows: what rewriting made is part of another."""
         found: dict[str, Counts] = {}
         for step in self.steps():
-            edge = step.name in self.inputs or step.name in self.body["writes"]
+            edge = step.name in self.inputs or step.name in self.manifest.writes
             if step.name == step.label and not edge:
                 found[step.name] = step
         for step in self.steps():
@@ -120,12 +120,12 @@ class Case:
 
     def firings(self, name: str, what: str) -> int:
         """How many windows of a step have "fired", were "mute" then, or were "lost"."""
-        return int(self.body.get("windows", {}).get(name, {}).get(what, 0))
+        return int(self.manifest.windows.get(name, {}).get(what, 0))
 
     def counts(self, name: str) -> Counts:
-        found = self.body["steps"].get(name, {})
+        found = self.manifest.steps.get(name, {})
         inner = self._inner(name)  # rows die under the name of the step that failed
-        died = {n: self.body["steps"].get(n, {}).get("dead", 0) for n in inner}
+        died = {n: self.manifest.steps.get(n, {}).get("dead", 0) for n in inner}
         failing = max(died, key=lambda n: died[n], default="")
         here = found.get("in", 0), found.get("out", 0), found.get("late", 0)
         return Counts(name, *here, sum(died.values()), self._stateless(name), failing)
@@ -136,8 +136,8 @@ class Case:
         return list(dict.fromkeys([*(s.name for s in fused), name]))
 
     def _stateless(self, name: str) -> bool:
-        others = (*self.body["ops"], *self.body["writes"], *self.inputs)
-        return name not in others and name in self.body["steps"]
+        others = (*self.manifest.ops, *self.manifest.writes, *self.inputs)
+        return name not in others and name in self.manifest.steps
 
     # steps
 
@@ -156,15 +156,15 @@ class Case:
 
     def waiting(self) -> list[str]:
         """The operators that hold something which time will release."""
-        ops = self.body["ops"]
+        ops = self.manifest.ops
         known = [n for n in ops if not self.program or n in self.program.nodes]
-        return [n for n in known if ops[n]["next"] < FOREVER]
+        return [n for n in known if ops[n].next < FOREVER]
 
     def endless(self) -> list[str]:
         """The operators that hold nothing but windows without an end."""
-        ops = self.body["ops"]
+        ops = self.manifest.ops
         known = [n for n in ops if not self.program or n in self.program.nodes]
-        return [n for n in known if FOREVER <= ops[n]["next"] < MAX_TIME]
+        return [n for n in known if FOREVER <= ops[n].next < MAX_TIME]
 
     def unmarked(self, name: str) -> bool:
         """Whether an input whose rows carry the watermark has given rows, but no watermark."""
@@ -188,12 +188,12 @@ class Case:
         node = self.node(name)
         clocked = isinstance(node, Stateful) and node.processing
         now = reached_by(clocked, self.inputs_of(name), self.splits, self.clock)
-        return max(now, int(self.body["ops"][name]["watermark"]))
+        return max(now, int(self.manifest.ops[name].watermark))
 
     def holding(self, name: str) -> Split | None:
         """The split whose watermark a waiting operator has to wait for."""
         live = [s for s in self.splits_of(self.inputs_of(name)) if s.state == LIVE]
-        if self.reached(name) >= self.body["ops"][name]["next"]:
+        if self.reached(name) >= self.manifest.ops[name].next:
             return None
         return min(live, key=lambda s: (s.watermark, s.id), default=None)
 
@@ -203,7 +203,7 @@ class Case:
         """Operators and outputs to which no row has come, by the steps where all rows stop."""
         found: dict[tuple[str, ...], list[str]] = {}
         if not self.program:
-            names = [n for n in (*self.body["ops"], *self.body["writes"]) if self._unfed(n)]
+            names = [n for n in (*self.manifest.ops, *self.manifest.writes) if self._unfed(n)]
             return {(): names} if names else {}
         aside = _aside(self.program)
         for node in self.program.nodes.values():
@@ -213,13 +213,13 @@ class Case:
         return found
 
     def _unfed(self, name: str) -> bool:
-        return not self.body["steps"].get(name, {}).get("in", 0)
+        return not self.manifest.steps.get(name, {}).get("in", 0)
 
     def _stops(self, node: Node) -> Iterator[str]:
         for edge in node.inputs:
             before = edge.node
             if isinstance(before, Read) or not self._unfed(before.name):
-                filters = before.name in self.body["steps"] and self._stateless(before.name)
+                filters = before.name in self.manifest.steps and self._stateless(before.name)
                 yield self.filters(before.name)[-1][0] if filters else before.name
             else:
                 yield from self._stops(before)

@@ -37,8 +37,7 @@ class Why:
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        body = self.manifest.body if self.manifest else None
-        found = why(self.program, body, self.clock, self.before)
+        found = why(self.program, self.manifest, self.clock, self.before)
         return [self.standstill, *found] if self.standstill else found
 
     @cached_property
@@ -50,15 +49,14 @@ class Why:
         found = {"job": self.job, "clock": self.clock, "reasons": list(map(asdict, self.reasons))}
         if self.manifest is None:
             return {**found, "epoch": 0}
-        body = self.manifest.body
-        reached = body["watermark"]
+        reached = self.manifest.watermark
         return {
             **found,
             "epoch": self.manifest.epoch,
-            "committed": body["wall"],
+            "committed": self.manifest.wall,
             "watermark": None if abs(reached) == MAX_TIME else reached,
-            "ended": body["ended"],
-            "inputs": body["counts"],
+            "ended": self.manifest.ended,
+            "inputs": self.manifest.counts,
             "outputs": _outputs(self),
             "steps": {s.name: dict(zip(_COLUMNS, _numbers(s), strict=True)) for s in _steps(self)},
         }
@@ -82,17 +80,16 @@ def _head(answer: Why) -> Iterator[str]:
     if answer.manifest is None:
         yield f"job {answer.job!r}"
         return
-    body = answer.manifest.body
-    ago = span(max(0, answer.clock - body["wall"]))
+    ago = span(max(0, answer.clock - answer.manifest.wall))
     wrote = ", ".join(f"{rows:,} to {name!r}" for name, rows in _outputs(answer).items())
     yield f"job {answer.job!r} after batch {answer.manifest.epoch}, {ago} ago"
-    yield f"  the watermark {stands(body['watermark'])}; rows written: {wrote}"
+    yield f"  the watermark {stands(answer.manifest.watermark)}; rows written: {wrote}"
 
 
 def _outputs(answer: Why) -> dict[str, int]:
     assert answer.manifest is not None
-    body = answer.manifest.body
-    return {name: body["rows"].get(name, 0) for name in body["writes"]}
+    rows = answer.manifest.rows
+    return {name: rows.get(name, 0) for name in answer.manifest.writes}
 
 
 def _numbered(reasons: list[Reason]) -> Iterator[str]:
@@ -107,7 +104,7 @@ def _account(answer: Why) -> Iterator[str]:
     if answer.manifest is None:
         return
     yield "so far"
-    for name, fates in answer.manifest.body["counts"].items():
+    for name, fates in answer.manifest.counts.items():
         gone = " + ".join(f"{f} {n:,}" for f, n in fates.items() if f != "read")
         yield f"  input {name!r}: read {fates['read']:,} = {gone}"
     rows = [["step", *_COLUMNS]]
@@ -122,7 +119,7 @@ def _account(answer: Why) -> Iterator[str]:
 
 def _steps(answer: Why) -> Iterable[Counts]:
     assert answer.manifest is not None
-    case = Case(answer.program, answer.manifest.body, answer.clock)
+    case = Case(answer.program, answer.manifest, answer.clock)
     return case.told().values()
 
 

@@ -22,7 +22,7 @@ _NEXT_BATCH = "The next batch gives its result. Is the job running?"
 
 def dead_triggers(case: Case) -> Reasons:
     for node in case.nodes():
-        if (because := never_fires(node)) is not None and not case.body["ended"]:
+        if (because := never_fires(node)) is not None and not case.manifest.ended:
             yield Reason(
                 "trigger",
                 node.name,
@@ -37,7 +37,7 @@ def endless_windows(case: Case) -> Reasons:
         node = case.node(name)
         if node is not None and never_fires(node) is not None:
             continue
-        if case.body["ops"][name]["wake"] < MAX_TIME:
+        if case.manifest.ops[name].wake < MAX_TIME:
             continue
         trigger = _trigger(node)
         said = f" ({trigger})" if trigger else ""
@@ -52,7 +52,7 @@ def endless_windows(case: Case) -> Reasons:
 
 def silent_firings(case: Case) -> Reasons:
     """Windows that fired, all of them without a result."""
-    for name in case.body["ops"]:
+    for name in case.manifest.ops:
         fired = case.firings(name, "fired")
         if fired and case.firings(name, "mute") == fired:
             times = "once" if fired == 1 else f"{fired:,} times"
@@ -79,7 +79,7 @@ def _silence(case: Case, name: str) -> str:
 
 def lost_windows(case: Case) -> Reasons:
     """Windows that were over before the trigger showed all their rows."""
-    for name in case.body["ops"]:
+    for name in case.manifest.ops:
         if lost := case.firings(name, "lost"):
             trigger = _trigger(case.node(name))
             said = f" ({trigger})" if trigger else ""
@@ -97,7 +97,7 @@ def lost_windows(case: Case) -> Reasons:
 
 def waiting_windows(case: Case) -> Reasons:
     for name in case.waiting():
-        due, reached = case.body["ops"][name]["next"], case.reached(name)
+        due, reached = case.manifest.ops[name].next, case.reached(name)
         windows = _windows(case.node(name))
         if windows is not None and windows.windowing.loses:
             yield _triggered(case, name, windows.windowing.trigger, due)
@@ -154,9 +154,9 @@ def _windows(node: Node | None) -> GeneralWindows | None:
 
 
 def waiting_clocks(case: Case) -> Reasons:
-    for name, facts in case.body["ops"].items():
-        if facts.get("wake", MAX_TIME) < MAX_TIME:
-            yield _clock(name, facts["wake"], case.clock)
+    for name, facts in case.manifest.ops.items():
+        if facts.wake < MAX_TIME:
+            yield _clock(name, facts.wake, case.clock)
 
 
 def _clock(name: str, due: int, clock: int) -> Reason:

@@ -26,8 +26,9 @@ from headrace.sinks.encode import without_dictionaries
 from headrace.sinks.identity import Identity
 from headrace.sinks.json_lines import json_values
 from headrace.sinks.staging import Staging, noted
-from headrace.sinks.timelines import FIRST, Held, Reached, Timelines
+from headrace.sinks.timelines import Held, Reached, Timelines
 from headrace.state.faults import point
+from headrace.state.manifest import FIRST
 
 # a producer that is a job's output: its folder's identity, its timeline, its id
 _OUTPUT = re.compile(r"([0-9a-f]{32})(?:@([0-9a-f]+))?/(.*)", re.DOTALL)

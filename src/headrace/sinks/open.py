@@ -27,7 +27,7 @@ from headrace.sinks.files import FilesSink
 from headrace.sinks.identity import Identity
 from headrace.sinks.log import LogSink
 from headrace.sinks.output import read_output
-from headrace.state.manifest import EpochLog
+from headrace.state.epochs import EpochLog
 from headrace.uris import remote_scheme
 
 
@@ -110,8 +110,8 @@ def _key_of(folder: str, name: str) -> str:
     """The key of an output, which stays when the output is renamed; its name if it has none."""
     log = EpochLog(folder)
     latest = log.latest() if (Path(folder) / "epochs").is_dir() else None
-    known = latest.body.get("writes", {}).get(name) if latest is not None else None
-    return str(known.get("id", name)) if isinstance(known, dict) else name
+    known = latest.writes.get(name) if latest is not None else None
+    return known.id if known is not None else name
 
 
 def _files(o: Opening) -> Sink:

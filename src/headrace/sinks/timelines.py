@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace.clock import MAX_TIME
+from headrace.state.manifest import FIRST, Manifest
 
-FIRST = "1"  # the timeline of a job that has never gone back
 NEVER = -1  # before every epoch
 
 Reached = dict[str, int]  # by timeline: the last epoch of it
@@ -27,10 +26,10 @@ class Timelines:
     spans: tuple[tuple[str, int], ...]
 
     @staticmethod
-    def of(body: Mapping[str, Any], epoch: int) -> Timelines:
-        """As the manifest of `epoch` has them."""
-        earlier = [(timeline, last) for timeline, last in body.get("forks", ())]
-        return Timelines((*earlier, (body.get("timeline", FIRST), epoch)))
+    def of(manifest: Manifest, epoch: int | None = None) -> Timelines:
+        """As a manifest has them; its own goes up to `epoch`, or to the manifest's."""
+        last = manifest.epoch if epoch is None else epoch
+        return Timelines((*manifest.forks, (manifest.timeline, last)))
 
     @property
     def newest(self) -> str:

@@ -1,201 +1,184 @@
-"""The log of epochs: one manifest per epoch, the one truth about a job.
+"""The manifest: what is true of a job after an epoch, as values.
 
-    <folder>/job.json              whose folder it is, its number of slots, its format
-    <folder>/fence/<n>.json        the n-th driver to take the folder; the newest holds it, and
-                                   has the file locked for as long as it lives
-    <folder>/epochs/<epoch>.json   the manifest: offsets, state, outputs, counters
-
-What no manifest names does not exist. A manifest is written once and never changed; when
-`commit` returns it is durable, and before that a crash at any step leaves either the whole
-manifest or none. Removal of what is no longer needed is in `prune.py`.
+`to_json` gives the content of the manifest's file and `from_json` reads it, also one that an
+older version has written: what that did not know has a default here, and keys that nobody
+knows are left out. The number of the format stands in the file's header (`files.py`). How
+manifests are written, fenced and cleared away is in `epochs.py`.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from headrace.clock import Clock, SystemClock
-from headrace.errors import FencedError, StateError
-from headrace.state import files
-from headrace.state.faults import point
-from headrace.state.holding import Holding, is_held
-from headrace.state.prune import Pruner
+from headrace.clock import MAX_TIME, MIN_TIME
 
-_EPOCH = re.compile(r"(\d{12})\.json")
-_FENCE = re.compile(r"(\d+)\.json")
+LIVE, IDLE, ENDED = "live", "idle", "ended"
+FIRST = "1"  # the timeline of a job that has never gone back
+
+Counts = Mapping[str, Mapping[str, int]]  # by input or step, and by what is counted
+_ID, _TIME, _LAST = "id", "time", "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How far one split of one input has been read."""
+
+    id: int  # of this split alone for the life of the job: part of the order of rows
+    input: str
+    name: str
+    at: Any  # the offset to read from next
+    watermark: int = MIN_TIME
+    seen: int = 0  # the clock when it last had rows (or was first seen)
+    state: str = LIVE
+    memory: Any = None  # what a custom watermark remembers: plain JSON
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _SPLIT}
+
+
+_SPLIT = tuple(f.name for f in fields(Split))
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What is known of a step with state: when it is due, and what its state looks like."""
+
+    watermark: int = MIN_TIME
+    next: int = MAX_TIME  # the event time at which it has something to do
+    wake: int = MAX_TIME  # the same by the clock
+    held: int = 0  # about how many rows of state
+    kind: str = ""
+    fingerprint: str = ""
+    shape: Mapping[str, Any] | None = None
+    version: int | None = None  # of the format of its state
+
+    def to_json(self) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in _STEP}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @staticmethod
+    def from_json(facts: Mapping[str, Any]) -> StepFacts:
+        return StepFacts(**{name: facts[name] for name in _STEP if name in facts})
+
+
+_STEP = tuple(f.name for f in fields(StepFacts))
+
+
+@dataclass(frozen=True, slots=True)
+class InputFacts:
+    """What identifies an input: a source's own description, an id and the event time."""
+
+    id: str
+    about: Mapping[str, Any]
+    time: str | None = ""  # the column of event time; None if it has none, "" if not recorded
+
+    def to_json(self) -> dict[str, Any]:
+        time = {} if self.time == "" else {_TIME: self.time}
+        return {_ID: self.id, **self.about, **time}
+
+    @staticmethod
+    def from_json(facts: Mapping[str, Any]) -> InputFacts:
+        about = {name: value for name, value in facts.items() if name not in (_ID, _TIME)}
+        return InputFacts(facts[_ID], about, facts.get(_TIME, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFacts:
+    """What an output is: a sink's own description, an id and the last epoch with rows."""
+
+    id: str
+    about: Mapping[str, Any]
+    last: int = 0
+
+    @property
+    def place(self) -> str:
+        return str(self.about.get("place"))
+
+    def to_json(self) -> dict[str, Any]:
+        return {_ID: self.id, **self.about, _LAST: self.last}
+
+    @staticmethod
+    def from_json(facts: Mapping[str, Any]) -> OutputFacts:
+        about = {name: value for name, value in facts.items() if name not in (_ID, _LAST)}
+        return OutputFacts(facts[_ID], about, facts[_LAST])
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is true after an epoch, and which attempt of which driver made it so."""
+    """What is true after an epoch, and which attempt of which driver made it so.
 
-    epoch: int
-    body: Mapping[str, Any]
-    token: int = 0
+    Without arguments: what is true of a job that has no manifest yet.
+    """
+
+    epoch: int = 0
+    token: int = 0  # of the fence that its driver held
     attempt: str = ""
+    job: str = ""
+    clock: int = 0  # when the epoch was planned
+    wall: int = 0  # when it was committed
+    lag: int = 0  # rows that were there but not admitted
+    splits: tuple[Split, ...] = ()
+    next_split: int = 0  # no split id below is free; see `free_split_id`
+    watermark: int = MIN_TIME  # what all inputs with event time have reached
+    ended: bool = False
+    ops: Mapping[str, StepFacts] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)  # by "step/table": a SlotState's JSON
+    outputs: Mapping[str, list[Any]] = field(default_factory=dict)  # staged files, to publish
+    reads: Mapping[str, InputFacts] = field(default_factory=dict)
+    writes: Mapping[str, OutputFacts] = field(default_factory=dict)
+    last_dead: int = 0  # the last epoch with dead letters in the job's own output
+    retired: tuple[str, ...] = ()  # ids of inputs that were dropped
+    timeline: str = FIRST
+    forks: tuple[tuple[str, int], ...] = ()  # earlier timelines, and the last epoch of each
+    acknowledged: Counts = field(default_factory=dict)  # by place and timeline: see `stays`
+    endless: bool = False  # it has run without an end
+    epoch_counts: Counts = field(default_factory=dict)  # of this epoch alone, by input
+    counts: Counts = field(default_factory=dict)  # since the first start, as all that follow
+    steps: Counts = field(default_factory=dict)  # rows in, out, late and dead by step
+    examples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # dead letters
+    windows: Counts = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)  # written by output
+    metrics: Counts = field(default_factory=dict)  # the user's, by step
+    timing: Mapping[str, float] = field(default_factory=dict)  # ms by phase, of this epoch
+    # Only where a changed program, or going back, has been recorded:
+    dropped: tuple[str, ...] | None = None
+    rewound: Counts | None = None  # by place and timeline: what is given up and stays there
+
+    def to_json(self) -> dict[str, Any]:
+        body = {name: getattr(self, name) for name in _BODY}
+        body |= {name: {n: f.to_json() for n, f in body[name].items()} for name in _FACTS}
+        body["splits"] = [split.to_json() for split in self.splits]
+        body["forks"] = [list(fork) for fork in self.forks]
+        for name in _NAMES:
+            body[name] = None if body[name] is None else list(body[name])
+        body = {name: value for name, value in body.items() if value is not None}
+        return {"epoch": self.epoch, "token": self.token, "attempt": self.attempt, "body": body}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Manifest:
+        body: dict[str, Any] = content["body"]
+        known = {name: body[name] for name in _BODY if name in body}
+        for name, kind in _FACTS.items():
+            known[name] = {n: kind.from_json(f) for n, f in body.get(name, {}).items()}
+        known |= {name: tuple(body[name]) for name in _NAMES if name in body}
+        known["splits"] = tuple(Split(**split) for split in body.get("splits", ()))
+        known["forks"] = tuple((timeline, last) for timeline, last in body.get("forks", ()))
+        return Manifest(content["epoch"], content["token"], content["attempt"], **known)
+
+    def free_split_id(self) -> int:
+        """The first id that no split has had, nor one of a dropped input: state holds those."""
+        return max([self.next_split, *(1 + split.id for split in self.splits)])
+
+    def stays(self) -> dict[str, dict[str, int]]:
+        """By place and timeline: what was given up and stays there, as the user knows."""
+        known = {place: dict(reached) for place, reached in self.acknowledged.items()}
+        for place, reached in (self.rewound or {}).items():
+            known[place] = {**known.get(place, {}), **reached}
+        return known
 
 
-class EpochLog:
-    """The folder of one job, as its driver sees it."""
-
-    def __init__(self, folder: str | Path, clock: Clock | None = None) -> None:
-        self.folder = Path(folder)
-        self._clock = clock or SystemClock()
-        self._epochs, self._fences = self.folder / "epochs", self.folder / "fence"
-        self._pruner = Pruner(self.folder)
-        self._holding: Holding | None = None
-
-    def look(self, job: str) -> int | None:
-        """The number of slots in force, checked and read only; None if no job is here yet."""
-        path = self.folder / "job.json"
-        if path.exists():
-            return self._check_job(path, job)
-        if self.epochs():
-            raise files.missing(path)
-        return None
-
-    def open(self, job: str, slots: int) -> int:
-        """Make or check the job's folder; the number of slots that is in force there."""
-        for folder in (self.folder, self._epochs, self._fences):
-            files.make_folder(folder)
-        path = self.folder / "job.json"
-        if self.look(job) is None:
-            content = {"job": job, "slots": slots, "created": self._clock.now()}
-            files.create_sealed(path, "job", content)
-        return self._check_job(path, job)
-
-    def _check_job(self, path: Path, job: str) -> int:
-        content = files.read_sealed(path, "job")
-        if content["job"] != job:
-            raise StateError(
-                "HR-STATE-001",
-                f"the folder {str(self.folder)!r} belongs to the job {content['job']!r}, "
-                f"not to {job!r}",
-                "Give this job a folder of its own, or the job its old name.",
-            )
-        return int(content["slots"])
-
-    def take_fence(self) -> int:
-        """Take the folder: every driver that took it before can no longer commit."""
-        holder = {"host": socket.gethostname(), "pid": os.getpid()}
-        token = 1 + max(self._tokens(), default=0)
-        while not files.create_sealed(self._fence(token), "fence", holder):
-            token += 1
-        with files.named_failures(self._fence(token)):
-            self._holding = Holding(self._fence(token))
-        with files.named_failures(self._fences):
-            for old in self._tokens():
-                if old < token:
-                    self._fence(old).unlink(missing_ok=True)
-        return token
-
-    def release(self) -> None:
-        """Say that this driver is done: who comes next need not take the folder over."""
-        if self._holding is not None:
-            self._holding.release()
-
-    def driver(self) -> str | None:
-        """The driver that holds the folder and lives, in words; None if nobody does."""
-        if not self.is_held():
-            return None
-        holder = files.read_sealed(self._fence(max(self._tokens())), "fence")
-        return f"process {holder['pid']} on {holder['host']}"
-
-    def is_held(self) -> bool:
-        """Whether the driver that has taken the folder last still lives."""
-        newest = max(self._tokens(), default=None)
-        if newest is None:
-            return False
-        with files.named_failures(self._fence(newest)):
-            return is_held(self._fence(newest))
-
-    def taken(self) -> bool:
-        """Whether a driver has ever taken the folder."""
-        return bool(self._tokens())
-
-    def check_fence(self, token: int) -> None:
-        """Raise FencedError unless `token` is the newest."""
-        newest = max(self._tokens(), default=None)
-        if newest is None or newest != token:
-            raise _fenced(
-                f"another driver has taken the folder {str(self.folder)!r} "
-                f"(fence {newest}, ours is {token})"
-            )
-
-    def epochs(self) -> list[int]:
-        """The epochs whose manifests are kept, ascending."""
-        return files.numbered(self._epochs, _EPOCH) if self._epochs.is_dir() else []
-
-    def newest(self) -> int:
-        """The newest epoch that has a manifest; 0 if none has."""
-        return max(self.epochs(), default=0)
-
-    def latest(self) -> Manifest | None:
-        """The newest manifest; a corrupt one is an error, never skipped."""
-        while epochs := self.epochs():
-            try:
-                return self.read(epochs[-1])
-            except FencedError:
-                continue  # a driver that runs has gone on since, and cleared it away
-        return None
-
-    def read(self, epoch: int) -> Manifest:
-        """The manifest of an epoch; FencedError if a driver that has gone on has removed it."""
-        path = self._path(epoch)
-        if not path.exists() and min(self.epochs(), default=epoch) > epoch:
-            raise _fenced(f"another driver has gone on from epoch {epoch} in {str(self.folder)!r}")
-        content = files.read_sealed(path, "manifest")
-        if content["epoch"] != epoch:
-            raise files.corrupt(path, f"it is the manifest of epoch {content['epoch']}")
-        return Manifest(epoch, content["body"], content["token"], content["attempt"])
-
-    def commit(self, epoch: int, body: Mapping[str, Any], token: int, attempt: str) -> bool:
-        """Make `body` the truth of `epoch`: True if written now, False if it was before.
-
-        1. The fence must be ours.
-        2. No later epoch may be there: a driver that slept through several is out.
-        3. The manifest is made durable under a temporary name and linked to its own.
-        4. If the name was taken, it must be by this very attempt.
-        5. The fence must still be ours; if not, the driver that has it finds the manifest
-           and publishes it, and this one must not.
-        """
-        self.check_fence(token)
-        point("commit.checked")
-        if max(self.epochs(), default=epoch) > epoch:
-            raise _fenced(f"epoch {epoch} is behind the newest in {str(self.folder)!r}")
-        content = {"epoch": epoch, "token": token, "attempt": attempt, "body": body}
-        written = files.create_sealed(self._path(epoch), "manifest", content)
-        if not written and self.read(epoch).attempt != attempt:
-            raise _fenced(f"epoch {epoch} was committed by another attempt")
-        self.check_fence(token)
-        return written
-
-    def prune(self, keep: int, most: int = 2_048) -> list[str]:
-        """Delete manifests but the newest `keep`, then files that none left names.
-
-        At most `most` files are deleted per call. Returns their paths within the folder.
-        """
-        return self._pruner.prune(self.epochs(), max(keep, 1), most, self._path, self.read)
-
-    def _tokens(self) -> list[int]:
-        return files.numbered(self._fences, _FENCE) if self._fences.is_dir() else []
-
-    def _path(self, epoch: int) -> Path:
-        return self._epochs / f"{epoch:012d}.json"
-
-    def _fence(self, token: int) -> Path:
-        return self._fences / f"{token}.json"
-
-
-def _fenced(message: str) -> FencedError:
-    return FencedError(
-        "HR-STATE-007",
-        message,
-        "Stop one of the two drivers; the one that is left carries on by itself.",
-    )
+_BODY = tuple(f.name for f in fields(Manifest) if f.name not in ("epoch", "token", "attempt"))
+_FACTS: dict[str, Any] = {"ops": StepFacts, "reads": InputFacts, "writes": OutputFacts}
+_NAMES = ("retired", "dropped")

@@ -1,6 +1,6 @@
 """Clean-up of a job's folder: deletes what no manifest names any more.
 
-A file in `runs/` or `staged/` is named if its path or its name stands anywhere in the body
+A file in `runs/` or `staged/` is named if its path or its name stands anywhere in the JSON
 of a manifest that is kept. It is deleted only if it is also older than the oldest manifest
 kept: what a running task has just written is younger. Manifests go first, and files only
 when no manifest that is to go is left, so a manifest that is there has its files.
@@ -9,16 +9,13 @@ when no manifest that is to go is left, so a manifest that is there has its file
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.state.faults import point
 from headrace.state.files import TEMPORARY, named_failures
-
-if TYPE_CHECKING:
-    from headrace.state.manifest import Manifest
 
 RUNS, STAGED = "runs", "staged"
 
@@ -36,7 +33,7 @@ class Pruner:
         keep: int,
         most: int,
         path_of: Callable[[int], Path],
-        read: Callable[[int], Manifest],
+        read: Callable[[int], Mapping[str, Any]],
     ) -> list[str]:
         old, kept = epochs[:-keep], epochs[-keep:]
         paths = [path_of(epoch) for epoch in old[:most]]
@@ -52,10 +49,12 @@ class Pruner:
             removed.append(self._remove(path, "prune.file"))
         return removed
 
-    def _names(self, kept: Sequence[int], read: Callable[[int], Manifest]) -> frozenset[str]:
+    def _names(
+        self, kept: Sequence[int], read: Callable[[int], Mapping[str, Any]]
+    ) -> frozenset[str]:
         for epoch in kept:
             if epoch not in self._named:
-                self._named[epoch] = frozenset(_strings(read(epoch).body))
+                self._named[epoch] = frozenset(_strings(read(epoch)["body"]))
         self._named = {epoch: self._named[epoch] for epoch in kept}
         return frozenset().union(*self._named.values())
 

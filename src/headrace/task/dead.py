@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.chunk import OFFSET, SOURCE, visible
-from headrace.epoch.values import Epoch, Split
+from headrace.epoch.values import Epoch
 from headrace.errors import HeadraceError, Site, StepError, is_users
 from headrace.plan.nodes import DEAD_SCHEMA
 from headrace.sources import Source
+from headrace.state.manifest import Split
 
 _QUOTED = 300  # characters of an error in an example
 _PACKAGE = str(Path(__file__).parent.parent)

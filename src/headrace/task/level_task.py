@@ -23,7 +23,7 @@ from headrace.epoch.bundle import Bundle
 from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, Arriving, Envelope, note
 from headrace.epoch.lineage import upstream
 from headrace.epoch.report import Report
-from headrace.epoch.values import Epoch, Split, reached_by
+from headrace.epoch.values import Epoch, reached_by
 from headrace.epoch.ways import (
     corrections,
     filtered_below,
@@ -36,6 +36,7 @@ from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import Step
 from headrace.plan.nodes import OUT, Stateful
 from headrace.state.faults import point
+from headrace.state.manifest import Split, StepFacts
 from headrace.task.dead import DeadLetters, blaming
 from headrace.task.flow import Flow
 from headrace.task.outputs import Outputs
@@ -140,9 +141,7 @@ class _Level:
         if step.counts:
             self._report.metrics[node.name] = dict(step.counts)
         held = sum(t.rows_held for t in step.tables.values())
-        self._report.ops[node.name] = {
-            "watermark": step.after, "next": step.next, "wake": step.wake, "held": held,
-        }  # fmt: skip
+        self._report.ops[node.name] = StepFacts(step.after, step.next, step.wake, held)
         for port, tables in step.sides.items():
             for rows in tables:
                 self._send(node, port, rows)

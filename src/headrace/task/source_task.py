@@ -23,7 +23,7 @@ from headrace.epoch.bundle import Bundle
 from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
 from headrace.epoch.opening import DEAD
 from headrace.epoch.report import Report
-from headrace.epoch.values import Piece, SourceTask, Split
+from headrace.epoch.values import Piece, SourceTask
 from headrace.epoch.ways import OPEN, SURE, goes_several_ways, packed
 from headrace.ops.watermarks import Ingestion, columns_watched
 from headrace.plan.nodes import LATE, OUT, Read, Stateful
@@ -31,6 +31,7 @@ from headrace.plan.program import Program
 from headrace.sources import Source
 from headrace.sources.contract import MISFIT
 from headrace.state.faults import point
+from headrace.state.manifest import Split
 from headrace.task.dead import DeadLetters
 from headrace.task.flow import Flow
 from headrace.task.outputs import Outputs
@@ -43,8 +44,7 @@ def run_source(bundle: Bundle, task: SourceTask) -> Iterator[Envelope]:
     program, epoch = bundle.program, task.epoch
     report = Report(epoch.number, epoch.attempt, task.replay)
     if task.index == 0:
-        splits = [s.to_json() for s in epoch.splits]
-        report.end = {"clock": epoch.clock, "lag": epoch.lag, "splits": splits}
+        report.end = epoch.end
     if not task.replay:
         yield from _controls(program, task)
         yield from _read(bundle, task, report)
