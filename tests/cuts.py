@@ -137,14 +137,14 @@ OTHERS: dict[str, dict[str, str]] = {
     "expr.dialect": {
         "_SHIFTS": "a level of the grammar",
     },
+    "expr.parse": {
+        "_DEEPEST": "a limit that is refused",
+    },
     "expr.text_functions": {
         "_LONGEST": "a limit that is refused",
     },
     "expr.time_text_functions": {
         "_LAST": "the bounds of time",
-    },
-    "expr.parse": {
-        "_DEEPEST": "a limit that is refused",
     },
     "hints": {
         "nearest(count)": "names that are shown",
@@ -160,23 +160,19 @@ OTHERS: dict[str, dict[str, str]] = {
         "_FAR": "ms",
         "_WINDOW": "ms",
     },
-    "kernel.constant": {
+    "kernel.compiled": {
         "_EXACT": "what a double holds exactly",
     },
-    "kernel.json_object": {
+    "kernel.json_documents": {
         "_LONGEST": "a limit that is refused",
         "_LONGEST_NAME": "a limit that is refused",
         "_LONGEST_NUMBER": "a limit that is refused",
         "_Style.FLAT": "a name",
         "_Style.QUOTED": "a name",
-    },
-    "kernel.json_scalars": {
-        "_LONGEST": "what an integer column holds",
-    },
-    "kernel.json_text": {
         "DEEPEST": "a limit that is refused",
     },
     "kernel.text_cast": {
+        "_LONGEST": "what an integer column holds",
         "_DIGITS": "what a decimal holds",
     },
     "log.arguments": {

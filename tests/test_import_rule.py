@@ -22,7 +22,7 @@ PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
     "errors", "clock", "times", "sizes", "uris", "ddl", "schema", "chunk", "records",
-    "column_types", "exact", "values", "rows", "defensive_copy", "reads", "hashing", "hints",
+    "column_types", "values", "rows", "defensive_copy", "reads", "hashing", "hints",
     "settings", "import_path", "metrics", "callables", "at_rest", "expr", "expr/*", "functions",
     "kernel", "kernel/*",
 )  # fmt: skip

@@ -13,6 +13,7 @@ from headrace.expr.json_functions import *  # noqa: F403
 from headrace.expr.lambda_functions import *  # noqa: F403
 from headrace.expr.number_functions import *  # noqa: F403
 from headrace.expr.pattern_functions import *  # noqa: F403
+from headrace.expr.rounding_functions import *  # noqa: F403
 from headrace.expr.text_functions import *  # noqa: F403
 from headrace.expr.time_functions import *  # noqa: F403
 from headrace.expr.time_text_functions import *  # noqa: F403

@@ -26,8 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.column_types import FAR, check_taken, check_times, holds_time, inside
-from headrace.exact import cast_exactly
+from headrace.column_types import FAR, cast_exactly, check_taken, check_times, holds_time, inside
 from headrace.schema import ddl_type
 from headrace.times import beyond, milliseconds
 

@@ -16,15 +16,14 @@ import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import exp
 
-from headrace.expr import Expr, arith, logic, patterns, text_grammar
-from headrace.expr.calls import lower_call
-from headrace.expr.cast import explicit_cast, kind_of
+from headrace.expr import Expr, operator_rules, patterns, text_grammar
 from headrace.expr.catalog import Function, find
 from headrace.expr.lambda_functions import array_argument, bind_lambda, element_of
-from headrace.expr.lower import Lowering, check
+from headrace.expr.lower import Lowering, check, lower_call
 from headrace.expr.time_functions import part_name
 from headrace.expr.tree import Node
 from headrace.expr.types import Term, as_decimal, computed, is_int, spoken
+from headrace.expr.walk import explicit_cast, kind_of
 from headrace.schema import TIMESTAMP
 
 Template = str | Callable[[Sequence[Term]], str]
@@ -124,7 +123,7 @@ def _negate(low: SparkLowering, node: Node) -> Term:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
         return number("-" + inner.this)
-    return arith.negate(low, node)
+    return operator_rules.negate(low, node)
 
 
 def _column(low: SparkLowering, node: Node) -> Term:
@@ -146,8 +145,8 @@ def _cast(low: SparkLowering, node: Node) -> Term:
 
 def _and_or(low: SparkLowering, node: Node) -> Term:
     word, made = "AND" if isinstance(node, exp.And) else "OR", ""
-    for part in reversed(logic.parts_of(node)):
-        sql = logic.truth(low, part).sql
+    for part in reversed(operator_rules.parts_of(node)):
+        sql = operator_rules.truth(low, part).sql
         made = f"({sql} {word} {made})" if made else sql
     return Term(made, pa.bool_())
 
@@ -165,14 +164,14 @@ def _xor(low: SparkLowering, node: Node) -> Term:
 
 
 def _divide(low: SparkLowering, node: Node) -> Term:
-    a, b = (arith.number_argument(low.term(n), node) for n in (node.this, node.expression))
+    a, b = (operator_rules.number_argument(low.term(n), node) for n in (node.this, node.expression))
     a, b = cast(a, pa.float64()), cast(b, pa.float64())
     return Term(f"({a.sql} / {nonzero(b)})", pa.float64())
 
 
 def _remainder(low: SparkLowering, node: Node) -> Term:
     terms = [low.term(n) for n in (node.this, node.expression)]
-    a, b = low.unified(arith.number_pair(terms, node), node)
+    a, b = low.unified(operator_rules.number_pair(terms, node), node)
     if not pt.is_decimal(a.type) or any(pt.is_null(t.type) for t in terms):
         return Term(truncated(a, b), a.type)
     whole = [k.precision - k.scale for k in (as_decimal(t.type) for t in terms)]
@@ -186,7 +185,7 @@ def truncated(a: Term, b: Term) -> str:
 
 def _quotient(low: SparkLowering, node: Node) -> Term:
     terms = [low.term(n) for n in (node.this, node.expression)]
-    a, b = low.unified(arith.number_pair(terms, node), node)
+    a, b = low.unified(operator_rules.number_pair(terms, node), node)
     a, b = cast(a, pa.int64()), cast(b, pa.int64())
     return Term(f"({a.sql} div {nonzero(b)})", pa.int64())
 

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace.expr import as_expr, parsed, same
 from headrace.kernel import SelectStep, compile_chain, never_true
-from headrace.kernel.today import epoch_clock
+from headrace.kernel.sql import epoch_clock
 from headrace.schema import schema_of
 from headrace.testing import Harness
 

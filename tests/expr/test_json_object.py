@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import PlanError
 from headrace.expr import as_expr
-from headrace.kernel.json_object import java_double
+from headrace.kernel.json_documents import java_double
 from headrace.schema import schema_of
 from tests.expr.spark_oracle import Failure, Oracle, by_kernel, compare
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.exact import cast_exactly
+from headrace.column_types import cast_exactly
 from headrace.testing import drive
 
 NOON, NIGHT = dt.datetime(2013, 1, 1, 12), dt.datetime(2013, 1, 1)

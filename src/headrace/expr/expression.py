@@ -19,10 +19,9 @@ from sqlglot import exp
 
 from headrace.errors import PlanError
 from headrace.expr import tree
-from headrace.expr.literal import literal
-from headrace.expr.operators import Operators
+from headrace.expr.operators import TRACING, NotAValue, Operators, Untraceable
 from headrace.expr.parse import parse
-from headrace.expr.values import TRACING, NotAValue, Untraceable
+from headrace.expr.tree import literal
 from headrace.hints import nearest
 from headrace.schema import ddl_type, type_of
 

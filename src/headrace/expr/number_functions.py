@@ -15,11 +15,10 @@ from pyarrow import types as pt
 from sqlglot.expressions import Case, If
 
 from headrace.errors import PlanError
-from headrace.expr import rounding
-from headrace.expr.arith import nonzero, truncated
 from headrace.expr.catalog import declare, function, listed
 from headrace.expr.expression import Column, Expr, call, column_of, lit, parsed
-from headrace.expr.types import Term, is_int, ordered, spoken, type_name
+from headrace.expr.operator_rules import nonzero, truncated
+from headrace.expr.types import NAN, Term, is_int, ordered, spoken, type_name
 
 
 @function("number -> 1", "abs({0})", may_fail=True)
@@ -33,37 +32,13 @@ declare("positive", "number -> 1", "({0})")
 
 @function(
     "double -> double",
-    f"(CASE WHEN isnan({{0}}) THEN {rounding.NAN} WHEN {{0}} = 0 THEN {{0}} "
+    f"(CASE WHEN isnan({{0}}) THEN {NAN} WHEN {{0}} = 0 THEN {{0}} "
     "ELSE CAST(sign({0}) AS DOUBLE) END)",
     also="signum",
 )
 def sign(column: Column) -> Expr:
     """-1.0, 0.0 or 1.0."""
     return call("sign", column_of(column))
-
-
-@function(
-    "number int? ->",
-    rounding.integral("ceil"),
-    gives=rounding.integral_type,
-    may_fail=True,
-    also="ceiling",
-)
-def ceil(column: Column, digits: int | None = None) -> Expr:
-    """The next whole number upwards, as a long; to so many digits, as a decimal."""
-    return call("ceil", column_of(column), *(() if digits is None else (digits,)))
-
-
-@function("number int? ->", rounding.integral("floor"), gives=rounding.integral_type, may_fail=True)
-def floor(column: Column, digits: int | None = None) -> Expr:
-    """The next whole number downwards, as a long; to so many digits, as a decimal."""
-    return call("floor", column_of(column), *(() if digits is None else (digits,)))
-
-
-@function("number int? ->", rounding.rounded, gives=rounding.rounded_type)
-def round(column: Column, digits: int = 0) -> Expr:
-    """Rounded half away from zero."""
-    return call("round", column_of(column), digits)
 
 
 @function("double -> double", "sqrt({0})")
@@ -119,7 +94,7 @@ def log(base: Column, column: Column | None = None) -> Expr:
 @function(
     "double double -> double",
     f"(CASE WHEN {{0}} IS NULL THEN NULL "
-    f"WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {rounding.NAN} "
+    f"WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {NAN} "
     "ELSE pow({0}, {1}) END)",
     also="power",
 )

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.errors import PlanError
-from headrace.expr.cast import read_text
 from headrace.expr.catalog import function
 from headrace.expr.expression import Column, Expr, call, column_of
 from headrace.expr.patterns import time_reader, time_writer
 from headrace.expr.types import Term, failing, text_literal
+from headrace.expr.walk import read_text
 from headrace.schema import TIMESTAMP
 
 _SECONDS = "yyyy-MM-dd HH:mm:ss"

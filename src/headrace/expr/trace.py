@@ -22,7 +22,7 @@ from pyarrow import types as pt
 from headrace.errors import PlanError
 from headrace.expr.expression import Expr, col, lit, parsed
 from headrace.expr.lower import check, fields_of, unknown_column
-from headrace.expr.values import TRACING, Untraceable
+from headrace.expr.operators import TRACING, Untraceable
 from headrace.rows import row_class
 
 _CONSTANTS = (type(None), bool, int, float, str, bytes, dt.date, dt.timedelta, decimal.Decimal)

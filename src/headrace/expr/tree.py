@@ -7,9 +7,12 @@ time is in UTC; so what operators, SQL text and traced lambdas build can be comp
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import math
 import re
-from decimal import Decimal
+from collections.abc import Callable
+from typing import Any
 
 from sqlglot import exp
 
@@ -90,7 +93,7 @@ def _without_exponent(text: str) -> str:
     found = _NUMBER.fullmatch(text)
     if found is None or not found[3] or abs(int(found[3][1:])) > 99:
         return text
-    return f"{Decimal(text):f}"
+    return f"{decimal.Decimal(text):f}"
 
 
 def _canonical_time(value: Node, to: str) -> Node:
@@ -155,3 +158,94 @@ def show(node: Node) -> str:
 
 def refused(node: Node, fact: str, hint: str) -> PlanError:
     return PlanError("HR-EXPR-003", f"in {show(node).replace('`', '')!r}: {fact}", hint)
+
+
+# Python values as literals: a value and its SQL spelling become the same node
+
+
+def literal(value: Any) -> Node:
+    """The node of a Python value; HR-EXPR-003 if a column cannot hold it."""
+    if hasattr(value, "dtype") and hasattr(value, "item") and not getattr(value, "shape", ()):
+        value = value.item()  # a NumPy scalar
+    if hasattr(value, "as_py"):
+        value = value.as_py()
+    for kind, make in _MAKERS:
+        if isinstance(value, kind):
+            return make(value)
+    raise PlanError(
+        "HR-EXPR-003",
+        f"{value!r} ({type(value).__name__}) cannot be part of an expression",
+        "Use a number, text, bytes, a bool, None, a date, a datetime, a timedelta, "
+        "a Decimal, or a list or dict of those.",
+    )
+
+
+def _int(value: int) -> Node:
+    return exp.Neg(this=_int(-value)) if value < 0 else number(str(value))
+
+
+def _float(value: float) -> Node:
+    if math.isnan(value):
+        return cast(exp.Literal.string("NaN"), "double")
+    if math.copysign(1.0, value) < 0:
+        return exp.Neg(this=_float(-value))
+    if math.isinf(value):
+        return cast(exp.Literal.string("Infinity"), "double")
+    return number(repr(value))
+
+
+def _decimal(value: decimal.Decimal) -> Node:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or sign:
+        inner = _decimal(-value) if isinstance(exponent, int) else _float(float(value))
+        return exp.Neg(this=inner) if isinstance(exponent, int) else inner
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale + 1)
+    return cast(exp.Literal.string(f"{value:f}"), f"decimal({precision},{scale})")
+
+
+def _datetime(value: dt.datetime) -> Node:
+    return cast(exp.Literal.string(value.isoformat(" ")), "timestamp")
+
+
+def _date(value: dt.date) -> Node:
+    return cast(exp.Literal.string(value.isoformat()), "date")
+
+
+def _timedelta(value: dt.timedelta) -> Node:
+    micros = value // dt.timedelta(microseconds=1)
+    return interval(micros, "microsecond")
+
+
+def _bytes(value: bytes) -> Node:
+    return call("unhex", exp.Literal.string(value.hex()))
+
+
+def _array(value: Any) -> Node:
+    return call("array", *(_inner(v) for v in value))
+
+
+def _struct(value: dict[str, Any]) -> Node:
+    pairs = [n for k, v in value.items() for n in (exp.Literal.string(str(k)), _inner(v))]
+    return call("named_struct", *pairs)
+
+
+def _inner(value: Any) -> Node:
+    node = getattr(value, "node", None)
+    return node.copy() if isinstance(node, Node) else literal(value)
+
+
+_MAKERS: tuple[tuple[Any, Callable[[Any], Node]], ...] = (
+    (type(None), lambda _: exp.Null()),
+    (bool, lambda v: exp.Boolean(this=v)),
+    (int, _int),
+    (float, _float),
+    (str, exp.Literal.string),
+    (bytes, _bytes),
+    (dt.datetime, _datetime),
+    (dt.date, _date),
+    (dt.timedelta, _timedelta),
+    (decimal.Decimal, _decimal),
+    ((list, tuple), _array),
+    (dict, _struct),
+)

@@ -18,6 +18,7 @@ from headrace.errors import PlanError
 from headrace.schema import TIMESTAMP, ddl_type
 
 TODAY = "\0today"  # where a query takes the epoch's date
+NAN = "CAST('NaN' AS DOUBLE)"
 UNREAD = "\N{SYMBOL FOR SUBSTITUTE}"  # before text that DuckDB might read and must not
 
 DIGEST, JSON_OBJECT = "hr_digest", "hr_json_object"  # functions that the kernel adds to DuckDB

@@ -22,7 +22,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from headrace.expr.patterns import json_path
 from headrace.expr.types import DIGEST, JSON_OBJECT
-from headrace.kernel.json_object import get_json_object
+from headrace.kernel.json_documents import get_json_object
 
 Error = duckdb.Error
 FEED = "\0feed"  # where a query takes its rows; no literal of a user can hold it

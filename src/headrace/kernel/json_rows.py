@@ -25,8 +25,8 @@ from pyarrow import types as pt
 
 from headrace.expr.types import spoken, text_literal
 from headrace.kernel import duckdb
-from headrace.kernel.json_scalars import scalars
-from headrace.kernel.json_text import DEEPEST, TOO_DEEP, Fields, depth, load, written
+from headrace.kernel.json_documents import DEEPEST, TOO_DEEP, Fields, depth, load, written
+from headrace.kernel.text_cast import scalars
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 

@@ -8,20 +8,23 @@ never enter DuckDB.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.errors import PlanError
 from headrace.expr import Expr, all_columns
-from headrace.expr.logic import condition
 from headrace.expr.lower import Lowering, bare, check
+from headrace.expr.operator_rules import condition
 from headrace.expr.types import TODAY, quote, zoneless
 from headrace.kernel import duckdb
 from headrace.kernel.arrow import Mask
-from headrace.kernel.today import date_now, dated
 
 _ROW = "__row"
 
@@ -188,3 +191,36 @@ def _zoneless(table: pa.Table) -> pa.Table:
 
 def _slots(schema: pa.Schema) -> list[str]:
     return [f"c{i}" for i in range(len(schema))]
+
+
+# The date of the epoch, for `current_date()`: the one thing that an expression reads besides
+# rows. It is the clock that was recorded when the epoch was planned, in UTC, so a replayed epoch
+# computes with the same date. Where no epoch runs there is no date, and asking is HR-EXPR-006.
+
+_CLOCK: ContextVar[int | None] = ContextVar("epoch_clock", default=None)
+
+
+@contextmanager
+def epoch_clock(millis: int) -> Iterator[None]:
+    """Within, `current_date()` is the date of this time."""
+    token = _CLOCK.set(millis)
+    try:
+        yield
+    finally:
+        _CLOCK.reset(token)
+
+
+def date_now() -> dt.date:
+    clock = _CLOCK.get()
+    if clock is None:
+        raise PlanError(
+            "HR-EXPR-006",
+            "current_date() is asked for where there is no epoch",
+            "Compute it by with_columns before this step, and use the column here.",
+        )
+    return (dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=clock)).date()
+
+
+def dated(sql: str) -> str:
+    """The query with the epoch's date in its places."""
+    return sql.replace(TODAY, f"DATE '{date_now().isoformat()}'") if TODAY in sql else sql

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.column_types import cast_exactly
 from headrace.errors import InputError
-from headrace.exact import cast_exactly
 from headrace.kernel.text_cast import isolate
 from headrace.schema import TIMESTAMP, ddl_type
 from headrace.sources.contract import MISFIT

@@ -25,7 +25,7 @@ from headrace.epoch.values import Epoch
 from headrace.errors import HeadraceError
 from headrace.hashing import hash_keys, tasks_of, with_plain_keys
 from headrace.kernel import Kernel, compile_chain
-from headrace.kernel.today import epoch_clock
+from headrace.kernel.sql import epoch_clock
 from headrace.plan.nodes import (
     OUT,
     Chunks,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import PlanError, RunError, call_site
-from headrace.expr.values import TRACING, Untraceable
+from headrace.expr.operators import TRACING, Untraceable
 from headrace.ops.calls.loop import wait_for
 
 _lock = threading.RLock()  # a factory may use another resource

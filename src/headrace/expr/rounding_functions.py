@@ -1,4 +1,4 @@
-"""Rounding in SQL: ceil, floor and round, also to tens and hundreds and to digits of a fraction.
+"""SQL functions that round: ceil, floor, round; also to tens, hundreds and digits of a fraction.
 
 Invariant: the type is Spark's. `ceil` and `floor` of one argument give a long; with a number of
 digits they give a decimal, and a double goes through decimal(30,15), as there. What does not
@@ -14,13 +14,14 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from headrace.errors import PlanError
+from headrace.expr.catalog import function
+from headrace.expr.expression import Column, Expr, call, column_of
 from headrace.expr.types import Term, cast, is_int, type_name
 
-NAN = "CAST('NaN' AS DOUBLE)"
 _PRECISION = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}  # Spark's, of integers
 
 
-def integral(word: str) -> Callable[[Sequence[Term]], str]:
+def _integral(word: str) -> Callable[[Sequence[Term]], str]:
     """`ceil` and `floor` give a long; NaN and what does not fit are errors."""
 
     def sql(args: Sequence[Term]) -> str:
@@ -34,7 +35,7 @@ def integral(word: str) -> Callable[[Sequence[Term]], str]:
     return sql
 
 
-def integral_type(args: Sequence[Term]) -> pa.DataType:
+def _integral_type(args: Sequence[Term]) -> pa.DataType:
     if len(args) == 2:
         return _fewer_digits(_decimal_of(args[0].type), _digits(args))
     return pa.int64()
@@ -63,7 +64,7 @@ def _fewer_digits(t: pa.DataType, digits: int) -> pa.DataType:
 
 def _scaled(args: Sequence[Term], word: str) -> str:
     """Rounded to the nearest, and one step further if that went the wrong way."""
-    x, digits, to = args[0], _digits(args), integral_type(args)
+    x, digits, to = args[0], _digits(args), _integral_type(args)
     value, kind = _as_decimal(x), type_name(to)
     near = f"CAST({value} AS {kind})"
     step = f"CAST('{10.0**-to.scale:.{to.scale}f}' AS {kind})"
@@ -95,7 +96,7 @@ def _digits(args: Sequence[Term]) -> int:
     )
 
 
-def rounded_type(args: Sequence[Term]) -> pa.DataType:
+def _rounded_type(args: Sequence[Term]) -> pa.DataType:
     kind, digits = args[0].type, _digits(args)
     if pt.is_decimal(kind) and digits >= kind.scale:
         return pa.decimal128(min(38, kind.precision + 1), kind.scale)
@@ -104,9 +105,9 @@ def rounded_type(args: Sequence[Term]) -> pa.DataType:
     return kind
 
 
-def rounded(args: Sequence[Term]) -> str:
+def _rounded(args: Sequence[Term]) -> str:
     """Half away from zero, of a double by its decimal spelling; what has no fraction stays."""
-    x, digits, to = args[0], _digits(args), rounded_type(args)
+    x, digits, to = args[0], _digits(args), _rounded_type(args)
     if digits < 0 and x.type != pa.float64():
         return _to_tens(x, digits, to)
     if is_int(x.type):
@@ -152,3 +153,30 @@ def _exact(x: str, digits: int) -> str:
     large = f"round(CAST({spelt} AS DECIMAL(38,0)), {digits})"
     small = f"round(CAST({spelt} AS DECIMAL(38,15)), {digits})"
     return f"CASE WHEN abs({x}) < 1e16 THEN CAST({small} AS DECIMAL(38,0)) ELSE {large} END"
+
+
+# the functions
+
+
+@function(
+    "number int? ->",
+    _integral("ceil"),
+    gives=_integral_type,
+    may_fail=True,
+    also="ceiling",
+)
+def ceil(column: Column, digits: int | None = None) -> Expr:
+    """The next whole number upwards, as a long; to so many digits, as a decimal."""
+    return call("ceil", column_of(column), *(() if digits is None else (digits,)))
+
+
+@function("number int? ->", _integral("floor"), gives=_integral_type, may_fail=True)
+def floor(column: Column, digits: int | None = None) -> Expr:
+    """The next whole number downwards, as a long; to so many digits, as a decimal."""
+    return call("floor", column_of(column), *(() if digits is None else (digits,)))
+
+
+@function("number int? ->", _rounded, gives=_rounded_type)
+def round(column: Column, digits: int = 0) -> Expr:
+    """Rounded half away from zero."""
+    return call("round", column_of(column), digits)
