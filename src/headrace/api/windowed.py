@@ -57,7 +57,10 @@ class WindowedStream:
     def reduce(
         self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
     ) -> stream.WindowResult:
-        """Fold the rows of each window into one row, two at a time: fn(row, row) -> row."""
+        """Fold the rows of each window into one row, two at a time: fn(row, row) -> row.
+
+        Rows come batch after batch, those of a batch in event-time order.
+        """
         at = Adding(self._draft, self._edge, name, was)
         function, rows = reduced(at, fn, self._keys)
         fields = self._folded(at, rows)
@@ -74,7 +77,10 @@ class WindowedStream:
         name: str | None = None,
         was: str | None = None,
     ) -> stream.WindowResult:
-        """Fold the rows of each window into a value: fn(value, row) -> value."""
+        """Fold the rows of each window into a value: fn(value, row) -> value.
+
+        Rows come batch after batch, those of a batch in event-time order.
+        """
         at = Adding(self._draft, self._edge, name, was)
         function, start, value = accumulator(at, zero, fn, schema)
         return self._result(at, list(value), Folding(function, start, value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.windows.model.assigners import assign, bounds, meets
-from tests.windows.model.records import Epoch, Now, Program, Row, Shown, Window
+from tests.windows.model.records import Came, Epoch, Now, Program, Row, Shown, Window
 from tests.windows.model.results import compute, seen
 from tests.windows.model.triggers import ready, safe
 
@@ -13,15 +13,17 @@ from tests.windows.model.triggers import ready, safe
 @dataclass
 class Model(Program):
     windows: list[Window] = field(default_factory=list)
+    epochs: int = 0  # how many there have been
 
     def step(self, rows: list[Row], before: int, after: int, clock: int) -> Epoch:
         """One epoch: rows come, the watermark moves from `before` to `after`."""
         out, late, touched = list[Shown](), list[Row](), list[Window]()
+        came, self.epochs = Came(self.epochs, clock), self.epochs + 1
         for row in rows:
             spans = assign(self.assigner, row)
             held = [(start, end) for start, end in spans if end + self.lateness > before]
             late += [row] if spans and not held else []
-            touched += [self._put(row, *span, clock, out) for span in held]
+            touched += [self._put(row, *span, came, out) for span in held]
         for window in list(self.windows):
             now = Now(window, before, after, clock, window in touched, self.lateness)
             if self._fires(now):
@@ -30,11 +32,11 @@ class Model(Program):
                 self.windows.remove(window)
         return out, late
 
-    def _put(self, row: Row, start: int, end: int, clock: int, out: list[Shown]) -> Window:
+    def _put(self, row: Row, start: int, end: int, came: Came, out: list[Shown]) -> Window:
         """Put a row into its window, which becomes one with all those that it meets."""
         mine = [w for w in self.windows if w.key == row.key and meets(self.assigner, w, start, end)]
         low, high = min([start, *(w.start for w in mine)]), max([end, *(w.end for w in mine)])
-        made = Window(row.key, low, high, {row: clock})
+        made = Window(row.key, low, high, {row: came})
         for old in mine:
             if (old.start, old.end) == (low, high):
                 made.was = old.was

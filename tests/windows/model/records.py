@@ -28,6 +28,13 @@ class Row(NamedTuple):
         return 2 * self.offset + self.split
 
 
+class Came(NamedTuple):
+    """When a row came: in which epoch, and by the clock."""
+
+    epoch: int
+    clock: int
+
+
 Epoch = tuple[list[Shown], list[Row]]  # what is shown, and the rows that came too late
 
 
@@ -48,7 +55,7 @@ class Window:
     key: Any
     start: int
     end: int  # not included
-    rows: dict[Row, int] = field(default_factory=dict)  # with the clock when each came
+    rows: dict[Row, Came] = field(default_factory=dict)
     shown: set[Row] = field(default_factory=set)
     panes: int = 0
     fired: int = NEVER  # the clock of the last firing

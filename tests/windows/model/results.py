@@ -56,14 +56,20 @@ def count(rows: Rows, now: Now, bounds: Any) -> list[Any]:
     return [agg(rows, now, bounds)[0][:2]]
 
 
+def as_they_came(rows: Rows, now: Now) -> Rows:
+    """What is folded is folded epoch after epoch, the rows of one by their place."""
+    return sorted(rows, key=lambda r: (now.window.rows[r].epoch, r.place))
+
+
 def reduce(rows: Rows, now: Now, bounds: Any) -> list[Any]:
     """The first row, with the sum of all and the number of the last."""
+    rows = as_they_came(rows, now)
     total = rows[0].value if len(rows) == 1 else sum(r.value or 0 for r in rows)
     return [(total, rows[0].time, rows[0].gap, rows[-1].number)]
 
 
 def fold(rows: Rows, now: Now, bounds: Any) -> list[Any]:
-    return [("".join(f"{r.value}," for r in rows),)]
+    return [("".join(f"{r.value}," for r in as_they_came(rows, now)),)]
 
 
 def process(rows: Rows, now: Now, bounds: Any) -> list[Any]:

@@ -36,7 +36,7 @@ def after_delay(now: Now, delay: int) -> bool:
 
 
 def _first_came(now: Now) -> int:
-    return min((now.window.rows[row] for row in now.window.new()), default=0)
+    return min((now.window.rows[row].clock for row in now.window.new()), default=0)
 
 
 def on_row(now: Now, least: int) -> bool:

@@ -19,7 +19,7 @@ from headrace.ops.agg.groups import Index, Mask, flat
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Fault, Step
 from headrace.ops.general_windows.book import EPOCH, FIRED, FIRST, PANES, START, Book
-from headrace.ops.general_windows.kept_rows import KeptRows
+from headrace.ops.general_windows.kept_rows import ARRIVED, KeptRows
 from headrace.ops.general_windows.retraction import TakenBack
 from headrace.ops.window.aligned import Times, floor_of
 from headrace.ops.window.assigners import FOREVER
@@ -165,8 +165,9 @@ class Firing:
         keep, faults = self._visible(fired, rows, starts, epochs, evictor)
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))[keep]
         some, starts = np.unique(numbers, return_index=True)  # a window may have none left
+        rows = rows.filter(pa.array(keep))
         laid = Laid(
-            rows=rows.filter(pa.array(keep)),
+            rows=rows,
             starts=starts,
             keys=fired.select([HASH, *self._keys]).take(pa.array(some)),
             begins=fired.column(START).to_numpy()[some],
@@ -176,6 +177,7 @@ class Firing:
             finals=final[some].tolist(),
             watermark=step.after,
             clock=step.clock,
+            arrival=rows.column(ARRIVED).to_numpy(),
         )
         mine = fired.take(pa.array(some))
         memory = self.memory.recall(mine, step)

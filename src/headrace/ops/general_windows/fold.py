@@ -1,8 +1,8 @@
 """Windows folded by the user's own function.
 
-A row is folded into every window that holds it, in event-time order, so nothing is shared
-between windows: the price of a function that cannot be merged. State is a timed table of
-accumulators by (window start, key).
+A row is folded into every window that holds it when it arrives, those of an epoch in order
+of event time, so nothing is shared between windows: the price of a function that cannot be
+merged. State is a timed table of accumulators by (window start, key).
 """
 
 from __future__ import annotations

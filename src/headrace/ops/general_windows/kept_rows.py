@@ -30,6 +30,7 @@ _BOOK = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
 _OWN = {"$from": pa.int64(), "$to": pa.int64()}  # the window that an assigner gave the row
 _FROM, _TO = _OWN
 _HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
+ARRIVED = _HIDDEN[_EPOCH]  # the column of rows that has the epoch in which each arrived
 
 
 class KeptRows:
@@ -77,7 +78,8 @@ class KeptRows:
         return rows, {_FROM: placed.start[there], _TO: placed.end[there]}
 
     def of(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index, Times]:
-        """The rows of each window in order, laid end to end; where each starts; their epochs."""
+        """The rows of each window by event time, laid end to end; where each window starts; the
+        epoch since which each row has been there to be shown."""
         rows, starts = self._found(windows, step)
         return self._as_rows(rows), starts, rows.column(_SINCE).to_numpy()
 

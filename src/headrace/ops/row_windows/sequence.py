@@ -29,6 +29,7 @@ class Windows:
     index: Index
     low: Index
     high: Index
+    arrival: Index | None = None  # of each row, its place by arrival; None where that is the order
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,14 @@ class RowSequence:
 
     def _by_time(self, size: int, key: Index, high: Index) -> Windows:
         """What had come by then, by time: the rows up to the one that ends the window."""
-        owner, times, index = self.key, self.times, self.index
+        owner, times, index, turn = self.key, self.times, self.index, None
         if not rises([owner, times]):
             turn = sorted_by([owner, times])
             place = np.empty(len(turn), np.int64)
             place[turn] = np.arange(len(turn))
             index, times, high = index[turn], times[turn], place[high - 1] + 1
         low = _first_after(owner, times, key, times[high - 1] - size)
-        return Windows(self.pool, index, low, high)
+        return Windows(self.pool, index, low, high, turn)
 
     def needed(self, spec: RowWindow, ends: Ends, watermark: int) -> Index:
         """From where on windows after these `ends` may hold each key's rows."""

@@ -66,10 +66,12 @@ class Calling:
         low, part = windows.low[band], ended.part(band)
         sizes = windows.high[band] - low
         names = [*self._columns, *hidden_columns(windows.pool)]
-        index, owner = windows.index[stretches(low, sizes)], np.repeat(np.arange(len(low)), sizes)
-        rows = _Picked(windows.pool, index, part.keys, owner, names)
+        places, owner = stretches(low, sizes), np.repeat(np.arange(len(low)), sizes)
+        rows = _Picked(windows.pool, windows.index[places], part.keys, owner, names)
         starts = np.cumsum(sizes) - sizes
-        given = self._function.over(_laid(rows, starts, part, step))
+        arrival = None if windows.arrival is None else windows.arrival[places]
+        laid = replace(_laid(rows, starts, part, step), arrival=arrival)
+        given = self._function.over(laid)
         step.counts.update(given.counts)
         return Given(given.values, given.windows + band.start, given.faults)
 
@@ -95,6 +97,10 @@ class _Picked:
         part = slice(start, start + length)
         rows = replace(self, index=self.index[part], owner=self.owner[part])
         return rows.select(self.column_names)
+
+    def take(self, indices: pa.Array) -> _Picked:
+        order = indices.to_numpy()
+        return replace(self, index=self.index[order], owner=self.owner[order])
 
     def _column(self, name: str) -> pa.Array:
         if name in self.pool.column_names:

@@ -4,13 +4,16 @@ Named aggregates without an evictor never come here: they live in partials. Ever
 (a user's fold, reduce or process function, aggregates after an eviction) is given windows
 laid end to end, each window's rows in order, and answers with rows and the windows they are
 of. A window on which the user's function raises is a fault, not a failure.
+
+A process function sees rows as they are laid, which in windows of time is by event time. Fold
+and reduce see them as they arrived, epoch after epoch, as do those that store no rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +21,7 @@ import pyarrow as pa
 
 from headrace.ops.agg.groups import Index
 from headrace.ops.agg.named import Aggregate, partial, result
+from headrace.ops.agg.order import rises, sorted_by
 from headrace.ops.contract import Fault
 from headrace.ops.window.rows import LaidRows, Rows, rows_of_windows
 from headrace.rows import collector_paused, table_of
@@ -49,6 +53,7 @@ class Laid:
     watermark: int = 0
     clock: int = 0
     memory: Memory | None = None
+    arrival: Index | None = None  # of each row, rises in order of arrival; None: as they are laid
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -65,6 +70,15 @@ class Laid:
             int(self.starts[window]),
             self.rows.num_rows if last else int(self.starts[window + 1]),
         )
+
+    def by_arrival(self) -> Laid:
+        """The same windows, each with its rows in order of arrival, equals as they are laid."""
+        if self.arrival is None:
+            return self
+        order = [self.numbers, self.arrival]
+        if rises(order):
+            return self
+        return replace(self, rows=self.rows.take(pa.array(sorted_by(order))), arrival=None)
 
     def calls(self, seen: Sequence[str]) -> Iterator[tuple[int, Rows]]:
         """Each window and its rows, of which functions surely see only these columns."""
@@ -105,7 +119,7 @@ class AggregateRows:
 
 
 class FoldRows:
-    """A user's reduce (no zero) or fold over the rows of each window."""
+    """A user's reduce (no zero) or fold over the rows of each window, in order of arrival."""
 
     def __init__(self, fn: Any, zero: Any, row: pa.Schema, schema: pa.Schema) -> None:
         self._fn, self._zero, self.schema = fn, zero, schema
@@ -114,6 +128,7 @@ class FoldRows:
 
     @collector_paused()
     def over(self, laid: Laid) -> Given:
+        laid = laid.by_arrival()
         try:
             values = [self._folded(rows) for _, rows in laid.calls(self.columns)]
             return Given(table_of(values, self.schema), np.arange(len(laid)))

@@ -31,6 +31,8 @@ class LaidRows(Protocol):
 
     def slice(self, start: int, length: int) -> pa.Table: ...
 
+    def take(self, indices: pa.Array) -> LaidRows: ...
+
 
 class Rows(Sequence[Any]):
     """The rows of one window, in order: `rows[0]`, `for row in rows`; a column: `rows["name"]`."""
