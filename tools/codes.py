@@ -69,10 +69,31 @@ SUMMARY = {
         "quotes the part and says why",
         "Follow the message: cast the value, or write the argument as it shows.",
     ),
+    "HR-INPUT-009": (
+        "what the job's folder holds of the input, such as a list of files or a spool, is missing "
+        "or damaged",
+        "Restore it from a copy of the job's folder, or start with a new job folder.",
+    ),
     "HR-LOG-006": (
         "the records do not fit the topic: a column or field is missing, unknown, there twice, or "
         "of another type, or the records are not bytes or rows at all",
         "Give records with the columns of the topic; the message lists them.",
+    ),
+    "HR-PROCESS-001": (
+        "the step holds state or sees rows by key, but the stream has no key",
+        'Key the stream: .key_by("column").',
+    ),
+    "HR-PROCESS-002": (
+        "the step sets timers, which belong to a key, but the stream has no key",
+        'Key the stream: .key_by("column").',
+    ),
+    "HR-STEP-002": (
+        "an expression fails on a row: an overflow, a cast that does not fit",
+        "See the dead letter: it holds the row and the reason.",
+    ),
+    "HR-TEST-011": (
+        "a case of a transcript is wrong: ‹place› ('‹name›'): …",
+        "Write it with the keys and steps that the message lists.",
     ),
 }
 
@@ -110,6 +131,7 @@ class Module(ast.NodeVisitor):
         self.name = name
         self.bases: dict[str, set[str]] = {}
         self.calls: list[tuple[ast.Call, Function]] = []
+        self.returned: dict[str, list[ast.expr]] = {}  # the texts that a function returns
         self._around = [Function("", name, "", [])]
         self._owner = ""
         self.visit(ast.parse(source))
@@ -141,6 +163,11 @@ class Module(ast.NodeVisitor):
         for name, value in pairs:
             if isinstance(name, ast.Name) and (_is_text(value) or "code" in name.id):
                 self._around[-1].texts.append((node.lineno, name.id, value))
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None and _is_text(node.value):
+            self.returned.setdefault(self._around[-1].name, []).append(node.value)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -181,7 +208,8 @@ class Source:
     ) -> Iterator[Cause]:
         """What is built there: once for each caller, if the function passes its arguments on."""
         texts = module.texts() | around.before(line)
-        code, fact, hint = parts = [_replaced(part, texts) for part in parts]
+        parts = [_replaced(_either(module, part), texts) for part in parts]
+        code, fact, hint = parts
         passed = any(isinstance(p, ast.Name) and p.id in around.parameters for p in parts)
         callers = list(self._callers(around)) if passed and depth < DEPTH else []
         for other, call, outer in callers:
@@ -220,6 +248,15 @@ def _replaced(node: ast.expr, by: Mapping[str, ast.expr]) -> ast.expr:
     """The expression with names replaced, as a copy."""
     result: ast.expr = _Replace(by).visit(copy.deepcopy(node))
     return result
+
+
+def _either(module: Module, node: ast.expr) -> ast.expr:
+    """For the call of a function of the module that returns texts: one of these."""
+    texts = module.returned.get(_name(node.func)) if isinstance(node, ast.Call) else None
+    first, *others = texts or [node]
+    for other in others:
+        first = ast.IfExp(ast.Constant(True), first, other)
+    return first
 
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
@@ -274,6 +311,8 @@ def _shown(node: ast.expr) -> str:
         case ast.IfExp():
             texts = [text for text in map(_shown, _options(node)) if text]
             return " / ".join(dict.fromkeys(texts))
+        case ast.Call(func=ast.Attribute(value=text, attr="strip")) if _is_text(text):
+            return _shown(text).strip()
         case ast.Call():
             return "…"
     return _field(node)
@@ -289,7 +328,7 @@ def _field(node: ast.expr) -> str:
         case ast.Call(func=ast.Name(), args=[(ast.Name() | ast.Attribute()) as only]):
             return _field(only)
         case ast.IfExp() if all(map(_is_text, _options(node))):
-            return "…" if "" in map(_shown, _options(node)) else _shown(node)
+            return _shown(node) if len([t for t in map(_shown, _options(node)) if t]) > 1 else "…"
         case ast.Constant() | ast.JoinedStr():
             return _shown(node)
     return "…"
