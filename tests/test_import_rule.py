@@ -23,8 +23,8 @@ PACKAGE = ROOT / "src" / "headrace"
 BASE = (
     "errors", "clock", "times", "sizes", "uris", "ddl", "schema", "chunk", "records",
     "column_types", "values", "rows", "defensive_copy", "reads", "hashing", "hints",
-    "settings", "import_path", "metrics", "callables", "at_rest", "expr", "expr/*", "functions",
-    "kernel", "kernel/*",
+    "settings", "import_path", "files", "metrics", "callables", "at_rest", "expr", "expr/*",
+    "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
 # What a running job is made of.
@@ -256,7 +256,7 @@ def test_the_rooms_have_an_order():
 
 PATHS = {
     "errors", "expr/__init__", "expr/tree", "kernel/__init__", "ops/panes", "state/table",
-    "state/files", "log/segment",
+    "state/sealed", "log/segment",
 }  # fmt: skip
 
 
@@ -271,10 +271,10 @@ PATHS = {
         ("state/runs", "import pickle", "imports pickle, which belongs to no module"),
         ("state/runs", "from cloudpickle import dumps", "imports cloudpickle"),
         ("ops/panes", "from headrace.log.segment import cut", "ops imports headrace.log.segment"),
-        ("ops/panes", "from headrace.state import files", "ops imports headrace.state.files"),
+        ("ops/panes", "from headrace.state import sealed", "ops imports headrace.state.sealed"),
         ("ops/panes", "from headrace.state.table_x import f", "ops imports headrace.state.table_x"),
         ("ops/panes", "from ..log import segment", "ops imports headrace.log.segment"),
-        ("log/segment", "import headrace.state.files", "log imports headrace.state.files"),
+        ("log/segment", "import headrace.state.sealed", "log imports headrace.state.sealed"),
         ("engine/run", "from headrace.api.job import Job", "engine imports headrace.api.job"),
         ("testing/harness", "from headrace.engine import run", "testing imports headrace.engine"),
         ("clock", "from headrace import kernel, ops", "base imports headrace.ops (ops)"),

@@ -14,7 +14,7 @@ from headrace.clock import SystemClock
 from headrace.errors import RunError
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
-from headrace.state.files import read_sealed
+from headrace.state.sealed import read_sealed
 
 if TYPE_CHECKING:
     from headrace.inspect.why_told import Why

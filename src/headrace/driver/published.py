@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.errors import StateError
-from headrace.state.files import read_sealed, replace_sealed
+from headrace.state.sealed import read_sealed, replace_sealed
 
 _KIND = "published"
 

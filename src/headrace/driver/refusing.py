@@ -31,8 +31,8 @@ from headrace.sinks import Timelines
 from headrace.sinks.identity import Identity
 from headrace.sources.spool import spooled
 from headrace.state.epochs import EpochLog
-from headrace.state.files import missing
 from headrace.state.manifest import ENDED, Manifest
+from headrace.state.sealed import missing
 
 FOLDER = "the job's folder"
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from headrace.files import TEMPORARY
 from headrace.sinks.durable import folder_for, named
-from headrace.state.files import TEMPORARY
 
 _OF_A_START = re.compile(r"(\d+)-.*")
 _POLL = 0.1  # seconds

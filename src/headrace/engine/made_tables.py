@@ -8,7 +8,6 @@ nothing: it is told, and tried again when due.
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,12 +20,12 @@ from pyspark.sql import SparkSession
 from headrace.driver.start import Start
 from headrace.engine.driver_side import Worker, collected, reason, swept
 from headrace.errors import HeadraceError, StepError
+from headrace.files import replacing, sync_folder
 from headrace.inspect.status import moment
 from headrace.ops.join.loaded import MadeFile, SparkTable, column_of
 from headrace.ops.join.lookup import Lookup
 from headrace.plan.nodes import Node, Stateful
 from headrace.sinks.durable import named, write
-from headrace.state.files import TEMPORARY, sync_folder
 
 FOLDER = "tables"
 _POLL = 0.1  # seconds
@@ -60,10 +59,9 @@ class _Table:
 
 def put(path: Path, made: pa.Table) -> None:
     """Put `made` in the place of what was at `path`; who reads that reads it to its end."""
-    fresh = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
-    write(fresh, partial(pa.parquet.write_table, made))
     with named(path):
-        fresh.replace(path)
+        with replacing(path) as fresh:
+            write(fresh, partial(pa.parquet.write_table, made))
         sync_folder(path.parent)
 
 

@@ -24,10 +24,10 @@ from headrace.driver.start import Start
 from headrace.engine.driver_side import Worker, collected, reason, swept
 from headrace.engine.session import at_once
 from headrace.errors import RunError
+from headrace.files import replacing
 from headrace.ops.stream.transform import Transform
 from headrace.plan.nodes import Node, Stateful
 from headrace.sinks.durable import named
-from headrace.state.files import TEMPORARY
 from headrace.task.dead import user_trace
 
 FOLDER = "batches"
@@ -167,13 +167,8 @@ def _put(path: Path, rows: pa.Table) -> None:
 
 def _place(path: Path, write: Callable[[Path], object]) -> None:
     """Who sees `path` sees all of it."""
-    fresh = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
-    with named(path):
-        try:
-            write(fresh)
-            fresh.replace(path)
-        finally:
-            fresh.unlink(missing_ok=True)
+    with named(path), replacing(path) as fresh:
+        write(fresh)
 
 
 def _read(path: Path) -> pa.Table:

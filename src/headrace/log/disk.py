@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from headrace import files
 from headrace.errors import LogError
 from headrace.log.block import Buffer
 from headrace.state.faults import point
@@ -34,17 +35,13 @@ def write(fd: int, buffers: Sequence[Buffer], at: int) -> int:
 
 def sync(fd: int) -> None:
     point("log.sync")
-    os.fdatasync(fd)
+    files.sync_content(fd)
 
 
 def sync_folder(path: Path) -> None:
     """Make the creation and removal of files in a folder durable."""
     point("log.sync_folder")
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    files.sync_folder(path)
 
 
 def new_file(path: Path, data: bytes) -> None:

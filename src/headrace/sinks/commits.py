@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from headrace.errors import OutputError, StateError
 from headrace.sinks.durable import folder_for, named, remove
 from headrace.sinks.staging import safe_name
-from headrace.state.files import create_sealed, read_sealed
+from headrace.state.sealed import create_sealed, read_sealed
 
 FOLDER = "_commits"
 KIND = "output-commit"

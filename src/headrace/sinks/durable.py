@@ -1,7 +1,6 @@
 """Output files: there whole or not at all, durable before they are spoken of.
 
 Every failure of the file system becomes an OutputError that names the path and what to do.
-Any text may become part of a name: what could leave its folder is percent-encoded.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar, cast
-from urllib.parse import quote
 
+from headrace import files
 from headrace.errors import OutputError, StateError
-from headrace.state.files import sync_folder
 
 T = TypeVar("T")
 
@@ -110,7 +108,7 @@ def write(path: Path, content: Callable[[IO[bytes]], T]) -> Written[T]:
                 summed = _Summed(file)
                 result = content(cast("IO[bytes]", summed))
                 file.flush()
-                os.fsync(file.fileno())
+                files.sync(file.fileno())
                 return Written(file.tell(), summed.crc, result)
         except BaseException:
             with suppress(OSError):
@@ -176,15 +174,5 @@ def check_writable(path: Path) -> None:
 def folder_for(path: Path) -> Path:
     """`path` as a folder, made durably if missing."""
     with named(path):
-        if not path.is_dir():
-            path.mkdir(parents=True, exist_ok=True)
-            sync_folder(path.parent)
+        files.make_folder(path)
     return path
-
-
-def safe(text: str) -> str:
-    """`text` as part of a file name; different texts stay different."""
-    encoded = quote(text, safe="").replace("~", "%7E")
-    if encoded[:1] in (".", "_"):
-        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    return encoded or "%"

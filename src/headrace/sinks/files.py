@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import OutputError
+from headrace.files import sync_folder
 from headrace.sinks import columns, going_back, spans
 from headrace.sinks.commits import (
     FOLDER,
@@ -44,7 +45,6 @@ from headrace.sinks.ownership import check_folder
 from headrace.sinks.staging import Staging, lost, noted, safe_name
 from headrace.sinks.timelines import Held, Reached, Timelines
 from headrace.state.faults import point
-from headrace.state.files import sync_folder
 
 TARGET_MB = 128
 

@@ -15,7 +15,6 @@ still publishes does not count.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -25,6 +24,7 @@ from typing import IO
 
 import pyarrow as pa
 
+from headrace.files import link_if_absent, sync_folder
 from headrace.sinks import columns, spans
 from headrace.sinks.commits import Part, Record, Replaced, Slot, in_force, parts_of, retried
 from headrace.sinks.contract import Writer
@@ -34,7 +34,6 @@ from headrace.sinks.merging import Merging
 from headrace.sinks.spans import Spans
 from headrace.sinks.timelines import Timelines
 from headrace.state.faults import point
-from headrace.state.files import sync_folder
 
 ASIDE = "_taken_back"
 
@@ -110,9 +109,7 @@ def _set_aside(merging: Merging, parts: Sequence[Part]) -> None:
 def _double(path: Path, second: Path) -> None:
     """A link to the file; where the file system has none, a copy."""
     try:
-        os.link(path, second)
-    except FileExistsError:
-        return
+        link_if_absent(path, second)
     except FileNotFoundError:
         raise
     except OSError:

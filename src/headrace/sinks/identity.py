@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from headrace.sinks.durable import folder_for, named
-from headrace.state.files import create_sealed, read_sealed
+from headrace.state.sealed import create_sealed, read_sealed
 
 _KIND = "job-identity"
 

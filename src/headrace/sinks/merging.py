@@ -28,6 +28,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO
 
+from headrace.files import sync_folder
 from headrace.sinks import spans
 from headrace.sinks.commits import (
     Commits,
@@ -45,7 +46,6 @@ from headrace.sinks.contract import Writer
 from headrace.sinks.durable import check_bytes, named, remove, write
 from headrace.sinks.encode import Format, format_named, join
 from headrace.state.faults import point
-from headrace.state.files import sync_folder
 
 EVERY = 16  # records between two snapshots
 FEW = 8  # files of a level that are not worth joining yet

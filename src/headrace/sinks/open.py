@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import LogError, OutputError
+from headrace.files import file_name
 from headrace.log import EmbeddedLog
 from headrace.log.contract import check_name
 from headrace.settings import Settings
 from headrace.sinks.columns import unpacked
 from headrace.sinks.console import ConsoleSink
 from headrace.sinks.contract import Description, Sink
-from headrace.sinks.durable import safe
 from headrace.sinks.files import FilesSink
 from headrace.sinks.identity import Identity
 from headrace.sinks.log import LogSink
@@ -205,11 +205,11 @@ def _console(o: Opening) -> Sink:
 
 
 def _staged(o: Opening) -> Path:
-    return Path(o.folder) / "staged" / safe(o.key)
+    return Path(o.folder) / "staged" / file_name(o.key)
 
 
 def _collect_folder(folder: str, name: str) -> Path:
-    return Path(folder) / "collect" / safe(name)
+    return Path(folder) / "collect" / file_name(name)
 
 
 def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.sinks.commits import Part, Replaced
 from headrace.sinks.durable import damaged, folder_for, named
-from headrace.state.files import create_sealed, read_sealed
+from headrace.state.sealed import create_sealed, read_sealed
 
 KIND = "output-rows"
 SUFFIX = ".rows"

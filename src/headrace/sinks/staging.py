@@ -15,11 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.errors import OutputError
+from headrace.files import file_name, sync_folder
 from headrace.sinks.contract import Reference
-from headrace.sinks.durable import check_bytes, folder_for, named, remove, safe, write
+from headrace.sinks.durable import check_bytes, folder_for, named, remove, write
 from headrace.sinks.encode import fill, format_named, steps
 from headrace.state.faults import point
-from headrace.state.files import sync_folder
 
 _NAME = re.compile(r"part-(\d+)-.*")
 
@@ -37,7 +37,7 @@ class Staging:
         folder_for(self.folder)
         format, rest, references = format_named(self.format), steps(table), list[Reference]()
         while rest:
-            name = f"part-{epoch:012d}-{safe(unique)}-{len(references)}{format.suffix}"
+            name = f"part-{epoch:012d}-{file_name(unique)}-{len(references)}{format.suffix}"
             fill_one = partial(fill, format=format, tables=rest, limit=self.limit)
             made = write(self.folder / name, fill_one)
             rows = sum(t.num_rows for t in rest[: made.result])

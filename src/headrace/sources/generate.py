@@ -30,7 +30,7 @@ from headrace.sources.contract import (
     Source,
     refuse_shorter,
 )
-from headrace.state.files import create_sealed, make_folder, missing, read_sealed
+from headrace.state.sealed import create_sealed, make_folder, missing, read_sealed
 from headrace.values import array_of
 
 CHUNK_ROWS = 65_536

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
+from headrace.files import sync, sync_folder
 from headrace.sources.place import damaged, put, readable
-from headrace.state.files import make_folder, sync_folder
+from headrace.state.sealed import make_folder
 
 MANY_LINES = 10_000
 _WHAT = "the list of files read"
@@ -174,7 +175,7 @@ def _append(path: Path, content: bytes) -> None:
     try:
         if os.write(handle, content) != len(content):
             raise OSError(errno.ENOSPC, "short write", str(path))
-        os.fsync(handle)
+        sync(handle)
     except OSError as cause:
         os.ftruncate(handle, before)  # half a line would read as damage
         raise InputError(

@@ -7,43 +7,24 @@ folder or surprise a shell is percent-encoded. Nothing is made before it is writ
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 from headrace.errors import InputError
-from headrace.state.files import make_folder, sync_folder
-
-
-def safe(name: str) -> str:
-    """`name` as a file name that stays in its folder; different names stay different."""
-    encoded = quote(name, safe=" +=@,").replace("~", "%7E")
-    if encoded[:1] in (".", "_", " "):  # hidden, or nowhere at all
-        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    return encoded or "%"
+from headrace.files import file_name, replace_durably
+from headrace.state.sealed import make_folder
 
 
 def place(folder: str, key: str) -> Path:
     """The folder of the input with this key; it need not be there yet."""
-    return Path(folder) / "inputs" / safe(key)
+    return Path(folder) / "inputs" / file_name(key, plain=" +=@,")
 
 
 def put(path: Path, content: bytes) -> None:
     """Write `content` as `path`, atomically and durably."""
     make_folder(path.parent)
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with fresh.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    replace_durably(path, content)
 
 
 def damaged(what: str, path: Path, how: str) -> InputError:

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import InputError
+from headrace.files import sync, sync_content, sync_folder, write_all
 from headrace.sources.listing import Extent, Stretch
 from headrace.sources.place import damaged, readable
-from headrace.state.files import make_folder, sync_folder
+from headrace.state.sealed import make_folder
 
 SEGMENT = 64 << 20
 SUFFIX, SUMS = ".lines", ".sums"
@@ -142,10 +143,8 @@ class SpoolWriter:
         handle = self._handle
         assert handle is not None
         try:
-            done = 0
-            while done < len(lines):
-                done += os.write(handle, lines[done:])
-            os.fdatasync(handle)
+            write_all(handle, lines)
+            sync_content(handle)
             self._sums.add(self.end + len(lines) - self._base, lines)
         except OSError:
             os.ftruncate(handle, self.end - self._base)  # no half line, and nothing unsynced
@@ -178,7 +177,7 @@ class SpoolWriter:
             self._sums.verify(0, covered)  # else the rest may be of another file
         self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.ftruncate(self._handle, whole)
-        os.fsync(self._handle)
+        sync(self._handle)
         if covered < whole:  # a crash or a power cut has taken the checksum, not the lines
             self._sums.add(whole, content[covered:whole])
         self.end = self._base + whole

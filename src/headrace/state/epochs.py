@@ -21,7 +21,7 @@ from typing import Any
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import FencedError, StateError
-from headrace.state import files
+from headrace.state import sealed
 from headrace.state.faults import point
 from headrace.state.holding import Holding, is_held
 from headrace.state.manifest import Manifest
@@ -47,21 +47,21 @@ class EpochLog:
         if path.exists():
             return self._check_job(path, job)
         if self.epochs():
-            raise files.missing(path)
+            raise sealed.missing(path)
         return None
 
     def open(self, job: str, slots: int) -> int:
         """Make or check the job's folder; the number of slots that is in force there."""
         for folder in (self.folder, self._epochs, self._fences):
-            files.make_folder(folder)
+            sealed.make_folder(folder)
         path = self.folder / "job.json"
         if self.look(job) is None:
             content = {"job": job, "slots": slots, "created": self._clock.now()}
-            files.create_sealed(path, "job", content)
+            sealed.create_sealed(path, "job", content)
         return self._check_job(path, job)
 
     def _check_job(self, path: Path, job: str) -> int:
-        content = files.read_sealed(path, "job")
+        content = sealed.read_sealed(path, "job")
         if content["job"] != job:
             raise StateError(
                 "HR-STATE-001",
@@ -75,11 +75,11 @@ class EpochLog:
         """Take the folder: every driver that took it before can no longer commit."""
         holder = {"host": socket.gethostname(), "pid": os.getpid()}
         token = 1 + max(self._tokens(), default=0)
-        while not files.create_sealed(self._fence(token), "fence", holder):
+        while not sealed.create_sealed(self._fence(token), "fence", holder):
             token += 1
-        with files.named_failures(self._fence(token)):
+        with sealed.named_failures(self._fence(token)):
             self._holding = Holding(self._fence(token))
-        with files.named_failures(self._fences):
+        with sealed.named_failures(self._fences):
             for old in self._tokens():
                 if old < token:
                     self._fence(old).unlink(missing_ok=True)
@@ -94,7 +94,7 @@ class EpochLog:
         """The driver that holds the folder and lives, in words; None if nobody does."""
         if not self.is_held():
             return None
-        holder = files.read_sealed(self._fence(max(self._tokens())), "fence")
+        holder = sealed.read_sealed(self._fence(max(self._tokens())), "fence")
         return f"process {holder['pid']} on {holder['host']}"
 
     def is_held(self) -> bool:
@@ -102,7 +102,7 @@ class EpochLog:
         newest = max(self._tokens(), default=None)
         if newest is None:
             return False
-        with files.named_failures(self._fence(newest)):
+        with sealed.named_failures(self._fence(newest)):
             return is_held(self._fence(newest))
 
     def taken(self) -> bool:
@@ -120,7 +120,7 @@ class EpochLog:
 
     def epochs(self) -> list[int]:
         """The epochs whose manifests are kept, ascending."""
-        return files.numbered(self._epochs, _EPOCH) if self._epochs.is_dir() else []
+        return sealed.numbered(self._epochs, _EPOCH) if self._epochs.is_dir() else []
 
     def newest(self) -> int:
         """The newest epoch that has a manifest; 0 if none has."""
@@ -143,9 +143,9 @@ class EpochLog:
         path = self._path(epoch)
         if not path.exists() and min(self.epochs(), default=epoch) > epoch:
             raise _fenced(f"another driver has gone on from epoch {epoch} in {str(self.folder)!r}")
-        content = files.read_sealed(path, "manifest")
+        content = sealed.read_sealed(path, "manifest")
         if content["epoch"] != epoch:
-            raise files.corrupt(path, f"it is the manifest of epoch {content['epoch']}")
+            raise sealed.corrupt(path, f"it is the manifest of epoch {content['epoch']}")
         return content
 
     def commit(self, manifest: Manifest) -> bool:
@@ -163,7 +163,7 @@ class EpochLog:
         point("commit.checked")
         if max(self.epochs(), default=epoch) > epoch:
             raise _fenced(f"epoch {epoch} is behind the newest in {str(self.folder)!r}")
-        written = files.create_sealed(self._path(epoch), "manifest", manifest.to_json())
+        written = sealed.create_sealed(self._path(epoch), "manifest", manifest.to_json())
         if not written and self.read(epoch).attempt != manifest.attempt:
             raise _fenced(f"epoch {epoch} was committed by another attempt")
         self.check_fence(token)
@@ -177,7 +177,7 @@ class EpochLog:
         return self._pruner.prune(self.epochs(), max(keep, 1), most, self._path, self._content)
 
     def _tokens(self) -> list[int]:
-        return files.numbered(self._fences, _FENCE) if self._fences.is_dir() else []
+        return sealed.numbered(self._fences, _FENCE) if self._fences.is_dir() else []
 
     def _path(self, epoch: int) -> Path:
         return self._epochs / f"{epoch:012d}.json"

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from headrace.files import TEMPORARY
 from headrace.state.faults import point
-from headrace.state.files import TEMPORARY, named_failures
+from headrace.state.sealed import named_failures
 
 RUNS, STAGED = "runs", "staged"
 

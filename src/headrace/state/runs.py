@@ -20,9 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace import files
 from headrace.chunk import HASH, TIME
 from headrace.errors import StateError
-from headrace.state import files
+from headrace.state import sealed
 from headrace.state.faults import point
 from headrace.state.prune import RUNS
 from headrace.state.sorted_run import Run
@@ -30,9 +31,8 @@ from headrace.state.spec import GONE, TableSpec
 
 _ALIGN = 64
 _MAGIC = b"headrace run file, format "
-_HEADER = (_MAGIC + str(files.FORMAT).encode()).ljust(_ALIGN - 1) + b"\n"
+_HEADER = (_MAGIC + str(sealed.FORMAT).encode()).ljust(_ALIGN - 1) + b"\n"
 _CACHE_BYTES = 64 << 30  # of address space: pages belong to the system's cache
-_WRITE = 1 << 30  # bytes per system call: some systems refuse more than 2 GB
 _LOOK = 64  # runs opened between two looks for files that are gone
 
 
@@ -70,20 +70,20 @@ class RunWriter:
     def add(self, table: pa.Table, lo: int, hi: int) -> RunRef:
         """Append a run; the reference may be used once the writer is closed."""
         block = _block(table)
-        with files.named_failures(self._path):
+        with sealed.named_failures(self._path):
             out = self._open() if self._out is None else self._out
-            _write(out, memoryview(block))
-            _write(out, memoryview(bytes(-block.size % _ALIGN)))
+            files.write_all(out, memoryview(block))
+            files.write_all(out, bytes(-block.size % _ALIGN))
         point("run.added")
         offset, self._at = self._at, self._at + block.size + -block.size % _ALIGN
         crc, last = zlib.crc32(block), _last_time(table)
         return RunRef(self.file, offset, block.size, crc, table.num_rows, last, lo, hi)
 
     def _open(self) -> int:
-        files.make_folder(self._path.parent)
+        sealed.make_folder(self._path.parent)
         out = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._closing = weakref.finalize(self, os.close, out)
-        _write(out, memoryview(_HEADER))
+        files.write_all(out, _HEADER)
         self._out, self._at = out, len(_HEADER)
         return out
 
@@ -91,19 +91,14 @@ class RunWriter:
         """Make the file durable; without runs there is none."""
         if self._out is None:
             return
-        with files.named_failures(self._path):
+        with sealed.named_failures(self._path):
             point("run.written")
-            os.fsync(self._out)
+            files.sync(self._out)
             point("run.synced")
             files.sync_folder(self._path.parent)
             point("run.durable")
         self._out = None
         self._closing()
-
-
-def _write(out: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(out, data[:_WRITE]) :]
 
 
 def _last_time(table: pa.Table) -> int | None:
@@ -168,14 +163,14 @@ class RunCache:
 
     def _block(self, ref: RunRef) -> pa.Buffer:
         path = self._folder / ref.file
-        with files.named_failures(path):
+        with sealed.named_failures(path):
             mapped = pa.memory_map(str(path))
             header, block = mapped.read_at(_ALIGN, 0), _slice(mapped, ref)
         _check_header(path, header)
         if len(block) != ref.length:
-            raise files.corrupt(path, f"it ends at byte {mapped.size()}")
+            raise sealed.corrupt(path, f"it ends at byte {mapped.size()}")
         if zlib.crc32(block) != ref.crc:
-            raise files.corrupt(path, f"the checksum of the block at {ref.offset} does not match")
+            raise sealed.corrupt(path, f"the checksum of the block at {ref.offset} does not match")
         return block
 
 
@@ -189,8 +184,8 @@ def _check_header(path: Path, header: bytes) -> None:
         return
     if header.startswith(_MAGIC) and len(header) == _ALIGN:
         found = header[len(_MAGIC) :].strip().decode(errors="replace")
-        raise files.unknown_format(path, found)
-    raise files.corrupt(path, "it is not a run file")
+        raise sealed.unknown_format(path, found)
+    raise sealed.corrupt(path, "it is not a run file")
 
 
 def _check_columns(spec: TableSpec, ref: RunRef, found: pa.Schema) -> None:

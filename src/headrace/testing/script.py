@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from headrace.files import replacing
+
 _FILE = "script.json"
 
 
@@ -114,9 +116,8 @@ class Script:
 
 def _replace(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_bytes(content)
-    fresh.replace(path)
+    with replacing(path) as fresh:
+        fresh.write_bytes(content)
 
 
 def _written(page: Page) -> bytes:

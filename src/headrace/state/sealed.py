@@ -1,9 +1,8 @@
-"""Files that are there whole or not at all: the state room's door to the file system.
+"""Sealed files: a header line with kind, format and checksum, and a line of JSON.
 
-A sealed file is a header line with kind, format and checksum, and a line of JSON; it is
-made durable under a temporary name and then linked to its own, which must be free. So a
-reader sees all of it or none, and of two writers one wins. Every failure of the file
-system comes out as a StateError that names the path.
+One is made durable under a temporary name and then linked to its own, which must be free. So
+a reader sees all of it or none, and of two writers one wins. Every failure of the file system
+becomes a StateError that names the path.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from headrace import files
 from headrace.errors import StateError
 from headrace.state.faults import point
 
 FORMAT = 1
-TEMPORARY = ".new-"
 
 
 @contextmanager
@@ -68,20 +66,10 @@ def unknown_format(path: Path, found: object) -> StateError:
     )
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names in `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def make_folder(folder: Path) -> None:
+    """As in `files`; a failure is a StateError."""
     try:
-        if not folder.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            sync_folder(folder.parent)
+        files.make_folder(folder)
     except OSError as error:
         raise _unusable("make", folder, error) from error
 
@@ -89,28 +77,23 @@ def make_folder(folder: Path) -> None:
 def create_sealed(path: Path, kind: str, content: dict[str, Any]) -> bool:
     """Durably create `path`; False if it is there already, also durably."""
     with named_failures(path):
-        temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+        temporary = files.temporary(path)
         try:
             _write_synced(temporary, _seal(kind, content), kind)
-            created = _link(temporary, path)
+            created = files.link_if_absent(temporary, path)
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
         point(f"{kind}.linked")
-        sync_folder(path.parent)
+        files.sync_folder(path.parent)
         point(f"{kind}.durable")
         return created
 
 
 def replace_sealed(path: Path, kind: str, content: dict[str, Any]) -> None:
     """Make `path` hold `content`: whole, but durable only when the system gets to it."""
-    with named_failures(path):
-        temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
-        try:
-            temporary.write_bytes(_seal(kind, content))
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with named_failures(path), files.replacing(path) as temporary:
+        temporary.write_bytes(_seal(kind, content))
 
 
 def _write_synced(path: Path, data: bytes, kind: str) -> None:
@@ -119,16 +102,8 @@ def _write_synced(path: Path, data: bytes, kind: str) -> None:
         file.write(data)
         file.flush()
         point(f"{kind}.written")
-        os.fsync(file.fileno())
+        files.sync(file.fileno())
     point(f"{kind}.synced")
-
-
-def _link(temporary: Path, path: Path) -> bool:
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _seal(kind: str, content: dict[str, Any]) -> bytes:

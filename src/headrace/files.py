@@ -1,0 +1,99 @@
+"""Files that appear whole or not at all, and are durable when a function says so.
+
+The one place that syncs, links and replaces. What the operating system refuses is raised as it
+is, an OSError: each room names it in its own codes. No crash points here: they lie between
+these steps, where the rooms take them.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+TEMPORARY = ".new-"  # how names of unfinished files begin; what a crash leaves is swept
+_WRITE = 1 << 30  # bytes per system call: some systems refuse more than 2 GB
+
+
+def temporary(path: Path) -> Path:
+    """An unused name in the folder of `path`."""
+    return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """The name to write under; at the end of the block the file takes the place of `path`.
+
+    Readers see the old file or the new one. Durable only as far as the block makes it.
+    """
+    fresh = temporary(path)
+    try:
+        yield fresh
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def replace_durably(path: Path, content: bytes) -> None:
+    """Make `path` hold `content`, whole and durable."""
+    with replacing(path) as fresh, fresh.open("xb") as file:
+        file.write(content)
+        file.flush()
+        sync(file.fileno())
+    sync_folder(path.parent)
+
+
+def link_if_absent(file: Path, path: Path) -> bool:
+    """Give `file` the name `path` as well; False if that is taken."""
+    try:
+        os.link(file, path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def write_all(fd: int, content: bytes | memoryview) -> None:
+    """Append all of it to an open file."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest[:_WRITE]) :]
+
+
+def sync(fd: int) -> None:
+    """Make a file's content durable, with its size and times."""
+    os.fsync(fd)
+
+
+def sync_content(fd: int) -> None:
+    """Make a file's content durable, and of the rest what is needed to read it."""
+    os.fdatasync(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make it durable which names there are in `folder`."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder`, durably, unless it is there."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def file_name(text: str, plain: str = "") -> str:
+    """`text` as a name that stays in its folder and is not hidden; different texts stay different.
+
+    All but letters, digits, `-`, `.`, `_` and `plain` is percent-encoded.
+    """
+    encoded = quote(text, safe=plain).replace("~", "%7E")
+    if encoded[:1] in (".", "_", " "):
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    return encoded or "%"
