@@ -15,7 +15,7 @@ from headrace.clock import MIN_TIME
 from headrace.hashing import slot_range, tasks_of
 from headrace.ops.contract import Fault, Step
 from headrace.ops.row_windows.operator import RowWindowOperator
-from headrace.ops.window.function import Given, Laid
+from headrace.ops.window.function import WindowedRows, WindowResults
 from headrace.schema import TIMESTAMP
 from headrace.state import (
     KeyedTable,
@@ -48,7 +48,7 @@ class Listing:
         ("numbers", pa.int64()), ("timings", pa.string()), ("owner", pa.int64()),
     ])  # fmt: skip
 
-    def over(self, laid: Laid) -> Given:
+    def over(self, laid: WindowedRows) -> WindowResults:
         ids, owners = (column.to_pylist() for column in laid.rows.select(["i", "k"]).columns)
         made, windows, faults = [], [], []
         for window in range(len(laid)):
@@ -63,7 +63,7 @@ class Listing:
         columns = zip(*made, strict=True) if made else [[]] * len(self.schema)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=True)]
         values = pa.Table.from_arrays(arrays, schema=self.schema)
-        return Given(values, np.array(windows, np.int64), faults)
+        return WindowResults(values, np.array(windows, np.int64), faults)
 
 
 class Job:

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
-from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, RowWindow, Until
+from headrace.ops.window.by_rows import (
+    CountWindow,
+    DeltaWindow,
+    LastRows,
+    LastTime,
+    RowWindow,
+    UntilWindow,
+)
 
 Row = dict[str, Any]
 
@@ -63,9 +70,9 @@ class Following(Model):
         return shown
 
     def ends_before(self, row: Row, mine: list[Row]) -> bool:
-        if isinstance(self.spec, Until):
+        if isinstance(self.spec, UntilWindow):
             return not self.spec.inside and bool(row[self.spec.column])
-        if isinstance(self.spec, Delta):
+        if isinstance(self.spec, DeltaWindow):
             numbers = [r[self.spec.column] for r in [*mine, row] if _known(r[self.spec.column])]
             if len(numbers) > 1 and _known(row[self.spec.column]):
                 base = numbers[0 if self.spec.since == "first" else -2]
@@ -73,9 +80,11 @@ class Following(Model):
         return False
 
     def ends_after(self, row: Row, mine: list[Row]) -> bool:
-        if isinstance(self.spec, Count):
+        if isinstance(self.spec, CountWindow):
             return len(mine) == self.spec.size
-        return isinstance(self.spec, Until) and self.spec.inside and bool(row[self.spec.column])
+        return (
+            isinstance(self.spec, UntilWindow) and self.spec.inside and bool(row[self.spec.column])
+        )
 
 
 def _known(value: Any) -> bool:
@@ -100,7 +109,7 @@ class Overlapping(Model):
     def fire(self, key: Any, at_end: bool = False) -> Shown:
         self.since[key] = 0
         mine = self.rows[key]
-        if isinstance(self.spec, Count):
+        if isinstance(self.spec, CountWindow):
             return self.show(key, mine[-self.spec.size :], at_end)
         time = mine[-1]["__t"]
         near = [r for r in mine if time - self.spec.size < r["__t"] <= time]

@@ -15,7 +15,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import count, last, max, sum
 from headrace.ops.contract import Step
 from headrace.ops.panes import operator as coarse_panes
-from headrace.ops.panes.operator import WindowAggOperator, panes_per_block
+from headrace.ops.panes.operator import PaneOperator, panes_per_block
 from headrace.ops.window.aligned import Window
 from headrace.schema import TIMESTAMP
 from headrace.state.table import KeyedTable
@@ -57,7 +57,7 @@ def run(window: Window, epochs: list[tuple[Rows, int]]) -> list[tuple[Any, ...]]
     floors: dict[str, int] = defaultdict(lambda: MIN_TIME)
     found, watermark, place = [], MIN_TIME, 0
     for number, (rows, to) in enumerate(epochs):
-        operator = WindowAggOperator(window, AGGS, ["k"], INPUT, OUTPUT)
+        operator = PaneOperator(window, AGGS, ["k"], INPUT, OUTPUT)
         after = to if to > watermark else watermark
         chunk = _chunk(rows, place)
         place += len(rows)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.ops.agg import exact
 from headrace.ops.agg import named as agg
-from headrace.ops.agg.span import Ranges, Running
+from headrace.ops.agg.span import RangeSpan, RunningSpan
 from headrace.testing import drive
 
 AGGS = {"s": agg.sum("x"), "m": agg.mean("x")}
@@ -74,9 +74,9 @@ def test_windows_that_overlap_and_running_sums_are_exact(values: list[float], wi
     rows = agg.singles(table(values), AGGS)
     column, every = rows["s__sum"], np.arange(len(values))
     low, high = every, np.minimum(every + width, len(values))
-    windows = exact.rounded(exact.combined(column, None, Ranges(low, high, every)))
+    windows = exact.rounded(exact.combined(column, None, RangeSpan(low, high, every)))
     assert windows.tolist() == [wanted(values[a:b]) for a, b in zip(low, high, strict=True)]
-    running = exact.rounded(exact.combined(column, None, Running(np.array([0]), len(values))))
+    running = exact.rounded(exact.combined(column, None, RunningSpan(np.array([0]), len(values))))
     assert running.tolist() == [wanted(values[: i + 1]) for i in every]
 
 
@@ -176,7 +176,7 @@ def test_what_was_split_once_is_merged_and_windowed_without_splitting(
     merged = agg.merge(pa.concat_tables(halves), ["g"], AGGS).sort_by("g")
     every = np.arange(merged.num_rows)
     low, high = every, np.minimum(every + 12, merged.num_rows)
-    windows = exact.rounded(exact.combined(merged["s__sum"], None, Ranges(low, high, every)))
+    windows = exact.rounded(exact.combined(merged["s__sum"], None, RangeSpan(low, high, every)))
     sums = [x[(group >= a) & (group < b)].tolist() for a, b in zip(low, high, strict=True)]
     assert windows.tolist() == [wanted(each) for each in sums]
 

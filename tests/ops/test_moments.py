@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.ops.agg import named as agg
-from headrace.ops.agg.span import Ranges, Running
+from headrace.ops.agg.span import RangeSpan, RunningSpan
 from headrace.testing import drive
 
 AGGS = {"v": agg.variance("x"), "d": agg.stddev("x")}
@@ -52,7 +52,7 @@ def results(values: Any, random: np.random.Generator) -> list[dict[str, Any]]:
     merged = [agg.merge(p, ["g"], AGGS) for p in (pa.concat_tables(parts), alone)]
     found = [agg.result(p, AGGS).to_pylist()[0] for p in (parts[0], chain, *merged)]
     every = np.arange(len(values))
-    for span in (Ranges(every[:1], every[-1:] + 1, every), Running(every[:1], len(values))):
+    for span in (RangeSpan(every[:1], every[-1:] + 1, every), RunningSpan(every[:1], len(values))):
         made = {n: a.synopsis.combine(agg.columns_of(rows, n, a), span) for n, a in AGGS.items()}
         column = {n: AGGS[n].synopsis.result(c).to_pylist()[-1] for n, c in made.items()}
         found.append(column)

@@ -16,7 +16,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError, RunError
 from headrace.ops.agg import named as agg
 from headrace.ops.agg.named import Aggregate, partial, result
-from headrace.ops.agg.span import ADD, Ranges, Ufunc
+from headrace.ops.agg.span import ADD, RangeSpan, Ufunc
 from headrace.ops.panes import firing as panes_module
 from headrace.ops.panes import firing as window_layout
 from headrace.ops.panes.firing import fire
@@ -89,7 +89,7 @@ def test_any_stretches_reduce_to_what_each_gives_alone(
     high = low + np.array([size for _, size in stretches])
     rows = np.array(data.draw(st.permutations(range(110))))
     values = np.arange(110) ** 3 % 1009
-    span = Ranges(low, high, rows)
+    span = RangeSpan(low, high, rows)
 
     parts = [values[rows[a:b]] for a, b in zip(low, high, strict=True)]
     assert span.reduce(ADD, [values])[0].tolist() == [p.sum() for p in parts]

@@ -15,8 +15,8 @@ from headrace.errors import RunError
 from headrace.hashing import hash_keys
 from headrace.ops.agg import named as agg
 from headrace.ops.row_windows.operator import RowWindowOperator
-from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until
-from headrace.ops.window.function import FoldRows, Given, Laid
+from headrace.ops.window.by_rows import CountWindow, DeltaWindow, LastRows, LastTime, UntilWindow
+from headrace.ops.window.function import FoldRows, WindowedRows, WindowResults
 
 
 def rows_of(keys: list[Any], values: Any, times: list[int] | None = None, **more: Any) -> pa.Table:
@@ -51,7 +51,7 @@ def shown(job: Job, rows: pa.Table | None, before: int = 0, after: int = 0) -> l
 
 def test_the_end_of_the_input_ends_windows_that_are_not_full() -> None:
     rows = rows_of(["a"] * 5 + ["b"], [1, 2, 3, 4, 5, 6])
-    job = job_of(Count(2), rows)
+    job = job_of(CountWindow(2), rows)
 
     assert shown(job, rows) == [("a", [1, 2], "on time"), ("a", [3, 4], "on time")]
     assert sorted(shown(job, None, after=MAX_TIME)) == [("a", [5], "end"), ("b", [6], "end")]
@@ -60,7 +60,7 @@ def test_the_end_of_the_input_ends_windows_that_are_not_full() -> None:
 
 def test_a_sliding_count_fires_from_the_first_step_on() -> None:
     rows = rows_of(["a"] * 7, [1, 2, 3, 4, 5, 6, 7])
-    job = job_of(Count(4, every=2), rows)
+    job = job_of(CountWindow(4, every=2), rows)
 
     assert [w for _, w, _ in shown(job, rows)] == [[1, 2], [1, 2, 3, 4], [3, 4, 5, 6]]
     assert shown(job, None, after=MAX_TIME) == [("a", [4, 5, 6, 7], "end")]
@@ -70,8 +70,8 @@ def test_a_row_that_ends_a_window_is_inside_it_or_the_first_of_the_next() -> Non
     flags = pa.array([True, None, False, True, True])
     rows = rows_of(["a"] * 5, [1, 2, 3, 4, 5], b=flags)
 
-    assert [w for _, w, _ in shown(job_of(Until("b"), rows), rows)] == [[1], [2, 3, 4], [5]]
-    before = job_of(Until("b", inside=False), rows)
+    assert [w for _, w, _ in shown(job_of(UntilWindow("b"), rows), rows)] == [[1], [2, 3, 4], [5]]
+    before = job_of(UntilWindow("b", inside=False), rows)
     assert [w for _, w, _ in shown(before, rows)] == [[1, 2, 3], [4]]
     assert shown(before, rows.slice(0, 1)) == [("a", [5], "on time")]  # ended by the next epoch
 
@@ -79,9 +79,9 @@ def test_a_row_that_ends_a_window_is_inside_it_or_the_first_of_the_next() -> Non
 def test_a_delta_is_measured_from_the_first_or_the_previous_number() -> None:
     rows = rows_of(["a"] * 6, [0, None, 4, 8, 20, 21])
 
-    first = job_of(Delta("x", 5), rows)
+    first = job_of(DeltaWindow("x", 5), rows)
     assert [w for _, w, _ in shown(first, rows)] == [[0, 4], [8]]
-    previous = job_of(Delta("x", 5, "previous"), rows)
+    previous = job_of(DeltaWindow("x", 5, "previous"), rows)
     assert [w for _, w, _ in shown(previous, rows)] == [[0, 4, 8]]
     assert shown(previous, rows_of(["a"], [27])) == [("a", [20, 21], "on time")]
 
@@ -89,14 +89,14 @@ def test_a_delta_is_measured_from_the_first_or_the_previous_number() -> None:
 @pytest.mark.parametrize("since", ["first", "previous"])
 def test_a_delta_of_large_integers_and_decimals_is_exact_enough(since: str) -> None:
     whole = rows_of(["a"] * 4, [2**53, 2**53 + 1, 2**53 + 2, -(2**63)])
-    assert [w for _, w, _ in shown(job_of(Delta("x", 1, since), whole), whole)] == (
+    assert [w for _, w, _ in shown(job_of(DeltaWindow("x", 1, since), whole), whole)] == (
         [[2**53, 2**53 + 1], [2**53 + 2]] if since == "first" else [[2**53, 2**53 + 1, 2**53 + 2]]
     )
     wide = rows_of(["a"] * 3, pa.array([0, 2**64 - 1, 2**64 - 3], pa.uint64()))
-    job = job_of(Delta("x", 2, since), wide, {"all": agg.collect("x")})
+    job = job_of(DeltaWindow("x", 2, since), wide, {"all": agg.collect("x")})
     assert [w for _, w, _ in shown(job, wide)] == [[0]]
     money = rows_of(["a"] * 3, pa.array([Decimal("0.10"), Decimal("0.30"), Decimal("9")]))
-    assert [len(w) for _, w, _ in shown(job_of(Delta("x", 0.5, since), money), money)] == [2]
+    assert [len(w) for _, w, _ in shown(job_of(DeltaWindow("x", 0.5, since), money), money)] == [2]
 
 
 def test_a_silent_key_is_not_shown_again_at_the_next_tick() -> None:
@@ -118,7 +118,7 @@ def test_a_late_row_is_one_whose_tick_was_passed() -> None:
     assert operator.late(0, rows, MIN_TIME) is None
     while_ = job_of(LastTime(10, 2), rows).operator()
     assert while_.late(0, rows, 20).tolist() == [True, False, False]
-    assert job_of(Count(2), rows).operator().late(0, rows, 27) is None
+    assert job_of(CountWindow(2), rows).operator().late(0, rows, 27) is None
 
 
 def test_the_last_while_is_what_had_come_by_then() -> None:
@@ -132,7 +132,7 @@ def test_the_last_while_is_what_had_come_by_then() -> None:
 
 def test_a_window_that_stays_open_for_many_epochs_is_put_together() -> None:
     rows = rows_of([1, 2], [0, 0], i=[0, 0])
-    job = job_of(Count(40), rows, Listing())
+    job = job_of(CountWindow(40), rows, Listing())
     given = []
     for number in range(45):
         keys = [1, 2] if number % 2 else [1]
@@ -149,7 +149,7 @@ def test_a_window_that_stays_open_for_many_epochs_is_put_together() -> None:
 
 def test_small_epochs_of_a_sliding_count_are_packed_together() -> None:
     rows = rows_of(["a"], [0])
-    job = job_of(Count(100, every=1), rows)
+    job = job_of(CountWindow(100, every=1), rows)
     for number in range(250):
         part = rows_of(["a"], [number])
         assert shown(job, part) == [("a", list(range(number + 1))[-100:], "on time")]
@@ -162,7 +162,7 @@ def test_a_users_fold_sees_the_rows_of_each_window() -> None:
     value = pa.schema([("all", pa.string())])
     fold = FoldRows(lambda v, r: (f"{v[0]}{r.k}{r.x} ",), lambda: ("",), row, value)
 
-    assert shown(job_of(Count(2), rows, fold), rows) == [("a", "a1 a2 ", "on time")]
+    assert shown(job_of(CountWindow(2), rows, fold), rows) == [("a", "a1 a2 ", "on time")]
 
 
 class Columns:
@@ -171,20 +171,20 @@ class Columns:
     columns = ("x",)
     schema = pa.schema([("all", pa.string())])
 
-    def over(self, laid: Laid) -> Given:
+    def over(self, laid: WindowedRows) -> WindowResults:
         told = [",".join(laid.rows.column_names)] * len(laid)
-        return Given(pa.table({"all": told}), np.arange(len(laid)))
+        return WindowResults(pa.table({"all": told}), np.arange(len(laid)))
 
 
 def test_a_function_that_says_what_it_reads_is_given_no_more() -> None:
     rows = rows_of(["a"] * 3, [1, 2, 3], s=["long"] * 3)
-    job = job_of(Count(2), rows, Columns())
+    job = job_of(CountWindow(2), rows, Columns())
 
     assert shown(job, rows) == [("a", "x,__s,__o", "on time")]
     assert "[s]" not in job.held("rows").column_names
 
 
-@pytest.mark.parametrize("spec", [Count(2), Count(3, 2)])
+@pytest.mark.parametrize("spec", [CountWindow(2), CountWindow(3, 2)])
 def test_keys_of_any_kind_are_told_apart_by_value(spec: Any) -> None:
     zero, nan, other = 0.0, float("nan"), np.nan
     rows = rows_of([zero, nan, -zero, other, None, None], [1, 2, 3, 4, 5, 6])
@@ -198,7 +198,7 @@ def test_keys_of_any_kind_are_told_apart_by_value(spec: Any) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", [Count(2), Count(2, 1), Until("b")])
+@pytest.mark.parametrize("spec", [CountWindow(2), CountWindow(2, 1), UntilWindow("b")])
 def test_windows_over_all_rows_need_no_key(spec: Any) -> None:
     rows = rows_of(["a", "b"], [1, 2], b=[False, True])
     rows = rows.set_column(rows.column_names.index("__h"), "__h", pa.array([0, 0], pa.uint64()))
@@ -208,12 +208,12 @@ def test_windows_over_all_rows_need_no_key(spec: Any) -> None:
 
 def test_rows_that_do_not_know_where_they_come_from_stay_as_they_are() -> None:
     rows = rows_of(["a"] * 3, [3, 1, 2]).drop_columns(["__s", "__o"])
-    job = job_of(Count(3, 2), rows)
+    job = job_of(CountWindow(3, 2), rows)
     assert shown(job, rows) == [("a", [3, 1], "on time")]
     assert shown(job, rows.slice(0, 1)) == [("a", [1, 2, 3], "on time")]
 
 
-@pytest.mark.parametrize("spec", [Count(2), Count(2, 1)])
+@pytest.mark.parametrize("spec", [CountWindow(2), CountWindow(2, 1)])
 def test_a_sum_that_does_not_fit_is_named(spec: Any) -> None:
     rows = rows_of(["a"] * 2, [2**62, 2**62])
     with pytest.raises(RunError) as refusal:
@@ -228,7 +228,7 @@ def test_many_rows_agree_with_numpy() -> None:
         job_of(
             spec, rows_of([0], [0.5]), {"n": agg.count(), "top": agg.max("x"), "all": agg.sum("x")}
         )
-        for spec in (Count(100), Count(100, 40))
+        for spec in (CountWindow(100), CountWindow(100, 40))
     )
     got: list[Any] = []
     slid: list[Any] = []

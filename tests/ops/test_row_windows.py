@@ -31,7 +31,14 @@ from headrace.ops.row_windows import kept as row_kept
 from headrace.ops.row_windows import store as row_store
 from headrace.ops.row_windows import work as row_work
 from headrace.ops.row_windows.operator import RowWindowOperator
-from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, RowWindow, Until
+from headrace.ops.window.by_rows import (
+    CountWindow,
+    DeltaWindow,
+    LastRows,
+    LastTime,
+    RowWindow,
+    UntilWindow,
+)
 from headrace.ops.window.function import AggregateRows
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "25"))  # more for a long search
@@ -119,15 +126,15 @@ def check_bounds(row: Row, want: Shown, timed: bool) -> None:
 
 
 SPECS = {
-    "tumbling": st.integers(1, 5).map(Count),
+    "tumbling": st.integers(1, 5).map(CountWindow),
     "sliding": st.integers(1, 6).flatmap(
-        lambda size: st.integers(1, size).map(lambda every: Count(size, every))
+        lambda size: st.integers(1, size).map(lambda every: CountWindow(size, every))
     ),
     "delta": st.builds(
-        Delta, st.sampled_from(["x", "f"]), st.sampled_from([0, 1.5, 3, 10**6]),
+        DeltaWindow, st.sampled_from(["x", "f"]), st.sampled_from([0, 1.5, 3, 10**6]),
         st.sampled_from(["first", "previous"]),
     ),
-    "until": st.builds(Until, st.just("stop"), st.booleans()),
+    "until": st.builds(UntilWindow, st.just("stop"), st.booleans()),
     "last rows": st.builds(LastRows, st.integers(1, 5), st.integers(1, 9)),
     "last time": st.builds(LastTime, st.integers(1, 9), st.integers(1, 5)),
 }  # fmt: skip
@@ -205,7 +212,7 @@ def check_kept(job: Job, spec: RowWindow, model: Any) -> None:
     for row in job.held("rows").to_pylist():
         kept[row["k"]] = kept.get(row["k"], 0) + len(row["[i]"])
     match spec:
-        case Count(tumbles=False):
+        case CountWindow(tumbles=False):
             assert all(n < 3 * spec.size for n in kept.values())
         case LastRows():
             assert all(n <= 2 * spec.rows for n in kept.values())

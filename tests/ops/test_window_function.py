@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.ops.window.function import FoldRows, Laid
+from headrace.ops.window.function import FoldRows, WindowedRows
 from headrace.ops.window.process import ProcessRows
 
 ROW = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -27,7 +27,7 @@ def laid(sizes):
     keys = pa.table({"k": pa.array(np.arange(len(sizes))).cast(pa.string())})
     each = np.zeros(len(sizes), np.int64)
     late = ["on time"] * len(sizes)
-    return Laid(rows, starts, keys, each, each + 1, each, late, [True] * len(sizes))
+    return WindowedRows(rows, starts, keys, each, each + 1, each, late, [True] * len(sizes))
 
 
 def expected(sizes):

@@ -19,7 +19,7 @@ from headrace import triggers as t
 from headrace.chunk import TIME
 from headrace.clock import FIRST_TIME, LAST_TIME, ManualClock
 from headrace.ops.contract import Step
-from headrace.ops.general_windows.operator import TimedWindowOperator
+from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.window.triggers import AtWatermark, Combined, Every
 from headrace.ops.window.windowing import Windowing
 from headrace.state.table import KeyedTable
@@ -277,7 +277,7 @@ def test_a_session_that_grows_has_one_timer() -> None:
     output = pa.schema([("k", pa.string()), *((f"window_{b}", stamp) for b in ("start", "end"))])
     fires = AtWatermark(early=Combined((Every(3_600_000), Every(5_000, event=True)), every=True))
     windowing = Windowing(hr.session("10s"), fires)
-    operator = TimedWindowOperator(windowing, {}, None, ["k"], schema, output)
+    operator = GeneralWindowOperator(windowing, {}, None, ["k"], schema, output)
     tables = {s.name: KeyedTable(s) for s in operator.tables()}
     for epoch in range(20):
         rows = pa.table({"k": ["a"], TIME: [epoch * 1_000]})

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.ops.window.rows import Rows, rows_of_windows
+from headrace.ops.window.rows import WindowRows, rows_of_windows
 from headrace.testing import Harness
 
 SIZES = [3, 1, 5_000, 1, 2]  # one is larger than what objects are made of at a time
@@ -21,7 +21,7 @@ TABLE = pa.table({"n": range(COUNT), "text": [f"é{i}" for i in range(COUNT)], "
 PLAIN = [(i, f"é{i}") for i in range(COUNT)]
 
 
-def windows() -> list[tuple[Rows, list[tuple[int, str]]]]:
+def windows() -> list[tuple[WindowRows, list[tuple[int, str]]]]:
     """The rows of each window, and the same as a plain list."""
     found = dict(rows_of_windows(TABLE, STARTS, ["n", "text"]))
     assert list(found) == list(range(len(SIZES)))

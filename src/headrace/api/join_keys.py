@@ -17,7 +17,7 @@ from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError
 from headrace.ops.join.layout import KEY, Columns
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import Apart, Assigner, Everything, Session, Spread
+from headrace.ops.window.assigners import AlignedAssigner, Assigner, Everything, NonMerging, Session
 from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.own import WindowAssigner
 from headrace.plan.columns import unknown
@@ -199,10 +199,10 @@ def interval(within: Any) -> tuple[int, int]:
 def windows(at: Adding, window: Any, left: pa.Schema, right: pa.Schema) -> Assigner:
     """What was said as `window`: windows of time that end, the same for both sides."""
     if isinstance(window, Window):
-        return Spread(window)
+        return AlignedAssigner(window)
     if isinstance(window, Session):
         return window if isinstance(window.gap, int) else _gap(at, window, left, right)
-    if isinstance(window, Apart) and not isinstance(window, Everything):
+    if isinstance(window, NonMerging) and not isinstance(window, Everything):
         return cast("Assigner", window)
     raise PlanError(
         "HR-JOIN-010",

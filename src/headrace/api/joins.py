@@ -22,7 +22,7 @@ from headrace.ops.join.interval import HOWS, Interval
 from headrace.ops.join.many import MANY_HOWS, ManyJoin
 from headrace.ops.join.windowed import WindowJoin
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import Spread
+from headrace.ops.window.assigners import AlignedAssigner
 from headrace.plan.aggs import clashes, key_clashes
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Stateful
@@ -156,7 +156,7 @@ def cogroup(
         at.report(problem)
     known = len(value) and keys[0] and not problems
     rows = (ddl_of(left.schema), ddl_of(right.schema))
-    what: Spec = Cogroup(fn, Spread(Window(1, 1)), 0, rows)
+    what: Spec = Cogroup(fn, AlignedAssigner(Window(1, 1)), 0, rows)
     with at.draft.attempt(at.site):
         if window is None:
             raise _unbounded("cogroup", 'window=hr.tumbling("5m")')

@@ -23,7 +23,7 @@ from headrace.ops.window.triggers import (
     AtMost,
     AtWatermark,
     Combined,
-    Custom,
+    CustomTrigger,
     Every,
     OnDelta,
     OnRow,
@@ -153,7 +153,7 @@ def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
             "HR-TRIGGER-008", f"custom needs a function, not {fn!r}", "Give fn(window) -> bool."
         )
     check_takes(fn, 1, "t.custom", call_site())
-    return Custom(fn)
+    return CustomTrigger(fn)
 
 
 def holds_watermark(trigger: Trigger) -> bool:

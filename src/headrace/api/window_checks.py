@@ -14,7 +14,7 @@ from headrace.kernel import never_true, value_of
 from headrace.ops.watermarks import Ingestion
 from headrace.ops.window.assigners import Everything, Session
 from headrace.ops.window.by_rows import RowWindow as RowSpec
-from headrace.ops.window.by_rows import Until, needs_time
+from headrace.ops.window.by_rows import UntilWindow, needs_time
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.own import WindowAssigner
 from headrace.ops.window.trigger_base import Trigger
@@ -173,7 +173,7 @@ def check_gap(gap: Expr) -> None:
 
 def check_ends(window: RowSpec, condition: Expr) -> None:
     """Refuse a window that no row can end."""
-    if isinstance(window, Until) and never_true(condition):
+    if isinstance(window, UntilWindow) and never_true(condition):
         raise PlanError(
             "HR-WINDOW-051",
             f"no row ever ends the window: {condition.sql()} is never true",

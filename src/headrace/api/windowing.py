@@ -26,12 +26,12 @@ from headrace.expr.number_functions import when
 from headrace.ops.contract import Spec
 from headrace.ops.running.spec import Folding
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import GAP, Apart, Session, Spread
+from headrace.ops.window.assigners import GAP, AlignedAssigner, NonMerging, Session
 from headrace.ops.window.by_rows import RowWindow as RowSpec
-from headrace.ops.window.by_rows import Until, needs_time
+from headrace.ops.window.by_rows import UntilWindow, needs_time
 from headrace.ops.window.by_rows import check as check_column
 from headrace.ops.window.evictors import NEAR, Evictor, KeepBy, KeepNear
-from headrace.ops.window.own import Own, WindowAssigner
+from headrace.ops.window.own import OwnAssigner, WindowAssigner
 from headrace.ops.window.spec import (
     Computed,
     Extras,
@@ -94,7 +94,7 @@ class Cut:
             return PaneWindows(self.window, computed)
         if self.plain and isinstance(computed, Folding):
             return FoldWindows(self.window, computed)
-        assigner = Spread(self.window) if isinstance(self.window, Window) else self.window
+        assigner = AlignedAssigner(self.window) if isinstance(self.window, Window) else self.window
         loses = self.may_lose and not self.trigger.safe
         windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses)
         return GeneralWindows(computed, self.extras, windowing, self.evictor, keyed)
@@ -149,8 +149,8 @@ def _window(at: Adding, window: object, extras: dict[str, Expr]) -> Any:
         return _row_window(at, window, extras)
     check_assigner(window)
     if isinstance(window, WindowAssigner):
-        return Own(window)
-    if isinstance(window, Window | Session | Apart):
+        return OwnAssigner(window)
+    if isinstance(window, Window | Session | NonMerging):
         return window
     raise PlanError(
         "HR-PLAN-022",
@@ -174,7 +174,7 @@ def _row_window(at: Adding, window: Any, extras: dict[str, Expr]) -> Any:
         if not uncertain(at.schema, frozenset({spec})):
             check_column(window, at.schema)
         return window
-    until = isinstance(window, Until)
+    until = isinstance(window, UntilWindow)
     found = at.condition(spec, "until") if until else _number(at, spec, "a delta window")
     if found is not None:
         check_ends(window, found)

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.ops.agg.groups import Column, Finish, Grouping, Index, take
-from headrace.ops.agg.span import Running, Span
+from headrace.ops.agg.span import RunningSpan, Span
 
 
-class Unfit(Exception):
+class UnsuitableType(Exception):
     """The argument's type does not suit the aggregate; the text says what would."""
 
 
@@ -37,7 +37,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Arguments:
     """An aggregate's arguments for the rows of one table."""
 
     name: str  # of the aggregate
@@ -70,11 +70,11 @@ class Synopsis(ABC):
         """The partial's columns."""
 
     @abstractmethod
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         """Ask for what the partial of each group needs."""
 
     @abstractmethod
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         """Each row as a partial of its own."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Synopsis(ABC):
     def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
         """The merged partial of each stretch."""
 
-    def running(self, columns: Sequence[Column], span: Running) -> tuple[Column, list[Column]]:
+    def running(self, columns: Sequence[Column], span: RunningSpan) -> tuple[Column, list[Column]]:
         """The result after each row, and the partial of each group after its last."""
         merged = self.combine(columns, span)
         return self.result(merged), [*take(merged, span.last)]

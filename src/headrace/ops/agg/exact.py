@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.ops.agg.groups import Column, Grouping, Index, Mask, array, flat, floats, valid
-from headrace.ops.agg.span import ADD, Running, Span
+from headrace.ops.agg.span import ADD, RunningSpan, Span
 
 TERMS = pa.list_(pa.float64())
 _HUGE = 960
@@ -318,6 +318,6 @@ def combined(column: Column, present: Mask | None, span: Span) -> pa.Array:
 
 
 def _sums(columns: Sequence[Floats], span: Span) -> list[Floats]:
-    if isinstance(span, Running):
+    if isinstance(span, RunningSpan):
         return [span.differences(digit) for digit in split_up(columns, span.rows)]
     return [span.reduce(ADD, [digit])[0] for digit in split_up(columns, span.widest)]

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from headrace.chunk import plain_type
 from headrace.errors import PlanError
-from headrace.ops.agg.base import Rows, Synopsis, Unfit
+from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import Column, Finish, Grouping, Index, array, floats, integers, valid
 from headrace.ops.agg.order import group_numbers
 from headrace.ops.agg.ordered import Collect, Distinct, Pick
-from headrace.ops.agg.own import Own, OwnAggregate
+from headrace.ops.agg.own import OwnAggregate, OwnSynopsis
 from headrace.ops.agg.plain import Count, Extreme, Mean, Sum, numeric
 from headrace.ops.agg.span import Numbers, Span
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # LeVeque do, without subtracting large sums, so a large mean does not eat the digits.
 
 
-class _Merge:
+class _MomentsMerge:
     """Chan's merge as an operation on the arrays n, mean, M2."""
 
     def merge(self, a: Sequence[Numbers], b: Sequence[Numbers]) -> list[Numbers]:
@@ -64,7 +64,7 @@ class _Merge:
         return [0, 0.0, 0.0]
 
 
-_MERGE = _Merge()
+_MERGE = _MomentsMerge()
 
 
 class Variance(Synopsis):
@@ -78,7 +78,7 @@ class Variance(Synopsis):
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"n": pa.int64(), "mean": pa.float64(), "m2": pa.float64()}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         values = rows.column.cast(pa.float64(), safe=False)
         label = f"{rows.label}:float"
         n = grouping.ask(rows.label, rows.column, "count")
@@ -91,7 +91,7 @@ class Variance(Synopsis):
 
         return finish
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         values = rows.column.cast(pa.float64(), safe=False)
         count = valid(values).astype(np.int64)
         return _columns(count, floats(values), np.zeros(rows.count) * floats(values))
@@ -158,7 +158,7 @@ class Aggregate:
 
     @property
     def synopsis(self) -> Synopsis:
-        return KINDS[self.kind] if self.own is None else Own(self.own)
+        return KINDS[self.kind] if self.own is None else OwnSynopsis(self.own)
 
     @property
     def ordered(self) -> bool:
@@ -177,7 +177,7 @@ class Aggregate:
         """The result's type over rows of `schema`; refuses a type that does not suit."""
         try:
             return self.synopsis.result_type(*self._types(schema))
-        except Unfit as wanted:
+        except UnsuitableType as wanted:
             raise self._unfit(schema, str(wanted)) from None
 
     def partial_fields(self, name: str, schema: pa.Schema) -> list[pa.Field]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME, plain_column
 from headrace.errors import PlanError, RunError, call_site
-from headrace.ops.agg.base import Order, Rows
+from headrace.ops.agg.base import Arguments, Order
 from headrace.ops.agg.groups import Column, Finish, Grouping
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.sums import Overflow
@@ -129,9 +129,9 @@ def _empty(schema: pa.Schema, group: Sequence[str], aggs: Mapping[str, Aggregate
     return pa.schema([*fields, *parts]).empty_table()
 
 
-def _rows(table: pa.Table, name: str, agg: Aggregate, order: Order) -> Rows:
+def _rows(table: pa.Table, name: str, agg: Aggregate, order: Order) -> Arguments:
     values, by = (None if c is None else _column(table, str(c)) for c in (agg.column, agg.by))
-    return Rows(name, f"of {agg.column}", table.num_rows, values, by, order)
+    return Arguments(name, f"of {agg.column}", table.num_rows, values, by, order)
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.ops.agg.base import Exploding, Rows, Synopsis, Unfit
+from headrace.ops.agg.base import Arguments, Exploding, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import (
     Column,
     Finish,
@@ -36,7 +36,7 @@ from headrace.ops.agg.order import (
     packed,
     sorted_by,
 )
-from headrace.ops.agg.span import ADD, Numbers, Running, Span, Ufunc
+from headrace.ops.agg.span import ADD, Numbers, RunningSpan, Span, Ufunc
 
 _ORDER = {"t": pa.int64(), "s": pa.int32(), "o": pa.int64()}
 
@@ -52,16 +52,16 @@ class Pick(Synopsis):
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         if self.by and not is_sortable(by):
-            raise Unfit("something that has an order to go by")
+            raise UnsuitableType("something that has an order to go by")
         return kind
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"v": kind, **({"by": by} if self.by else {}), **_ORDER}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         return self._pick(rows.name, self.single(rows), grouping)
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         return [rows.column, *([rows.by_column] if self.by else []), *rows.order.columns]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
@@ -136,10 +136,10 @@ class Collect(Exploding):
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {name: pa.list_(k) for name, k in ({"v": kind} | _ORDER).items()}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         return self._gather([rows.column, *rows.order.columns], np.arange(rows.count), grouping)
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         parts = [rows.column, *rows.order.columns]
         present = valid(rows.column)
         return [_lists(take([p], np.flatnonzero(present))[0], present) for p in parts]
@@ -169,16 +169,16 @@ class Distinct(Exploding):
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         if not is_sortable(kind):
-            raise Unfit("a number, text, a time or a boolean")
+            raise UnsuitableType("a number, text, a time or a boolean")
         return pa.int64()
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"v": pa.list_(kind)}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         return self._gather(rows.column, np.arange(rows.count), grouping)
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         present = valid(rows.column)
         return [_lists(flat(rows.column.drop_null()), present)]
 
@@ -197,7 +197,7 @@ class Distinct(Exploding):
 
         return finish
 
-    def running(self, columns: Sequence[Column], span: Running) -> tuple[Column, list[Column]]:
+    def running(self, columns: Sequence[Column], span: RunningSpan) -> tuple[Column, list[Column]]:
         """Counts what is new in each row, instead of making a list for each."""
         values, owner = flat(columns[0]).flatten(), _owners(columns[0])
         group = span.groups[owner]

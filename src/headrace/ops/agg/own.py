@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import PlanError, call_site
-from headrace.ops.agg.base import Exploding, Rows
+from headrace.ops.agg.base import Arguments, Exploding
 from headrace.ops.agg.groups import Column, Finish, Grouping, Index, flat
 from headrace.records import like, maker
 from headrace.rows import collector_paused, pylist, table_of
@@ -81,7 +81,7 @@ def check_own(own: OwnAggregate) -> None:
         ) from error
 
 
-class Own(Exploding):
+class OwnSynopsis(Exploding):
     """The synopsis of a user's aggregate."""
 
     ordered = True
@@ -97,7 +97,7 @@ class Own(Exploding):
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {_STATE: type_of(self._own.state)}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         ticket = grouping.ask_rows()
         order = _in_order(rows)
 
@@ -107,7 +107,7 @@ class Own(Exploding):
 
         return finish
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         each = (np.array([i]) for i in range(rows.count))
         return [self._states(self._added(rows, mine) for mine in each)]
 
@@ -126,7 +126,7 @@ class Own(Exploding):
         given = [None if s is None else self._own.result(s) for s in self._loaded(columns[0])]
         return _column(given, type_of(self._own.output))
 
-    def _added(self, rows: Rows, mine: Index) -> Any:
+    def _added(self, rows: Arguments, mine: Index) -> Any:
         state = copy.deepcopy(self._own.zero())
         values = pa.nulls(rows.count) if rows.values is None else rows.values
         chosen = flat(values).take(pa.array(mine))
@@ -152,7 +152,7 @@ class Own(Exploding):
         return _column(list(states), type_of(self._own.state))
 
 
-def _in_order(rows: Rows) -> Index:
+def _in_order(rows: Arguments) -> Index:
     """The rows by event time, split and offset: the order in which a group's are added."""
     columns = [np.asarray(c) for c in rows.order.columns]
     return np.lexsort(columns[::-1])

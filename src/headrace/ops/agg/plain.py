@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.ops.agg import exact
-from headrace.ops.agg.base import Rows, Synopsis, Unfit
+from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import (
     Column,
     Finish,
@@ -47,7 +47,7 @@ def numeric(kind: pa.DataType) -> None:
     """Refuse what cannot be added up."""
     known = pa.types
     if not (known.is_integer(kind) or known.is_floating(kind) or known.is_decimal(kind)):
-        raise Unfit("a number")
+        raise UnsuitableType("a number")
 
 
 class Count(Synopsis):
@@ -59,12 +59,12 @@ class Count(Synopsis):
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"n": pa.int64()}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         values = rows.values
         ask = grouping.ask_count() if values is None else grouping.ask(rows.label, values, "count")
         return lambda: [grouping.answer(ask)]
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         present = np.ones(rows.count, np.bool_) if rows.values is None else valid(rows.values)
         return [array(present.astype(np.int64), pa.int64())]
 
@@ -87,11 +87,11 @@ class Sum(Synopsis):
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"sum": held_type(kind)}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         total = ask_sum(grouping, rows.label, rows.column)
         return lambda: [total()]
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         if pa.types.is_integer(rows.column.type):
             return [whole_numbers(rows.column)]
         if pa.types.is_floating(rows.column.type):
@@ -142,7 +142,7 @@ class Mean(Synopsis):
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {"sum": exact.TERMS, "n": pa.int64()}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         values, label = rows.column, rows.label
         n = grouping.ask(rows.label, rows.column, "count")
         if _short(values):
@@ -153,7 +153,7 @@ class Mean(Synopsis):
         total = ask_sum(grouping, label, values)
         return lambda: [total(), grouping.answer(n)]
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         values = rows.column.cast(pa.float64(), safe=False)
         return [exact.singles(values), array(valid(values).astype(np.int64), pa.int64())]
 
@@ -184,16 +184,16 @@ class Extreme(Synopsis):
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         if not is_sortable(kind):
-            raise Unfit("a number, text, a time or a boolean")
+            raise UnsuitableType("a number, text, a time or a boolean")
         return kind
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
         return {self.function: kind}
 
-    def partial(self, rows: Rows, grouping: Grouping) -> Finish:
+    def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         return self._ask(rows.label, rows.column, grouping)
 
-    def single(self, rows: Rows) -> list[Column]:
+    def single(self, rows: Arguments) -> list[Column]:
         return [rows.column]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:

@@ -1,6 +1,6 @@
 """Stretches of one sequence, each reduced to one value, all at once.
 
-`Ranges` are arbitrary overlapping stretches (sliding windows over panes), `Running` are all
+`RangeSpan` are arbitrary overlapping stretches (sliding windows over panes), `RunningSpan` are all
 beginnings of each group (running aggregates). Neither ever subtracts, so floats do not
 drift and an inf or NaN touches only the stretches that hold it. What is reduced is numbers;
 where they come from is not known here.
@@ -97,7 +97,7 @@ def stretches(low: Index, sizes: Index) -> Index:
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _BlockLevel:
     """Stretches settled with blocks of one size: across a border, or from or to one."""
 
     size: int
@@ -106,7 +106,7 @@ class _Level:
     tail: Index
 
 
-class Ranges(Span):
+class RangeSpan(Span):
     """Overlapping stretches, by running values within blocks (van Herk, Gil and Werman).
 
     A stretch that crosses one border of blocks is the tail of the left block and the head of
@@ -147,7 +147,7 @@ class Ranges(Span):
         return self.rows[stretches(self.low, sizes)], np.cumsum(sizes) - sizes
 
     @cached_property
-    def _levels(self) -> list[_Level]:
+    def _levels(self) -> list[_BlockLevel]:
         left = np.flatnonzero(self.high - self.low > 1)
         levels, size = [], self.widest
         while len(left):
@@ -157,13 +157,13 @@ class Ranges(Span):
             size = power if power > size else size // 2
         return levels
 
-    def _settle(self, left: Index, size: int) -> tuple[_Level, Index]:
+    def _settle(self, left: Index, size: int) -> tuple[_BlockLevel, Index]:
         low, high = self.low[left], self.high[left]
         across = low // size != (high - 1) // size
         head = ~across & (low % size == 0)
         tail = ~across & ~head & (high % size == 0)
         rest = left[~(across | head | tail)]
-        return _Level(size, left[across], left[head], left[tail]), rest
+        return _BlockLevel(size, left[across], left[head], left[tail]), rest
 
 
 def _put(out: Sequence[Numbers], where: Index | slice, values: Sequence[Numbers]) -> None:
@@ -183,7 +183,7 @@ def _scans(op: Op, columns: Sequence[Numbers], size: int) -> tuple[list[Numbers]
     return head, tail
 
 
-class Running(Span):
+class RunningSpan(Span):
     """For each row, its group from the start up to it; floats add up in row order."""
 
     def __init__(self, starts: Index, rows: int) -> None:

@@ -29,7 +29,7 @@ _NEW, _GROUP = "$new", "__group"
 
 
 @dataclass(frozen=True)
-class Book:
+class WindowState:
     main: Mapping[str, Aggregate]
     since: Mapping[str, Aggregate]
     ever: Mapping[str, Aggregate]

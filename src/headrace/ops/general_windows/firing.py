@@ -18,13 +18,13 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, Mask, flat
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Fault, Step
-from headrace.ops.general_windows.book import EPOCH, FIRED, FIRST, PANES, START, Book
-from headrace.ops.general_windows.kept_rows import ARRIVED, KeptRows
-from headrace.ops.general_windows.retraction import TakenBack
+from headrace.ops.general_windows.book import EPOCH, FIRED, FIRST, PANES, START, WindowState
+from headrace.ops.general_windows.kept_rows import ARRIVED, StoredRows
+from headrace.ops.general_windows.retraction import Retraction
 from headrace.ops.window.aligned import Times, floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
-from headrace.ops.window.function import Given, Laid, Memory, WindowFunction
+from headrace.ops.window.function import StoredValues, WindowedRows, WindowFunction, WindowResults
 from headrace.ops.window.process import ProcessRows
 from headrace.ops.window.trigger_base import Facts
 from headrace.ops.window.windowing import Windowing
@@ -38,22 +38,22 @@ CHANGE = "change"
 TIMINGS = ["early", "on time", "late"]
 
 
-class Firing:
+class WindowFiring:
     def __init__(
         self,
         windowing: Windowing,
-        book: Book,
-        kept: KeptRows | None,
+        book: WindowState,
+        kept: StoredRows | None,
         work: tuple[WindowFunction, Evictor | None] | None,
         keys: Sequence[str],
         output: pa.Schema,
     ) -> None:
         self._windowing, self._book, self._kept, self._work = windowing, book, kept, work
         self._keys, self._output = list(keys), output
-        self.memory = WindowMemory(work[0] if work else None, keys)
+        self.memory = ValueStore(work[0] if work else None, keys)
         names = work[0].schema.names if work else list(book.main)
         self._values = [output.field(name) for name in names]
-        self._taken = TakenBack(self._values) if windowing.mode == "retract" else None
+        self._taken = Retraction(self._values) if windowing.mode == "retract" else None
 
     # what was shown, for those who take it back
 
@@ -152,12 +152,14 @@ class Firing:
         windows = self._book.reset(windows, fire, counts, step.clock, step.epoch)
         return self._taken.remember(windows, fire, given, timing) if self._taken else windows
 
-    def _results(self, fired: pa.Table, final: Mask, step: Step) -> tuple[pa.Table, Given]:
+    def _results(self, fired: pa.Table, final: Mask, step: Step) -> tuple[pa.Table, WindowResults]:
         """What the windows give, and the windows with what their function remembers now."""
         if self._work is None:
             values = self._book.results(fired, self._book.main)
             schema = pa.schema(self._values)
-            given = Given(values.select(schema.names).cast(schema), np.arange(fired.num_rows))
+            given = WindowResults(
+                values.select(schema.names).cast(schema), np.arange(fired.num_rows)
+            )
             return fired, given
         function, evictor = self._work
         assert self._kept is not None
@@ -166,7 +168,7 @@ class Firing:
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))[keep]
         some, starts = np.unique(numbers, return_index=True)  # a window may have none left
         rows = rows.filter(pa.array(keep))
-        laid = Laid(
+        laid = WindowedRows(
             rows=rows,
             starts=starts,
             keys=fired.select([HASH, *self._keys]).take(pa.array(some)),
@@ -187,7 +189,7 @@ class Firing:
             self.memory.store_keys(memory, mine, step)
             fired = self.memory.store_own(memory, fired, some)
         faults = self._kept.blamed([*faults, *given.faults], step)
-        return fired, Given(given.values, some[given.windows], faults)
+        return fired, WindowResults(given.values, some[given.windows], faults)
 
     def _visible(
         self,
@@ -290,7 +292,7 @@ VALUES = "values"
 _OWN, _SET = "$own.", "$own"
 
 
-class WindowMemory:
+class ValueStore:
     """Loads what a function remembers of some windows, and stores it again."""
 
     def __init__(self, function: WindowFunction | None, keys: Sequence[str]) -> None:
@@ -314,7 +316,7 @@ class WindowMemory:
     def spec(self, keys: pa.Schema) -> TableSpec | None:
         return TableSpec(VALUES, keys, self._key_values) if len(self._key_values) else None
 
-    def recall(self, windows: pa.Table, step: Step) -> Memory | None:
+    def recall(self, windows: pa.Table, step: Step) -> StoredValues | None:
         """What is remembered of these windows and their keys."""
         if self._process is None or not self.used:
             return None
@@ -330,9 +332,9 @@ class WindowMemory:
             names = [f"{_OWN}{n}" for n in self._own.names]
             stored = windows.select(names).rename_columns(self._own.names)
             own = self._process.loaded(stored, found, per_window=True)
-        return Memory(number, keys, own)
+        return StoredValues(number, keys, own)
 
-    def store_keys(self, memory: Memory, windows: pa.Table, step: Step) -> None:
+    def store_keys(self, memory: StoredValues, windows: pa.Table, step: Step) -> None:
         if self._process is None or not len(self._key_values):
             return
         identity = windows.select(self._identity)
@@ -343,7 +345,7 @@ class WindowMemory:
             rows = rows.append_column(name, made.column(name))
         step.tables[VALUES].put(rows)
 
-    def store_own(self, memory: Memory, windows: pa.Table, at: Index) -> pa.Table:
+    def store_own(self, memory: StoredValues, windows: pa.Table, at: Index) -> pa.Table:
         """The windows, with what is remembered of those `at` these places."""
         if self._process is None or not len(self._own):
             return windows

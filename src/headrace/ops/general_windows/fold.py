@@ -25,7 +25,7 @@ from headrace.state.table import KeyedTable, TableSpec
 WINDOWS = "windows"
 
 
-class WindowFoldOperator(Operator):
+class FoldWindowOperator(Operator):
     def __init__(
         self,
         window: Window,

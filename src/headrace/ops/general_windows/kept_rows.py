@@ -33,7 +33,7 @@ _HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
 ARRIVED = _HIDDEN[_EPOCH]  # the column of rows that has the epoch in which each arrived
 
 
-class KeptRows:
+class StoredRows:
     def __init__(
         self, keys: Sequence[str], input: pa.Schema, assigner: Assigner, lateness: int
     ) -> None:

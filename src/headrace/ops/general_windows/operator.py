@@ -20,9 +20,9 @@ from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, count, max, merge, partial
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import Operator, Step
-from headrace.ops.general_windows.book import END, START, Book
-from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, Firing
-from headrace.ops.general_windows.kept_rows import KeptRows
+from headrace.ops.general_windows.book import END, START, WindowState
+from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFiring
+from headrace.ops.general_windows.kept_rows import StoredRows
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.view import with_bounds
 from headrace.ops.window.aligned import Times, floor_of
@@ -34,7 +34,7 @@ from headrace.ops.window.windowing import Windowing
 from headrace.state.table import KeyedTable, TableSpec
 
 
-class TimedWindowOperator(Operator):
+class GeneralWindowOperator(Operator):
     def __init__(
         self,
         windowing: Windowing,
@@ -49,7 +49,7 @@ class TimedWindowOperator(Operator):
         self._differs = isinstance(self._assigner, Session) and self._assigner.differs
         since, ever, times = watched(windowing.trigger)
         latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
-        self._book = Book(
+        self._book = WindowState(
             main=dict(aggs),
             since={"$new": count(), **since},
             ever={"$rows": count(), **latest, **ever},
@@ -59,9 +59,9 @@ class TimedWindowOperator(Operator):
         self._groups = WindowGroups(self._assigner, self._keys, self._book.all)
         self._kept = None
         if work:
-            self._kept = KeptRows(self._keys, input, self._assigner, windowing.lateness)
+            self._kept = StoredRows(self._keys, input, self._assigner, windowing.lateness)
         self._open = OpenWindows(self._keys, windowing)
-        self._firing = Firing(windowing, self._book, self._kept, work, self._keys, output)
+        self._firing = WindowFiring(windowing, self._book, self._kept, work, self._keys, output)
 
     # what it keeps
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.ops.agg.groups import Index, Mask, flat, integers, valid
-from headrace.ops.window.function import Given
+from headrace.ops.window.function import WindowResults
 
 WAS = "$was"  # how the timing was of what was shown; null before anything was
 
 
-class TakenBack:
+class Retraction:
     def __init__(self, values: Sequence[pa.Field]) -> None:
         self._values = list(values)
 
@@ -39,7 +39,9 @@ class TakenBack:
     def timing(self, windows: pa.Table) -> Index:
         return integers(windows.column(WAS))
 
-    def remember(self, windows: pa.Table, fire: Mask, given: Given, timing: Index) -> pa.Table:
+    def remember(
+        self, windows: pa.Table, fire: Mask, given: WindowResults, timing: Index
+    ) -> pa.Table:
         """The windows after those that `fire` have shown what they gave, which may be nothing."""
         at = np.full(windows.num_rows, -1, np.int64)
         at[np.flatnonzero(fire)[given.windows]] = np.arange(len(given.windows))

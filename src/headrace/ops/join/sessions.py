@@ -21,13 +21,13 @@ from headrace.hashing import hash_keys
 from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.contract import Step
 from headrace.ops.general_windows.kept_rows import ROWS
-from headrace.ops.general_windows.operator import TimedWindowOperator
+from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.side import AT, NUMBER, Side, null_keys
 from headrace.ops.join.view import SIDES, Held, held_view
 from headrace.ops.join.windows import Placed, Windows
 from headrace.ops.window.assigners import GAP, Assigner, Session
-from headrace.ops.window.function import Given, Laid
+from headrace.ops.window.function import WindowedRows, WindowResults
 from headrace.ops.window.trigger_base import Facts, Mask, Trigger
 from headrace.ops.window.windowing import Windowing
 from headrace.state.table import KeyedTable, TableSpec
@@ -65,7 +65,7 @@ class Sessions:
         ]
         self._schema = pa.schema([*key, pa.field(_SIDE, pa.int8()), *differs, *values])
         self._taken = _Taken()
-        self._operator = TimedWindowOperator(
+        self._operator = GeneralWindowOperator(
             Windowing(window, _WhenForgotten(), lateness),
             {},
             (self._taken, None),
@@ -145,7 +145,7 @@ class Sessions:
             return np.zeros(held.num_rows, np.int64)
         return np.where(nulls, (epoch << 32) + 2 * numbers(held[NUMBER]) + port + 1, 0)
 
-    def _placed(self, port: int, laid: Laid) -> Placed:
+    def _placed(self, port: int, laid: WindowedRows) -> Placed:
         side, mine = self._sides[port], numbers(laid.rows.select([_SIDE])[_SIDE]) == port
         names = {n: n for n in (HASH, *side.key.names)}
         names |= {_column(port, n): n for n in side.value.names}
@@ -181,11 +181,11 @@ class _Taken:
     """A function over windows that gives nothing and has them ready for the join."""
 
     schema = _NOTHING
-    laid: Laid | None = None
+    laid: WindowedRows | None = None
 
-    def over(self, laid: Laid) -> Given:
+    def over(self, laid: WindowedRows) -> WindowResults:
         self.laid = laid
-        return Given(_NOTHING.empty_table(), np.zeros(0, np.int64))
+        return WindowResults(_NOTHING.empty_table(), np.zeros(0, np.int64))
 
 
 @lru_cache(maxsize=64)

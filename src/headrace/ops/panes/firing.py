@@ -19,7 +19,7 @@ from headrace.ops.agg.groups import Column, Index, array, integers, take
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, columns_of, naming
 from headrace.ops.agg.order import by_number
-from headrace.ops.agg.span import Ranges, Span, stretches
+from headrace.ops.agg.span import RangeSpan, Span, stretches
 from headrace.ops.window.aligned import Times, Window
 from headrace.schema import TIMESTAMP
 
@@ -41,7 +41,7 @@ def fire(
     pane and key, sorted by ("__t", "__h"). The result has the keys, "__h", "window_start",
     "window_end" and the aggregates, sorted by (window_end, "__h").
     """
-    work = _Firing([*keys, HASH], window, aggs)
+    work = _PaneFiring([*keys, HASH], window, aggs)
     times = integers(panes[TIME])
     bands = _bands(times, window, before, after)
     return pa.concat_tables([work.band(panes, times, *band) for band in bands])
@@ -57,7 +57,7 @@ def _bands(times: Times, window: Window, before: int, after: int) -> list[tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class _Firing:
+class _PaneFiring:
     names: Sequence[str]  # of the columns that tell keys apart
     window: Window
     aggs: Mapping[str, Aggregate]
@@ -78,7 +78,7 @@ class _Firing:
         key, first_row = key_numbers(identity)
         starts, count = _runs(times)
         first, last = self.window.end_range(before, after, starts)
-        layout = Layout(self.window, key, len(first_row), starts, count, first, last)
+        layout = PaneLayout(self.window, key, len(first_row), starts, count, first, last)
         span, number, key = layout.made()
         results = {}
         for name, agg in self.aggs.items():
@@ -107,7 +107,7 @@ def _stamps(times: Times) -> pa.Array:
 # How panes are laid out so that windows can be made of them.
 #
 # Both ways give the windows of each key that hold one of its panes, window by window and key
-# by key within one: a `Grid` where most keys have most panes, else `Ranges`.
+# by key within one: a `Grid` where most keys have most panes, else `RangeSpan`.
 
 
 _FEW_KEYS = 64  # fewer are not worth a step per line of the grid
@@ -117,7 +117,7 @@ Laid = tuple[Span, Times, Index]  # the windows, and the number and the key of e
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PaneLayout:
     """Panes in order of time, and the numbers of the windows wanted of them."""
 
     window: Window
@@ -152,7 +152,7 @@ class Layout:
         low, high, number = _windows(first, last, heads)
         turn = by_number(number)
         low, high = low[turn], high[turn]
-        return Ranges(low, high, rows), number[turn], self.key[rows[low]]
+        return RangeSpan(low, high, rows), number[turn], self.key[rows[low]]
 
 
 def _windows(first: Times, last: Times, heads: Index) -> tuple[Index, Index, Times]:

@@ -33,7 +33,7 @@ _PANE = "__pane"
 _KEY = "__key"
 
 
-class WindowAggOperator(Operator):
+class PaneOperator(Operator):
     def __init__(
         self,
         window: Window,

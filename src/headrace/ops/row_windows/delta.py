@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from headrace.ops.agg.groups import Column, Index, Mask, array, floats, integers, valid
 from headrace.ops.agg.span import Numbers
-from headrace.ops.window.by_rows import FIRST, Delta
+from headrace.ops.window.by_rows import FIRST, DeltaWindow
 
 _SIGN = np.uint64(2**63)
 
@@ -40,7 +40,7 @@ class Measured:
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
 
-def moved(spec: Delta, starts: Index, column: pa.Array, held: Column) -> tuple[Index, Column]:
+def moved(spec: DeltaWindow, starts: Index, column: pa.Array, held: Column) -> tuple[Index, Column]:
     """The rows that a new window starts with, and what each key is measured from after them."""
     values, present = _numbers(column)
     places = np.flatnonzero(present)

@@ -15,7 +15,14 @@ from headrace.ops.agg.groups import Column, Index, Mask
 from headrace.ops.agg.span import stretches
 from headrace.ops.row_windows.delta import moved
 from headrace.ops.row_windows.order import Ordered
-from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, RowWindow, Until
+from headrace.ops.window.by_rows import (
+    CountWindow,
+    DeltaWindow,
+    LastRows,
+    LastTime,
+    RowWindow,
+    UntilWindow,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +65,16 @@ class Ends:
 def ends_of(spec: RowWindow, rows: Ordered, since: Index, reference: Column | None) -> Ends:
     """The windows that end among these rows, given what is remembered of their keys."""
     match spec:
-        case Count():
+        case CountWindow():
             return _every(spec.step, rows.sizes, since)
         case LastTime():
             return _every(spec.every, rows.sizes, since)
         case LastRows():
             return _ticks(spec.every, rows)
-        case Until():
+        case UntilWindow():
             flags = rows.column(spec.column).fill_null(False).to_numpy(zero_copy_only=False)
             return _at(rows, np.flatnonzero(flags), since, inside=spec.inside)
-        case Delta():
+        case DeltaWindow():
             assert reference is not None
             places, after = moved(spec, rows.starts, rows.column(spec.column), reference)
             return _at(rows, places, since, inside=False, reference=after)

@@ -15,22 +15,22 @@ from headrace.clock import MAX_TIME
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.span import stretches
 from headrace.ops.contract import Step
-from headrace.ops.row_windows.book import Book, book_fields
+from headrace.ops.row_windows.book import KeyCounters, book_fields
 from headrace.ops.row_windows.ends import Ends, ends_of
 from headrace.ops.row_windows.order import Ordered, ordered
 from headrace.ops.row_windows.results import Ended, Fired
 from headrace.ops.row_windows.sequence import RowSequence
-from headrace.ops.row_windows.store import FEW, Kept, PackedRows, fitted
-from headrace.ops.row_windows.work import Work
+from headrace.ops.row_windows.store import FEW, PackedRows, StoredParcels, fitted
+from headrace.ops.row_windows.work import WindowWork
 from headrace.ops.window.by_rows import RowWindow
 from headrace.state.table import TableSpec
 
 KEYS, ROWS = "keys", "rows"
 
 
-class KeptWindows:
+class StoredWindows:
     def __init__(
-        self, spec: RowWindow, work: Work, key: pa.Schema, rows: pa.Schema, input: pa.Schema
+        self, spec: RowWindow, work: WindowWork, key: pa.Schema, rows: pa.Schema, input: pa.Schema
     ) -> None:
         """`rows` are the columns that are kept."""
         self._spec, self._work, self._key = spec, work, key
@@ -53,10 +53,10 @@ class KeptWindows:
         self._add(step, rows, np.flatnonzero(ends.count == 0), book.next)
         yield from self._fire(step, rows, ends, book, np.zeros(len(ends.key), np.bool_))
 
-    def _book(self, step: Step, keys: pa.Table) -> Book:
-        return Book.of(step.tables[KEYS].get(keys)[0])
+    def _book(self, step: Step, keys: pa.Table) -> KeyCounters:
+        return KeyCounters.of(step.tables[KEYS].get(keys)[0])
 
-    def _write(self, step: Step, keys: pa.Table, book: Book) -> None:
+    def _write(self, step: Step, keys: pa.Table, book: KeyCounters) -> None:
         identity = {name: keys[name] for name in keys.column_names}
         step.tables[KEYS].put(pa.table(identity | book.columns()))
 
@@ -71,7 +71,7 @@ class KeptWindows:
         self._store.add(step.tables[ROWS], owners, parcel[which], new, sizes)
 
     def _fire(
-        self, step: Step, rows: Ordered, ends: Ends, book: Book, at_end: Mask
+        self, step: Step, rows: Ordered, ends: Ends, book: KeyCounters, at_end: Mask
     ) -> Iterator[Fired]:
         """Show the windows that end, if any, and write the book of all keys."""
         which, first = np.flatnonzero(ends.count), book.first.copy()
@@ -87,11 +87,11 @@ class KeptWindows:
     def _finish(self, step: Step) -> Iterator[Fired]:
         """The input has ended: so do the windows of all keys that got rows since their last."""
         whole = step.tables[KEYS].scan()
-        whole = whole.filter(pa.array(Book.of(whole).since > 0))
+        whole = whole.filter(pa.array(KeyCounters.of(whole).since > 0))
         count = whole.num_rows
         if not count:
             return
-        keys, book = whole.select(self._books.identity.names), Book.of(whole)
+        keys, book = whole.select(self._books.identity.names), KeyCounters.of(whole)
         kept = self._store.gather(step.tables[ROWS], keys, book.first, book.next)
         sequence = RowSequence.of_kept(kept.rows, kept.rows_of(count), self._store.rows)
         ends = Ends(np.arange(count), np.zeros(count, np.int64), np.zeros(count, np.int64))
@@ -108,7 +108,13 @@ class KeptWindows:
         return self._work.over(windows, ended, step)
 
     def _forget(
-        self, step: Step, keys: pa.Table, kept: Kept, rows: RowSequence, ends: Ends, next: Index
+        self,
+        step: Step,
+        keys: pa.Table,
+        kept: StoredParcels,
+        rows: RowSequence,
+        ends: Ends,
+        next: Index,
     ) -> Index:
         """Keep what later windows may hold; each key's first parcel that does.
 

@@ -21,13 +21,13 @@ from headrace.ops.agg.groups import Column, Index, Mask, array, flat, integers, 
 from headrace.ops.agg.named import Aggregate, part_names, partial, result
 from headrace.ops.agg.partials import with_held
 from headrace.ops.contract import Operator, Step
-from headrace.ops.row_windows.book import Book, book_fields
+from headrace.ops.row_windows.book import KeyCounters, book_fields
 from headrace.ops.row_windows.ends import Ends, ends_of
-from headrace.ops.row_windows.kept import KeptWindows
+from headrace.ops.row_windows.kept import StoredWindows
 from headrace.ops.row_windows.order import Ordered, ordered
 from headrace.ops.row_windows.results import Ended, Fired
 from headrace.ops.row_windows.store import PackedRows, fitted
-from headrace.ops.row_windows.work import Aggregating, Calling, Work
+from headrace.ops.row_windows.work import AggregateWork, FunctionWork, WindowWork
 from headrace.ops.view import plain_view
 from headrace.ops.window.by_rows import (
     LastRows,
@@ -43,7 +43,7 @@ from headrace.state.table import KeyedTable, TableSpec
 Function = Mapping[str, Aggregate] | WindowFunction
 
 
-class _Way(Protocol):
+class _Strategy(Protocol):
     """How windows are made of rows and state."""
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -114,18 +114,18 @@ def _way(
     key: pa.Schema,
     input: pa.Schema,
     output: pa.Schema,
-) -> _Way:
+) -> _Strategy:
     if isinstance(function, Mapping) and spec.tumbles:
         return PartialWindows(spec, function, key, input, numbered="pane" in output.names)
     if isinstance(function, Mapping):
-        work: Work = Aggregating(function)
+        work: WindowWork = AggregateWork(function)
     else:
-        work = Calling(function, columns)
+        work = FunctionWork(function, columns)
         columns = [c for c in columns if c not in key.names]
     rows = pa.schema([*(input.field(c) for c in columns), *_hidden(spec, function)])
     if isinstance(spec, LastRows):
         return TickWindows(spec, work, key, rows, input)
-    return KeptWindows(spec, work, key, rows, input)
+    return StoredWindows(spec, work, key, rows, input)
 
 
 def _hidden(spec: RowWindow, function: Function) -> list[pa.Field]:
@@ -203,7 +203,7 @@ class PartialWindows:
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The open window of each key: what it would show now."""
         held = tables[WINDOWS].scan()
-        held = held.filter(pa.array(Book.of(held).since > 0))
+        held = held.filter(pa.array(KeyCounters.of(held).since > 0))
         keys, values = held.select(self._key.names), result(held.select(self._parts), self._aggs)
         return pa.table([*keys.columns, *values.columns], [*self._key.names, *values.column_names])
 
@@ -216,7 +216,7 @@ class PartialWindows:
 
     def _apply(self, table: KeyedTable, rows: Ordered) -> Iterator[Fired]:
         held, known = table.get(rows.keys)
-        book = Book.of(held)
+        book = KeyCounters.of(held)
         ends = ends_of(self._spec, rows, book.since, book.reference)
         cut = Pieces.cut(rows, ends)
         made = self._made(rows, cut, held, book.since > 0)
@@ -259,7 +259,12 @@ class PartialWindows:
         return Fired(ended, result(made.select(self._parts), self._aggs), np.arange(len(number)))
 
     def _put(
-        self, table: KeyedTable, keys: pa.Table, known: Mask, book: Book, kept: Sequence[Column]
+        self,
+        table: KeyedTable,
+        keys: pa.Table,
+        known: Mask,
+        book: KeyCounters,
+        kept: Sequence[Column],
     ) -> None:
         """Of a key without an open window only its number is kept, if wanted."""
         open, columns = book.since > 0, {name: keys[name] for name in keys.column_names}
@@ -273,11 +278,11 @@ class PartialWindows:
     def _finish(self, table: KeyedTable) -> Iterator[Fired]:
         """The input has ended: so do all windows that are open."""
         whole = table.scan()
-        whole = whole.filter(pa.array(Book.of(whole).since > 0))
+        whole = whole.filter(pa.array(KeyCounters.of(whole).since > 0))
         count = whole.num_rows
         if not count:
             return
-        keys, book = whole.select(self._table.identity.names), Book.of(whole)
+        keys, book = whole.select(self._table.identity.names), KeyCounters.of(whole)
         yield self._fired(keys, book.number, whole, at_end=True)
         nothing = [pa.nulls(count, whole[n].type) for n in self._kept]
         self._put(table, keys, np.ones(count, np.bool_), book.ended(), nothing)
@@ -308,9 +313,9 @@ def _bounds(rows: Ordered, cut: Pieces, held: pa.Table, goes_on: Mask) -> tuple[
 WAITING = "waiting"
 
 
-class TickWindows(KeptWindows):
+class TickWindows(StoredWindows):
     def __init__(
-        self, spec: LastRows, work: Work, key: pa.Schema, rows: pa.Schema, input: pa.Schema
+        self, spec: LastRows, work: WindowWork, key: pa.Schema, rows: pa.Schema, input: pa.Schema
     ) -> None:
         super().__init__(spec, work, key, rows, input)
         self._every = spec.every

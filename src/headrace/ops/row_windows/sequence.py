@@ -18,11 +18,11 @@ from headrace.ops.agg.span import stretches
 from headrace.ops.row_windows.ends import Ends
 from headrace.ops.row_windows.order import Ordered
 from headrace.ops.row_windows.store import fitted
-from headrace.ops.window.by_rows import Count, LastRows, LastTime, RowWindow
+from headrace.ops.window.by_rows import CountWindow, LastRows, LastTime, RowWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class RowRanges:
     """Rows in order: the i-th is row index[i] of the pool. Window j has those from low to high."""
 
     pool: pa.Table
@@ -78,11 +78,11 @@ class RowSequence:
         times: Index = integers(self.pool[TIME])[self.index]
         return times
 
-    def windows(self, spec: RowWindow, key: Index, after: Index) -> Windows:
+    def windows(self, spec: RowWindow, key: Index, after: Index) -> RowRanges:
         """The windows that end after so many new rows of their key."""
         high = (self.starts + self.kept)[key] + after
         match spec:
-            case Count(tumbles=False):
+            case CountWindow(tumbles=False):
                 low = np.maximum(self.starts[key], high - spec.size)
             case LastRows():
                 low = np.maximum(self.starts[key], high - spec.rows)
@@ -90,9 +90,9 @@ class RowSequence:
                 return self._by_time(spec.size, key, high)
             case _:
                 low = np.maximum(self.starts[key], np.append(0, high[:-1]))
-        return Windows(self.pool, self.index, low, high)
+        return RowRanges(self.pool, self.index, low, high)
 
-    def _by_time(self, size: int, key: Index, high: Index) -> Windows:
+    def _by_time(self, size: int, key: Index, high: Index) -> RowRanges:
         """What had come by then, by time: the rows up to the one that ends the window."""
         owner, times, index, turn = self.key, self.times, self.index, None
         if not rises([owner, times]):
@@ -101,12 +101,14 @@ class RowSequence:
             place[turn] = np.arange(len(turn))
             index, times, high = index[turn], times[turn], place[high - 1] + 1
         low = _first_after(owner, times, key, times[high - 1] - size)
-        return Windows(self.pool, index, low, high, turn)
+        return RowRanges(self.pool, index, low, high, turn)
 
     def needed(self, spec: RowWindow, ends: Ends, watermark: int) -> Index:
         """From where on windows after these `ends` may hold each key's rows."""
         match spec:
-            case Count(tumbles=False):  # one short of a window, or all of one if the input ends
+            case CountWindow(
+                tumbles=False
+            ):  # one short of a window, or all of one if the input ends
                 first = self.stops - (spec.size - (ends.since == 0))
             case LastRows():
                 first = self.stops - (spec.rows - 1)

@@ -25,7 +25,7 @@ _PARCEL = "__parcel"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredParcels:
     """The rows of some keys, key by key in order, and the parcels that they came in."""
 
     rows: pa.Table
@@ -74,12 +74,12 @@ class PackedRows:
             put = put.append_column(_list(field.name), pa.ListArray.from_arrays(ends, values))
         table.put(put)
 
-    def gather(self, table: KeyedTable, keys: pa.Table, first: Index, stop: Index) -> Kept:
+    def gather(self, table: KeyedTable, keys: pa.Table, first: Index, stop: Index) -> StoredParcels:
         """All that is kept of these keys, which are distinct, in parcels first to stop - 1."""
         few = (stop - first).max(initial=0) <= FEW
         found, number = self._asked(table, keys, first, stop) if few else self._met(table, keys)
         parcels = found.select(self.spec.identity.names)
-        return Kept(self.unpacked(found), parcels, number, _sizes(found))
+        return StoredParcels(self.unpacked(found), parcels, number, _sizes(found))
 
     def _asked(
         self, table: KeyedTable, keys: pa.Table, first: Index, stop: Index

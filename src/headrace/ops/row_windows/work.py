@@ -17,30 +17,30 @@ from headrace.chunk import TIME, hidden_columns
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.named import Aggregate, columns_of, naming, singles
-from headrace.ops.agg.span import Ranges, Ufunc, stretches
+from headrace.ops.agg.span import RangeSpan, Ufunc, stretches
 from headrace.ops.contract import Step
 from headrace.ops.row_windows.results import Ended, Fired
-from headrace.ops.row_windows.sequence import Windows
-from headrace.ops.window.function import Given, Laid, WindowFunction
-from headrace.ops.window.rows import LaidRows
+from headrace.ops.row_windows.sequence import RowRanges
+from headrace.ops.window.function import WindowedRows, WindowFunction, WindowResults
+from headrace.ops.window.rows import RowTable
 
 _BAND = 1 << 18  # rows laid out for a function at a time
 
 
-class Work(Protocol):
-    def over(self, windows: Windows, ended: Ended, step: Step) -> Fired:
+class WindowWork(Protocol):
+    def over(self, windows: RowRanges, ended: Ended, step: Step) -> Fired:
         """What comes of the windows, which are described by `ended`."""
 
 
-class Aggregating:
+class AggregateWork:
     def __init__(self, aggs: Mapping[str, Aggregate]) -> None:
         self._aggs = aggs
 
     @np.errstate(all="ignore")  # inf and NaN are values here, not accidents
-    def over(self, windows: Windows, ended: Ended, step: Step) -> Fired:
+    def over(self, windows: RowRanges, ended: Ended, step: Step) -> Fired:
         rows = windows.pool.take(pa.array(windows.index))  # better once than per column
         alone = singles(rows, self._aggs)
-        span = Ranges(windows.low, windows.high, np.arange(rows.num_rows))
+        span = RangeSpan(windows.low, windows.high, np.arange(rows.num_rows))
         results = {}
         for name, agg in self._aggs.items():
             with naming(name, agg):
@@ -49,20 +49,20 @@ class Aggregating:
         return Fired(_lasting(windows, ended), pa.table(results), np.arange(len(ended)))
 
 
-class Calling:
+class FunctionWork:
     """`columns` are those that the function is given, in order; the key's are not kept."""
 
     def __init__(self, function: WindowFunction, columns: Sequence[str]) -> None:
         self._function, self._columns = function, columns
 
-    def over(self, windows: Windows, ended: Ended, step: Step) -> Fired:
+    def over(self, windows: RowRanges, ended: Ended, step: Step) -> Fired:
         ended = _lasting(windows, ended)
         given = [self._called(windows, ended, band, step) for band in _bands(windows)]
         values = pa.concat_tables([g.values for g in given])
         of = np.concatenate([g.windows for g in given])
         return Fired(ended, values, of, [fault for g in given for fault in g.faults])
 
-    def _called(self, windows: Windows, ended: Ended, band: slice, step: Step) -> Given:
+    def _called(self, windows: RowRanges, ended: Ended, band: slice, step: Step) -> WindowResults:
         low, part = windows.low[band], ended.part(band)
         sizes = windows.high[band] - low
         names = [*self._columns, *hidden_columns(windows.pool)]
@@ -73,7 +73,7 @@ class Calling:
         laid = replace(_laid(rows, starts, part, step), arrival=arrival)
         given = self._function.over(laid)
         step.counts.update(given.counts)
-        return Given(given.values, given.windows + band.start, given.faults)
+        return WindowResults(given.values, given.windows + band.start, given.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Picked:
         return flat(self.keys[name]).take(pa.array(self.owner))
 
 
-def _lasting(windows: Windows, ended: Ended) -> Ended:
+def _lasting(windows: RowRanges, ended: Ended) -> Ended:
     """With the earliest and the latest time in each window; mostly those of its ends."""
     if TIME not in windows.pool.column_names:
         return ended
@@ -117,12 +117,12 @@ def _lasting(windows: Windows, ended: Ended) -> Ended:
     falls = np.append(0, np.cumsum(np.diff(times) < 0))
     if (falls[high - 1] == falls[low]).all():
         return ended.lasting(times[low], times[high - 1])
-    span = Ranges(low, high, np.arange(len(times)))  # in the order of epochs, not of time
+    span = RangeSpan(low, high, np.arange(len(times)))  # in the order of epochs, not of time
     first = span.reduce(Ufunc(np.minimum, MAX_TIME), [times])[0]
     return ended.lasting(first, span.reduce(Ufunc(np.maximum, MIN_TIME), [times])[0])
 
 
-def _bands(windows: Windows) -> Iterator[slice]:
+def _bands(windows: RowRanges) -> Iterator[slice]:
     """The windows a few at a time."""
     stops = np.cumsum(windows.high - windows.low)
     start = 0
@@ -133,9 +133,9 @@ def _bands(windows: Windows) -> Iterator[slice]:
         start = stop
 
 
-def _laid(rows: LaidRows, starts: Index, ended: Ended, step: Step) -> Laid:
+def _laid(rows: RowTable, starts: Index, ended: Ended, step: Step) -> WindowedRows:
     count = len(ended)
-    return Laid(
+    return WindowedRows(
         rows=rows,
         starts=starts,
         keys=ended.keys,

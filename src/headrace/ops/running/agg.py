@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.ops.agg.groups import Column, Index, flat, take
 from headrace.ops.agg.named import Aggregate, columns_of, naming, part_names, result, singles
-from headrace.ops.agg.span import Running
+from headrace.ops.agg.span import RunningSpan
 from headrace.ops.contract import Operator, Step
 from headrace.ops.grouping import by_key
 from headrace.state.table import KeyedTable, TableSpec
@@ -22,7 +22,7 @@ from headrace.state.table import KeyedTable, TableSpec
 PARTIALS = "partials"
 
 
-class RollingOperator(Operator):
+class RunningAggregateOperator(Operator):
     def __init__(
         self,
         aggs: Mapping[str, Aggregate],
@@ -86,7 +86,7 @@ def rolling(
     """
     alone = singles(rows, aggs)
     laid, at, begins = _laid(alone, starts, held, known)
-    span = Running(begins, laid.num_rows)
+    span = RunningSpan(begins, laid.num_rows)
     results: dict[str, Column] = {}
     after: dict[str, Column] = {}
     for name, agg in aggs.items():

@@ -31,7 +31,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-class FoldOperator(Operator):
+class RunningFoldOperator(Operator):
     def __init__(
         self, fold: Folder, keys: Sequence[str], input: pa.Schema, output: pa.Schema
     ) -> None:

@@ -12,8 +12,8 @@ from headrace.at_rest import described
 from headrace.callables import PyFunction, title
 from headrace.ops.agg.spec import Aggs, aggregates_code, aggregates_shape, aggregates_text
 from headrace.ops.contract import Place, Spec
-from headrace.ops.running.agg import RollingOperator
-from headrace.ops.running.fold import Folder, FoldOperator
+from headrace.ops.running.agg import RunningAggregateOperator
+from headrace.ops.running.fold import Folder, RunningFoldOperator
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ class RunningAggregates(Spec):
     def passes_on(self, columns: Collection[str]) -> bool:
         return not {name for name, _ in self.aggs}.intersection(columns)
 
-    def operator(self, place: Place) -> RollingOperator:
-        return RollingOperator(dict(self.aggs), place.key, place.input, place.output)
+    def operator(self, place: Place) -> RunningAggregateOperator:
+        return RunningAggregateOperator(dict(self.aggs), place.key, place.input, place.output)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,5 +115,7 @@ class RunningFold(Spec):
     def state_shape(self, place: Place) -> dict[str, Any]:
         return {"kind": self.at_rest, **self.folding.shape()}
 
-    def operator(self, place: Place) -> FoldOperator:
-        return FoldOperator(self.folding.folder(place.input), place.key, place.input, place.output)
+    def operator(self, place: Place) -> RunningFoldOperator:
+        return RunningFoldOperator(
+            self.folding.folder(place.input), place.key, place.input, place.output
+        )

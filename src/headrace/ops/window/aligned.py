@@ -18,7 +18,7 @@ import numpy.typing as npt
 from headrace.at_rest import Identified
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import refusal
-from headrace.ops.window.by_rows import Count, Delta, LastRows, LastTime, Until
+from headrace.ops.window.by_rows import CountWindow, DeltaWindow, LastRows, LastTime, UntilWindow
 
 Times = npt.NDArray[np.int64]
 
@@ -129,7 +129,7 @@ class Window(Identified):
 
 def tumbling(
     size: Duration | None = None, *, rows: int | None = None, offset: Duration | None = None
-) -> Window | Count:
+) -> Window | CountWindow:
     """Windows one after the other, each record in exactly one: `size` long, or of so many rows."""
     if (size is None) == (rows is None) or (rows is not None and offset is not None):
         fact = f"tumbling has size {size!r}, rows {rows!r} and offset {offset!r}"
@@ -137,7 +137,7 @@ def tumbling(
             "HR-WINDOW-041", fact, 'Write tumbling("5s"), tumbling("1d", offset="6h"), or rows=100.'
         )
     if rows is not None:
-        return Count(rows)
+        return CountWindow(rows)
     assert size is not None
     length = millis(size)
     return Window(length, length, _shift(offset, length))
@@ -150,7 +150,7 @@ def sliding(
     rows: int | None = None,
     every_rows: int | None = None,
     offset: Duration | None = None,
-) -> Window | Count | LastRows | LastTime:
+) -> Window | CountWindow | LastRows | LastTime:
     """Windows that overlap: `size` long or the last `rows`, `every` so often or `every_rows`."""
     if (size is None) == (rows is None) or (every is None) == (every_rows is None):
         fact = "sliding needs one length and one step"
@@ -159,7 +159,7 @@ def sliding(
     if offset is not None and (size is None or every is None):
         raise refusal("HR-WINDOW-043", "offset= is for windows of time", "Leave it out.")
     if rows is not None:
-        return Count(rows, every_rows) if every is None else LastRows(rows, millis(every))
+        return CountWindow(rows, every_rows) if every is None else LastRows(rows, millis(every))
     assert size is not None
     if every_rows is not None:
         return LastTime(millis(size), every_rows)
@@ -168,18 +168,18 @@ def sliding(
     return Window(millis(size), slide, _shift(offset, slide))
 
 
-def delta(column: Any, threshold: float, *, since: str = "first") -> Delta:
+def delta(column: Any, threshold: float, *, since: str = "first") -> DeltaWindow:
     """Windows that end before `column` is more than `threshold` from the window's first row.
 
     With since="previous", from the row before.
     """
-    return Delta(column, threshold, since)
+    return DeltaWindow(column, threshold, since)
 
 
-def until(predicate: Any, *, inside: bool = True) -> Until:
+def until(predicate: Any, *, inside: bool = True) -> UntilWindow:
     """Windows that a row ends, if it fulfils `predicate`; as its last row, or (not `inside`)
     as the first of the next window."""
-    return Until(predicate, inside)
+    return UntilWindow(predicate, inside)
 
 
 def floor_of(watermark: int, lateness: int) -> int:

@@ -63,7 +63,7 @@ class Assigner(Protocol):
         """Which windows of a key become one; asked only if it merges."""
 
 
-class Apart(Identified):
+class NonMerging(Identified):
     """Base of windows that never merge."""
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class Apart(Identified):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread(Apart):
+class AlignedAssigner(NonMerging):
     """Tumbling and sliding windows, one by one; panes are for those who can share."""
 
     window: Window
@@ -102,7 +102,7 @@ class Spread(Apart):
 
 
 @dataclass(frozen=True, slots=True)
-class Cumulating(Apart):
+class Cumulating(NonMerging):
     """Windows that begin together and end one step after the other, up to `size`."""
 
     size: int
@@ -171,7 +171,7 @@ class Session(Identified):
 
 
 @dataclass(frozen=True, slots=True)
-class Everything(Apart):
+class Everything(NonMerging):
     """One window for all time: it ends with the input."""
 
     def at_rest(self) -> str:

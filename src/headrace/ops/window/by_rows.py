@@ -26,7 +26,7 @@ FIRST, PREVIOUS = "first", "previous"
 
 
 @dataclass(frozen=True, slots=True)
-class Count(Identified):
+class CountWindow(Identified):
     """`size` rows of a key; with `every`, the last `size` of them every so many rows."""
 
     size: int
@@ -56,7 +56,7 @@ class Count(Identified):
 
 
 @dataclass(frozen=True, slots=True)
-class Delta(Identified):
+class DeltaWindow(Identified):
     """A window ends before the row whose number is more than `threshold` away.
 
     Away from the first number of the window, or from the previous one. A null or NaN neither
@@ -82,7 +82,7 @@ class Delta(Identified):
 
 
 @dataclass(frozen=True, slots=True)
-class Until(Identified):
+class UntilWindow(Identified):
     """A window ends with the row in which `column` is true, or (not `inside`) before it."""
 
     column: str
@@ -125,12 +125,12 @@ class LastTime(Identified):
         return f"last {pretty(self.size)} every {self.every} rows"
 
 
-RowWindow: TypeAlias = Count | Delta | Until | LastRows | LastTime
+RowWindow: TypeAlias = CountWindow | DeltaWindow | UntilWindow | LastRows | LastTime
 
 
 def column_of(spec: RowWindow) -> str | None:
     """The column that decides where a window ends, if there is one."""
-    return spec.column if isinstance(spec, Delta | Until) else None
+    return spec.column if isinstance(spec, DeltaWindow | UntilWindow) else None
 
 
 def needs_time(spec: RowWindow) -> bool:
@@ -156,10 +156,10 @@ def check(spec: RowWindow, schema: pa.Schema) -> None:
             f"Use: {names}.",
         )
     kind = schema.field(column).type
-    if isinstance(spec, Until) and not pt.is_boolean(kind):
+    if isinstance(spec, UntilWindow) and not pt.is_boolean(kind):
         hint = "Give a condition, such as a comparison."
         raise refusal("HR-WINDOW-020", f"window ({spec}) goes by a column of type {kind}", hint)
-    if isinstance(spec, Delta) and not _is_number(kind):
+    if isinstance(spec, DeltaWindow) and not _is_number(kind):
         hint = "Measure an integer, float or decimal; cast the column first."
         raise refusal("HR-WINDOW-019", f"window ({spec}) measures a column of type {kind}", hint)
 

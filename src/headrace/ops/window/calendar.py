@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.clock import MIN_TIME
 from headrace.errors import refusal
 from headrace.ops.window.aligned import Times
-from headrace.ops.window.assigners import FOREVER, Apart, Placed, whole
+from headrace.ops.window.assigners import FOREVER, NonMerging, Placed, whole
 
 UNITS = ("day", "week", "month", "year")
 _DAY = 86_400_000
@@ -28,7 +28,7 @@ _FIRST, _LAST = (d.toordinal() - _EPOCH for d in (dt.date.min, dt.date.max))
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar(Apart):
+class Calendar(NonMerging):
     unit: str
     zone: str = "UTC"
     each: int = 1

@@ -23,14 +23,14 @@ from headrace.ops.agg.groups import Index
 from headrace.ops.agg.named import Aggregate, partial, result
 from headrace.ops.agg.order import rises, sorted_by
 from headrace.ops.contract import Fault
-from headrace.ops.window.rows import LaidRows, Rows, rows_of_windows
+from headrace.ops.window.rows import RowTable, WindowRows, rows_of_windows
 from headrace.rows import collector_paused, table_of
 
 _WINDOW = "__window"
 
 
 @dataclass(slots=True)
-class Memory:
+class StoredValues:
     """What a function remembers: values per key, and values per window."""
 
     owner: Index  # the number of each window's key
@@ -39,10 +39,10 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class WindowedRows:
     """Windows laid end to end: window i has the rows from starts[i] to starts[i + 1]."""
 
-    rows: LaidRows  # the user's columns and the hidden ones, each window's rows in order
+    rows: RowTable  # the user's columns and the hidden ones, each window's rows in order
     starts: Index
     keys: pa.Table  # one row per window: "__h" and the key columns
     begins: Index  # the bounds of each window in ms; MIN_TIME and MAX_TIME for none
@@ -52,7 +52,7 @@ class Laid:
     finals: Sequence[bool]
     watermark: int = 0
     clock: int = 0
-    memory: Memory | None = None
+    memory: StoredValues | None = None
     arrival: Index | None = None  # of each row, rises in order of arrival; None: as they are laid
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Laid:
             self.rows.num_rows if last else int(self.starts[window + 1]),
         )
 
-    def by_arrival(self) -> Laid:
+    def by_arrival(self) -> WindowedRows:
         """The same windows, each with its rows in order of arrival, equals as they are laid."""
         if self.arrival is None:
             return self
@@ -80,13 +80,13 @@ class Laid:
             return self
         return replace(self, rows=self.rows.take(pa.array(sorted_by(order))), arrival=None)
 
-    def calls(self, seen: Sequence[str]) -> Iterator[tuple[int, Rows]]:
+    def calls(self, seen: Sequence[str]) -> Iterator[tuple[int, WindowRows]]:
         """Each window and its rows, of which functions surely see only these columns."""
         return rows_of_windows(self.rows, self.starts.tolist(), seen)
 
 
 @dataclass(slots=True)
-class Given:
+class WindowResults:
     """What came of some windows: rows, and the window each is of."""
 
     values: pa.Table
@@ -100,7 +100,7 @@ class WindowFunction(Protocol):
     def schema(self) -> pa.Schema:
         """The columns it gives."""
 
-    def over(self, laid: Laid) -> Given:
+    def over(self, laid: WindowedRows) -> WindowResults:
         """The results of these windows."""
 
 
@@ -110,12 +110,12 @@ class AggregateRows:
     def __init__(self, aggs: Mapping[str, Aggregate], schema: pa.Schema) -> None:
         self._aggs, self.schema = aggs, schema
 
-    def over(self, laid: Laid) -> Given:
+    def over(self, laid: WindowedRows) -> WindowResults:
         rows = laid.rows.select(laid.rows.column_names)
         rows = rows.append_column(_WINDOW, pa.array(laid.numbers))
         made = result(partial(rows, [_WINDOW], self._aggs), self._aggs)
         windows = made.column(_WINDOW).to_numpy()
-        return Given(made.select(self.schema.names).cast(self.schema), windows)
+        return WindowResults(made.select(self.schema.names).cast(self.schema), windows)
 
 
 class FoldRows:
@@ -127,15 +127,15 @@ class FoldRows:
         self._scalar = zero is not None and schema.names == ["value"]
 
     @collector_paused()
-    def over(self, laid: Laid) -> Given:
+    def over(self, laid: WindowedRows) -> WindowResults:
         laid = laid.by_arrival()
         try:
             values = [self._folded(rows) for _, rows in laid.calls(self.columns)]
-            return Given(table_of(values, self.schema), np.arange(len(laid)))
+            return WindowResults(table_of(values, self.schema), np.arange(len(laid)))
         except Exception:
             return one_by_one(laid, self.schema, self.columns, lambda _, r: [self._folded(r)])
 
-    def _folded(self, rows: Rows) -> Any:
+    def _folded(self, rows: WindowRows) -> Any:
         rest = iter(rows)
         value = next(rest) if self._zero is None else self._zero()
         for row in rest:
@@ -144,12 +144,12 @@ class FoldRows:
 
 
 def one_by_one(
-    laid: Laid,
+    laid: WindowedRows,
     schema: pa.Schema,
     seen: Sequence[str],
-    call: Callable[[int, Rows], list[Any]],
+    call: Callable[[int, WindowRows], list[Any]],
     counts: Counter[str] | None = None,
-) -> Given:
+) -> WindowResults:
     """Each window by itself, so that one on which the function fails is set aside alone.
 
     `counts` is where a call counts: what one that fails has counted is left out.
@@ -170,4 +170,4 @@ def one_by_one(
         counted.update(counts)
         values.extend(given)
         windows.extend([window] * len(given))
-    return Given(table_of(values, schema), np.array(windows, np.int64), faults, counted)
+    return WindowResults(table_of(values, schema), np.array(windows, np.int64), faults, counted)

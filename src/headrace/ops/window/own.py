@@ -33,7 +33,7 @@ class WindowAssigner:
 
 
 @dataclass(frozen=True)
-class Own(Identified):
+class OwnAssigner(Identified):
     """A user's assigner, as the operator sees it."""
 
     user: WindowAssigner

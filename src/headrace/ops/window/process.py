@@ -20,8 +20,8 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
 from headrace.ops.process.declare import value
 from headrace.ops.process.kept import Kept
-from headrace.ops.window.function import Given, Laid, Memory, one_by_one
-from headrace.ops.window.rows import Rows
+from headrace.ops.window.function import StoredValues, WindowedRows, WindowResults, one_by_one
+from headrace.ops.window.rows import WindowRows
 from headrace.rows import collector_paused, pylist, rows_of, table_of
 
 
@@ -130,7 +130,7 @@ class ProcessRows:
         return self._fn.kept(per_window) if self._keeps else pa.schema([])
 
     @collector_paused()
-    def over(self, laid: Laid) -> Given:
+    def over(self, laid: WindowedRows) -> WindowResults:
         keys, windows = self._key_values(laid), self._windows(laid)
         if self._keeps:
             assert laid.memory is not None
@@ -141,13 +141,13 @@ class ProcessRows:
             given = [call(i, rows) for i, rows in laid.calls(self._seen)]
             numbers = np.repeat(np.arange(len(laid)), list(map(len, given)))
             table = table_of([row for rows in given for row in rows], self.schema)
-            return Given(table, numbers, counts=ctx.counts)
+            return WindowResults(table, numbers, counts=ctx.counts)
         except Exception:
             return one_by_one(laid, self.schema, self._seen, call, ctx.counts)
 
     def _calling(
         self, keys: list[Any], windows: list[FiredWindow], ctx: WindowCall
-    ) -> Callable[[int, Rows], list[Any]]:
+    ) -> Callable[[int, WindowRows], list[Any]]:
         """How to call it for a window; chosen here, once for what may be many thousand calls."""
         fn = self._method
         if self._asks:
@@ -155,8 +155,8 @@ class ProcessRows:
         return lambda i, rows: many(fn(keys[i], windows[i], rows))
 
     def _remembering(
-        self, laid: Laid, memory: Memory, keys: list[Any], windows: list[FiredWindow]
-    ) -> Given:
+        self, laid: WindowedRows, memory: StoredValues, keys: list[Any], windows: list[FiredWindow]
+    ) -> WindowResults:
         """Windows of a key in the order of their ends: one may build on the one before."""
         rows = dict(laid.calls(self.columns))
         given: dict[int, list[Any]] = {}
@@ -183,7 +183,7 @@ class ProcessRows:
         order = sorted(given)
         numbers = np.repeat(np.array(order, np.int64), [len(given[i]) for i in order])
         table = table_of([row for i in order for row in given[i]], self.schema)
-        return Given(table, numbers, faults, counts)
+        return WindowResults(table, numbers, faults, counts)
 
     def _check(self, values: dict[str, Any]) -> None:
         declared = type(self._fn).values
@@ -191,13 +191,13 @@ class ProcessRows:
         if len(schema):
             table_of([tuple(values.values())], schema)
 
-    def _key_values(self, laid: Laid) -> list[Any]:
+    def _key_values(self, laid: WindowedRows) -> list[Any]:
         if not self._keys:
             return [None] * len(laid)
         rows = rows_of(laid.keys.select(self._keys))
         return [row[0] for row in rows] if len(self._keys) == 1 else list(map(tuple, rows))
 
-    def _windows(self, laid: Laid) -> list[FiredWindow]:
+    def _windows(self, laid: WindowedRows) -> list[FiredWindow]:
         begins = [None if b <= MIN_TIME else b for b in laid.begins.tolist()]
         ends = [None if e >= MAX_TIME - 1 else e for e in laid.ends.tolist()]
         facts = zip(begins, ends, laid.panes.tolist(), laid.timings, laid.finals, strict=True)
@@ -229,4 +229,4 @@ def many(given: Any) -> list[Any]:
         return [given]
     if given is None:
         return []
-    return list(given) if isinstance(given, list | Rows | Iterator) else [given]
+    return list(given) if isinstance(given, list | WindowRows | Iterator) else [given]

@@ -18,7 +18,7 @@ from headrace.rows import pylist, rows_from
 _AT_ONCE = 4_000  # rows of which objects are made at a time
 
 
-class LaidRows(Protocol):
+class RowTable(Protocol):
     """As much of a table as is asked of rows; one that fetches columns when asked will do."""
 
     @property
@@ -31,10 +31,10 @@ class LaidRows(Protocol):
 
     def slice(self, start: int, length: int) -> pa.Table: ...
 
-    def take(self, indices: pa.Array) -> LaidRows: ...
+    def take(self, indices: pa.Array) -> RowTable: ...
 
 
-class Rows(Sequence[Any]):
+class WindowRows(Sequence[Any]):
     """The rows of one window, in order: `rows[0]`, `for row in rows`; a column: `rows["name"]`."""
 
     __slots__ = ("_block", "_start", "_stop")
@@ -68,8 +68,8 @@ class Rows(Sequence[Any]):
 
 
 def rows_of_windows(
-    rows: LaidRows, starts: Sequence[int], seen: Sequence[str]
-) -> Iterator[tuple[int, Rows]]:
+    rows: RowTable, starts: Sequence[int], seen: Sequence[str]
+) -> Iterator[tuple[int, WindowRows]]:
     """Each window and its rows; window i has those from starts[i] on, the last all others.
 
     A row has the columns `seen`; by name, all can be had.
@@ -81,14 +81,14 @@ def rows_of_windows(
         stop = bisect_right(ends, begin + _AT_ONCE, window + 2) - 1
         block = _Block(columns, seen, begin, ends[stop] - begin)
         for i in range(window, stop):
-            yield i, Rows(block, ends[i] - begin, ends[i + 1] - begin)
+            yield i, WindowRows(block, ends[i] - begin, ends[i + 1] - begin)
         window = stop
 
 
 class _Columns(dict[str, pa.ChunkedArray]):
     """Columns by name, each fetched when it is first asked for."""
 
-    def __init__(self, rows: LaidRows) -> None:
+    def __init__(self, rows: RowTable) -> None:
         self._rows = rows
 
     def __missing__(self, name: str) -> pa.ChunkedArray:

@@ -20,16 +20,16 @@ from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.spec import Aggs, aggregates_code, aggregates_shape, aggregates_text
 from headrace.ops.contract import Operator, Place, Spec
-from headrace.ops.general_windows.fold import WindowFoldOperator
-from headrace.ops.general_windows.operator import TimedWindowOperator
-from headrace.ops.panes.operator import WindowAggOperator
+from headrace.ops.general_windows.fold import FoldWindowOperator
+from headrace.ops.general_windows.operator import GeneralWindowOperator
+from headrace.ops.panes.operator import PaneOperator
 from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.running.spec import Folding
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.by_rows import RowWindow, column_of, needs_time
 from headrace.ops.window.evictors import Evictor, KeepBy
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
-from headrace.ops.window.own import Own, WindowAssigner
+from headrace.ops.window.own import OwnAssigner, WindowAssigner
 from headrace.ops.window.process import ProcessRows, WindowProcess
 from headrace.ops.window.triggers import AtWatermark
 from headrace.ops.window.windowing import Windowing
@@ -120,9 +120,9 @@ class PaneWindows(WindowSpec):
         aggregates = aggregates_shape(self.aggs, place.input)
         return {"kind": self.at_rest, "window": _plain(self.window), "aggregates": aggregates}
 
-    def operator(self, place: Place) -> WindowAggOperator:
+    def operator(self, place: Place) -> PaneOperator:
         aggs = dict(self.aggs)
-        return WindowAggOperator(self.window, aggs, place.key, place.input, place.output)
+        return PaneOperator(self.window, aggs, place.key, place.input, place.output)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +152,9 @@ class FoldWindows(WindowSpec):
     def state_shape(self, place: Place) -> dict[str, Any]:
         return {"kind": self.at_rest, "window": _plain(self.window), **self.folding.shape()}
 
-    def operator(self, place: Place) -> WindowFoldOperator:
+    def operator(self, place: Place) -> FoldWindowOperator:
         folder = self.folding.folder(place.input)
-        return WindowFoldOperator(self.window, folder, place.key, place.input, place.output)
+        return FoldWindowOperator(self.window, folder, place.key, place.input, place.output)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ class GeneralWindows(ComputedWindows):
 
     @property
     def sees_rows(self) -> bool:
-        own = isinstance(self.evictor, KeepBy) or isinstance(self.windowing.assigner, Own)
+        own = isinstance(self.evictor, KeepBy) or isinstance(self.windowing.assigner, OwnAssigner)
         return self.function is not None or own
 
     @property
@@ -252,7 +252,7 @@ class GeneralWindows(ComputedWindows):
 
     @property
     def runs_user_code(self) -> bool:
-        return isinstance(self.windowing.assigner, Own) or _has_own(self.aggregates)
+        return isinstance(self.windowing.assigner, OwnAssigner) or _has_own(self.aggregates)
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -271,7 +271,7 @@ class GeneralWindows(ComputedWindows):
         windowing = self.windowing
         assigner = windowing.assigner
         window: dict[str, Any] = {"assigner": assigner.at_rest(), "mode": windowing.mode}
-        if isinstance(assigner, Own):
+        if isinstance(assigner, OwnAssigner):
             merges = {"merge()": "there"} if assigner.merges else {}
             window["settings"] = settings(assigner.user, WindowAssigner) | merges
         found = {
@@ -299,7 +299,9 @@ class GeneralWindows(ComputedWindows):
         needs_rows = self.function is not None or self.evictor is not None
         work = (self.over_rows(place), self.evictor) if needs_rows else None
         aggs = {} if work else dict(self.aggregates)
-        return TimedWindowOperator(self.windowing, aggs, work, place.key, place.input, place.output)
+        return GeneralWindowOperator(
+            self.windowing, aggs, work, place.key, place.input, place.output
+        )
 
 
 @dataclass(frozen=True, eq=False)

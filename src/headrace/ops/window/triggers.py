@@ -292,7 +292,7 @@ class WindowNow:
 
 
 @dataclass(frozen=True, eq=False)
-class Custom(Trigger):
+class CustomTrigger(Trigger):
     """The user's own: a function of a `WindowNow`.
 
     It is asked of windows that got rows, whose end was passed, or that are about to be
