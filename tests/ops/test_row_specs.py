@@ -60,8 +60,8 @@ def test_windows_that_go_by_time_refuse_rows_without(spec: Any) -> None:
 
 def test_specs_say_what_they_are() -> None:
     specs = [
-        CountWindow(100), CountWindow(100, 10), DeltaWindow("x", 5, "previous"), UntilWindow("done", inside=False),
-        LastRows(100, 10_000), LastTime(10_000, 100),
+        CountWindow(100), CountWindow(100, 10), DeltaWindow("x", 5, "previous"),
+        UntilWindow("done", inside=False), LastRows(100, 10_000), LastTime(10_000, 100),
     ]  # fmt: skip
     assert [str(s) for s in specs] == [
         "100 rows", "100 rows every 10", "until x moves by more than 5 since previous",

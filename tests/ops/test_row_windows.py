@@ -27,8 +27,8 @@ from tests.ops.row_window_model import Following, Row, Shown, is_late, model_of
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
-from headrace.ops.row_windows import kept as row_kept
 from headrace.ops.row_windows import store as row_store
+from headrace.ops.row_windows import stored_windows as row_kept
 from headrace.ops.row_windows import work as row_work
 from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.by_rows import (

@@ -20,8 +20,7 @@ from headrace.chunk import TIME
 from headrace.clock import FIRST_TIME, LAST_TIME, ManualClock
 from headrace.ops.contract import Step
 from headrace.ops.general_windows.operator import GeneralWindowOperator
-from headrace.ops.window.triggers import AtWatermark, Combined, Every
-from headrace.ops.window.windowing import Windowing
+from headrace.ops.window.triggers import AtWatermark, Combined, Every, Windowing
 from headrace.state.table import KeyedTable
 from headrace.testing import Driver
 from headrace.testing import drive as drive_job

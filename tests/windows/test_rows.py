@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.ops.window.rows import WindowRows, rows_of_windows
+from headrace.ops.window.function import WindowRows, rows_of_windows
 from headrace.testing import Harness
 
 SIZES = [3, 1, 5_000, 1, 2]  # one is larger than what objects are made of at a time
@@ -69,7 +69,7 @@ def test_a_column_that_is_not_there_is_named(name: str) -> None:
 
 def test_no_object_is_made_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[pa.DataType] = []
-    import headrace.ops.window.rows as module
+    import headrace.ops.window.function as module
 
     known = module.pylist
 

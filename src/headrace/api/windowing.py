@@ -47,8 +47,8 @@ from headrace.ops.window.triggers import (
     Combined,
     OnDelta,
     OnRow,
+    Windowing,
 )
-from headrace.ops.window.windowing import Windowing
 from headrace.plan import columns as cols
 from headrace.plan.draft import uncertain
 from headrace.plan.signature import check_takes

@@ -13,7 +13,7 @@ from functools import singledispatch
 from headrace.callables import title
 from headrace.clock import pretty
 from headrace.expr import Expr
-from headrace.ops.agg.spec import bare_sql
+from headrace.ops.agg.named import bare_sql
 from headrace.ops.watermarks import Custom
 from headrace.plan.nodes import (
     OUT,

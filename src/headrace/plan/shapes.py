@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.at_rest import described, fingerprint_of
 from headrace.callables import digest
 from headrace.expr import col
-from headrace.ops.agg.spec import Aggs
+from headrace.ops.agg.named import Aggs
 from headrace.plan.lineage import chain, functions, functions_before, origins, roots, times
 from headrace.plan.nodes import Edge, Stateful
 

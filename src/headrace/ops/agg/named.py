@@ -9,22 +9,28 @@ up to rounding). What each kind does is in the modules named agg_*; this one dea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.at_rest import described
+from headrace.callables import settings
 from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME, plain_column
 from headrace.errors import PlanError, RunError, call_site
 from headrace.ops.agg.base import Arguments, Order
-from headrace.ops.agg.groups import Column, Finish, Grouping
+from headrace.ops.agg.groups import Column, Finish, Grouping, flat
 from headrace.ops.agg.kinds import Aggregate
+from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.agg.sums import Overflow
 
 if TYPE_CHECKING:
     from headrace.expr import Expr
+
 
 __all__ = [
     "Aggregate", "collect", "count", "count_distinct", "first", "last", "max", "max_by", "mean",
@@ -224,3 +230,66 @@ def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> A
                 site=call_site(),
             )
     return Aggregate(kind, column, by)
+
+
+# Partials that arrive and partials that are held: brought together, each in its place.
+
+
+_NUMBER = "__number"
+
+
+def with_held(
+    fresh: pa.Table, held: pa.Table, found: npt.NDArray[np.bool_], aggs: Mapping[str, Aggregate]
+) -> pa.Table:
+    """`fresh`, with the partials of `aggs` merged with those in the same row of `held`.
+
+    Rows where nothing was `found` stay as they are, and every row stays where it is.
+    """
+    names = [part for name, agg in aggs.items() for part in part_names(name, agg)]
+    if not names or not found.any():
+        return fresh
+    at = pa.array(np.flatnonzero(found))
+    both = pa.concat_tables([held.select(names).take(at), fresh.select(names).take(at)])
+    number = np.tile(np.arange(len(at)), 2)
+    merged = merge(both.append_column(_NUMBER, pa.array(number)), [_NUMBER], aggs)
+    if not np.array_equal(merged.column(_NUMBER).to_numpy(), number[: len(at)]):
+        merged = merged.sort_by(_NUMBER)
+    index = np.arange(fresh.num_rows)
+    index[found] = fresh.num_rows + np.arange(len(at))
+    where = pa.array(index)
+    for name in names:
+        column = pa.concat_arrays([flat(fresh.column(name)), flat(merged.column(name))])
+        fresh = fresh.set_column(fresh.column_names.index(name), name, column.take(where))
+    return fresh
+
+
+# Named aggregates as a part of a step: what identifies them, and how `explain` shows them.
+
+
+Aggs = tuple[tuple[str, Aggregate], ...]
+
+
+def aggregates_shape(aggs: Aggs, input: pa.Schema) -> list[list[Any]]:
+    """What shapes the partials of aggregates over rows of `input`, as plain JSON."""
+    found = []
+    for name, agg in aggs:
+        entry: list[Any] = [name, agg.kind, described(pa.schema(agg.partial_fields(name, input)))]
+        own = settings(agg.own, OwnAggregate) if agg.own is not None else {}
+        own.pop("column", None)
+        found.append([*entry, own] if own else entry)
+    return found
+
+
+def aggregates_code(aggs: Aggs) -> list[Any]:
+    """The user's own aggregates: their classes and their settings."""
+    own = [agg.own for _, agg in aggs if agg.own is not None]
+    return [part for one in own for part in (type(one), vars(one))]
+
+
+def aggregates_text(aggs: Sequence[tuple[str, Aggregate]]) -> str:
+    return ", ".join(f"{name} = {bare_sql(str(agg))}" for name, agg in aggs)
+
+
+def bare_sql(sql: str) -> str:
+    """SQL for people: names are quoted only where they must be."""
+    return re.sub(r"`([A-Za-z_]\w*)`", r"\1", sql)

@@ -18,16 +18,23 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.groups import Index, Mask, flat
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Fault, Step
-from headrace.ops.general_windows.book import EPOCH, FIRED, FIRST, PANES, START, WindowState
-from headrace.ops.general_windows.kept_rows import ARRIVED, StoredRows
-from headrace.ops.general_windows.retraction import Retraction
+from headrace.ops.general_windows.stored_rows import ARRIVED, StoredRows
+from headrace.ops.general_windows.window_state import (
+    EPOCH,
+    FIRED,
+    FIRST,
+    PANES,
+    START,
+    Retraction,
+    WindowState,
+)
 from headrace.ops.window.aligned import Times, floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
 from headrace.ops.window.function import StoredValues, WindowedRows, WindowFunction, WindowResults
 from headrace.ops.window.process import ProcessRows
 from headrace.ops.window.trigger_base import Facts
-from headrace.ops.window.windowing import Windowing
+from headrace.ops.window.triggers import Windowing
 from headrace.schema import TIMESTAMP
 from headrace.state.table import TableSpec
 

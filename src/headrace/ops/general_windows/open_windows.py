@@ -15,9 +15,9 @@ import pyarrow as pa
 from headrace.chunk import HASH, TIME
 from headrace.ops.agg.groups import Mask, flat
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.general_windows.book import START
+from headrace.ops.general_windows.window_state import START
 from headrace.ops.window.aligned import Times, floor_of
-from headrace.ops.window.windowing import Windowing
+from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
 
 OPEN = "open"

@@ -20,17 +20,16 @@ from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, count, max, merge, partial
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import Operator, Step
-from headrace.ops.general_windows.book import END, START, WindowState
 from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFiring
-from headrace.ops.general_windows.kept_rows import StoredRows
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
+from headrace.ops.general_windows.stored_rows import StoredRows
+from headrace.ops.general_windows.window_state import END, START, WindowState
 from headrace.ops.view import with_bounds
 from headrace.ops.window.aligned import Times, floor_of
 from headrace.ops.window.assigners import GAP, Assigner, Everything, Session, no_gap, why_no_gap
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.function import WindowFunction
-from headrace.ops.window.triggers import watched
-from headrace.ops.window.windowing import Windowing
+from headrace.ops.window.triggers import Windowing, watched
 from headrace.state.table import KeyedTable, TableSpec
 
 

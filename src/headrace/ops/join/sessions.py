@@ -20,8 +20,8 @@ from headrace.expr import parsed
 from headrace.hashing import hash_keys
 from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.contract import Step
-from headrace.ops.general_windows.kept_rows import ROWS
 from headrace.ops.general_windows.operator import GeneralWindowOperator
+from headrace.ops.general_windows.stored_rows import ROWS
 from headrace.ops.join.columns import numbers
 from headrace.ops.join.side import AT, NUMBER, Side, null_keys
 from headrace.ops.join.view import SIDES, Held, held_view
@@ -29,7 +29,7 @@ from headrace.ops.join.windows import Placed, Windows
 from headrace.ops.window.assigners import GAP, Assigner, Session
 from headrace.ops.window.function import WindowedRows, WindowResults
 from headrace.ops.window.trigger_base import Facts, Mask, Trigger
-from headrace.ops.window.windowing import Windowing
+from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
 
 _SIDE = "$side"

@@ -19,8 +19,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
 from headrace.ops.agg.groups import flat
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.agg.named import Aggregate, merge, partial, result
-from headrace.ops.agg.partials import with_held
+from headrace.ops.agg.named import Aggregate, merge, partial, result, with_held
 from headrace.ops.contract import Operator, Step
 from headrace.ops.panes.firing import fire
 from headrace.ops.view import with_bounds

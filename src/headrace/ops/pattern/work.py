@@ -18,7 +18,7 @@ from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.pattern.conditions import BAD, WORD, Bits
 from headrace.ops.pattern.rules import Rule
 from headrace.ops.pattern.store import Store, times_of
-from headrace.ops.row_windows.order import ordered
+from headrace.ops.row_windows.store import ordered
 
 
 @dataclass(frozen=True, slots=True)

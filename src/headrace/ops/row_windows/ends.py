@@ -8,14 +8,17 @@ windows hold is not known here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
 
-from headrace.ops.agg.groups import Column, Index, Mask
-from headrace.ops.agg.span import stretches
-from headrace.ops.row_windows.delta import moved
-from headrace.ops.row_windows.order import Ordered
+from headrace.ops.agg.groups import Column, Index, Mask, array, floats, integers, valid
+from headrace.ops.agg.span import Numbers, stretches
+from headrace.ops.row_windows.store import Ordered
 from headrace.ops.window.by_rows import (
+    FIRST,
     CountWindow,
     DeltaWindow,
     LastRows,
@@ -108,3 +111,100 @@ def _at(
     left = since + rows.sizes
     left[key] = rows.sizes[key] - after  # of a key's ends, the last is the last to be written
     return Ends(key, after, left, reference)
+
+
+# Deltas: at which rows a number has moved too far from the one it is measured from.
+#
+# Integers are compared exactly, whatever their width; all else as doubles. Rows lie key by
+# key in order. Nothing is kept here: what a key is measured from comes in and goes out.
+
+
+_SIGN = np.uint64(2**63)
+
+
+def reference_type(kind: pa.DataType) -> pa.DataType:
+    """As what the number that a key is measured from is kept."""
+    return pa.int64() if pt.is_integer(kind) else pa.float64()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The rows that have a number, in order, and what each key is measured from at first."""
+
+    values: Numbers
+    key: Index  # of each of these rows
+    start: Numbers
+    known: Mask  # keys that have a start
+
+    @property
+    def heads(self) -> Index:
+        """Each key's first row."""
+        return np.flatnonzero(np.diff(self.key, prepend=-1))
+
+
+def moved(spec: DeltaWindow, starts: Index, column: pa.Array, held: Column) -> tuple[Index, Column]:
+    """The rows that a new window starts with, and what each key is measured from after them."""
+    values, present = _numbers(column)
+    places = np.flatnonzero(present)
+    key = np.searchsorted(starts, places, side="right") - 1
+    start = integers(held) if values.dtype == np.int64 else floats(held)
+    rows = Measured(values[places], key, start, valid(held))
+    if not len(places):
+        return places, held
+    from_where = _from_first if spec.since == FIRST else _from_previous
+    far, after = from_where(rows, spec.threshold)
+    known = rows.known.copy()
+    known[key] = True
+    return places[far], array(after, held.type, known)
+
+
+def _numbers(column: pa.Array) -> tuple[Numbers, Mask]:
+    """As int64 or float64, and where there is one; of unsigned ones the distances stay right."""
+    if pt.is_uint64(column.type):
+        wide = column.fill_null(0).to_numpy(zero_copy_only=False) ^ _SIGN
+        return wide.view(np.int64), valid(column)
+    if pt.is_integer(column.type):
+        return integers(column), valid(column)
+    values = floats(column)
+    return values, ~np.isnan(values)
+
+
+def _from_previous(rows: Measured, threshold: float) -> tuple[Mask, Numbers]:
+    """Whether each row is too far from the one before, and the last of each key."""
+    heads = rows.heads
+    before = np.roll(rows.values, 1)
+    before[heads] = rows.start[rows.key[heads]]
+    far = _too_far(rows.values, before, threshold)
+    far[heads] &= rows.known[rows.key[heads]]
+    after = rows.start.copy()
+    after[rows.key] = rows.values  # the last to be written is the last
+    return far, after
+
+
+@np.errstate(all="ignore")  # infinities that are equal are not apart
+def _too_far(a: Numbers, b: Numbers, threshold: float) -> Mask:
+    if a.dtype != np.int64:
+        return np.asarray(np.abs(a - b) > threshold)
+    apart = np.where(a > b, a - b, b - a).view(np.uint64)  # right even if it wraps
+    return np.asarray(apart > np.uint64(min(int(threshold), 2**64 - 1)))
+
+
+def _from_first(rows: Measured, threshold: float) -> tuple[Mask, Numbers]:
+    """Whether each row starts a window, and what each key's last window started with.
+
+    Where a window starts depends on where the one before did: the one loop over rows.
+    """
+    values: list[Any] = rows.values.tolist()
+    heads, after, found = rows.heads, rows.start.copy(), list[int]()
+    keys, stops = rows.key[heads].tolist(), [*heads[1:].tolist(), len(values)]
+    for key, head, stop in zip(keys, heads.tolist(), stops, strict=True):
+        base = after[key].item() if rows.known[key] else values[head]
+        for at in range(head, stop):
+            apart = values[at] - base
+            if apart > threshold or -apart > threshold:
+                base = values[at]
+                found.append(at)
+        after[key] = base
+    far = np.zeros(len(values), np.bool_)
+    far[found] = True
+    return far, after

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.at_rest import described
 from headrace.callables import PyFunction, title
-from headrace.ops.agg.spec import Aggs, aggregates_code, aggregates_shape, aggregates_text
+from headrace.ops.agg.named import Aggs, aggregates_code, aggregates_shape, aggregates_text
 from headrace.ops.contract import Place, Spec
 from headrace.ops.running.agg import RunningAggregateOperator
 from headrace.ops.running.fold import Folder, RunningFoldOperator

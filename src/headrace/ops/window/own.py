@@ -16,8 +16,7 @@ from headrace.at_rest import Identified
 from headrace.chunk import visible
 from headrace.clock import FURTHEST, MIN_TIME
 from headrace.ops.window.aligned import Interval, Times
-from headrace.ops.window.assigners import Placed
-from headrace.ops.window.merging import Joined
+from headrace.ops.window.assigners import Joined, Placed
 from headrace.rows import rows_of
 
 

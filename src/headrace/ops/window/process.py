@@ -20,8 +20,13 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
 from headrace.ops.process.declare import value
 from headrace.ops.process.kept import Kept
-from headrace.ops.window.function import StoredValues, WindowedRows, WindowResults, one_by_one
-from headrace.ops.window.rows import WindowRows
+from headrace.ops.window.function import (
+    StoredValues,
+    WindowedRows,
+    WindowResults,
+    WindowRows,
+    one_by_one,
+)
 from headrace.rows import collector_paused, pylist, rows_of, table_of
 
 

@@ -17,8 +17,13 @@ from headrace.at_rest import described
 from headrace.callables import PyFunction, settings, title
 from headrace.clock import pretty
 from headrace.expr import Expr
-from headrace.ops.agg.named import Aggregate
-from headrace.ops.agg.spec import Aggs, aggregates_code, aggregates_shape, aggregates_text
+from headrace.ops.agg.named import (
+    Aggregate,
+    Aggs,
+    aggregates_code,
+    aggregates_shape,
+    aggregates_text,
+)
 from headrace.ops.contract import Operator, Place, Spec
 from headrace.ops.general_windows.fold import FoldWindowOperator
 from headrace.ops.general_windows.operator import GeneralWindowOperator
@@ -31,8 +36,7 @@ from headrace.ops.window.evictors import Evictor, KeepBy
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
 from headrace.ops.window.own import OwnAssigner, WindowAssigner
 from headrace.ops.window.process import ProcessRows, WindowProcess
-from headrace.ops.window.triggers import AtWatermark
-from headrace.ops.window.windowing import Windowing
+from headrace.ops.window.triggers import AtWatermark, Windowing
 from headrace.reads import columns_of_rows
 from headrace.schema import ddl_type
 

@@ -18,7 +18,7 @@ from headrace.errors import StepError
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.window.aligned import Times
-from headrace.ops.window.assigners import said
+from headrace.ops.window.assigners import Assigner, said
 from headrace.ops.window.trigger_base import TIMES, Facts, Mask, Trigger, Watch
 
 
@@ -347,3 +347,17 @@ def watched(trigger: Trigger) -> tuple[dict[str, Aggregate], dict[str, Aggregate
         for recent in (True, False)
     )
     return since, ever, [name for name, w in wanted.items() if w.agg == TIMES]
+
+
+# How a stream is cut into windows of time: a value that says it all.
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """How a stream is cut, and when and how a window shows its result."""
+
+    assigner: Assigner
+    trigger: Trigger
+    lateness: int = 0
+    mode: str = "replace"  # or "delta", "retract"
+    loses: bool = False  # what was not shown when a window is forgotten never is

@@ -15,13 +15,10 @@ from headrace.clock import MAX_TIME
 from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.span import stretches
 from headrace.ops.contract import Step
-from headrace.ops.row_windows.book import KeyCounters, book_fields
 from headrace.ops.row_windows.ends import Ends, ends_of
-from headrace.ops.row_windows.order import Ordered, ordered
-from headrace.ops.row_windows.results import Ended, Fired
-from headrace.ops.row_windows.sequence import RowSequence
-from headrace.ops.row_windows.store import FEW, PackedRows, StoredParcels, fitted
-from headrace.ops.row_windows.work import WindowWork
+from headrace.ops.row_windows.sequence import KeyCounters, RowSequence, book_fields
+from headrace.ops.row_windows.store import FEW, Ordered, PackedRows, StoredParcels, fitted, ordered
+from headrace.ops.row_windows.work import Ended, Fired, WindowWork
 from headrace.ops.window.by_rows import RowWindow
 from headrace.state.table import TableSpec
 
