@@ -47,34 +47,34 @@ _TAKES = (
 )
 
 
-def check_taken(given: pa.DataType, kind: pa.DataType) -> None:
-    """ValueError if a column of type `given` is none of type `kind`, whatever it holds."""
-    if pt.is_dictionary(given):
-        given = given.value_type
-    if given == kind or pt.is_null(given):
+def check_taken(source: pa.DataType, kind: pa.DataType) -> None:
+    """ValueError if a column of type `source` is none of type `kind`, whatever it holds."""
+    if pt.is_dictionary(source):
+        source = source.value_type
+    if source == kind or pt.is_null(source):
         return
     takes = next((theirs for ours, theirs in _TAKES if ours(kind)), None)
-    if takes is None or not takes(given):
-        raise ValueError(f"{given} is no {ddl_type(kind)}")
+    if takes is None or not takes(source):
+        raise ValueError(f"{source} is no {ddl_type(kind)}")
     if pt.is_struct(kind):
-        extra = extra_field(given, kind, "")
+        extra = extra_field(source, kind, "")
         if extra is not None:
             raise ValueError(f"{ddl_type(kind)} has no field {extra[1:]!r}")
-        inner = [(field.type, kind.field(field.name).type) for field in given]
+        inner = [(field.type, kind.field(field.name).type) for field in source]
     else:
-        inner = list(zip(inside(given), inside(kind), strict=False))
+        inner = list(zip(inside(source), inside(kind), strict=False))
     for theirs, ours in inner:
         check_taken(theirs, ours)
 
 
-def extra_field(given: pa.DataType, kind: pa.DataType, path: str) -> str | None:
-    """The first field of a struct anywhere in `given` that `kind` does not have, as a path."""
-    if pt.is_dictionary(given):
-        given = given.value_type
-    if not (pt.is_struct(given) and pt.is_struct(kind)):
-        pairs = zip(inside(given), inside(kind), strict=False)
+def extra_field(source: pa.DataType, kind: pa.DataType, path: str) -> str | None:
+    """The first field of a struct anywhere in `source` that `kind` does not have, as a path."""
+    if pt.is_dictionary(source):
+        source = source.value_type
+    if not (pt.is_struct(source) and pt.is_struct(kind)):
+        pairs = zip(inside(source), inside(kind), strict=False)
         return next((x for g, k in pairs if (x := extra_field(g, k, path))), None)
-    for field in given:
+    for field in source:
         at = f"{path}.{field.name}"
         if kind.get_field_index(field.name) < 0:
             return at
@@ -124,59 +124,59 @@ _UNITS = ("s", "ms", "us", "ns")
 
 def cast_exactly(column: Any, kind: pa.DataType) -> Any:
     """The array or chunked array as `kind`. Times finer than a microsecond are cut."""
-    given = column.type
-    if given == kind:
+    source = column.type
+    if source == kind:
         return column
-    if pt.is_dictionary(given) and not pt.is_dictionary(kind):
-        return cast_exactly(column.cast(given.value_type), kind)
-    if pt.is_timestamp(given) and given.tz and pt.is_date(kind):
-        column = column.cast(pa.timestamp(given.unit, "UTC"))
-    made = column.cast(kind, safe=not _coarser(given, kind))
-    if _may_bend(given, kind):
+    if pt.is_dictionary(source) and not pt.is_dictionary(kind):
+        return cast_exactly(column.cast(source.value_type), kind)
+    if pt.is_timestamp(source) and source.tz and pt.is_date(kind):
+        column = column.cast(pa.timestamp(source.unit, "UTC"))
+    made = column.cast(kind, safe=not _coarser(source, kind))
+    if _may_bend(source, kind):
         _compare(_one(column), _one(made))
     return made
 
 
-def _coarser(given: pa.DataType, kind: pa.DataType) -> bool:
+def _coarser(source: pa.DataType, kind: pa.DataType) -> bool:
     """Whether times are cut: only then may the cast be unchecked, or far times would wrap."""
-    both = pt.is_timestamp(given) and pt.is_timestamp(kind)
-    return both and _UNITS.index(given.unit) > _UNITS.index(kind.unit)
+    both = pt.is_timestamp(source) and pt.is_timestamp(kind)
+    return both and _UNITS.index(source.unit) > _UNITS.index(kind.unit)
 
 
 def _one(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _may_bend(given: pa.DataType, kind: pa.DataType) -> bool:
+def _may_bend(source: pa.DataType, kind: pa.DataType) -> bool:
     if pt.is_nested(kind):
-        return bool(given != kind)
-    to_date = pt.is_date(kind) and pt.is_timestamp(given)
-    narrower = pt.is_floating(kind) and pt.is_floating(given) and kind.bit_width < given.bit_width
-    return bool(to_date or narrower or (pt.is_decimal(kind) and pt.is_floating(given)))
+        return bool(source != kind)
+    to_date = pt.is_date(kind) and pt.is_timestamp(source)
+    narrower = pt.is_floating(kind) and pt.is_floating(source) and kind.bit_width < source.bit_width
+    return bool(to_date or narrower or (pt.is_decimal(kind) and pt.is_floating(source)))
 
 
-def _compare(given: pa.Array, made: pa.Array) -> None:
+def _compare(source: pa.Array, made: pa.Array) -> None:
     kind = made.type
-    if given.type == kind or pt.is_null(given.type) or not _may_bend(given.type, kind):
+    if source.type == kind or pt.is_null(source.type) or not _may_bend(source.type, kind):
         return
     if pt.is_struct(kind):
-        theirs = {f.name: i for i, f in enumerate(given.type)}
+        theirs = {f.name: i for i, f in enumerate(source.type)}
         for field, inner in zip(kind, made.flatten(), strict=True):
             if field.name in theirs:
-                _compare(given.flatten()[theirs[field.name]], inner)
+                _compare(source.flatten()[theirs[field.name]], inner)
     elif pt.is_map(kind):
-        _compare(given.keys, made.keys)
-        _compare(given.items, made.items)
+        _compare(source.keys, made.keys)
+        _compare(source.items, made.items)
     elif pt.is_nested(kind):
-        _compare(given.flatten(), made.flatten())
-    elif pc.any(_bent(given, made)).as_py():
-        raise ValueError(f"a value of {given.type} is no {ddl_type(kind)}")
+        _compare(source.flatten(), made.flatten())
+    elif pc.any(_bent(source, made)).as_py():
+        raise ValueError(f"a value of {source.type} is no {ddl_type(kind)}")
 
 
-def _bent(given: pa.Array, made: pa.Array) -> pa.Array:
+def _bent(source: pa.Array, made: pa.Array) -> pa.Array:
     if pt.is_date(made.type):
-        days = made.cast(pa.timestamp(given.type.unit)).cast(pa.int64())
-        return pc.not_equal(days, given.cast(pa.int64()))
+        days = made.cast(pa.timestamp(source.type.unit)).cast(pa.int64())
+        return pc.not_equal(days, source.cast(pa.int64()))
     if pt.is_floating(made.type):
-        return pc.and_(pc.is_inf(made), pc.invert(pc.is_inf(given)))
-    return pc.not_equal(made.cast(pa.float64()), given.cast(pa.float64()))
+        return pc.and_(pc.is_inf(made), pc.invert(pc.is_inf(source)))
+    return pc.not_equal(made.cast(pa.float64()), source.cast(pa.float64()))

@@ -1,7 +1,7 @@
 """DDL: column types and lists of fields as text, read and written.
 
 The text is Spark's: "area string, at timestamp not null, tags array<string>". What is
-written is read back as the same types, as far as DDL can tell them apart. Nothing here
+written is read back as the same types, as far as DDL distinguishes them. Nothing here
 knows Python's types (`schema.py`) or data.
 """
 
@@ -126,7 +126,7 @@ def _quoted(name: str) -> str:
 
 
 def ddl_type(kind: pa.DataType) -> str:
-    """The DDL name of an Arrow type; of the nearest one where Arrow tells more apart."""
+    """The DDL name of an Arrow type; of the nearest one where Arrow distinguishes more."""
     for name, known in _DDL.items():
         if known == kind:
             return name
@@ -166,7 +166,7 @@ def refuse_same_names(names: list[str], what: str) -> None:
         listed = ", ".join(map(repr, dict.fromkeys(twice)))
         raise unfit(
             f"{what} has names that are one without regard to case: {listed}",
-            "Rename a column: SQL does not tell capital letters from small ones.",
+            "Rename a column: SQL does not distinguish upper from lower case.",
         )
 
 

@@ -1,7 +1,7 @@
-"""Rows kept apart from user code that goes on changing what they were made of.
+"""Defensive copies of rows that user code may go on changing.
 
-A function may give its state as a row, `return self.stats`, or within one, and change it at
-the next. Rows become columns only after many calls, so such a row is copied when it is given.
+A function may return its state as a row, `return self.stats`, or within one, and change it at
+the next call. Rows become columns only after many calls, so such a row is copied on return.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.rows import values_of
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class RowCopier:
     """Rows of the types `plain` stay what they are; others are copied by `take`."""
 
     plain: Any
@@ -31,10 +31,10 @@ class Apart:
 
 
 _UNCHANGING = (tuple, str, bytes, int, float, date, Decimal, type(None))
-AS_THEY_ARE = Apart(object, lambda row: row)  # nothing that is kept can be changed in place
+NO_COPY = RowCopier(object, lambda row: row)  # no value can be changed in place
 
 
-def apart(schema: pa.Schema) -> Apart:
+def row_copier(schema: pa.Schema) -> RowCopier:
     """For rows of these columns."""
     names = tuple(schema.names)
     copies = {i: _copier(f.type) for i, f in enumerate(schema) if pa.types.is_nested(f.type)}
@@ -46,13 +46,13 @@ def apart(schema: pa.Schema) -> Apart:
                 values[place] = copied(values[place])
         return tuple(values)
 
-    return Apart(() if copies else _UNCHANGING, take)
+    return RowCopier(() if copies else _UNCHANGING, take)
 
 
-def apart_value(kind: pa.DataType) -> Apart:
+def value_copier(kind: pa.DataType) -> RowCopier:
     """For single values that become a column."""
     nested = pa.types.is_nested(kind)
-    return Apart((), _copier(kind)) if nested else AS_THEY_ARE
+    return RowCopier((), _copier(kind)) if nested else NO_COPY
 
 
 def _copier(kind: pa.DataType) -> Callable[[Any], Any]:

@@ -124,7 +124,7 @@ def _record_fields(spec: type, within: tuple[type, ...]) -> list[pa.Field]:
     except NameError as error:
         raise PlanError(
             "HR-SCHEMA-005",
-            f"the types of {spec.__name__} cannot be told: {error}",
+            f"the types of {spec.__name__} cannot be resolved: {error}",
             "Define the types that it names at the top level of a module, before using it.",
         ) from error
     if spec in within:

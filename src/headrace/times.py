@@ -1,4 +1,4 @@
-"""Event times: whatever a column says, as milliseconds.
+"""Event times of any column type, as milliseconds.
 
 A number that is too large for milliseconds in 64 bits becomes the largest there is, which is
 not within the years 1 to 9999; it never wraps round to a time that looks good.

@@ -52,11 +52,11 @@ def as_type(column: Any, kind: pa.DataType) -> Any:
     """An Arrow column that a user gave, as the type that it is to have: by the same rule."""
     if pt.is_dictionary(column.type) and not pt.is_dictionary(kind):
         column = column.cast(column.type.value_type)
-    given = column.type
-    check_taken(given, kind)
-    if given == kind:
+    source = column.type
+    check_taken(source, kind)
+    if source == kind:
         made = column
-    elif pt.is_nested(kind) and (_changes(kind) or _other_fields(given, kind)):
+    elif pt.is_nested(kind) and (_changes(kind) or _other_fields(source, kind)):
         made = _value_by_value(column, kind)
     else:
         made = cast_exactly(_meant(column, kind), kind)
@@ -88,12 +88,12 @@ def _value_by_value(column: Any, kind: pa.DataType) -> Any:
     return pa.chunked_array([array]) if isinstance(column, pa.ChunkedArray) else array
 
 
-def _other_fields(given: pa.DataType, kind: pa.DataType) -> bool:
+def _other_fields(source: pa.DataType, kind: pa.DataType) -> bool:
     """Whether a struct inside has its fields in another order, or fewer: Arrow casts neither."""
-    if pt.is_null(given):
+    if pt.is_null(source):
         return False
-    names = [[field.name for field in of] for of in (given, kind) if pt.is_struct(of)]
-    pairs = zip(inside(given), inside(kind), strict=False)
+    names = [[field.name for field in of] for of in (source, kind) if pt.is_struct(of)]
+    pairs = zip(inside(source), inside(kind), strict=False)
     return (bool(names) and names[0] != names[-1]) or any(_other_fields(g, k) for g, k in pairs)
 
 
@@ -102,9 +102,9 @@ def _by_type(values: Values, kind: pa.DataType) -> pa.Array:
     places: dict[type, list[int]] = {}
     for place, value in enumerate(values):
         places.setdefault(type(value), []).append(place)
-    arrays = [array_of([values[i] for i in mine], kind) for mine in places.values()]
+    arrays = [array_of([values[i] for i in group], kind) for group in places.values()]
     order = np.empty(len(values), np.int64)
-    order[np.concatenate([np.array(mine) for mine in places.values()])] = np.arange(len(values))
+    order[np.concatenate([np.array(group) for group in places.values()])] = np.arange(len(values))
     return pa.concat_arrays(arrays).take(pa.array(order))
 
 

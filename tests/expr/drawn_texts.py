@@ -22,7 +22,7 @@ from headrace.errors import PlanError
 from headrace.expr import parsed
 from headrace.expr.catalog import CATALOGUE, Function, names
 from headrace.expr.lower import check
-from headrace.expr.types import spoken
+from headrace.expr.types import type_text
 from headrace.schema import schema_of
 
 UTC = dt.UTC
@@ -358,4 +358,4 @@ def _family(kind: pa.DataType) -> str:
         return "map" if pt.is_map(kind) else "struct"
     plain = {"tinyint": "int", "smallint": "int", "bigint": "int", "float": "double",
              "string": "text", "boolean": "bool"}  # fmt: skip
-    return plain.get(spoken(kind), spoken(kind))
+    return plain.get(type_text(kind), type_text(kind))

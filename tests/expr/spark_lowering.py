@@ -22,7 +22,7 @@ from headrace.expr.lambda_functions import array_argument, bind_lambda, element_
 from headrace.expr.lower import Lowering, check, lower_call
 from headrace.expr.time_functions import part_name
 from headrace.expr.tree import Node
-from headrace.expr.types import Term, as_decimal, computed, is_int, spoken
+from headrace.expr.types import Term, as_decimal, computed, is_int, type_text
 from headrace.expr.walk import explicit_cast, kind_of
 from headrace.schema import TIMESTAMP
 
@@ -230,7 +230,7 @@ def read_text(term: Term, to: pa.DataType, word: str) -> str:
     value = f"{word}({term.sql} AS {type_name(to)})"
     if word == "TRY_CAST":
         return f"(CASE WHEN {match} THEN {value} END)"
-    failure = f"raise_error(concat({term.sql}, ' is not {spoken(to)}'))"
+    failure = f"raise_error(concat({term.sql}, ' is not {type_text(to)}'))"
     fail = f"CAST({failure} AS {type_name(to)})"
     return f"(CASE WHEN {term.sql} IS NULL THEN NULL WHEN {match} THEN {value} ELSE {fail} END)"
 
@@ -293,9 +293,9 @@ def _round(args: Sequence[Term]) -> str:
     if is_int(x.type):
         return x.sql
     if pt.is_decimal(x.type):
-        gives = find("round").gives
-        assert callable(gives)
-        return f"CAST({x.sql} AS {type_name(gives(args))})"
+        returns = find("round").returns
+        assert callable(returns)
+        return f"CAST({x.sql} AS {type_name(returns(args))})"
     return f"round({x.sql}, {digits})"
 
 

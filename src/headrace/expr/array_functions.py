@@ -40,7 +40,7 @@ def _size(args: Sequence[Term]) -> str:
     return f"CAST({word}({args[0].sql}) AS INTEGER)"
 
 
-@function("any -> int", _size, gives=_size_type, also="cardinality array_size")
+@function("any -> int", _size, returns=_size_type, aliases="cardinality array_size")
 def size(column: Column) -> Expr:
     """The number of elements of an array, or of entries of a map."""
     return call("size", column_of(column))
@@ -68,7 +68,7 @@ def _element_type(args: Sequence[Term]) -> pa.DataType:
     )
 
 
-@function("any any ->", "({0})[{1}]", gives=_element_type)
+@function("any any ->", "({0})[{1}]", returns=_element_type)
 def element_at(column: Column, key: Any) -> Expr:
     """An array's element at a position from 1 (-1 is the last), a map's value of a key."""
     return call("element_at", column_of(column), key)
@@ -95,13 +95,13 @@ def array_position(column: Column, value: Any) -> Expr:
 
 
 # of equal ones, such as 0.0 and -0.0, DuckDB takes the last and Spark the first
-@function("[T] ->", "list_min(list_reverse({0}))", gives=lambda a: ordered(a[0].type.value_type))
+@function("[T] ->", "list_min(list_reverse({0}))", returns=lambda a: ordered(a[0].type.value_type))
 def array_min(column: Column) -> Expr:
     """The smallest element."""
     return call("array_min", column_of(column))
 
 
-@function("[T] ->", "list_max(list_reverse({0}))", gives=lambda a: ordered(a[0].type.value_type))
+@function("[T] ->", "list_max(list_reverse({0}))", returns=lambda a: ordered(a[0].type.value_type))
 def array_max(column: Column) -> Expr:
     """The largest element."""
     return call("array_max", column_of(column))
@@ -110,7 +110,7 @@ def array_max(column: Column) -> Expr:
 @function(
     "[T] ->",
     "list_sort({0}, 'ASC', 'NULLS LAST')",
-    gives=lambda a: pa.list_(ordered(a[0].type.value_type)),
+    returns=lambda a: pa.list_(ordered(a[0].type.value_type)),
 )
 def array_sort(column: Column) -> Expr:
     """Its elements in order, nulls last."""
@@ -180,7 +180,7 @@ def _join(args: Sequence[Term]) -> str:
     )
 
 
-@function("any text ->", _join, gives=_texts)
+@function("any text ->", _join, returns=_texts)
 def array_join(column: Column, separator: str) -> Expr:
     """Its texts joined, without the nulls."""
     return call("array_join", column_of(column), separator)
@@ -216,13 +216,13 @@ def _firsts(of: str) -> str:
     return f"list_transform({found}, lambda p: row(struct_extract_at(p, 2), {element}))"
 
 
-@function("[T] -> [T]", _distinct, gives=_set_type)
+@function("[T] -> [T]", _distinct, returns=_set_type)
 def array_distinct(column: Column) -> Expr:
-    """Its elements, each once, where it stands first."""
+    """Its elements, each once, in the order of their first occurrence."""
     return call("array_distinct", column_of(column))
 
 
-@function("[T] [T] -> [T]", _distinct, gives=_set_type)
+@function("[T] [T] -> [T]", _distinct, returns=_set_type)
 def array_union(column: Column, other: Column) -> Expr:
     """The elements of both, each once."""
     return call("array_union", column_of(column), column_of(other))
@@ -232,7 +232,7 @@ def array_union(column: Column, other: Column) -> Expr:
     "[T] T -> [T]",
     "(CASE WHEN {0} IS NULL THEN NULL WHEN {1} IS NOT NULL "
     "THEN list_filter({0}, lambda x: x IS DISTINCT FROM {1}) END)",
-    gives=_set_type,
+    returns=_set_type,
 )
 def array_remove(column: Column, value: Any) -> Expr:
     """Without the elements that equal `value`."""
@@ -242,13 +242,13 @@ def array_remove(column: Column, value: Any) -> Expr:
 # maps and structs
 
 
-@function("map ->", "map_keys({0})", gives=lambda a: pa.list_(a[0].type.key_type))
+@function("map ->", "map_keys({0})", returns=lambda a: pa.list_(a[0].type.key_type))
 def map_keys(column: Column) -> Expr:
     """The keys of a map."""
     return call("map_keys", column_of(column))
 
 
-@function("map ->", "map_values({0})", gives=lambda a: pa.list_(a[0].type.item_type))
+@function("map ->", "map_values({0})", returns=lambda a: pa.list_(a[0].type.item_type))
 def map_values(column: Column) -> Expr:
     """The values of a map."""
     return call("map_values", column_of(column))
@@ -280,7 +280,7 @@ def _struct(args: Sequence[Term]) -> str:
     return f"struct_pack({inner})"
 
 
-declare("named_struct", "any any any* ->", _struct, gives=_struct_type)
+declare("named_struct", "any any any* ->", _struct, returns=_struct_type)
 
 
 def struct(**fields: Any) -> Expr:

@@ -1,7 +1,7 @@
 """The catalogue of SQL functions: name, what it takes and gives, and its SQL in DuckDB.
 
 A function is declared once, where its public Python function is (`*_functions`): a decorator
-there says all that SQL needs to know. It is here only if `tests/expr/test_agreement.py` shows
+there carries all that SQL needs to know. It is here only if `tests/expr/test_agreement.py` shows
 that Spark gives the same values.
 
 A signature such as "text int int? -> text" lists kinds: `int` and `long` take any integer and
@@ -25,14 +25,14 @@ from headrace.expr.types import Term
 from headrace.hints import aggregate, nearest
 
 Template = str | Callable[[Sequence[Term]], str]
-Gives = str | Callable[[Sequence[Term]], pa.DataType]
+Returns = str | Callable[[Sequence[Term]], pa.DataType]
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     name: str
     takes: tuple[str, ...]
-    gives: Gives
+    returns: Returns
     sql: Template
     may_fail: bool = False  # on a row
     default: str | int | None = None  # of the last argument, if it is left out
@@ -56,7 +56,7 @@ class Function:
 
 
 CATALOGUE: dict[str, Function] = {}
-_ALSO: dict[str, str] = {}  # other names of functions
+_ALIASES: dict[str, str] = {}  # other names of functions
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -65,32 +65,32 @@ def declare(
     signature: str,
     sql: Template,
     *,
-    gives: Gives | None = None,
-    also: str = "",
+    returns: Returns | None = None,
+    aliases: str = "",
     default: str | int | None = None,
     may_fail: bool = False,
     lambdas: Callable[..., Term] | None = None,
 ) -> None:
-    """Put a function into the catalogue; `also` lists other names that SQL text may use."""
+    """Put a function into the catalogue; `aliases` are other names that SQL text may use."""
     takes, _, result = signature.partition("->")
     CATALOGUE[name] = Function(
         name=name,
         takes=tuple(takes.split()),
-        gives=gives or result.strip(),
+        returns=returns or result.strip(),
         sql=sql,
         may_fail=may_fail,
         default=default,
         lambdas=lambdas,
     )
-    _ALSO.update(dict.fromkeys(also.split(), name))
+    _ALIASES.update(dict.fromkeys(aliases.split(), name))
 
 
 def function(
     signature: str,
     sql: Template,
     *,
-    gives: Gives | None = None,
-    also: str = "",
+    returns: Returns | None = None,
+    aliases: str = "",
     default: str | int | None = None,
     may_fail: bool = False,
 ) -> Callable[[_F], _F]:
@@ -99,19 +99,27 @@ def function(
 
     def decorate(public: _F) -> _F:
         name = public.__name__
-        declare(name, signature, sql, gives=gives, also=also, default=default, may_fail=may_fail)
+        declare(
+            name,
+            signature,
+            sql,
+            returns=returns,
+            aliases=aliases,
+            default=default,
+            may_fail=may_fail,
+        )
         return public
 
     return decorate
 
 
 def lambda_function(
-    signature: str, lower: Callable[..., Term], *, also: str = ""
+    signature: str, lower: Callable[..., Term], *, aliases: str = ""
 ) -> Callable[[_F], _F]:
     """As `function`, for one that takes lambdas and is lowered, with its type, by `lower`."""
 
     def decorate(public: _F) -> _F:
-        declare(public.__name__, signature, "", also=also, lambdas=lower)
+        declare(public.__name__, signature, "", aliases=aliases, lambdas=lower)
         return public
 
     return decorate
@@ -119,7 +127,7 @@ def lambda_function(
 
 def canonical_name(name: str) -> str:
     """The one name of a function, in lower case."""
-    return _ALSO.get(name.lower(), name.lower())
+    return _ALIASES.get(name.lower(), name.lower())
 
 
 def default_argument(name: str, count: int) -> str | int | None:

@@ -17,7 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 Node = exp.Expr
-_Step = Callable[["Reader"], Node]
+_Step = Callable[["ExpressionParser"], Node]
 
 _COMPARISONS: dict[TokenType, type[Node]] = {
     TokenType.EQ: exp.EQ, TokenType.NEQ: exp.NEQ, TokenType.NULLSAFE_EQ: exp.NullSafeEQ,
@@ -56,7 +56,7 @@ _LETTERS = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a",
 
 
 def unescaped(quoted: str) -> str:
-    """The value of a text literal as it stands in the source, with its quotes."""
+    """The value of a text literal, which comes as in the source, with its quotes."""
     mark = quoted[0] * 2
 
     def one(found: re.Match[str]) -> str:
@@ -78,7 +78,7 @@ def _has_suffix(made: exp.Cast) -> bool:
     return plain and made.to.this in _WITH_SUFFIX
 
 
-class Reader(SparkParser):
+class ExpressionParser(SparkParser):
     """The parser: levels and predicates of Spark, no functions with a grammar of their own."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Node]]] = {}
@@ -123,7 +123,7 @@ class Reader(SparkParser):
         """A name comes after AS: a word after an expression is more often a mistake."""
         word = self._curr
         if word and word.token_type in self.ALIAS_TOKENS:
-            self.raise_error(f"there is a word too many, {word.text!r}; a name is given with AS")
+            self.raise_error(f"unexpected word {word.text!r}; a name is written with AS")
         return super()._parse_alias(this, explicit=True)
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> Node | None:
@@ -225,10 +225,10 @@ class Reader(SparkParser):
 
 
 class Dialect(Spark):
-    """Spark SQL as `Reader` reads it."""
+    """Spark SQL as `ExpressionParser` reads it."""
 
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES: ClassVar = ["'", '"', "\\"]
 
-    class Parser(Reader):
+    class Parser(ExpressionParser):
         pass

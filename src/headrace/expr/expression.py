@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from headrace.errors import PlanError
 from headrace.expr import tree
-from headrace.expr.operators import TRACING, NotAValue, Operators, Untraceable
+from headrace.expr.operators import TRACING, ColumnOperators, NotAValue, Untraceable
 from headrace.expr.parse import parse
 from headrace.expr.tree import literal
 from headrace.hints import nearest
@@ -36,7 +36,7 @@ TypeLike = Any  # a pyarrow type, a Python type, or the name of one
 Column = Any  # an Expr, a column's name, or a literal that is not text
 
 
-class Expr(Operators["Expr"], NotAValue):
+class Expr(ColumnOperators["Expr"], NotAValue):
     """A computation on the columns of a row."""
 
     __slots__ = ("node",)
@@ -76,7 +76,7 @@ class Expr(Operators["Expr"], NotAValue):
         return Expr(exp.Between(this=_node(self), low=_node(low), high=_node(high)))
 
     def isin(self, *values: Any) -> Expr:
-        """Whether it is one of `values` (or of the one list that is given)."""
+        """Whether it is one of `values` (or of the one list passed)."""
         if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset):
             values = tuple(values[0])
         return Expr(exp.In(this=_node(self), expressions=[_node(v) for v in values]))

@@ -19,7 +19,7 @@ from sqlglot import exp
 from headrace.expr.catalog import lambda_function
 from headrace.expr.expression import Column, Expr, call, column_of, lambda_of
 from headrace.expr.tree import Node, refused
-from headrace.expr.types import Term, spoken
+from headrace.expr.types import Term, type_text
 from headrace.expr.walk import Walk
 
 _Lower = Callable[[Walk, Sequence[Node], Node], Term]
@@ -29,7 +29,7 @@ def array_argument(low: Walk, node: Node, where: Node) -> Term:
     made = low.term(node)
     if not pt.is_list(made.type):
         raise refused(
-            where, f"the first argument is an array, not {spoken(made.type)}", "Use array."
+            where, f"the first argument is an array, not {type_text(made.type)}", "Use array."
         )
     return made
 
@@ -82,7 +82,7 @@ def _typed(body: Term, where: Node) -> pa.DataType:
 def _condition(body: Term, where: Node) -> Term:
     if body.type != pa.bool_():
         raise refused(
-            where, f"the lambda gives {spoken(body.type)}, not a condition", "Compare it."
+            where, f"the lambda gives {type_text(body.type)}, not a condition", "Compare it."
         )
     return body
 
@@ -157,7 +157,7 @@ def _aggregate(low: Walk, args: Sequence[Node], node: Node) -> Term:
     if body.type != start.type:
         raise refused(
             node,
-            f"it starts with {spoken(start.type)} and goes on with {spoken(body.type)}",
+            f"it starts with {type_text(start.type)} and goes on with {type_text(body.type)}",
             "Cast the second argument.",
         )
     made = f"list_reduce({array.sql}, {_arrow(names, body.sql)}, {start.sql})"
@@ -174,7 +174,7 @@ def _finished(low: Walk, args: Sequence[Node], made: Term, node: Node) -> Term:
     return Term(f"({end})[1]", _typed(body, node))
 
 
-@lambda_function("[T] any lambda lambda?", _aggregate, also="reduce")
+@lambda_function("[T] any lambda lambda?", _aggregate, aliases="reduce")
 def aggregate(
     column: Column, start: Any, fn: Callable[..., Any], finish: Callable[..., Any] | None = None
 ) -> Expr:

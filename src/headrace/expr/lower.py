@@ -36,8 +36,8 @@ from headrace.expr.types import (
     is_int,
     is_number,
     quote,
-    spoken,
     text_literal,
+    type_text,
     zoneless,
 )
 from headrace.expr.walk import Walk, explicit_cast
@@ -117,7 +117,9 @@ class Lowering(Walk):
         if pt.is_map(of.type) and of.type.key_type == pa.string():
             return self.call("element_at", [of, self._text(name)], node)
         if not pt.is_struct(of.type):
-            raise refused(node, f"{spoken(of.type)} has no fields", "Only a struct or a map has.")
+            raise refused(
+                node, f"{type_text(of.type)} has no fields", "Only a struct or a map has."
+            )
         position = of.type.get_field_index(name)
         if position < 0:
             raise unknown_column(name, pa.schema(list(of.type)), "field")
@@ -234,13 +236,13 @@ def lower_call(low: Walk, fn: Function, args: Sequence[Node | Term], node: Node)
     terms = [_accept(low, fn, i, t, node) for i, t in enumerate(terms)]
     first = terms[0] if terms else None
     terms, together = _agree(low, fn, terms, node)
-    if fn.gives == "0" and first is not None:
+    if fn.returns == "0" and first is not None:
         terms = [*terms, terms[0] if pt.is_null(first.type) else first]
     low.risks += fn.may_fail
     try:
         gives = _result(fn, terms, together)
         return Term(fn.lowered(terms), gives)
-    except PlanError as error:  # a function's own complaint does not know where it stands
+    except PlanError as error:  # the function's own error does not know the expression around it
         raise refused(node, error.message, error.hint or "") from None
 
 
@@ -251,10 +253,10 @@ def _argument(low: Walk, node: Node) -> Term:
     return Term(made.sql, made.type, f"alias:{node.alias}")
 
 
-def _count(fn: Function, given: int, node: Node) -> None:
-    if given < fn.least or (fn.most is not None and given > fn.most):
+def _count(fn: Function, count: int, node: Node) -> None:
+    if count < fn.least or (fn.most is not None and count > fn.most):
         many = f"{fn.least}" if fn.most == fn.least else f"{fn.least} to {fn.most or 'any number'}"
-        raise refused(node, f"{fn.name} takes {many} arguments, not {given}", f"It is {usage(fn)}.")
+        raise refused(node, f"{fn.name} takes {many} arguments, not {count}", f"It is {usage(fn)}.")
 
 
 def usage(fn: Function) -> str:
@@ -275,7 +277,7 @@ def _accept(low: Walk, fn: Function, i: int, term: Term, node: Node) -> Term:
     if made is None:
         raise refused(
             node,
-            f"{fn.name} takes {kind}, not {spoken(term.type)}",
+            f"{fn.name} takes {kind}, not {type_text(term.type)}",
             f"It is {usage(fn)}; use cast if that is meant.",
         )
     return made
@@ -331,16 +333,16 @@ def _agree(
 
 
 def _result(fn: Function, terms: Sequence[Term], together: pa.DataType | None) -> pa.DataType:
-    if callable(fn.gives):
-        return fn.gives(terms)
-    if fn.gives == "T":
+    if callable(fn.returns):
+        return fn.returns(terms)
+    if fn.returns == "T":
         return together
-    if fn.gives == "[T]":
+    if fn.returns == "[T]":
         return pa.list_(together)
-    if fn.gives == "0":
+    if fn.returns == "0":
         return terms[-1].type
-    if fn.gives == "1":
+    if fn.returns == "1":
         return terms[0].type
-    if fn.gives.startswith("["):
-        return pa.list_(_KINDS[fn.gives[1:-1]])
-    return _KINDS[fn.gives]
+    if fn.returns.startswith("["):
+        return pa.list_(_KINDS[fn.returns[1:-1]])
+    return _KINDS[fn.returns]

@@ -18,7 +18,7 @@ from headrace.errors import PlanError
 from headrace.expr.catalog import declare, function, listed
 from headrace.expr.expression import Column, Expr, call, column_of, lit, parsed
 from headrace.expr.operator_rules import nonzero, truncated
-from headrace.expr.types import NAN, Term, is_int, ordered, spoken, type_name
+from headrace.expr.types import NAN, Term, is_int, ordered, type_name, type_text
 
 
 @function("number -> 1", "abs({0})", may_fail=True)
@@ -34,7 +34,7 @@ declare("positive", "number -> 1", "({0})")
     "double -> double",
     f"(CASE WHEN isnan({{0}}) THEN {NAN} WHEN {{0}} = 0 THEN {{0}} "
     "ELSE CAST(sign({0}) AS DOUBLE) END)",
-    also="signum",
+    aliases="signum",
 )
 def sign(column: Column) -> Expr:
     """-1.0, 0.0 or 1.0."""
@@ -96,7 +96,7 @@ def log(base: Column, column: Column | None = None) -> Expr:
     f"(CASE WHEN {{0}} IS NULL THEN NULL "
     f"WHEN isnan({{1}}) OR (isinf({{1}}) AND abs({{0}}) = 1) THEN {NAN} "
     "ELSE pow({0}, {1}) END)",
-    also="power",
+    aliases="power",
 )
 def pow(column: Column, exponent: Any) -> Expr:
     """A power, as a double."""
@@ -176,7 +176,7 @@ def _no_decimals(args: Sequence[Term]) -> pa.DataType:
     return args[0].type
 
 
-@function("T T ->", lambda args: truncated(*args), gives=_no_decimals)
+@function("T T ->", lambda args: truncated(*args), returns=_no_decimals)
 def mod(column: Column, divisor: Any) -> Expr:
     """The remainder with the sign of the left side, as SQL's %."""
     return call("mod", column_of(column), divisor)
@@ -193,7 +193,7 @@ def _floor_mod(args: Sequence[Term]) -> str:
     return f"(CASE WHEN {_signs_differ(rest, b)} THEN {rest} + {b.sql} ELSE {rest} END)"
 
 
-@function("T T ->", _floor_mod, gives=_no_decimals)
+@function("T T ->", _floor_mod, returns=_no_decimals)
 def floor_mod(column: Column, divisor: Any) -> Expr:
     """The remainder with the sign of the right side, as Python's %."""
     return call("floor_mod", column_of(column), divisor)
@@ -219,7 +219,7 @@ def _pmod(args: Sequence[Term]) -> str:
     return f"(CASE WHEN {rest} < 0 THEN {up} ELSE {rest} END)"
 
 
-@function("T T ->", _pmod, gives=_no_decimals)
+@function("T T ->", _pmod, returns=_no_decimals)
 def pmod(column: Column, divisor: Any) -> Expr:
     """The remainder, with the divisor added if it is negative."""
     return call("pmod", column_of(column), divisor)
@@ -236,7 +236,7 @@ def _floor_div(args: Sequence[Term]) -> str:
     return f"CAST({value} AS {type_name(a.type)})"
 
 
-@function("T T ->", _floor_div, gives=_no_decimals, may_fail=True)
+@function("T T ->", _floor_div, returns=_no_decimals, may_fail=True)
 def floor_div(column: Column, divisor: Any) -> Expr:
     """The quotient rounded downwards, as Python's //."""
     return call("floor_div", column_of(column), divisor)
@@ -270,7 +270,7 @@ _NARROW = {32: "INTEGER", 64: "BIGINT"}
 def _shifted_type(args: Sequence[Term]) -> pa.DataType:
     if not is_int(args[0].type):
         raise PlanError(
-            "HR-EXPR-003", f"{spoken(args[0].type)} has no bits", "Cast it to int or bigint."
+            "HR-EXPR-003", f"{type_text(args[0].type)} has no bits", "Cast it to int or bigint."
         )
     return pa.int64() if args[0].type == pa.int64() else pa.int32()
 
@@ -291,19 +291,19 @@ def _shift(template: str) -> Callable[[Sequence[Term]], str]:
     return sql
 
 
-@function("any int ->", _shift("({x} * ({one} << {n}))"), gives=_shifted_type)
+@function("any int ->", _shift("({x} * ({one} << {n}))"), returns=_shifted_type)
 def shiftleft(column: Column, bits: Any) -> Expr:
     """Its bits moved to the left; what leaves an int or a long is lost."""
     return call("shiftleft", column_of(column), bits)
 
 
-@function("any int ->", _shift("({x} >> {n})"), gives=_shifted_type)
+@function("any int ->", _shift("({x} >> {n})"), returns=_shifted_type)
 def shiftright(column: Column, bits: Any) -> Expr:
     """Its bits moved to the right, with the sign before them."""
     return call("shiftright", column_of(column), bits)
 
 
-@function("any int ->", _shift("({u} >> {n})"), gives=_shifted_type)
+@function("any int ->", _shift("({u} >> {n})"), returns=_shifted_type)
 def shiftrightunsigned(column: Column, bits: Any) -> Expr:
     """Its bits moved to the right, with zeros before them."""
     return call("shiftrightunsigned", column_of(column), bits)
@@ -312,7 +312,7 @@ def shiftrightunsigned(column: Column, bits: Any) -> Expr:
 # conditions and nulls
 
 
-@function("double -> bool", "coalesce(isnan({0}), FALSE)", also="isnan")
+@function("double -> bool", "coalesce(isnan({0}), FALSE)", aliases="isnan")
 def is_nan(column: Column) -> Expr:
     """Whether it is NaN; false for null."""
     return call("is_nan", column_of(column))
@@ -324,19 +324,19 @@ def nanvl(column: Column, other: Any) -> Expr:
     return call("nanvl", column_of(column), other)
 
 
-@function("T T T* ->", listed("greatest({})"), gives=lambda a: ordered(a[0].type))
+@function("T T T* ->", listed("greatest({})"), returns=lambda a: ordered(a[0].type))
 def greatest(*columns: Column) -> Expr:
     """The largest that is not null."""
     return call("greatest", *map(column_of, columns))
 
 
-@function("T T T* ->", listed("least({})"), gives=lambda a: ordered(a[0].type))
+@function("T T T* ->", listed("least({})"), returns=lambda a: ordered(a[0].type))
 def least(*columns: Column) -> Expr:
     """The smallest that is not null."""
     return call("least", *map(column_of, columns))
 
 
-@function("T T* -> T", listed("coalesce({})"), also="ifnull nvl")
+@function("T T* -> T", listed("coalesce({})"), aliases="ifnull nvl")
 def coalesce(*columns: Column) -> Expr:
     """The first that is not null."""
     return call("coalesce", *map(column_of, columns))
@@ -354,7 +354,7 @@ def nvl2(column: Column, there: Any, missing: Any) -> Expr:
     return call("nvl2", column_of(column), there, missing)
 
 
-declare("if", "bool T T -> T", "(CASE WHEN {0} THEN {1} ELSE {2} END)", also="iff")
+declare("if", "bool T T -> T", "(CASE WHEN {0} THEN {1} ELSE {2} END)", aliases="iff")
 declare("isnull", "any -> bool", "({0} IS NULL)")
 declare("isnotnull", "any -> bool", "({0} IS NOT NULL)")
 declare("equal_null", "T T -> bool", "({0} IS NOT DISTINCT FROM {1})")

@@ -24,8 +24,8 @@ from headrace.expr.types import (
     is_int,
     is_nested,
     is_number,
-    spoken,
     type_name,
+    type_text,
 )
 from headrace.expr.walk import Walk
 from headrace.schema import TIMESTAMP
@@ -62,7 +62,7 @@ def number_argument(term: Term, node: Node) -> Term:
     if pt.is_null(term.type):
         return Term("CAST(NULL AS DOUBLE)", pa.float64())
     if not is_number(term.type):
-        raise refused(node, f"{spoken(term.type)} is not a number", "Use cast to make it one.")
+        raise refused(node, f"{type_text(term.type)} is not a number", "Use cast to make it one.")
     return term
 
 
@@ -209,7 +209,9 @@ def _shift(low: Walk, node: Node) -> Term:
     if at.type == pa.date32():
         at = low.cast(at, TIMESTAMP)
     if at.type != TIMESTAMP:
-        raise refused(node, f"{spoken(at.type)} plus an interval", "The left side is a timestamp.")
+        raise refused(
+            node, f"{type_text(at.type)} plus an interval", "The left side is a timestamp."
+        )
     low.risks += 1
     return Term(f"({at.sql} + {_span(by, node)})", TIMESTAMP)
 
@@ -251,7 +253,7 @@ def _integer(term: Term, node: Node) -> Term:
     if pt.is_null(term.type):
         return Term("CAST(NULL AS INT)", pa.int32())
     if not is_int(term.type):
-        raise refused(node, f"{spoken(term.type)} has no bits", "Cast it to int or bigint.")
+        raise refused(node, f"{type_text(term.type)} has no bits", "Cast it to int or bigint.")
     return term
 
 
@@ -272,7 +274,7 @@ def truth(low: Walk, node: Node) -> Term:
     if pt.is_null(made.type):
         return Term("CAST(NULL AS BOOLEAN)", pa.bool_())
     if made.type != pa.bool_():
-        raise refused(node, f"it is {spoken(made.type)}, not a condition", "Compare it.")
+        raise refused(node, f"it is {type_text(made.type)}, not a condition", "Compare it.")
     return made
 
 
@@ -281,7 +283,7 @@ def and_or(low: Walk, node: Node) -> Term:
     word, certain = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
     before, made = low.risks, ""
     for part in reversed(parts_of(node)):
-        risky = low.risks > before  # what stands to the right of this part
+        risky = low.risks > before  # what is to the right of this part
         sql = truth(low, part).sql
         if made and risky:
             made = f"(CASE WHEN {sql} IS {certain} THEN {certain} ELSE {sql} {word} {made} END)"
@@ -321,7 +323,7 @@ def comparison(low: Walk, node: Node) -> Term:
 
 def _comparable(term: Term, where: Node) -> None:
     if is_nested(term.type):
-        raise refused(where, f"{spoken(term.type)} cannot be compared", "Compare its parts.")
+        raise refused(where, f"{type_text(term.type)} cannot be compared", "Compare its parts.")
 
 
 def between(low: Walk, node: Node) -> Term:

@@ -3,7 +3,7 @@
 So `%` and `//` round downwards, `/` gives a double, `+` joins texts, and `== None` asks for
 null. SQL text has SQL's own meaning of `%` (the sign of the left side) and of `= null`.
 
-Invariant: an expression never stands in silently for a value. Where Python asks for one (its
+Invariant: an expression never silently takes the place of a value. Where Python asks for one (its
 truth, its length, its text), the answer is `Untraceable` with a reason for people, so that a
 lambda that is being traced runs as Python instead.
 """
@@ -21,7 +21,7 @@ from headrace.expr.tree import Node
 E = TypeVar("E")  # Expr, which is made of these operators
 
 
-class Operators(Generic[E]):
+class ColumnOperators(Generic[E]):
     """Arithmetic, comparison and logic; `Expr` says how a node is made."""
 
     __slots__ = ()

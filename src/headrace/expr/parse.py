@@ -86,18 +86,18 @@ def canonical(node: Node, text: str = "") -> Node:
     text = text or node.sql(dialect=Dialect)
     rule = _RULES.get(type(node))
     if rule is None:
-        raise unreadable(text, f"{_spoken(node)} is not offered here")
+        raise unreadable(text, f"{_described(node)} is not supported here")
     _check_read(node, rule.reads, text)
     return rule.make(node, text)
 
 
 def _check_read(node: Node, reads: frozenset[str], text: str) -> None:
-    unread = [key for key, value in node.args.items() if key not in reads and _said(value)]
+    unread = [key for key, value in node.args.items() if key not in reads and _is_set(value)]
     if unread:
-        raise unreadable(text, f"{unread[0].upper()} is not offered for {_spoken(node)}")
+        raise unreadable(text, f"{unread[0].upper()} is not supported for {_described(node)}")
 
 
-def _said(value: object) -> bool:
+def _is_set(value: object) -> bool:
     return not (value is None or value is False or value == [])
 
 
@@ -111,7 +111,7 @@ def _copied(node: Node, text: str) -> Node:
     return made
 
 
-def _spoken(node: Node) -> str:
+def _described(node: Node) -> str:
     names = {exp.Subquery: "a subquery", exp.Select: "a query", exp.Window: "a window (OVER)",
              exp.Star: "*", exp.Lambda: "an arrow function", exp.TryCast: "try_cast",
              exp.In: "IN", exp.Alias: "a name (AS)"}  # fmt: skip
@@ -134,7 +134,7 @@ def _column(node: Node, text: str) -> Node:
 def _name(node: object, text: str) -> str:
     """A name, which is nothing else that sqlglot may put in its place."""
     if not isinstance(node, exp.Identifier):
-        raise unreadable(text, f"{node} stands where a name is expected")
+        raise unreadable(text, f"expected a name, not {node}")
     _check_read(node, frozenset(("this", "quoted")), text)
     return str(node.name)
 
@@ -318,7 +318,7 @@ def _variable(node: Node, text: str) -> Node:
 
 
 _OPERANDS = ("this", "expression", "low", "high")
-_KEPT = (
+_OPERATORS = (
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.And, exp.Or, exp.Not,
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Is, exp.Between,
     exp.Null, exp.Boolean, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot,
@@ -330,7 +330,7 @@ def _rule(make: Make, reads: str) -> _Rule:
 
 
 _RULES: dict[type[Node], _Rule] = {
-    **dict.fromkeys(_KEPT, _rule(_copied, " ".join(_OPERANDS))),
+    **dict.fromkeys(_OPERATORS, _rule(_copied, " ".join(_OPERANDS))),
     exp.Column: _rule(_column, "this table db catalog"),
     exp.Dot: _rule(_dot, "this expression"),
     exp.Bracket: _rule(_bracket, "this expressions"),

@@ -61,7 +61,7 @@ def _consuming(args: Sequence[Term]) -> str:
 @function(
     "text word -> bool",
     lambda a: f"regexp_matches({a[0].sql}, {_pattern(a)})",
-    also="regexp_like regexp",
+    aliases="regexp_like regexp",
 )
 def rlike(column: Column, pattern: str) -> Expr:
     """Whether a regular expression matches somewhere in it."""

@@ -41,7 +41,7 @@ _REGEX_TOKEN = re.compile(
 
 
 class Regex(NamedTuple):
-    """A pattern as SQL engines are given it."""
+    """A pattern in the spelling for SQL engines."""
 
     sql: str
     groups: int
@@ -55,7 +55,7 @@ def regex(pattern: str) -> Regex:
     while at < len(pattern):
         token = _REGEX_TOKEN.match(pattern, at)
         if token is None:
-            raise _bad_regex(pattern, f"{pattern[at : at + 3]!r} is not offered")
+            raise _bad_regex(pattern, f"{pattern[at : at + 3]!r} is not supported")
         kind, text = str(token.lastgroup), token.group()
         if kind in ("repeat", "count") and repeated:
             raise _bad_regex(pattern, f"{text!r} follows nothing that repeats")
@@ -88,14 +88,14 @@ def _escape(char: str, pattern: str, classes: dict[str, str]) -> str:
         return classes[char]
     if char in _PLAIN_ESCAPES or char in _SIGNS:
         return "\\" + char
-    raise _bad_regex(pattern, f"'\\{char}' is not offered")
+    raise _bad_regex(pattern, f"'\\{char}' is not supported")
 
 
 def _class(text: str, pattern: str) -> str:
     inner, negated = text[1:-1], text.startswith("[^")
     inner = inner[1:] if negated else inner
     if "[" in inner.replace("\\[", "") or "&&" in inner or inner.startswith("]") or not inner:
-        raise _bad_regex(pattern, f"the class {text!r} is not offered")
+        raise _bad_regex(pattern, f"the class {text!r} is not supported")
     made = re.sub(r"\\(.)", lambda m: _escape(m[1], pattern, _INSIDE), inner, flags=re.DOTALL)
     return f"[{'^' * negated}{made}]"
 
@@ -145,7 +145,7 @@ def like_pattern(pattern: str, escape: str = "\\") -> str:
         if follows is not None and (not follows or follows not in f"%_{escape}"):
             raise PlanError(
                 "HR-EXPR-003",
-                f"in the LIKE pattern {pattern!r}, {escape!r} stands before other signs than %, _ "
+                f"in the LIKE pattern {pattern!r}, {escape!r} escapes something other than %, _ "
                 "and itself",
                 f"Double a {escape!r} that is meant as such.",
             )
@@ -167,7 +167,7 @@ _TIME_TOKEN = re.compile(
 
 
 def _tokens(pattern: str) -> list[tuple[str, str]]:
-    """("field", letters) and ("text", as it stands) in turn."""
+    """("field", letters) and ("text", as written) in turn."""
     found, at = [], 0
     while at < len(pattern):
         token = _TIME_TOKEN.match(pattern, at)

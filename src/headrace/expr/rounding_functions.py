@@ -161,22 +161,22 @@ def _exact(x: str, digits: int) -> str:
 @function(
     "number int? ->",
     _integral("ceil"),
-    gives=_integral_type,
+    returns=_integral_type,
     may_fail=True,
-    also="ceiling",
+    aliases="ceiling",
 )
 def ceil(column: Column, digits: int | None = None) -> Expr:
     """The next whole number upwards, as a long; to so many digits, as a decimal."""
     return call("ceil", column_of(column), *(() if digits is None else (digits,)))
 
 
-@function("number int? ->", _integral("floor"), gives=_integral_type, may_fail=True)
+@function("number int? ->", _integral("floor"), returns=_integral_type, may_fail=True)
 def floor(column: Column, digits: int | None = None) -> Expr:
     """The next whole number downwards, as a long; to so many digits, as a decimal."""
     return call("floor", column_of(column), *(() if digits is None else (digits,)))
 
 
-@function("number int? ->", _rounded, gives=_rounded_type)
+@function("number int? ->", _rounded, returns=_rounded_type)
 def round(column: Column, digits: int = 0) -> Expr:
     """Rounded half away from zero."""
     return call("round", column_of(column), digits)

@@ -44,13 +44,13 @@ def _upper(args: Sequence[Term]) -> str:
     return f"(CASE WHEN {plain} THEN upper({x}) ELSE upper({longer}) END)"
 
 
-@function("text -> text", _upper, also="ucase")
+@function("text -> text", _upper, aliases="ucase")
 def upper(column: Column) -> Expr:
     """In upper case."""
     return call("upper", column_of(column))
 
 
-@function("text -> text", LOWER, also="lcase")
+@function("text -> text", LOWER, aliases="lcase")
 def lower(column: Column) -> Expr:
     """In lower case."""
     return call("lower", column_of(column))
@@ -94,7 +94,7 @@ def initcap(column: Column) -> Expr:
 # parts
 
 
-@function("text -> int", "CAST(length({0}) AS INTEGER)", also="len char_length")
+@function("text -> int", "CAST(length({0}) AS INTEGER)", aliases="len char_length")
 def length(column: Column) -> Expr:
     """The number of characters."""
     return call("length", column_of(column))
@@ -148,7 +148,7 @@ def _substring(args: Sequence[Term]) -> str:
     return f"substring({text}, {first}, {_not_negative(args[2].sql)})"
 
 
-@function("text int int? -> text", _substring, also="substr")
+@function("text int int? -> text", _substring, aliases="substr")
 def substring(column: Column, start: Any, length: Any = None) -> Expr:
     """`length` characters from position `start`; the first is 1, the last -1."""
     rest = () if length is None else (length,)
@@ -191,13 +191,13 @@ def concat_ws(separator: str, *columns: Column) -> Expr:
     return call("concat_ws", separator, *map(column_of, columns))
 
 
-@function("text text -> bool", "starts_with({0}, {1})", also="startswith")
+@function("text text -> bool", "starts_with({0}, {1})", aliases="startswith")
 def starts_with(column: Column, prefix: Any) -> Expr:
     """Whether it starts with `prefix`."""
     return call("starts_with", column_of(column), prefix)
 
 
-@function("text text -> bool", "ends_with({0}, {1})", also="endswith")
+@function("text text -> bool", "ends_with({0}, {1})", aliases="endswith")
 def ends_with(column: Column, suffix: Any) -> Expr:
     """Whether it ends with `suffix`."""
     return call("ends_with", column_of(column), suffix)
@@ -223,7 +223,7 @@ _LOCATE = (
 )
 
 
-@function("text text int? -> int", _LOCATE, also="position", default=1)
+@function("text text int? -> int", _LOCATE, aliases="position", default=1)
 def locate(part: Any, column: Column, start: Any = 1) -> Expr:
     """The position of `part` from 1, looked for from `start` on; 0 if it is not there."""
     return call("locate", part, column_of(column), start)
@@ -306,7 +306,7 @@ def _octets_type(args: Sequence[Term]) -> pa.DataType:
     raise PlanError("HR-EXPR-003", "octet_length takes text or binary", "Use cast.")
 
 
-@function("any ->", _octets, gives=_octets_type)
+@function("any ->", _octets, returns=_octets_type)
 def octet_length(column: Column) -> Expr:
     """The number of bytes of a text or a binary."""
     return call("octet_length", column_of(column))
@@ -318,7 +318,7 @@ def md5(column: Column) -> Expr:
     return call("md5", column_of(column))
 
 
-@function("text -> text", "sha1({0})", also="sha")
+@function("text -> text", "sha1({0})", aliases="sha")
 def sha1(column: Column) -> Expr:
     """The SHA-1 digest in hexadecimal digits."""
     return call("sha1", column_of(column))
@@ -345,7 +345,7 @@ def _digest_type(args: Sequence[Term]) -> pa.DataType:
     raise PlanError("HR-EXPR-003", "sha2 takes text or binary", "Use cast.")
 
 
-@function("any int ->", _digest, gives=_digest_type)
+@function("any int ->", _digest, returns=_digest_type)
 def sha2(column: Column, bits: int) -> Expr:
     """The SHA-2 digest of a text or a binary, in hexadecimal: of 224, 256 (or 0), 384
     or 512 bits, and null of any other number."""

@@ -27,49 +27,49 @@ def _field_type(args: Sequence[Term]) -> pa.DataType:
     raise PlanError("HR-EXPR-003", "it takes a date or a timestamp", "Use cast.")
 
 
-@function("any ->", "CAST(year({0}) AS INTEGER)", gives=_field_type)
+@function("any ->", "CAST(year({0}) AS INTEGER)", returns=_field_type)
 def year(column: Column) -> Expr:
     """The year."""
     return call("year", column_of(column))
 
 
-@function("any ->", "CAST(quarter({0}) AS INTEGER)", gives=_field_type)
+@function("any ->", "CAST(quarter({0}) AS INTEGER)", returns=_field_type)
 def quarter(column: Column) -> Expr:
     """The quarter, 1 to 4."""
     return call("quarter", column_of(column))
 
 
-@function("any ->", "CAST(month({0}) AS INTEGER)", gives=_field_type)
+@function("any ->", "CAST(month({0}) AS INTEGER)", returns=_field_type)
 def month(column: Column) -> Expr:
     """The month, 1 to 12."""
     return call("month", column_of(column))
 
 
-@function("any ->", "CAST(dayofmonth({0}) AS INTEGER)", gives=_field_type, also="day")
+@function("any ->", "CAST(dayofmonth({0}) AS INTEGER)", returns=_field_type, aliases="day")
 def dayofmonth(column: Column) -> Expr:
     """The day of the month, 1 to 31."""
     return call("dayofmonth", column_of(column))
 
 
-@function("any ->", "CAST(dayofyear({0}) AS INTEGER)", gives=_field_type)
+@function("any ->", "CAST(dayofyear({0}) AS INTEGER)", returns=_field_type)
 def dayofyear(column: Column) -> Expr:
     """The day of the year, 1 to 366."""
     return call("dayofyear", column_of(column))
 
 
-@function("any ->", "CAST(dayofweek({0}) + 1 AS INTEGER)", gives=_field_type)
+@function("any ->", "CAST(dayofweek({0}) + 1 AS INTEGER)", returns=_field_type)
 def dayofweek(column: Column) -> Expr:
     """The day of the week: Sunday is 1, Saturday 7."""
     return call("dayofweek", column_of(column))
 
 
-@function("any ->", "CAST(isodow({0}) - 1 AS INTEGER)", gives=_field_type)
+@function("any ->", "CAST(isodow({0}) - 1 AS INTEGER)", returns=_field_type)
 def weekday(column: Column) -> Expr:
     """The day of the week: Monday is 0, Sunday 6."""
     return call("weekday", column_of(column))
 
 
-@function("any ->", "CAST(weekofyear({0}) AS INTEGER)", gives=_field_type)
+@function("any ->", "CAST(weekofyear({0}) AS INTEGER)", returns=_field_type)
 def weekofyear(column: Column) -> Expr:
     """The ISO week of the year, 1 to 53."""
     return call("weekofyear", column_of(column))
@@ -132,7 +132,7 @@ def _part_type(args: Sequence[Term]) -> pa.DataType:
     return pa.decimal128(8, 6) if part_name(args) == "second" else pa.int32()
 
 
-@function("word any ->", _part, gives=_part_type, also="datepart")
+@function("word any ->", _part, returns=_part_type, aliases="datepart")
 def date_part(part: str, column: Column) -> Expr:
     """A part of a time by its name; "second" is a decimal with the fraction."""
     return call("date_part", part, column_of(column))
@@ -141,13 +141,13 @@ def date_part(part: str, column: Column) -> Expr:
 # dates
 
 
-@function("-> date", TODAY, also="curdate")
+@function("-> date", TODAY, aliases="curdate")
 def current_date() -> Expr:
     """The date on which the epoch began, in UTC; a replayed epoch sees the same."""
     return call("current_date")
 
 
-@function("date int -> date", "({0} + {1})", also="dateadd", may_fail=True)
+@function("date int -> date", "({0} + {1})", aliases="dateadd", may_fail=True)
 def date_add(column: Column, days: Any) -> Expr:
     """The date so many days later."""
     return call("date_add", column_of(column), days)
@@ -159,7 +159,7 @@ def date_sub(column: Column, days: Any) -> Expr:
     return call("date_sub", column_of(column), days)
 
 
-@function("date date -> int", "CAST({0} - {1} AS INTEGER)", also="datediff")
+@function("date date -> int", "CAST({0} - {1} AS INTEGER)", aliases="datediff")
 def date_diff(end: Column, start: Column) -> Expr:
     """The number of days from `start` to `end`."""
     return call("date_diff", column_of(end), column_of(start))

@@ -67,13 +67,15 @@ def _date(args: Sequence[Term]) -> str:
     return f"CAST({_moment(args, pa.date32())} AS DATE)"
 
 
-@function("any word? ->", _date, gives=_read_as(pa.date32()), may_fail=True)
+@function("any word? ->", _date, returns=_read_as(pa.date32()), may_fail=True)
 def to_date(column: Column, format: str | None = None) -> Expr:
     """The date of a timestamp, in UTC, or of a text, in ISO or by a pattern."""
     return call("to_date", column_of(column), *_optional(format))
 
 
-@function("any word? ->", lambda a: _moment(a, TIMESTAMP), gives=_read_as(TIMESTAMP), may_fail=True)
+@function(
+    "any word? ->", lambda a: _moment(a, TIMESTAMP), returns=_read_as(TIMESTAMP), may_fail=True
+)
 def to_timestamp(column: Column, format: str | None = None) -> Expr:
     """The timestamp of a text, in ISO or by a pattern such as "dd/MM/yyyy HH:mm"."""
     return call("to_timestamp", column_of(column), *_optional(format))
@@ -86,9 +88,9 @@ def _seconds(args: Sequence[Term]) -> str:
 @function(
     "any word? ->",
     _seconds,
-    gives=_read_as(pa.int64()),
+    returns=_read_as(pa.int64()),
     may_fail=True,
-    also="to_unix_timestamp",
+    aliases="to_unix_timestamp",
 )
 def unix_timestamp(column: Column, format: str | None = None) -> Expr:
     """Seconds since 1970 of a text by a pattern ("yyyy-MM-dd HH:mm:ss"), or of a time."""

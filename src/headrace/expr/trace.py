@@ -29,7 +29,7 @@ _CONSTANTS = (type(None), bool, int, float, str, bytes, dt.date, dt.timedelta, d
 _BUILTINS = (abs, dict, tuple, list, bool, int, float, str, bytes)  # they ask, and are refused
 
 
-class Row:
+class TracedRow:
     """What a traced lambda sees as the row: its columns as attributes and items."""
 
     def __init__(self, columns: Mapping[str, Expr], schema: pa.Schema) -> None:
@@ -58,11 +58,11 @@ class Row:
     def __len__(self) -> int:
         return len(self._columns)
 
-    def _replace(self, **changes: Any) -> Row:
+    def _replace(self, **changes: Any) -> TracedRow:
         for name in changes:
             self[name]
         made = {n: changes.get(n, e) for n, e in self._columns.items()}
-        return Row(made, self._schema)
+        return TracedRow(made, self._schema)
 
     def _asdict(self) -> dict[str, Expr]:
         return dict(self._columns)
@@ -100,7 +100,7 @@ def as_exprs(specs: Iterable[Any], schema: pa.Schema) -> list[Expr]:
 def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
     """The expression that a lambda of one row computes."""
     made = _called(fn, schema)
-    if isinstance(made, Row | Mapping | tuple | list):
+    if isinstance(made, TracedRow | Mapping | tuple | list):
         raise Untraceable("it returns a whole row where one value is expected")
     expr = _as_value(made)
     _checked([expr], fn, schema)
@@ -119,7 +119,7 @@ def trace_row(fn: Callable[..., Any], schema: pa.Schema) -> dict[str, Expr]:
 
 
 def _fields(made: Any) -> Mapping[str, Any]:
-    if isinstance(made, Row):
+    if isinstance(made, TracedRow):
         return made._asdict()
     if isinstance(made, Mapping):
         if all(isinstance(k, str) for k in made):
@@ -190,7 +190,7 @@ def _called(fn: Callable[..., Any], schema: pa.Schema) -> Any:
         _constant(name, value)
     token = TRACING.set(lambda expr: fields_of(expr, schema))
     try:
-        return fn(Row({n: col(n) for n in schema.names}, schema))
+        return fn(TracedRow({n: col(n) for n in schema.names}, schema))
     except (Untraceable, PlanError):
         raise
     except Exception as error:

@@ -131,7 +131,7 @@ def failing(*parts: str) -> str:
     return f"CAST(concat('{UNREAD * 2}', {', '.join(parts)}) AS BIGINT)"
 
 
-def spoken(t: pa.DataType) -> str:
+def type_text(t: pa.DataType) -> str:
     """A type as the user would write it."""
     return "null" if pt.is_null(t) else ddl_type(t)
 
@@ -203,5 +203,7 @@ def int_literal(value: int, t: pa.DataType) -> Term:
 def ordered(kind: pa.DataType) -> pa.DataType:
     """The type, if its values have one order in both engines; HR-EXPR-003 if not."""
     if is_nested(kind):  # a null inside one is the largest in DuckDB and the smallest in Spark
-        raise PlanError("HR-EXPR-003", f"{spoken(kind)} cannot be compared", "Compare its parts.")
+        raise PlanError(
+            "HR-EXPR-003", f"{type_text(kind)} cannot be compared", "Compare its parts."
+        )
     return kind

@@ -26,8 +26,8 @@ from headrace.expr.types import (
     common,
     is_int,
     quote,
-    spoken,
     type_name,
+    type_text,
 )
 from headrace.schema import TIMESTAMP
 
@@ -61,7 +61,7 @@ class Walk(ABC):
             terms = [self.as_time(t, times[0], where) for t in terms]
         together = common(t.type for t in terms)
         if together is None:
-            kinds = " and ".join(dict.fromkeys(spoken(t.type) for t in terms))
+            kinds = " and ".join(dict.fromkeys(type_text(t.type) for t in terms))
             raise refused(where, f"{kinds} do not go together", "Use cast to make them one type.")
         return [self.widened(t, together) for t in terms]
 
@@ -110,7 +110,7 @@ def explicit_cast(
     pair = (kind_of(term.type), kind_of(to))
     rule = _RULES.get(pair)
     if rule is None or not pair[0]:
-        fact = f"{spoken(term.type)} cannot be cast to {spoken(to)}"
+        fact = f"{type_text(term.type)} cannot be cast to {type_text(to)}"
         raise refused(where, fact, _HINTS.get(pair, "Cast it in steps, or use a Python function."))
     low.risks += not safe
     return Term(rule(term, to, "TRY_CAST" if safe else "CAST"), to)

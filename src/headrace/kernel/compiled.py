@@ -22,13 +22,13 @@ from headrace.expr.lower import check_condition
 from headrace.expr.types import UNREAD
 from headrace.kernel import duckdb
 from headrace.kernel.arrow import Mask, simple_mask
-from headrace.kernel.sql import Chain, SelectStep, Step, sql_mask
+from headrace.kernel.sql import Chain, ChainStep, SelectStep, sql_mask
 
 Bad = list[tuple[int, str]]
 _EXPLAINED = 50  # bad rows of a chunk that get a reason of their own
 
 
-def compile_chain(steps: Sequence[Step], schema: pa.Schema) -> Kernel:
+def compile_chain(steps: Sequence[ChainStep], schema: pa.Schema) -> Kernel:
     """A kernel that runs `steps` one after another over chunks of `schema`."""
     return Kernel(tuple(SelectStep(s.where, s.columns) for s in steps), schema)
 

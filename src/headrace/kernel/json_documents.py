@@ -123,7 +123,7 @@ class _Fraction(str):
 
 
 class _Style(Enum):
-    RAW = 1  # a text stands without quotes
+    RAW = 1  # a text has no quotes
     QUOTED = 2
     FLAT = 3  # arrays dissolve in the one around
 
@@ -192,7 +192,7 @@ def _check_end(root: Any, follows: str) -> None:
             raise _Malformed
     elif (root is None or isinstance(root, bool)) and follows:
         if follows > "~":
-            raise Unsupported("it cannot be told where the document ends")
+            raise Unsupported("it is unclear where the document ends")
         if follows.isalnum() or follows == "_":
             raise _Malformed
 

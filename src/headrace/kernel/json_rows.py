@@ -3,11 +3,11 @@
 Invariant: what a document decodes to depends on that document alone, never on its neighbours
 in the chunk; a value that does not fit its field makes the document bad, never null and never
 another value. DuckDB parses all documents in one pass and gives plain values as they are spelt;
-`json_scalars` makes them what their fields say. Only rows with something odd about them (a null,
+`text_cast` makes them what their fields say. Only rows with something odd about them (a null,
 a comma before a bracket) are looked at again, by `json_odd`.
 
 The reading: a missing field is null; extra fields are ignored; of a repeated key the first
-counts. A string field takes any value, as JSON text; the others as `json_scalars` says.
+counts. A string field takes any value, as JSON text; the others as `text_cast` says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.expr.types import spoken, text_literal
+from headrace.expr.types import text_literal, type_text
 from headrace.kernel import duckdb
 from headrace.kernel.json_documents import DEEPEST, TOO_DEEP, Fields, depth, load, written
 from headrace.kernel.text_cast import scalars
@@ -157,7 +157,7 @@ def _inner(column: pa.Array, to: pa.DataType) -> pa.Array | None:
 _LAST_COMMA = r",\s*[}\]]"  # which DuckDB takes; or it is inside a text
 
 
-class Unfit(ValueError):
+class Misfit(ValueError):
     """A value that is not what its field says."""
 
 
@@ -187,7 +187,7 @@ def settle(
             patches[row] = _read(raw[row].as_py(), texts[row].as_py(), odd, schema)
         except (ValueError, ArithmeticError, RecursionError, duckdb.Error) as why:
             bad[row] = True
-            reasons.append(str(why) if isinstance(why, Unfit) else f"unreadable: {why}")
+            reasons.append(str(why) if isinstance(why, Misfit) else f"unreadable: {why}")
             patches[row] = dict.fromkeys(range(len(schema)))
     return [_patched(c, i, patches) for i, c in enumerate(columns)], bad, reasons
 
@@ -235,37 +235,37 @@ def _patched(column: pa.Array, index: int, patches: dict[int, dict[int, Any]]) -
 def _read(
     raw: bytes | str | None, text: str | None, odd: Sequence[bool], schema: pa.Schema
 ) -> dict[int, Any]:
-    """The values of one document's odd fields by position; Unfit says why it has none."""
+    """The values of one document's odd fields by position; Misfit says why it has none."""
     document = _document(raw, text)
     values = {}
     for i, field in enumerate(schema):
         value = document.get(field.name)
         if value is None and not field.nullable:
             fact = "is null" if field.name in document else "is missing"
-            raise Unfit(f"field {field.name!r} {fact}, but it is declared not null")
+            raise Misfit(f"field {field.name!r} {fact}, but it is declared not null")
         if odd[i]:
             try:
                 values[i] = _value(value, field.type)
-            except Unfit as why:
-                raise Unfit(f"field {field.name!r}: {why}") from None
+            except Misfit as why:
+                raise Misfit(f"field {field.name!r}: {why}") from None
     return values
 
 
 def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
     if raw is None:
-        raise Unfit("the document is null")
+        raise Misfit("the document is null")
     try:
         made = load(raw.decode() if isinstance(raw, bytes) else raw)
     except UnicodeDecodeError:
-        raise Unfit("the document is not UTF-8 text") from None
+        raise Misfit("the document is not UTF-8 text") from None
     except ValueError as error:
         why = str(error)
-        told = why if why == TOO_DEEP else f"malformed JSON: {why[:1].lower()}{why[1:]}"
-        raise Unfit(told) from None
+        reason = why if why == TOO_DEEP else f"malformed JSON: {why[:1].lower()}{why[1:]}"
+        raise Misfit(reason) from None
     if text is None:
-        raise Unfit(_refused(raw.encode() if isinstance(raw, str) else raw))
+        raise Misfit(_refused(raw.encode() if isinstance(raw, str) else raw))
     if not isinstance(made, dict):
-        raise Unfit(f"the document is {_shown(made)}, not an object")
+        raise Misfit(f"the document is {_shown(made)}, not an object")
     return made
 
 
@@ -309,14 +309,14 @@ def _key(key: str, to: pa.DataType) -> Any:
 
 def _of(value: Any, kind: type, to: pa.DataType) -> Any:
     if not isinstance(value, kind):
-        raise Unfit(f"{_shown(value)} is not {spoken(to)}")
+        raise Misfit(f"{_shown(value)} is not {type_text(to)}")
     return value
 
 
 def _scalar(value: Any, to: pa.DataType) -> Any:
     made = scalars(pa.array([written(value)], pa.string()), to)
     if made.null_count:
-        raise Unfit(f"{_shown(value)} is not {spoken(to)}")
+        raise Misfit(f"{_shown(value)} is not {type_text(to)}")
     return made[0].as_py()
 
 

@@ -29,7 +29,7 @@ from headrace.kernel.arrow import Mask
 _ROW = "__row"
 
 
-class Step(Protocol):
+class ChainStep(Protocol):
     """Anything with a condition and columns; `columns` None keeps them all."""
 
     @property
@@ -78,10 +78,10 @@ class Chain:
     def __init__(self, steps: Sequence[SelectStep], schema: pa.Schema) -> None:
         self.input = schema
         self.filters = any(s.where is not None for s in steps)
-        self._levels: list[_Level] = []
+        self._levels: list[_Subquery] = []
         self._origin: dict[str, str | None] = {n: n for n in schema.names}
         for step in steps:
-            self._levels.append(_Level(step, schema))
+            self._levels.append(_Subquery(step, schema))
             schema = self._levels[-1].schema
             if step.columns is not None:
                 self._origin = {n: self._origin.get(bare(e) or "") for n, e in step.columns}
@@ -125,13 +125,13 @@ class Chain:
     def _ask(self, table: pa.Table, passed: list[str]) -> pa.Table:
         slots = dict(zip(self.input.names, _slots(self.input), strict=True))
         needed = self._needs[0] or self.input.names[:1]  # of no column at all, DuckDB sees no rows
-        given = _zoneless(table.select([*needed, *passed]))
-        given = given.rename_columns([*(slots[n] for n in needed), *passed])
+        table = _zoneless(table.select([*needed, *passed]))
+        table = table.rename_columns([*(slots[n] for n in needed), *passed])
         today = date_now() if self._dated else None
-        key = (duckdb.here(), today, *given.schema.names, *given.schema.types)
+        key = (duckdb.here(), today, *table.schema.names, *table.schema.types)
         if key not in self._queries:
-            self._queries[key] = duckdb.Query(dated(self._sql(passed)), given.schema)
-        return self._queries[key](given)
+            self._queries[key] = duckdb.Query(dated(self._sql(passed)), table.schema)
+        return self._queries[key](table)
 
     def _sql(self, passed: list[str]) -> str:
         sql = duckdb.FEED
@@ -140,7 +140,7 @@ class Chain:
         return sql
 
 
-class _Level:
+class _Subquery:
     """One step over the names of the step before it."""
 
     def __init__(self, step: SelectStep, schema: pa.Schema) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.chunk import HIDDEN, hidden_columns, visible
-from headrace.defensive_copy import Apart, apart
+from headrace.defensive_copy import RowCopier, row_copier
 from headrace.plan.nodes import Python
 from headrace.reads import columns_read
 from headrace.rows import collector_paused, fitted, row_class, rows_of, table_of, values_of
@@ -175,7 +175,7 @@ def _map(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple
 def _flat_map(
     step: Python, where: Where, rows: list[Any], failed: Failures
 ) -> tuple[Where, list[Any]]:
-    fn, kept = step.function.fn, apart(step.schema)
+    fn, kept = step.function.fn, row_copier(step.schema)
     where, lists = _each(lambda row: _listed(fn(row), kept), step, where, rows, failed)
     indexes: list[int] = []
     for index, found in zip(where, lists, strict=True):
@@ -183,7 +183,7 @@ def _flat_map(
     return indexes, list(chain.from_iterable(lists))
 
 
-def _listed(given: Iterable[Any] | None, kept: Apart) -> list[Any]:
+def _listed(given: Iterable[Any] | None, kept: RowCopier) -> list[Any]:
     """A generator may go on changing what it has yielded, and yield it again.
 
     By its first row it is judged whether it does: so those that yield tuples pay nothing.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.defensive_copy import Apart
+from headrace.defensive_copy import RowCopier
 from headrace.errors import PlanError
 
 EVENT, CLOCK = 0, 1
@@ -25,7 +25,7 @@ class Call:
     )  # fmt: skip
 
     def __init__(
-        self, watermark: int, clock: int, outputs: Mapping[str, Apart] | None = None
+        self, watermark: int, clock: int, outputs: Mapping[str, RowCopier] | None = None
     ) -> None:
         self.watermark, self.clock, self.outputs = watermark, clock, outputs or {}
         self.no_timer = self.no_event_timer = ""

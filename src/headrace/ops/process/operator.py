@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.defensive_copy import AS_THEY_ARE, apart
+from headrace.defensive_copy import NO_COPY, row_copier
 from headrace.errors import PlanError
 from headrace.ops.contract import Fault, Operator, Step
 from headrace.ops.process.call import Call
@@ -71,9 +71,9 @@ class ProcessOperator(Operator):
         self._shared = Shared(function, names, broadcast)
         self._blind = self._looks_at_nothing()
         mutable = any(kept.mutable for kept in type(function).values.values())
-        self._apart = apart(output) if mutable else AS_THEY_ARE
+        self._apart = row_copier(output) if mutable else NO_COPY
         self._sides_apart = {
-            n: apart(s) if mutable else AS_THEY_ARE for n, s in self._sides.items()
+            n: row_copier(s) if mutable else NO_COPY for n, s in self._sides.items()
         }
 
     def _looks_at_nothing(self) -> bool:

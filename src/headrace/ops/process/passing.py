@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME
-from headrace.defensive_copy import Apart
+from headrace.defensive_copy import RowCopier
 from headrace.ops.contract import Fault, Step
 from headrace.ops.process.call import CLOCK, EVENT, Call, many
 from headrace.ops.process.guard import Guard
@@ -50,7 +50,7 @@ class Pass:
         step: Step,
         values: KeyValues,
         loaded: Loaded,
-        apart: Apart,
+        apart: RowCopier,
         call: Call,
     ) -> None:
         self._own, self._names = own, {*type(function).values, HELD}

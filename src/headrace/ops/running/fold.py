@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
-from headrace.defensive_copy import apart, apart_value
+from headrace.defensive_copy import row_copier, value_copier
 from headrace.ops.contract import Fault, Operator, Step
 from headrace.ops.grouping import Grouped, group, in_order
 from headrace.records import is_record, like, maker
@@ -81,7 +81,7 @@ class Folder:
         self._scalar = zero is not None and _is_column(zero(), value)
         self._shape = tuple(row.names if zero is None else value.names)
         self._make = None if zero is None else self._maker(zero())
-        self._apart = apart_value(value.field(0).type) if self._scalar else apart(value)
+        self._apart = value_copier(value.field(0).type) if self._scalar else row_copier(value)
 
     def _maker(self, start: Any) -> Callable[[Any], Any] | None:
         """How a stored value becomes what the function knows: the same as its start."""
