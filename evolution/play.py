@@ -30,8 +30,8 @@ from evolution.kinds import OPEN, REFUSED
 from evolution.lives import Begun
 from evolution.places import ALL, BOUNDED, Places
 from evolution.spec import Version
-from headrace.driver.refusing import Consent, refuse
 from headrace.driver.start import review
+from headrace.driver.start_checks import Consent, refuse
 from headrace.errors import HeadraceError
 from headrace.state.faults import hooked
 from headrace.testing import Driver

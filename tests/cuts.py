@@ -101,7 +101,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "driver.commit": {
         "Committer.__init__(keep)": "epochs to go back to",
     },
-    "driver.local": {
+    "driver.local_runner": {
         "LocalRunner.drain(most)": "a limit that is refused",
     },
     "driver.planner": {
@@ -128,7 +128,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "engine.session": {
         "_PATIENCE": "seconds",
     },
-    "engine.stall": {
+    "engine.stall_watch": {
         "_FRESH": "ms",
     },
     "engine.zygote": {
@@ -149,16 +149,16 @@ OTHERS: dict[str, dict[str, str]] = {
     "hints": {
         "nearest(count)": "names that are shown",
     },
-    "inspect.growth": {
+    "inspect.progress": {
+        "_FAR": "ms",
+        "_WINDOW": "ms",
+    },
+    "inspect.state_growth": {
         "FLOOR": "when to warn",
         "_SOON": "when to warn",
     },
-    "inspect.snapshot": {
+    "inspect.step_state": {
         "_PATIENCE": "patience",
-    },
-    "inspect.status": {
-        "_FAR": "ms",
-        "_WINDOW": "ms",
     },
     "kernel.compiled": {
         "_EXACT": "what a double holds exactly",
@@ -275,7 +275,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "state.sorted_run": {
         "ALL_HASHES": "what 64 bits hold",
     },
-    "task.dead": {
+    "task.dead_letters": {
         "_QUOTED": "what is shown",
     },
     "task.flow": {

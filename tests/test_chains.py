@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from evolution.play import play
 
-from headrace.driver import adopting, start
-from headrace.driver.refusing import Inspection
+from headrace.driver import program_change, start
+from headrace.driver.start_checks import Inspection
 from headrace.plan.comparison import Comparison
 
 
@@ -27,12 +27,12 @@ def test_changes_that_are_accepted_unseen_are_noticed(monkeypatch: pytest.Monkey
 
 
 def test_state_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = adopting.adopted
+    real = program_change.adopted
 
     def forgetful(found: Inspection, moves: Any) -> dict[str, Any]:
         return {**real(found, moves), "state": {}}
 
-    monkeypatch.setattr(adopting, "adopted", forgetful)
+    monkeypatch.setattr(program_change, "adopted", forgetful)
     assert noticed("lacks")
 
 

@@ -12,7 +12,7 @@ from examples.demo.sensors import FIRES
 from rich.console import Console
 
 import headrace as hr
-from headrace.inspect.status import account
+from headrace.inspect.progress import account
 
 AVERAGES = ".headrace/fire-alarm/averages"
 SHOW_ALARMS = "headrace topic consume alarms --from-beginning --no-follow"

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headrace.inspect.status import Meter, status_line
+from headrace.inspect.progress import Meter, status_line
 
 _COLUMNS = 4
 _EVERY = 5.0  # seconds between plain lines

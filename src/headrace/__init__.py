@@ -72,9 +72,9 @@ from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows
 
 if TYPE_CHECKING:
-    from headrace.engine.begin import run
     from headrace.engine.run import Run
-    from headrace.inspect.live import StepState, peek
+    from headrace.engine.start_run import run
+    from headrace.inspect.step_state import StepState, peek
 
 __version__ = "0.1.0"
 
@@ -164,11 +164,11 @@ __all__ += functions.__all__
 
 def __getattr__(name: str) -> Any:
     if name in ("Run", "run"):
-        from headrace.engine import begin as engine
+        from headrace.engine import start_run as engine
 
         return getattr(engine, name)
     if name in ("StepState", "peek"):
-        from headrace.inspect import live
+        from headrace.inspect import step_state
 
-        return getattr(live, name)
+        return getattr(step_state, name)
     raise hints.no_such_name("headrace", name, __all__)

@@ -12,8 +12,7 @@ from rich.console import Console
 
 import headrace as hr
 from headrace.engine.reporter import Reporter
-from headrace.inspect.progress import Progress
-from headrace.inspect.status import Meter, account, short, span, status_line
+from headrace.inspect.progress import Meter, Progress, account, short, span, status_line
 from headrace.testing import Driver
 
 NOON = 1_700_049_600_000

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import headrace as hr
 from headrace.cli.app import app
 from headrace.cli.loading import load_job
-from headrace.inspect.standstill import note
+from headrace.inspect.stall import note
 from headrace.testing import Driver
 from tests.terminal import forget
 

@@ -10,8 +10,8 @@ import pytest
 import headrace as hr
 from headrace import triggers as t
 from headrace.clock import SystemClock
-from headrace.driver.never_fires import refuse_silent
-from headrace.epoch.opening import open_inputs
+from headrace.driver.never_fires import refuse_never_firing
+from headrace.epoch.bundle import open_inputs
 from headrace.errors import PlanError
 from headrace.plan.program import build
 
@@ -31,7 +31,7 @@ def _check(job: hr.Job, tmp_path: Path, until: str | None) -> None:
     program = build(job)
     ids = {r.name: r.name for r in program.sources()}
     sources = open_inputs(program, str(tmp_path / "job"), until, SystemClock(), ids)
-    refuse_silent(program, sources)
+    refuse_never_firing(program, sources)
 
 
 def test_a_run_is_refused_with_the_step_and_the_input(tmp_path: Path) -> None:

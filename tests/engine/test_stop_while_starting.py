@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine import starting
+from headrace.engine import start_guard
 from headrace.engine.signals import acting
 from tests.engine.killing import ROOT
 from tests.engine.stopping import check, environment, short_temp, stopped
@@ -92,18 +92,18 @@ def test_what_interrupts_a_start_is_passed_on_when_the_start_has_been_undone(lat
         ended.set()
 
     with pytest.raises(KeyboardInterrupt):
-        starting.uninterrupted(work, undone.set)
+        start_guard.uninterrupted(work, undone.set)
     assert ended.is_set()
 
 
 def test_nothing_begins_after_a_start_was_given_up() -> None:
-    starting.give_up()
+    start_guard.abandon()
     try:
-        with pytest.raises(starting.GivenUp), starting.beginning():
+        with pytest.raises(start_guard.StartAbandoned), start_guard.beginning():
             pass
     finally:
-        starting.resume()
-    with starting.beginning():
+        start_guard.resume()
+    with start_guard.beginning():
         pass
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import headrace as hr
-from headrace.engine.made_tables import put
+from headrace.engine.lookup_tables import put
 from headrace.ops.join.loaded import MadeFile
 from headrace.sources.table_file import TableFile
 from headrace.testing import Harness

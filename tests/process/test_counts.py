@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace.inspect.status import account
+from headrace.inspect.progress import account
 
 
 class Counting(hr.KeyedProcess):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.clock import MIN_TIME, ManualClock
-from headrace.driver.alignment import held_back
+from headrace.driver.split_state import too_far_ahead
 from headrace.state.manifest import Split
 from headrace.testing import Driver
 
@@ -26,7 +26,7 @@ def test_exactly_those_too_far_ahead_are_held_and_never_the_slowest(
 ) -> None:
     splits = [Split(i, name, "0", 0, watermark) for i, (name, watermark, _) in enumerate(made)]
     live = {i for i, (_, _, alive) in enumerate(made) if alive}
-    held = held_back(splits, live, bounds)
+    held = too_far_ahead(splits, live, bounds)
     slow = min((s.watermark for s in splits if s.id in live and s.input in bounds), default=None)
     for split in splits:
         free = slow is None or split.input not in bounds

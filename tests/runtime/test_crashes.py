@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.driver.local import run_tasks
+from headrace.driver.local_runner import run_tasks
 from headrace.state import faults
 from headrace.testing import Driver
 from tests.runtime.crashing import ROWS, build, contents

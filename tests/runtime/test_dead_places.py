@@ -12,9 +12,8 @@ from rich.console import Console
 
 import headrace as hr
 from headrace.engine.reporter import Reporter
-from headrace.inspect.progress import progress_of
-from headrace.inspect.status import account
-from headrace.inspect.why_told import told
+from headrace.inspect.progress import account, progress_of
+from headrace.inspect.why_answer import told
 from headrace.sources import lines
 from headrace.testing import drive
 

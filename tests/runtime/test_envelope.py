@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.chunk import HASH
-from headrace.epoch.compact_columns import coded, narrowed, plain
-from headrace.epoch.envelope import Arriving, Envelope, pack, send, unpack
+from headrace.epoch.compact_columns import compact, dictionary_encoded, expand
+from headrace.epoch.envelope import ChunkAssembler, Envelope, pack, send, unpack
 from headrace.hashing import hash_keys
 
 ROWS = 5_000  # enough to be made small
@@ -26,7 +26,7 @@ WHOLE = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(),
 
 def arrived(envelopes: list[Envelope]) -> list[pa.Table]:
     """What comes of them, through Arrow as on Spark."""
-    arriving = Arriving()
+    arriving = ChunkAssembler()
     found = [arriving.add(e) for e in unpack([pack(envelopes)])]
     return [table for table in found if table is not None]
 
@@ -61,7 +61,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
 @given(st.lists(columns(), min_size=1, max_size=4))
 def test_whole_numbers_and_times_arrive_as_they_were(given: list[pa.Array]) -> None:
     sent = pa.table(given, [f"c{i}" for i in range(len(given))])
-    assert plain(narrowed(sent)).equals(sent)
+    assert expand(compact(sent)).equals(sent)
 
 
 def texts(different: int, rows: int = ROWS) -> pa.Array:
@@ -87,14 +87,16 @@ OTHERS: dict[str, pa.Array] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_columns_do_too(name: str) -> None:
     sent = pa.table({"other": OTHERS[name], "number": pa.array(range(ROWS))})
-    assert plain(narrowed(coded(sent))).equals(sent)
+    assert expand(compact(dictionary_encoded(sent))).equals(sent)
 
 
 @pytest.mark.parametrize("different", [1, 10, 300, 1_200, 5_000, 10**9])
 def test_texts_are_coded_where_they_repeat(different: int) -> None:
     sent = pa.table({"text": texts(different)})
-    assert pa.types.is_dictionary(coded(sent).schema.field(0).type) == (different <= 1_200)
-    assert plain(narrowed(coded(sent))).equals(sent)
+    assert pa.types.is_dictionary(dictionary_encoded(sent).schema.field(0).type) == (
+        different <= 1_200
+    )
+    assert expand(compact(dictionary_encoded(sent))).equals(sent)
 
 
 def test_a_sample_may_mislead() -> None:
@@ -103,7 +105,7 @@ def test_a_sample_may_mislead() -> None:
     for i in np.linspace(0, len(values) - 1, 4_096).astype(int):
         values[i] = "same"
     sent = pa.table({"text": values})
-    assert coded(sent).equals(sent)
+    assert dictionary_encoded(sent).equals(sent)
 
 
 KEYS: dict[str, Any] = {
@@ -122,13 +124,13 @@ def test_hashes_arrive_though_they_may_not_travel(name: str, half: bool) -> None
     keys = KEYS[name]
     hashes = pa.array(hash_keys(list(keys.values()), ROWS))
     rows = pa.table({**keys, HASH: hashes, "n": pa.array(range(ROWS)), "one": [7] * ROWS})
-    sent = coded(rows)
+    sent = dictionary_encoded(rows)
     if half:
         mask = pa.array([True] * 4_500 + [False] * 500)
         rows, sent = rows.filter(mask), sent.filter(mask)
     (found,) = arrived(list(send(1, 0, "step", 0, sent, [*keys])))
     assert found.equals(rows)
-    travelled = narrowed(sent, [*keys]).column_names
+    travelled = compact(sent, [*keys]).column_names
     assert (HASH in travelled) == (name in ("a rare text", "a float"))
     assert "one" not in travelled
 
@@ -160,7 +162,7 @@ def test_what_is_said_of_columns_and_chunks_stays() -> None:
             pa.array(range(3_000))]  # fmt: skip
     parts = [pa.Table.from_arrays(part, schema=pa.schema(kinds, {"of": "the table"}))] * 2
     for rows in (pa.concat_tables(parts), parts[0]):
-        sent = coded(rows)
+        sent = dictionary_encoded(rows)
         assert pa.types.is_dictionary(sent.schema.field("k").type) == (rows.num_rows > ROWS)
         for cut in (sent, sent.slice(0, 10)):
             (found,) = arrived(list(send(1, 0, "step", 0, cut)))
@@ -170,7 +172,7 @@ def test_what_is_said_of_columns_and_chunks_stays() -> None:
 
 def test_a_small_cut_does_not_take_all_texts_along() -> None:
     rows = pa.table({"k": [f"a rather long text {i % 2_000}" for i in range(20_000)]})
-    (cut,) = send(1, 0, "step", 0, coded(rows).slice(0, 100), ["k"])
+    (cut,) = send(1, 0, "step", 0, dictionary_encoded(rows).slice(0, 100), ["k"])
     assert len(cut.payload) < 5_000
 
 
@@ -178,13 +180,13 @@ def test_columns_that_cannot_be_one_array_are_left_alone() -> None:
     """As texts of more than two gigabytes are, of which a table is made in several chunks."""
     several = pa.chunked_array([texts(10**9), texts(10**9)])
     sent = pa.table({"text": several, "n": pa.array(range(2 * ROWS))})
-    assert narrowed(sent)["text"].num_chunks == 2
-    assert plain(narrowed(sent)).equals(sent)
+    assert compact(sent)["text"].num_chunks == 2
+    assert expand(compact(sent)).equals(sent)
 
 
 def test_a_piece_that_is_missing_is_told() -> None:
     envelopes = list(send(1, 0, "step", 0, pa.table({"x": np.random.rand(200_000)})))
-    arriving = Arriving()
+    arriving = ChunkAssembler()
     assert [arriving.add(e) for e in envelopes[1:]] == [None] * (len(envelopes) - 1)
     with pytest.raises(RuntimeError, match="pieces of 1 chunks did not arrive"):
         arriving.finish()
@@ -192,7 +194,7 @@ def test_a_piece_that_is_missing_is_told() -> None:
 
 def test_small_chunks_travel_as_they_are() -> None:
     sent = pa.table({"n": [1, 1, 1], "text": ["a", "a", "a"]})
-    assert narrowed(coded(sent)).equals(sent)
+    assert compact(dictionary_encoded(sent)).equals(sent)
     assert arrived(list(send(1, 0, "step", 0, sent))) == [sent]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.inspect import growth
-from headrace.inspect.growth import FLOOR, Growth
+from headrace.inspect import state_growth
 from headrace.inspect.progress import Progress
+from headrace.inspect.state_growth import FLOOR, StateGrowth
 from headrace.testing import Harness
 
 HOUR = 3_600_000
@@ -49,7 +49,7 @@ def _at(seen: Progress, hours: float, size: float) -> Progress:
 
 
 def test_it_is_said_when_it_has_doubled_and_not_before(seen: Progress) -> None:
-    watched = Growth(lambda: 1 << 60)
+    watched = StateGrowth(lambda: 1 << 60)
     assert watched.see(_at(seen, 0, 0.1)) == watched.see(_at(seen, 1, 0.99)) == []
     (first,) = watched.see(_at(seen, 3, 1))
     assert first == (
@@ -62,13 +62,13 @@ def test_it_is_said_when_it_has_doubled_and_not_before(seen: Progress) -> None:
 
 
 def test_state_that_was_there_at_the_start_has_not_grown(seen: Progress) -> None:
-    watched = Growth(lambda: 1 << 60)
+    watched = StateGrowth(lambda: 1 << 60)
     assert watched.see(_at(seen, 0, 9)) == watched.see(_at(seen, 1, 17.9)) == []
     assert len(watched.see(_at(seen, 1, 18))) == 1
 
 
 def test_it_is_forgotten_when_it_is_small_again(seen: Progress) -> None:
-    watched = Growth(lambda: 1 << 60)
+    watched = StateGrowth(lambda: 1 << 60)
     watched.see(_at(seen, 0, 1))
     assert len(watched.see(_at(seen, 1, 4))) == 1
     assert watched.see(_at(seen, 2, 2.1)) == [] and watched.warnings
@@ -80,7 +80,7 @@ def test_it_is_forgotten_when_it_is_small_again(seen: Progress) -> None:
 def test_how_long_the_disk_lasts_is_said_if_that_is_soon(
     seen: Progress, free: int, end: str
 ) -> None:
-    watched = Growth(lambda: free * FLOOR)
+    watched = StateGrowth(lambda: free * FLOOR)
     watched.see(_at(seen, 0, 1))
     (told,) = watched.see(_at(seen, 2, 2))
     assert told.endswith(end)
@@ -90,7 +90,7 @@ def test_how_long_the_disk_lasts_is_said_if_that_is_soon(
 def test_a_run_says_it_once_and_keeps_it_as_a_warning(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(growth, "FLOOR", 20_000)
+    monkeypatch.setattr(state_growth, "FLOOR", 20_000)
     rows = hr.rows([{"k": str(i)} for i in range(5_000)], "k string")
     run = hr.run(_job(rows), until="end", folder=str(tmp_path), max_batch=1_000)
     assert run.wait().state == "ended"

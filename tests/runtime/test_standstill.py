@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.inspect.standstill import Look, Standstill, Tasks, note, reason
+from headrace.inspect.stall import RunSample, StallDetector, TaskCounts, note, reason
 
 AFTER = 60_000
 
 
-def _news(*looks: Look) -> list[str | None]:
-    stand = Standstill(AFTER)
+def _news(*looks: RunSample) -> list[str | None]:
+    stand = StallDetector(AFTER)
     return [stand.see(look) for look in looks]
 
 
 def test_an_idle_job_whose_planner_answers_does_not_stand_still() -> None:
-    looks = [Look(t, 7, None, planned=t) for t in range(0, 600_000, 10_000)]
+    looks = [RunSample(t, 7, None, planned=t) for t in range(0, 600_000, 10_000)]
     assert _news(*looks) == [None] * len(looks)
 
 
 def test_a_batch_without_any_progress_is_said_with_what_is_known() -> None:
-    tasks = Tasks(done=3, running=1, waiting=2, executors=1)
-    looks = [Look(t, 7, 1_000, planned=0, tasks=tasks) for t in (2_000, 30_000, 62_000, 63_000)]
+    tasks = TaskCounts(done=3, running=1, waiting=2, executors=1)
+    looks = [
+        RunSample(t, 7, 1_000, planned=0, tasks=tasks) for t in (2_000, 30_000, 62_000, 63_000)
+    ]
     *before, said, after = _news(*looks)
     assert before == [None, None] and after is None  # once
     assert said == (
@@ -31,36 +33,42 @@ def test_a_batch_without_any_progress_is_said_with_what_is_known() -> None:
 
 
 def test_it_is_said_again_after_twice_the_time() -> None:
-    looks = [Look(t * 1_000, 7, 0, planned=0) for t in range(0, 601)]
+    looks = [RunSample(t * 1_000, 7, 0, planned=0) for t in range(0, 601)]
     said = [look.now for look, news in zip(looks, _news(*looks), strict=True) if news]
     assert said == [60_000, 120_000, 240_000, 480_000]
 
 
 def test_a_long_batch_whose_tasks_get_done_goes_on() -> None:
     looks = [
-        Look(t, 7, 0, planned=0, tasks=Tasks(t // 30_000, 1, 9, 1))
+        RunSample(t, 7, 0, planned=0, tasks=TaskCounts(t // 30_000, 1, 9, 1))
         for t in range(0, 600_000, 10_000)
     ]
     assert _news(*looks) == [None] * len(looks)
 
 
 def test_that_it_goes_on_is_said_and_only_then() -> None:
-    stand = Standstill(AFTER)
+    stand = StallDetector(AFTER)
     for now in (0, AFTER):
-        stand.see(Look(now, 7, 0, planned=0))
+        stand.see(RunSample(now, 7, 0, planned=0))
     assert stand.text is not None
-    assert stand.see(Look(AFTER + 1, 8, None, planned=AFTER)) == "goes on" and stand.text is None
-    assert stand.see(Look(AFTER + 2, 9, None, planned=AFTER)) is None
+    assert (
+        stand.see(RunSample(AFTER + 1, 8, None, planned=AFTER)) == "goes on" and stand.text is None
+    )
+    assert stand.see(RunSample(AFTER + 2, 9, None, planned=AFTER)) is None
 
 
 def test_spark_that_does_not_answer_and_executors_that_are_gone_are_said() -> None:
-    assert "Spark does not answer" in str(_news(Look(0, 0, 0, 0), Look(AFTER, 0, 0, 0))[1])
-    gone = Tasks(0, 0, 4, executors=0)
-    assert "no executor is left" in str(_news(Look(0, 0, 0, 0), Look(AFTER, 0, 0, 0, gone))[1])
+    assert "Spark does not answer" in str(
+        _news(RunSample(0, 0, 0, 0), RunSample(AFTER, 0, 0, 0))[1]
+    )
+    gone = TaskCounts(0, 0, 4, executors=0)
+    assert "no executor is left" in str(
+        _news(RunSample(0, 0, 0, 0), RunSample(AFTER, 0, 0, 0, gone))[1]
+    )
 
 
 def test_inputs_that_do_not_answer_are_said() -> None:
-    found = _news(Look(0, 3, None, planned=0), Look(AFTER, 3, None, planned=0))
+    found = _news(RunSample(0, 3, None, planned=0), RunSample(AFTER, 3, None, planned=0))
     assert found == [None, "stands still: its inputs have not answered for 60.0s"]
 
 

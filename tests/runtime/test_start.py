@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.driver.refusing import Consent, Inspection, refuse
-from headrace.driver.start import judged, review
+from headrace.driver.start import checked, review
+from headrace.driver.start_checks import Consent, Inspection, refuse
 from headrace.errors import HeadraceError
 from headrace.plan.program import build
 from headrace.state.faults import hooked
@@ -392,7 +392,7 @@ def test_a_job_that_goes_on_while_it_is_looked_at_is_not_ahead_of_its_folder(pla
             driver.drain()  # between the look at the manifests and that at the outputs
         return found
 
-    found = judged(look_while_it_commits, Consent(take_over=True))
+    found = checked(look_while_it_commits, Consent(take_over=True))
     assert (len(looks), found.epoch) == (3, driver.start.log.newest())
     driver.close()
 
@@ -408,5 +408,5 @@ def test_what_is_refused_of_a_folder_at_rest_is_looked_at_once(place: Place) -> 
         return review(program, str(place.folder))
 
     with pytest.raises(HeadraceError) as found:
-        judged(look, Consent())
+        checked(look, Consent())
     assert (found.value.code, len(looks)) == ("HR-STATE-022", 1)

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.driver.refusing import Consent, refuse
 from headrace.driver.start import review
+from headrace.driver.start_checks import Consent, refuse
 from headrace.errors import HeadraceError
 from headrace.plan.program import build
 from headrace.state.faults import hooked

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.driver.refusing import Consent, refuse
 from headrace.driver.start import review
+from headrace.driver.start_checks import Consent, refuse
 from headrace.errors import HeadraceError
 from headrace.sources.spool import SpoolWriter
 from headrace.testing import Driver

@@ -12,8 +12,8 @@ import headrace as hr
 from headrace.clock import ManualClock
 from headrace.driver.never_fires import never_fires
 from headrace.inspect.why import why
-from headrace.inspect.why_reason import Reason
-from headrace.inspect.why_told import told
+from headrace.inspect.why_answer import answer_why
+from headrace.inspect.why_case import Reason
 from headrace.plan.program import build
 from headrace.testing import Driver
 
@@ -311,7 +311,7 @@ def test_a_job_that_has_ended_and_one_that_is_well(tmp_path: Path) -> None:
     _send(log, 0, 1)
     assert bench.why() == []
     assert bench.driver.manifest is not None
-    answer = told("asked", bench.driver.program, bench.driver.manifest, NOW)
+    answer = answer_why("asked", bench.driver.program, bench.driver.manifest, NOW)
     assert "nothing holds it back" in answer.text and "1 to 'all'" in answer.text
     assert answer.json["steps"] == {}  # an output is told by what was written, not as a step
     assert answer.text.endswith("read 1 = used 1 + filtered 0 + late 0 + dead 0")
@@ -360,7 +360,7 @@ def test_the_text_is_short_and_the_json_says_the_same(tmp_path: Path) -> None:
     bench = Bench(tmp_path, lambda rows: counts(rows.where("v < 1", name="first")))
     _send(log, 0, 1, 25)
     bench.why()
-    answer = told("asked", bench.driver.program, bench.driver.manifest, NOW + 4_000)
+    answer = answer_why("asked", bench.driver.program, bench.driver.manifest, NOW + 4_000)
     assert str(answer).splitlines() == [
         "job 'asked' after batch 1, 4.0s ago",
         "  the watermark has not begun; rows written: 0 to 'out', 0 to 'late'",
@@ -393,7 +393,7 @@ def test_a_step_that_makes_many_rows_of_one_filters_none(tmp_path: Path) -> None
     bench = Bench(tmp_path, many)
     _send(log, 0, 1, 2, 3)
     bench.why()
-    answer = told("asked", bench.driver.program, bench.driver.manifest, NOW)
+    answer = answer_why("asked", bench.driver.program, bench.driver.manifest, NOW)
     counted = {"in": 3, "out": 6, "filtered": 0, "late": 0, "dead": 0}
     assert answer.json["steps"] == {"twice": counted}
 

@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.inspect.why import STARTED, why
-from headrace.inspect.why_told import Why, told
+from headrace.inspect.why_answer import Why, answer_why
 from headrace.state.manifest import Manifest
 from tests.runtime.test_why import NOW, Bench, _log, _send, counts
 
@@ -19,7 +19,7 @@ t = hr.triggers
 def _answer(bench: Bench, *, program: bool = True) -> Why:
     bench.why()
     known = bench.driver.program if program else None
-    return told("asked", known, bench.driver.manifest, bench.clock.now())
+    return answer_why("asked", known, bench.driver.manifest, bench.clock.now())
 
 
 def _windows(window: Any, **how: Any) -> Any:
@@ -40,7 +40,7 @@ def test_a_run_without_a_row_is_told_apart_from_no_run(tmp_path: Path) -> None:
     assert reason.text == "input 'rows' is empty: it has given no row yet"
     assert "headrace run" not in reason.hint
     turn = Manifest()  # Spark begins with a batch that reads nothing
-    assert told("asked", bench.driver.program, turn, NOW).reasons == [reason]
+    assert answer_why("asked", bench.driver.program, turn, NOW).reasons == [reason]
     (unnamed,) = why(None, None, NOW, STARTED)
     assert unnamed.kind == "empty" and "given no row yet" in unnamed.text
 

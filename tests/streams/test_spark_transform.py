@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.engine.driver_side import Worker, swept
+from headrace.engine.driver_worker import DriverThread, clean_folder
 from headrace.testing import Harness
 
 SCHEMA = "k string, v bigint, at bigint"
@@ -118,7 +118,7 @@ def test_those_are_the_types_that_spark_takes(spark: Any) -> None:
 def test_what_earlier_starts_left_is_swept(tmp_path: Path) -> None:
     for name in ("1-a.asked", "1-b.given", ".new-x", "2-c.asked", "3-d.asked", "mine"):
         (tmp_path / name).touch()
-    swept(tmp_path, 2)
+    clean_folder(tmp_path, 2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["2-c.asked", "3-d.asked", "mine"]
 
 
@@ -311,7 +311,7 @@ def test_a_worker_outlives_a_turn_that_fails(spark: Any) -> None:
         turns.append(len(turns))
         raise OSError("no such disk") if len(turns) % 2 else SystemExit
 
-    worker = Worker(spark, "test", told.append)
+    worker = DriverThread(spark, "test", told.append)
     worker.begin(turn, 0.001)
     while len(turns) < 4:
         time.sleep(0.01)

@@ -89,7 +89,7 @@ def run(
         program = load_job(file, job)
         program.check()
     with acting(lambda number: _leave(program.name, number)):
-        from headrace.engine.begin import run as start  # pyspark is slow to import
+        from headrace.engine.start_run import run as start  # pyspark is slow to import
 
         running = start(
             program,
@@ -156,12 +156,12 @@ def plan(
 
     Example: [bold]headrace plan examples/fire_alarm.py[/bold]
     """
-    from headrace.driver.refusing import Consent
-    from headrace.driver.start import judged, review
+    from headrace.driver.start import checked, review
+    from headrace.driver.start_checks import Consent
 
     program = load_job(file, job).program()
     found = review(program, folder, until=until)
     new = f"job {program.name!r} has not run yet: everything is new"
     typer.echo(new if found.comparison is None else str(found.comparison))
     consent = Consent(drop_all or drop or (), take_over, go_back, for_good)
-    judged(lambda: review(program, folder, until=until), consent)
+    checked(lambda: review(program, folder, until=until), consent)

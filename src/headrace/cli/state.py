@@ -16,7 +16,7 @@ from headrace.errors import RunError, StateError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.inspect.live import StepState
+    from headrace.inspect.step_state import StepState
     from headrace.plan.program import Program
     from headrace.state.epochs import EpochLog
 
@@ -113,37 +113,37 @@ def sql(
 
     Example: [bold]headrace state sql job.py 'SELECT area, mean FROM averages'[/bold]
     """
-    from headrace.inspect.live import ask
+    from headrace.inspect.step_state import ask
 
     program, log = _opened(file, job, folder)
     _show(ask(query, {n: _state(program, log, n).to_arrow() for n in _names(program)}), limit)
 
 
 def _opened(file: Path, job: str | None, folder: str | None) -> tuple[Program, EpochLog]:
-    from headrace.inspect.live import opened  # slow to import, and help needs none of it
+    from headrace.inspect.step_state import opened  # slow to import, and help needs none of it
 
     return opened(load_job(file, job), folder)
 
 
 def _names(program: Program) -> list[str]:
-    from headrace.inspect.live import names_of
+    from headrace.inspect.step_state import names_of
 
     return list(names_of(program))
 
 
 def _state(program: Program, log: EpochLog, step: str) -> StepState:
-    from headrace.inspect.live import state_of
+    from headrace.inspect.step_state import state_of
 
     return state_of(program, log, step)
 
 
-def _parsed(state: StepState, given: list[str]) -> dict[str, Any]:
+def _parsed(state: StepState, texts: list[str]) -> dict[str, Any]:
     """Keys as text, read as the types of their columns."""
     import pyarrow as pa
 
     schema = state.key
     found: dict[str, Any] = {}
-    for text in given:
+    for text in texts:
         unset = text.removesuffix(" is null")
         if unset != text and unset in schema.names:
             found[unset] = None

@@ -17,7 +17,7 @@ from headrace.state.epochs import EpochLog
 from headrace.state.sealed import read_sealed
 
 if TYPE_CHECKING:
-    from headrace.inspect.why_told import Why
+    from headrace.inspect.why_answer import Why
 
 Place = Annotated[
     Path,
@@ -54,21 +54,23 @@ def why(
 
 def _of_file(file: Path, job: str | None, folder: str | None) -> Why:
     from headrace.driver.start import folder_of
-    from headrace.inspect import standstill  # slow to import, and help needs none of it
-    from headrace.inspect.why_told import told
+    from headrace.inspect import stall  # slow to import, and help needs none of it
+    from headrace.inspect.why_answer import answer_why
 
     program = load_job(file, job).program()
     log = EpochLog(folder_of(program, Settings.load(), folder))
     if not (log.folder / "job.json").exists():
-        return told(program.name, program, None, SystemClock().now())
+        return answer_why(program.name, program, None, SystemClock().now())
     log.open(program.name, 1)  # refuses the folder of another job
-    stands = standstill.reason(program.name, log.folder)
-    return told(program.name, program, log.latest(), SystemClock().now(), _before(log), stands)
+    stalled = stall.reason(program.name, log.folder)
+    return answer_why(
+        program.name, program, log.latest(), SystemClock().now(), _before(log), stalled
+    )
 
 
 def _of_folder(folder: Path) -> Why:
-    from headrace.inspect import standstill
-    from headrace.inspect.why_told import told
+    from headrace.inspect import stall
+    from headrace.inspect.why_answer import answer_why
 
     path = folder / "job.json"
     if not path.is_file():
@@ -80,8 +82,8 @@ def _of_folder(folder: Path) -> Why:
         )
     name = read_sealed(path, "job")["job"]
     log = EpochLog(folder)
-    stands = standstill.reason(name, folder)
-    return told(name, None, log.latest(), SystemClock().now(), _before(log), stands)
+    stalled = stall.reason(name, folder)
+    return answer_why(name, None, log.latest(), SystemClock().now(), _before(log), stalled)
 
 
 def _before(log: EpochLog) -> str:

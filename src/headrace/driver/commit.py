@@ -17,11 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME, Clock
-from headrace.driver.published import Published
-from headrace.driver.refusing import lost, overtaken
+from headrace.driver.start_checks import output_lost, output_overtaken
 from headrace.epoch.accounting import FATES
-from headrace.epoch.bundle import Bundle
-from headrace.epoch.opening import DEAD, as_written
+from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.epoch.report import Report, Total, add_up
 from headrace.epoch.values import Offset, watermark_of
 from headrace.errors import RunError, StateError
@@ -29,7 +27,7 @@ from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
 from headrace.plan.program import Program
 from headrace.sinks import Sink, Timelines, Writer
-from headrace.state.epochs import EpochLog
+from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import ENDED, Manifest, OutputFacts, Split, StepFacts
 from headrace.state.slots import SlotState
@@ -43,13 +41,13 @@ class Committer:
     def __init__(
         self, bundle: Bundle, log: EpochLog, token: int, slots: int, clock: Clock, keep: int = 20
     ) -> None:
-        self._program, self._sinks, self._told = bundle.program, bundle.sinks, bundle.told
+        self._program, self._sinks, self._on_step = bundle.program, bundle.sinks, bundle.on_step
         self._bundle, self._log, self._token = bundle, log, token
         self._slots, self._clock, self._keep = slots, clock, keep
-        self._published = Published(log.folder)
+        self._published = PublishedMark(log.folder)
 
     def commit(self, reports: Sequence[Report]) -> Manifest:
-        with hooked(self._told):
+        with hooked(self._on_step):
             try:
                 return self._commit(reports)
             except StateError:  # of a file that another driver has removed, perhaps
@@ -83,11 +81,11 @@ class Committer:
             sink, epoch = self._sinks[name], due.get(name, 0)
             if staged and epoch and not sink.reached(epoch):
                 held = sink.held()
-                raise lost(self._bundle, self._log, name, held.number if held else 0, epoch)
+                raise output_lost(self._bundle, self._log, name, held.number if held else 0, epoch)
             if staged and before is not None:
                 beyond = sink.beyond(self._counts(before, name))
                 if beyond:
-                    raise overtaken(self._bundle, self._log, name, beyond)
+                    raise output_overtaken(self._bundle, self._log, name, beyond)
 
     def recover(self) -> list[str]:
         """Publish what a crash left unpublished; what was said of going back."""

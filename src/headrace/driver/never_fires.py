@@ -35,7 +35,7 @@ def _waits(trigger: Trigger) -> bool:
     return isinstance(trigger, AtWatermark) and trigger.early is None
 
 
-def refuse_silent(program: Program, sources: Mapping[str, Source]) -> None:
+def refuse_never_firing(program: Program, sources: Mapping[str, Source]) -> None:
     """Refuse to run a step that would gather rows for ever and show none."""
     for node in program.stateful():
         because = never_fires(node)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.clock import MAX_TIME, Clock
-from headrace.driver.alignment import aligned, held_back
-from headrace.driver.split_state import settled, state_of
-from headrace.driver.stopping import drain_asked, stop_asked
+from headrace.driver.split_state import after_epoch, alignment_bounds, liveness, too_far_ahead
+from headrace.driver.stop_requests import drain_requested, stop_requested
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.lineage import upstream
 from headrace.epoch.values import Epoch, Offset, Piece, SourceTask, reached_by
@@ -51,7 +50,7 @@ class Planner:
         self._program, self._sources, self._log = program, bundle.sources, log
         self._clock, self._pace = clock, pace
         self._admission = Admission(pace.target_ms, pace.max_batch)
-        self._aligned = aligned(program)
+        self._aligned = alignment_bounds(program)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
         self._ending = pace.until_end
         self._targets: dict[tuple[str, str], Any] = {}
@@ -82,9 +81,9 @@ class Planner:
 
     def advance(self, start: Offset) -> Offset:
         """The next epoch's offset; `start` itself when there is nothing to do."""
-        if stop_asked(self._log.folder):
+        if stop_requested(self._log.folder):
             return start
-        self._ending = self._ending or drain_asked(self._log.folder)
+        self._ending = self._ending or drain_requested(self._log.folder)
         known = self._manifest(start.epoch)
         now = max(self._clock.now(), start.clock)
         self._learn(now)
@@ -139,10 +138,10 @@ class Planner:
         for split, end in zip(splits, wanted, strict=True):
             more, ended = split.at != end, self._ended(split, split.at, end)
             idle = not more and self._sources[split.input].idle(split.name, split.at)
-            state = state_of(self._read(split), split, now, more=more, ended=ended)
+            state = liveness(self._read(split), split, now, more=more, ended=ended)
             if state == LIVE and not idle:
                 live.add(split.id)
-        return held_back(splits, live, self._aligned)
+        return too_far_ahead(splits, live, self._aligned)
 
     def _allow(self, splits: list[Split], wanted: list[Any], held: frozenset[int]) -> list[Any]:
         """How far each split may go, so that the epoch has about the rows allowed."""
@@ -164,7 +163,7 @@ class Planner:
 
     def _settled(self, split: Split, at: Any, latest: Any, now: int) -> Split:
         more, ended = split.at != latest, self._ended(split, at, latest)
-        after = settled(self._read(split), split, at, now, more=more, ended=ended)
+        after = after_epoch(self._read(split), split, at, now, more=more, ended=ended)
         source = self._sources[split.input]
         watermark = max(after.watermark, source.watermark(split.name, at))
         idle = after.state == LIVE and source.idle(split.name, at)
@@ -272,7 +271,7 @@ _FIRST = 20_000
 _LEAST = 1_000
 _GROWTH = 4.0
 _SHRINK = 0.25
-_TELLING = 1.5  # batches whose rows differ by this factor tell what rows cost
+_INFORMATIVE = 1.5  # batches whose rows differ by this factor tell what rows cost
 
 
 class Admission:
@@ -314,7 +313,7 @@ class Admission:
             self._last = rows, ms
             return
         other, took = self._last
-        if max(rows, other) <= _TELLING * min(rows, other):
+        if max(rows, other) <= _INFORMATIVE * min(rows, other):
             self._fixed = min(self._fixed, ms)
             return
         per_row = max(0.0, (took - ms) / (other - rows))

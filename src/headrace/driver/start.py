@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 from headrace.clock import Clock, SystemClock
-from headrace.driver.adopting import adopt, is_changed
 from headrace.driver.commit import Committer
-from headrace.driver.refusing import Consent, Inspection, ahead_of, refuse
-from headrace.epoch.bundle import Bundle
-from headrace.epoch.opening import (
+from headrace.driver.program_change import commit_change, is_changed
+from headrace.driver.start_checks import Consent, Inspection, ahead_of, refuse
+from headrace.epoch.bundle import (
     REAL,
+    Bundle,
     Edges,
     describe_inputs,
     describe_outputs,
@@ -53,15 +53,15 @@ class Start:
 
 
 def folder_of(program: Program, settings: Settings, folder: str | None) -> str:
-    given = folder or program.folder
-    if given:
-        if elsewhere := remote_scheme(given):
+    chosen = folder or program.folder
+    if chosen:
+        if elsewhere := remote_scheme(chosen):
             raise StateError(
                 "HR-STATE-025",
-                f"the job's folder {given!r} is not a path",
+                f"the job's folder {chosen!r} is not a path",
                 f"{elsewhere} is no folder of this machine: give the path of one.",
             )
-        return os.path.abspath(given)
+        return os.path.abspath(chosen)
     return os.path.join(settings.jobs, re.sub(r"[^\w.-]", "_", program.name))
 
 
@@ -89,7 +89,7 @@ def prepare(
     """Look, refuse, take the folder, publish what was promised, adopt changes."""
     place = folder_of(program, settings, folder)
     consent = Consent(drop_all or drop, take_over, go_back, for_good, silent)
-    found = judged(lambda: look(program, place, until, clock, edges), consent)
+    found = checked(lambda: look(program, place, until, clock, edges), consent)
     log = found.log
     slots = log.open(program.name, slots_for(program, settings, cores))
     disputed = log.is_held()  # by a driver that may still commit what it has begun
@@ -115,7 +115,7 @@ def _taken(
         if log.newest() != found.epoch:
             folder, clock = str(log.folder), bundle.clock
             again = partial(look, bundle.program, folder, until, clock, edges)
-            found = replace(judged(again, replace(consent, take_over=True)), log=log)
+            found = replace(checked(again, replace(consent, take_over=True)), log=log)
         try:
             return _begun(found, token, slots, settings.keep_epochs, disputed)
         except FencedError:
@@ -137,12 +137,12 @@ def _begun(found: Inspection, token: int, slots: int, keep: int, disputed: bool)
         sink.open()
     ahead = ahead_of(found)
     if found.latest is not None and (ahead or disputed or is_changed(found)):
-        adopt(found, token, ahead)
+        commit_change(found, token, ahead)
         notes = committer.recover()
     return Start(bundle, log, token, slots, found.comparison, tuple(notes))
 
 
-def judged(again: Callable[[], Inspection], consent: Consent) -> Inspection:
+def checked(again: Callable[[], Inspection], consent: Consent) -> Inspection:
     """What a look finds, unless it must be refused.
 
     A driver that lives goes on while we look, and then its outputs are ahead of the manifest
@@ -177,7 +177,7 @@ def look(
     reads = describe_inputs(program, sources, read_ids)
     writes = describe_outputs(sinks, write_ids, known.writes)
     endless = until is None and not all(s.bounded for s in sources.values())
-    bundle = Bundle(program, sources, sinks, clock, edges.told, reads, writes, endless=endless)
+    bundle = Bundle(program, sources, sinks, clock, edges.on_step, reads, writes, endless=endless)
     comparison = None if latest is None else _compared(bundle, latest)
     return Inspection(bundle, log, latest, comparison, until)
 
@@ -203,7 +203,7 @@ def _described(
 
 
 def review(program: Program, folder: str | None = None, *, until: str | None = None) -> Inspection:
-    """What a start would find; changes nothing. `judged` says whether it may."""
+    """What a start would find; changes nothing. `checked` says whether it may."""
     return look(program, folder_of(program, Settings.load(), folder), until, None)
 
 

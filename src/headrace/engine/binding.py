@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 from headrace.driver.commit import Committer
 from headrace.driver.planner import Pace, Planner
 from headrace.engine.failure import marked
-from headrace.engine.pickled_program import Cargo
+from headrace.engine.pickled_program import PickledBundle
 from headrace.epoch.envelope import DDL, REPORT, Envelope, pack, unpack
 from headrace.epoch.report import Report
 from headrace.epoch.values import Offset
@@ -44,12 +44,12 @@ class Binding:
     """What the query's processes must know of the run."""
 
     name: str  # of the format under which Spark knows this run
-    cargo: Cargo
+    cargo: PickledBundle
     folder: str
     token: int
     pace: Pace
     keep: int
-    beat: str  # the file that says that the planner answers
+    heartbeat: str  # the file that says that the planner answers
 
 
 def data_source(binding: Binding) -> type[DataSource]:
@@ -64,15 +64,15 @@ def data_source(binding: Binding) -> type[DataSource]:
             return DDL
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:
-            return Reader(binding)
+            return JobReader(binding)
 
         def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
-            return Writer(binding)
+            return JobWriter(binding)
 
     return HeadraceDataSource
 
 
-class Reader(DataSourceStreamReader):
+class JobReader(DataSourceStreamReader):
     """The source: on the driver it plans epochs, in tasks it reads."""
 
     def __init__(self, binding: Binding) -> None:
@@ -99,7 +99,7 @@ class Reader(DataSourceStreamReader):
             offset = self._planner.advance(Offset.from_json(start)).to_json()
         if time.monotonic() - self._beaten >= _BEAT:
             self._beaten = time.monotonic()
-            Path(self._binding.beat).touch()
+            Path(self._binding.heartbeat).touch()
         return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -109,7 +109,7 @@ class Reader(DataSourceStreamReader):
             return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        with given_back(), marked():
+        with releasing_memory(), marked():
             yield from _batches(run_source(self._binding.cargo.open(), partition.value))
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -125,11 +125,11 @@ class Reader(DataSourceStreamReader):
 class Level:
     """The function that Spark maps over each partition of a level."""
 
-    cargo: Cargo
+    cargo: PickledBundle
     number: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with given_back(), marked():
+        with releasing_memory(), marked():
             yield from _batches(run_level(self.cargo.open(), self.number, unpack(batches)))
 
 
@@ -151,11 +151,11 @@ _BATCH_BYTES = 1 << 20
 
 
 @dataclass
-class Message(WriterCommitMessage):
+class TaskReports(WriterCommitMessage):
     reports: list[dict[str, Any]]
 
 
-class Writer(DataSourceStreamArrowWriter):
+class JobWriter(DataSourceStreamArrowWriter):
     """The sink: tasks hand over their reports, the driver commits the epoch."""
 
     def __init__(self, binding: Binding) -> None:
@@ -176,11 +176,11 @@ class Writer(DataSourceStreamArrowWriter):
         return self._made
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Message([e.note() for e in unpack(iterator) if e.op == REPORT])
+        return TaskReports([e.note() for e in unpack(iterator) if e.op == REPORT])
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         with marked():
-            found = [m for m in messages if isinstance(m, Message)]
+            found = [m for m in messages if isinstance(m, TaskReports)]
             self._committer.commit([Report.from_json(r) for m in found for r in m.reports])
             point("commit.done")
 
@@ -195,7 +195,7 @@ class Writer(DataSourceStreamArrowWriter):
 
 
 @contextmanager
-def given_back() -> Iterator[None]:
+def releasing_memory() -> Iterator[None]:
     """Free what is free when the task is done."""
     try:
         yield

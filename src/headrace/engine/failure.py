@@ -70,18 +70,18 @@ def java_text(error: BaseException) -> str:
         return "Java is gone"
 
 
-def no_start(master: str, text: str, told: str) -> RunError:
+def no_start(master: str, text: str, jvm_output: str) -> RunError:
     """Why Spark did not start, in one line of what Java has said of it."""
     return RunError(
         "HR-RUN-003",
-        f"cannot start Spark on {master!r}: {_java_reason(text, told)}",
+        f"cannot start Spark on {master!r}: {_java_reason(text, jvm_output)}",
         "Check the master's address, and that Java runs. Run again with --debug to see all "
         "that Java says.",
     )
 
 
-def _java_reason(text: str, told: str) -> str:
-    lines = [line.strip() for line in f"{told}\n{text}".splitlines() if line.strip()]
+def _java_reason(text: str, jvm_output: str) -> str:
+    lines = [line.strip() for line in f"{jvm_output}\n{text}".splitlines() if line.strip()]
     if any("stopped SparkContext" in line for line in lines):
         return "nobody answers there"
     reasons = [found[1].strip() for line in lines if (found := _JAVA.search(line))]

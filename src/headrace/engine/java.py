@@ -73,9 +73,9 @@ def release_of(home: Path) -> str:
 
 def _version(java: str) -> int:
     release = release_of(Path(java).resolve().parent.parent)
-    told = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release)
-    if told:  # starting a JVM takes a moment
-        return int(told[1])
+    release_line = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release)
+    if release_line:  # starting a JVM takes a moment
+        return int(release_line[1])
     try:
         command = [java, "-version"]
         shown = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)

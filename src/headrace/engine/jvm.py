@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine import zygote
 from headrace.engine.signals import leave_to_driver
-from headrace.engine.starting import beginning, give_up, is_given_up, resume
+from headrace.engine.start_guard import abandon, is_abandoned, registering, resume
 from headrace.engine.temp_folder import remove_temp_folder, temp_folder
 from headrace.state.faults import point
 
@@ -105,7 +105,7 @@ _lock = threading.RLock()  # one ends it, and who comes second waits until it is
 
 def ending() -> bool:
     """Whether this process is ending Spark: what fails now fails for that reason."""
-    return _ending or is_given_up()
+    return _ending or is_abandoned()
 
 
 def launch(settings: Mapping[str, str]) -> None:
@@ -120,7 +120,7 @@ def launch(settings: Mapping[str, str]) -> None:
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
         "PYTHONSAFEPATH": "1",  # a Python that Spark starts takes no module from where we are
     }
-    with beginning():
+    with registering():
         process = subprocess.Popen(
             _command(settings),
             stdin=subprocess.PIPE,
@@ -158,7 +158,7 @@ def end(within: float = _FAREWELL) -> None:
 
 def kill() -> None:
     """End all of it at once: a start is given up."""
-    give_up()
+    abandon()
     with _lock:
         _end(lambda jvm: jvm.process.kill(), _FAREWELL)
 

@@ -23,7 +23,7 @@ from headrace.plan.nodes import Chunks, Stateful
 
 
 @dataclass(frozen=True)
-class Cargo:
+class PickledBundle:
     """A bundle as bytes that every worker can open."""
 
     digest: str
@@ -31,7 +31,7 @@ class Cargo:
     folders: tuple[str, ...] = ()  # where the modules are that it names
 
     @staticmethod
-    def pack(bundle: Bundle) -> Cargo:
+    def pack(bundle: Bundle) -> PickledBundle:
         modules = _user_modules(bundle)
         for module in modules:  # the user's script is not installed where the workers run
             cloudpickle.register_pickle_by_value(module)
@@ -40,7 +40,9 @@ class Cargo:
         finally:
             for module in modules:
                 cloudpickle.unregister_pickle_by_value(module)
-        return Cargo(hashlib.sha256(content).hexdigest(), content, tuple(import_path.users()))
+        return PickledBundle(
+            hashlib.sha256(content).hexdigest(), content, tuple(import_path.users())
+        )
 
     def open(self) -> Bundle:
         return _opened(self)
@@ -49,11 +51,11 @@ class Cargo:
         return hash(self.digest)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cargo) and other.digest == self.digest
+        return isinstance(other, PickledBundle) and other.digest == self.digest
 
 
 @lru_cache(maxsize=4)
-def _opened(cargo: Cargo) -> Bundle:
+def _opened(cargo: PickledBundle) -> Bundle:
     import_path.extend(cargo.folders)
     bundle: Bundle = cloudpickle.loads(cargo.content)
     return bundle

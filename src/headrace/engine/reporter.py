@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from headrace.clock import SystemClock
-from headrace.inspect.progress import Progress
-from headrace.inspect.status import Meter, account, status_line
+from headrace.inspect.progress import Meter, Progress, account, status_line
 
 _EVERY = 5.0  # seconds between plain lines
 
@@ -29,7 +28,7 @@ class Reporter:
         self._last: Progress | None = None
         self._live: Live | None = None
         self._shown: float | None = None
-        self._starting = self._warned = self._stands = False
+        self._starting = self._warned = self._stalled = False
 
     def starting(self, slowly: bool = False) -> None:
         """Say so once, whoever needs Spark first; and what would make it quicker."""
@@ -62,9 +61,9 @@ class Reporter:
             self._shown = time.monotonic()
             self.say(f"{self._job}: {self._status()}")
 
-    def standstill(self, stands: bool) -> None:
+    def stalled(self, stalled: bool) -> None:
         """Whether it stands still: the status line shows it while it does."""
-        self._stands = stands
+        self._stalled = stalled
 
     def finished(self, run: Any) -> None:
         """Say how it ended, and where every record went."""
@@ -91,11 +90,11 @@ class Reporter:
 
     def _status(self, width: int | None = None) -> str:
         """The status as it is now: the rate falls and the delay grows while nothing comes."""
-        stands = "stands still  " if self._stands else ""
+        stalled = "stands still  " if self._stalled else ""
         if self._last is None:
-            return f"{stands}first batch"
+            return f"{stalled}first batch"
         now = self._clock.now()
-        return stands + status_line(self._last, self._meter.rate(now), now, width)
+        return stalled + status_line(self._last, self._meter.rate(now), now, width)
 
     def _close(self) -> None:
         if self._live is not None:

@@ -20,14 +20,18 @@ import pyarrow as pa
 
 from headrace.clock import SystemClock
 from headrace.driver.planner import Pace
-from headrace.driver.published import Published
 from headrace.driver.start import Start
-from headrace.driver.stopping import ask_to_drain, ask_to_stop, clear_wishes, stop_asked
+from headrace.driver.stop_requests import (
+    clear_requests,
+    request_drain,
+    request_stop,
+    stop_requested,
+)
 from headrace.engine import jvm
 from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.failure import recover
-from headrace.engine.made_tables import MadeTables
-from headrace.engine.pickled_program import Cargo
+from headrace.engine.lookup_tables import LookupTables
+from headrace.engine.pickled_program import PickledBundle
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import (
     activate,
@@ -38,20 +42,21 @@ from headrace.engine.session import (
 )
 from headrace.engine.signals import acting
 from headrace.engine.spark_batches import SparkBatches
-from headrace.engine.stall import StallWatch, beat, tasks_of
-from headrace.engine.starting import uninterrupted
+from headrace.engine.stall_watch import StallWatcher, heartbeat, task_counts
+from headrace.engine.start_guard import uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.epoch.envelope import DDL
 from headrace.errors import HeadraceError
-from headrace.inspect import standstill
-from headrace.inspect.growth import Growth
-from headrace.inspect.live import StepState, state_of
+from headrace.inspect import stall
 from headrace.inspect.progress import Progress, progress_of
+from headrace.inspect.state_growth import StateGrowth
+from headrace.inspect.step_state import StepState, state_of
 from headrace.inspect.why import STARTED
-from headrace.inspect.why_told import Why, told
+from headrace.inspect.why_answer import Why, answer_why
 from headrace.settings import Settings
 from headrace.sinks import collected
 from headrace.sinks.console import ConsoleSink
+from headrace.state.epochs import PublishedMark
 from headrace.state.faults import point
 from headrace.state.manifest import Manifest
 
@@ -87,31 +92,34 @@ class Run:
         self._state, self._looked = "running", 0.0
         self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
-        self._published = Published(start.log.folder)
-        self._growth = Growth(lambda: shutil.disk_usage(self.folder).free)
+        self._published = PublishedMark(start.log.folder)
+        self._growth = StateGrowth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
         self._asked = False
         self._query_name = f"headrace_{uuid.uuid4().hex[:12]}"
         if any(isinstance(sink, ConsoleSink) for sink in start.bundle.sinks.values()):
             check_standard_output()
-        clear_wishes(start.log.folder)
-        standstill.note(start.log.folder, None, 0)
+        clear_requests(start.log.folder)
+        stall.note(start.log.folder, None, 0)
         if reporter is not None:
             reporter.starting(slowly=starts_slowly())
         spark = session(settings.master, debug=debug)
         self._scratch = tempfile.mkdtemp(prefix="query-", dir=temp_folder().path)
-        self._tables = MadeTables(start, spark, self._say)
+        self._tables = LookupTables(start, spark, self._say)
         self._batches = SparkBatches(start, spark, self._say)
-        self._stall = StallWatch(
-            self._scratch, settings.stall_after, self._known, lambda: tasks_of(spark, self._query)
+        self._stall = StallWatcher(
+            self._scratch,
+            settings.stall_after,
+            self._known,
+            lambda: task_counts(spark, self._query),
         )
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
         try:
             self._query = uninterrupted(lambda: self._launch(spark), lambda: None)
-            self._tables.keep_up()
+            self._tables.start_refreshing()
             if reporter is not None:
                 reporter.started(self)
-            self._stall.begin(self._stands)
+            self._stall.begin(self._on_stall)
             self._watcher.start()
         except BaseException:
             self._give_up(spark)
@@ -139,8 +147,8 @@ class Run:
 
     @property
     def status(self) -> Status:
-        stands = (self._stall.text,) if self._stall.text and self._state == "running" else ()
-        warnings = (*stands, *self._tables.warnings, *self._growth.warnings)
+        stalled = (self._stall.text,) if self._stall.text and self._state == "running" else ()
+        warnings = (*stalled, *self._tables.warnings, *self._growth.warnings)
         if self._latest is not None:
             warnings += progress_of(self._latest, {}).all_dead
         return Status(self._state, self._known(), self._error, warnings)
@@ -155,8 +163,10 @@ class Run:
 
     def why(self) -> Why:
         """Why there is no output, or none yet: print it. The most likely reason comes first."""
-        stands = standstill.reason(self.name, self.folder)
-        return told(self.name, self._program, self._latest, SystemClock().now(), STARTED, stands)
+        stalled = stall.reason(self.name, self.folder)
+        return answer_why(
+            self.name, self._program, self._latest, SystemClock().now(), STARTED, stalled
+        )
 
     def state(self, step: str) -> StepState:
         """What a step keeps, as of the last epoch: look at it while the job goes on."""
@@ -189,11 +199,11 @@ class Run:
         if self._asked:
             self.cancel()
         self._asked = True
-        ask_to_stop(self.folder)
+        request_stop(self.folder)
 
     def stop(self) -> Status:
         """Finish the batch in hand, then stop; nothing is left half done."""
-        ask_to_stop(self._start.log.folder)
+        request_stop(self._start.log.folder)
         if threading.current_thread() is not self._watcher:
             self._watcher.join()
         return self.status
@@ -213,7 +223,7 @@ class Run:
 
     def drain(self) -> None:
         """Read what is there now, close every window, then end: as if begun with until="end"."""
-        ask_to_drain(self._start.log.folder)
+        request_drain(self._start.log.folder)
 
     def cancel(self) -> Status:
         """Stop at once; the batch in hand is done again at the next start."""
@@ -229,9 +239,9 @@ class Run:
         start, pace = self._start, self._pace
         nodes = self._tables.first() | self._batches.first()
         program = replace(self._program, nodes={**self._program.nodes, **nodes})
-        cargo = Cargo.pack(replace(start.bundle, program=program))
+        cargo = PickledBundle.pack(replace(start.bundle, program=program))
         name, keep = self._query_name, self._settings.keep_epochs
-        sign = str(beat(self._scratch))
+        sign = str(heartbeat(self._scratch))
         binding = Binding(name, cargo, self.folder, start.token, pace, keep, sign)
         with configured(spark):
             spark.dataSource.register(data_source(binding))
@@ -257,7 +267,7 @@ class Run:
 
     def _clear(self) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
-        beat(self._scratch).unlink(missing_ok=True)
+        heartbeat(self._scratch).unlink(missing_ok=True)
 
     def _watch(self) -> None:
         """Follow the manifests until the job ends, is asked to stop, or fails."""
@@ -271,7 +281,7 @@ class Run:
                     self._fail(error)
                 elif self._latest and self._latest.ended:
                     self._settle("ended")
-                elif stop_asked(self._start.log.folder):
+                elif stop_requested(self._start.log.folder):
                     self._settle("stopped")
                 elif not active:
                     self._finish("stopped")
@@ -312,11 +322,11 @@ class Run:
         if self._reporter is not None:
             self._reporter.say(f"{self.name}: {line}")
 
-    def _stands(self, news: str, text: str | None) -> None:
+    def _on_stall(self, news: str, text: str | None) -> None:
         with suppress(OSError):  # it is said all the same
-            standstill.note(self.folder, text, SystemClock().now())
+            stall.note(self.folder, text, SystemClock().now())
         if self._reporter is not None:
-            self._reporter.standstill(text is not None)
+            self._reporter.stalled(text is not None)
         self._say(news)
 
     def _tell(self, progress: Progress) -> None:
@@ -329,7 +339,7 @@ class Run:
 
     def _settle(self, state: str) -> None:
         """Let the batch in hand finish, then stop the query."""
-        ask_to_stop(self._start.log.folder)
+        request_stop(self._start.log.folder)
         try:
             self._query.processAllAvailable()
         except Exception as error:
@@ -337,7 +347,7 @@ class Run:
             return
         self._query.stop()
         self._follow()
-        clear_wishes(self._start.log.folder)
+        clear_requests(self._start.log.folder)
         self._finish(state)
 
     def _fail(self, cause: Exception) -> None:
@@ -354,7 +364,7 @@ class Run:
         self._batches.give_core()  # before anybody hears that another run may begin
         self._stall.close()
         with suppress(OSError):
-            standstill.note(self.folder, None, 0)
+            stall.note(self.folder, None, 0)
         self._start.log.release()
         with self._changed:
             if self._state == "running":

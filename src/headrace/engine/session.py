@@ -25,7 +25,7 @@ from headrace import import_path
 from headrace.engine import archive, jvm, zygote
 from headrace.engine.failure import java_text, no_start
 from headrace.engine.java import check_user, find_java
-from headrace.engine.starting import resume, uninterrupted
+from headrace.engine.start_guard import resume, uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.errors import HeadraceError, RunError
 from headrace.settings import Settings
@@ -160,14 +160,14 @@ def _given_up(master: str, error: BaseException, debug: bool) -> BaseException:
         with suppress(Exception):
             context.stop()
     jvm.kill()
-    told = jvm.last_words()
+    jvm_output = jvm.last_words()
     jvm.forget()
     resume()
     if isinstance(error, HeadraceError) or not isinstance(error, Exception):
         return error
-    failed = no_start(master, text, told)
+    failed = no_start(master, text, jvm_output)
     if debug:
-        failed.add_note(f"{text}\n{told}".strip())
+        failed.add_note(f"{text}\n{jvm_output}".strip())
     return failed
 
 

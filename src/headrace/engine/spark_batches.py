@@ -21,14 +21,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.driver.start import Start
-from headrace.engine.driver_side import Worker, collected, reason, swept
+from headrace.engine.driver_worker import DriverThread, clean_folder, reason, to_arrow_table
 from headrace.engine.session import at_once
 from headrace.errors import RunError
 from headrace.files import replacing
 from headrace.ops.stream.transform import Transform
 from headrace.plan.nodes import Node, Stateful
 from headrace.sinks.durable import named
-from headrace.task.dead import user_trace
+from headrace.task.dead_letters import user_trace
 
 FOLDER = "batches"
 _ASKED, _GIVEN, _FAILED = ".asked", ".given", ".failed"
@@ -68,9 +68,9 @@ class Asking:
             if place.with_suffix(_GIVEN).exists():
                 return _read(place.with_suffix(_GIVEN))
             if place.with_suffix(_FAILED).exists():
-                told = json.loads(place.with_suffix(_FAILED).read_text())
-                failure = SparkFailure(told["reason"])
-                failure.add_note(told["trace"])
+                failed = json.loads(place.with_suffix(_FAILED).read_text())
+                failure = SparkFailure(failed["reason"])
+                failure.add_note(failed["trace"])
                 raise failure
             if not asked:
                 raise RunError(
@@ -93,12 +93,12 @@ class SparkBatches:
         for node in start.bundle.program.nodes.values():
             if isinstance(node, Stateful) and isinstance(node.what, Transform) and node.what.spark:
                 self._steps[node.name] = node, node.what
-        self._worker = Worker(spark, "headrace-batches", say)
+        self._worker = DriverThread(spark, "headrace-batches", say)
 
     def first(self) -> dict[str, Node]:
         """Be ready to answer; the nodes that tasks must have to ask."""
         if self._steps or self._folder.is_dir():
-            swept(self._folder, self._token)
+            clean_folder(self._folder, self._token)
         if not self._steps:
             return {}
         self._take_core()
@@ -141,20 +141,22 @@ class SparkBatches:
     def _answer(self, asked: Path) -> None:
         try:
             rows = _read(asked)
-            given = self._transformed(rows)
+            result = self._transformed(rows)
         except BaseException as error:  # a function may call sys.exit
             if self._worker.over:  # it was given up, and so is the task
                 return
-            told = {"reason": reason(error), "trace": user_trace(error)}
-            _place(asked.with_suffix(_FAILED), lambda path: path.write_text(json.dumps(told)))
+            failed = {"reason": reason(error), "trace": user_trace(error)}
+            _place(asked.with_suffix(_FAILED), lambda path: path.write_text(json.dumps(failed)))
         else:
-            _put(asked.with_suffix(_GIVEN), given)
+            _put(asked.with_suffix(_GIVEN), result)
 
     def _transformed(self, rows: pa.Table) -> pa.Table:
         _, what = self._steps[rows.schema.metadata[_STEP].decode()]
         with self._worker.tagged():
             assert what.fn is not None
-            return collected(what.fn(self._spark.createDataFrame(rows.replace_schema_metadata())))
+            return to_arrow_table(
+                what.fn(self._spark.createDataFrame(rows.replace_schema_metadata()))
+            )
 
 
 def _put(path: Path, rows: pa.Table) -> None:
@@ -177,11 +179,11 @@ def _read(path: Path) -> pa.Table:
 
 
 def _no_core(node: Node, cores: int, others: int) -> RunError:
-    beside = f", and {others} of them can be held by other runs of this process" if others else ""
+    shared = f", and {others} of them can be held by other runs of this process" if others else ""
     return RunError(
         "HR-RUN-011",
         f"step {node.name!r} holds a core while Spark transforms its batch on another, but there "
-        f"{'is one' if cores == 1 else f'are {cores}'}{beside}",
+        f"{'is one' if cores == 1 else f'are {cores}'}{shared}",
         'Give Spark more cores: master="local[2]" or above; or use engine="arrow".',
         site=node.site,
     )

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.engine.starting import beginning
+from headrace.engine.start_guard import registering
 from headrace.state.faults import point
 from headrace.state.holding import is_held
 
@@ -53,7 +53,7 @@ _made: TempFolder | None = None
 def temp_folder() -> TempFolder:
     """This process's folder; the first call makes it, and clears those of the dead."""
     global _made  # noqa: PLW0603
-    with beginning():
+    with registering():
         if _made is None or _made.process != os.getpid():
             base = _base()
             clear_dead(base)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from headrace import import_path
 from headrace.engine.signals import leave_to_driver
-from headrace.engine.starting import beginning
+from headrace.engine.start_guard import registering
 from headrace.engine.temp_folder import temp_folder
 from headrace.state.faults import point
 
@@ -58,7 +58,7 @@ def start() -> None:
     folder = temp_folder()
     path = str(folder.path / "zygote")
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    with beginning():
+    with registering():
         _owner, _server = (
             os.getpid(),
             subprocess.Popen(

@@ -7,13 +7,14 @@ durable steps: a test brings its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.clock import Clock, SystemClock
+from headrace.plan.nodes import DEAD_SCHEMA, Node
 from headrace.plan.program import Program
-from headrace.sinks import Sink
-from headrace.sources import Source
+from headrace.sinks import Sink, open_sink, reopen_sink
+from headrace.sources import Source, open_source
 from headrace.state.manifest import InputFacts, OutputFacts
 
 
@@ -23,7 +24,7 @@ class Bundle:
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
     clock: Clock = field(default_factory=SystemClock)
-    told: Callable[[str], None] | None = None  # of the durable steps of a commit, by name
+    on_step: Callable[[str], None] | None = None  # of the durable steps of a commit, by name
     reads: Mapping[str, InputFacts] = field(default_factory=dict)  # as a manifest has them
     writes: Mapping[str, OutputFacts] = field(default_factory=dict)
     endless: bool = False  # it does not run until="end"
@@ -31,3 +32,117 @@ class Bundle:
     def place_of(self, output: str) -> str:
         """The place of an output, as a key; the job's own for dead letters has none."""
         return self.writes[output].place if output in self.writes else "None"
+
+
+# A job's inputs and outputs, opened; opening changes nothing.
+#
+# Each has an id beside its name: what it keeps in the job's folder, and what it has written
+# elsewhere, goes by the id. It is the name under which it first appeared, and stays when that
+# changes; the id of an input that was dropped is not used again.
+
+
+DEAD = "dead"  # the job's own output for dead letters, when the program has none
+Ids = Mapping[str, str]
+
+
+def open_inputs(
+    program: Program, folder: str, until: str | None, clock: Clock, ids: Ids
+) -> dict[str, Source]:
+    return {
+        r.name: open_source(
+            r.uri,
+            r.declared or r.schema,
+            r.format,
+            r.options,
+            folder=folder,
+            name=r.name,
+            key=ids[r.name],
+            until=until,
+            clock=clock,
+        )
+        for r in program.sources()
+    }
+
+
+def open_sinks(program: Program, folder: str, ids: Ids | None = None) -> dict[str, Sink]:
+    """The job's outputs by name, and its own for dead letters."""
+    keys = ids or {}
+    sinks = {
+        w.name: open_sink(w.uri, w.schema, dict(w.options), folder, w.name, keys.get(w.name))
+        for w in program.outputs()
+    }
+    if program.dead() is None:
+        sinks[DEAD] = open_dead(folder)
+    return sinks
+
+
+def open_dead(folder: str) -> Sink:
+    return open_sink(f"files:{folder}/dead", DEAD_SCHEMA, {"format": "parquet"}, folder, DEAD)
+
+
+def as_written(name: str, written: Mapping[str, OutputFacts], folder: str) -> Sink:
+    """An output as a manifest describes it, to publish what that manifest promises."""
+    if name not in written and name == DEAD:
+        return open_dead(folder)
+    return reopen_sink(dict(written[name].about), folder, name, written[name].id)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """How a job's inputs and outputs are opened, and who is told of a commit's durable steps."""
+
+    inputs: Callable[[Program, str, str | None, Clock, Ids], Mapping[str, Source]] = open_inputs
+    outputs: Callable[[Program, str, Ids], Mapping[str, Sink]] = open_sinks
+    on_step: Callable[[str], None] | None = None
+
+
+REAL = Edges()
+
+
+def ids_of(
+    nodes: Iterable[Node],
+    known: Mapping[str, InputFacts] | Mapping[str, OutputFacts],
+    retired: Collection[str] = (),
+) -> Ids:
+    """The id of each input, or output: as the last manifest knows it, or a new one."""
+    before = {n.name: _before(n, known) for n in nodes}
+    used = {known[old].id for old in before.values() if old is not None} | {*retired}
+    ids = dict[str, str]()
+    for name, old in before.items():
+        ids[name] = known[old].id if old is not None else _fresh(name, used)
+        used.add(ids[name])
+    return ids
+
+
+def _before(node: Node, known: Collection[str]) -> str | None:
+    if node.name in known:
+        return node.name
+    return node.was if node.was is not None and node.was in known else None
+
+
+def _fresh(name: str, used: Collection[str]) -> str:
+    fresh, n = name, 1
+    while fresh in used:
+        n += 1
+        fresh = f"{name}~{n}"
+    return fresh
+
+
+def describe_inputs(
+    program: Program, sources: Mapping[str, Source], ids: Ids
+) -> dict[str, InputFacts]:
+    """With what their event time is: a watermark is one of it."""
+    times = {r.name: None if r.time is None else str(r.time) for r in program.sources()}
+    return {n: InputFacts(ids[n], s.identity(), times[n]) for n, s in sources.items()}
+
+
+def describe_outputs(
+    sinks: Mapping[str, Sink], ids: Ids, known: Mapping[str, OutputFacts]
+) -> dict[str, OutputFacts]:
+    """With the last epoch in which each had rows, as the last manifest knows it."""
+    last = {facts.id: facts.last for facts in known.values()}
+    return {
+        name: OutputFacts(ids[name], sink.describe(), last.get(ids[name], 0))
+        for name, sink in sinks.items()
+        if name in ids
+    }

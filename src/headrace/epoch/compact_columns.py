@@ -31,7 +31,7 @@ _LONG = 1_000  # bytes a text, beyond which looking at some is work
 _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32()}
 
 
-def coded(rows: pa.Table) -> pa.Table:
+def dictionary_encoded(rows: pa.Table) -> pa.Table:
     """The rows with texts that repeat as dictionaries: soon hashed, soon cut, soon sent."""
     if rows.num_rows < _FEW:
         return rows
@@ -55,7 +55,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     return len(pc.unique(column.take(pa.array(places)))) <= -math.expm1(-_FEW / most) * most
 
 
-def narrowed(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
+def compact(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
     """The table made small; `keys` are the columns of which its hashes are made, if known."""
     if table.num_rows < _FEW:
         return _decoded(table, _uncoded(table.schema))
@@ -80,8 +80,8 @@ def narrowed(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
     return pa.table(columns).replace_schema_metadata(about)
 
 
-def plain(table: pa.Table) -> pa.Table:
-    """What `narrowed` was given, its texts as they were before they were coded."""
+def expand(table: pa.Table) -> pa.Table:
+    """What `compact` was given, its texts as they were before they were coded."""
     about = table.schema.metadata or {}
     if _NOTE not in about:
         return table

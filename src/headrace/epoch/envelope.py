@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.epoch.compact_columns import narrowed, plain
+from headrace.epoch.compact_columns import compact, expand
 
 SCHEMA = pa.schema(
     [
@@ -68,7 +68,7 @@ def send(
 ) -> Iterator[Envelope]:
     """A chunk, made small, in pieces that the JVM's collector takes for short-lived things: a
     large one would be copied among the old, and every batch end in a search through all."""
-    table = narrowed(table.combine_chunks(), keys)
+    table = compact(table.combine_chunks(), keys)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -79,7 +79,7 @@ def send(
         yield Envelope(level, task, op, port, chunk, piece, pieces, payload.to_pybytes())
 
 
-class Arriving:
+class ChunkAssembler:
     """Puts the pieces of chunks together again, in whatever order they come."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Arriving:
             return None
         whole = b"".join(known[i] for i in range(envelope.pieces))
         del self._pieces[envelope.chunk]
-        return plain(pa.ipc.open_stream(pa.py_buffer(whole)).read_all())
+        return expand(pa.ipc.open_stream(pa.py_buffer(whole)).read_all())
 
     def finish(self) -> None:
         """All have come: a chunk that is not whole would be rows lost."""

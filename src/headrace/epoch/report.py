@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headrace.epoch.branched_records import branch_corrections
 from headrace.epoch.values import Offset
-from headrace.epoch.ways import corrected
 from headrace.state.manifest import StepFacts
 
 
@@ -35,7 +35,7 @@ class Report:
     # input, split, fate, first and last offset: records that did not count as used, but were
     several: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     # input, split, fate, offsets: what became of records that go several ways
-    ways: list[tuple[str, str, str, str]] = field(default_factory=list)
+    branched: list[tuple[str, str, str, str]] = field(default_factory=list)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase
     metrics: dict[str, dict[str, int]] = field(default_factory=dict)  # the user's, by step
@@ -71,7 +71,7 @@ def add_up(reports: Iterable[Report]) -> Total:
     total = Total()
     fallen: set[tuple[str, str, int]] = set()
     several: list[tuple[str, str, str, int, int]] = []
-    ways: list[tuple[str, str, str, str]] = []
+    branched: list[tuple[str, str, str, str]] = []
     for report in reports:
         for name, counts in report.inputs.items():
             total.inputs[name].update(counts)
@@ -89,7 +89,7 @@ def add_up(reports: Iterable[Report]) -> Total:
             total.ops[name] = _joined(total.ops.get(name), facts)
         fallen.update((i, s, o) for i, s, o in report.dead)
         several += report.several
-        ways += report.ways
+        branched += report.branched
         total.examples |= report.examples
         total.timing.update(report.timing)
         for name, counts in report.metrics.items():
@@ -99,7 +99,7 @@ def add_up(reports: Iterable[Report]) -> Total:
         assert counted is not None
         total.inputs[name].update({"dead": 1})
         total.inputs[name].subtract({counted.of(name, split, offset): 1})
-    for name, counts in corrected(ways, fallen):
+    for name, counts in branch_corrections(branched, fallen):
         total.inputs[name].update(counts)
     return total
 

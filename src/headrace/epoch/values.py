@@ -90,15 +90,15 @@ def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> 
     the furthest split stood, so windows close; when all have ended it is the end of time.
     """
     wanted = set(inputs)
-    mine = [s for s in splits if s.input in wanted]
-    live = [s.watermark for s in mine if s.state == LIVE]
+    considered = [s for s in splits if s.input in wanted]
+    live = [s.watermark for s in considered if s.state == LIVE]
     if live:
         return min(live)
-    idle = [s for s in mine if s.state == IDLE]
+    idle = [s for s in considered if s.state == IDLE]
     if idle:
         spoke = [s.watermark + clock - s.seen for s in idle if s.watermark > MIN_TIME]
         return max(spoke, default=MIN_TIME)
-    return MAX_TIME if mine else MIN_TIME
+    return MAX_TIME if considered else MIN_TIME
 
 
 def reached_by(clocked: bool, inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:

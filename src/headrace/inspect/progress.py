@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from headrace.clock import MAX_TIME
 from headrace.epoch.accounting import FATES
@@ -102,3 +105,113 @@ def _counts(manifest: Manifest) -> dict[str, Mapping[str, int]]:
     """Fates by input, those of inputs that have given no row yet included."""
     none = {name: dict.fromkeys(FATES, 0) for name in manifest.reads}
     return dict(sorted({**none, **manifest.counts}.items()))
+
+
+# How a run is doing, in one line: for terminals, logs and the demo's screen.
+#
+# Everything here is text made from the figures of an epoch; `engine/reporter.py` prints it.
+
+
+_WINDOW = 10_000  # ms over which the rate is taken
+_FATES = ("used", "filtered", "late", "dead")
+_FAR = 60_000_000_000_000  # ms from 1970; beyond it, in the year 3871, a date tells nobody more
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
+
+
+class Meter:
+    """Rows a second over the last ten seconds: it falls to zero when nothing comes."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int]] = deque()
+        self._began: int | None = None
+
+    def add(self, progress: Progress) -> None:
+        if self._began is None:
+            self._began = progress.clock
+        self._seen.append((progress.committed, progress.read))
+
+    def rate(self, now: int) -> float:
+        while self._seen and self._seen[0][0] <= now - _WINDOW:
+            self._seen.popleft()
+        began = now if self._began is None else self._began
+        span = min(_WINDOW, now - began)
+        return sum(read for _, read in self._seen) * 1_000 / max(span, 1)
+
+
+def status_line(p: Progress, rate: float, now: int, width: int | None = None) -> str:
+    """Rate, lag, watermark and its delay, late, dead, rows of state, batch time by phase.
+
+    With a `width`, what does not fit goes on a further line, never cut in two.
+    """
+    parts = [
+        f"epoch {p.epoch}",
+        f"{short(rate)} rows/s",
+        f"lag {short(p.lag)}",
+        _watermark(p, now),
+        f"late {short(p.late)}",
+        f"dead {short(p.dead)}",
+        f"state {short(sum(p.held.values()))}",
+        f"batch {p.took} ms{_phases(p)}",
+    ]
+    lines = [parts.pop(0)]
+    for part in parts:
+        if width is not None and len(lines[-1]) + 2 + len(part) > width:
+            lines.append(part)
+        else:
+            lines[-1] += f"  {part}"
+    return "\n".join(lines)
+
+
+def account(p: Progress) -> list[str]:
+    """Where every record went: read = used + filtered + late + dead; and what was written."""
+    lines = []
+    for name, counts in p.counts.items():
+        fates = " + ".join(f"{fate} {counts[fate]:,}" for fate in _FATES)
+        lines.append(f"input  {name}: read {counts['read']:,} = {fates}")
+    lines += [f"dead   {step}: {quoted(found)}" for step, found in p.examples.items()]
+    lines += [f"output {name}: wrote {rows:,}" for name, rows in p.outputs.items()]
+    for step, figures in p.metrics.items():
+        figures_text = ", ".join(f"{name} {n:,}" for name, n in figures.items())
+        lines.append(f"step   {step}: counted {figures_text}")
+    return lines
+
+
+def short(number: float) -> str:
+    """A count in at most five characters: 999, 12.3k, 4.5M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size * (9.995 if unit == "k" else 0.9995):
+            scaled = number / size
+            return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
+    return f"{number:.0f}"
+
+
+def span(ms: int) -> str:
+    """A duration at a glance: 4.5s, 12m, 3h, 2d."""
+    for size, unit in _UNITS:
+        if ms >= 2 * size:
+            return f"{ms // size}{unit}"
+    return f"{ms / 1_000:.1f}s"
+
+
+def moment(ms: int) -> str:
+    """A point in time, in UTC."""
+    if not -_FAR <= ms < _FAR:
+        return f"{ms} ms"
+    shown = datetime.fromtimestamp(ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{shown}.{ms % 1_000:03}" if ms % 1_000 else shown
+
+
+def _watermark(p: Progress, now: int) -> str:
+    if p.watermark is None:
+        return "watermark at the end" if p.ended else "watermark -"
+    shown = time.strftime("%H:%M:%S", time.gmtime(p.watermark / 1_000))
+    return f"watermark {shown} (-{span(max(0, now - p.watermark))})"
+
+
+def _phases(p: Progress) -> str:
+    """Milliseconds of all tasks together, in the source and in each level."""
+    levels = [n for n in p.timing if n.startswith("level ")]
+    each = "/".join(f"{p.timing[n]:.0f}" for n in sorted(levels, key=lambda n: int(n[6:])))
+    found = [f"{n} {ms:.0f}" for n, ms in p.timing.items() if n not in levels]
+    found += [f"levels {each}"] if levels else []
+    return f" ({', '.join(found)})" if found else ""

@@ -2,7 +2,7 @@
 
 `why` compares three values, a program, a manifest and a clock reading, and
 touches nothing. Without the program it says what the manifest alone shows. Each kind of
-reason is one small function over the `Case`; their order is the order of `REASONS`: what
+reason is one small function over the `WhyCase`; their order is the order of `REASONS`: what
 most often explains an empty output comes first.
 """
 
@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.driver.alignment import aligned, held_back, slowest_of
-from headrace.driver.split_state import idle_after
-from headrace.inspect.status import moment, span
-from headrace.inspect.why_case import Case
-from headrace.inspect.why_reason import Reason, Reasons, stands
+from headrace.driver.split_state import alignment_bounds, idle_after, slowest_split, too_far_ahead
+from headrace.inspect.progress import moment, span
+from headrace.inspect.why_case import Reason, Reasons, WhyCase, watermark_position
 from headrace.inspect.why_windows import (
     dead_triggers,
     endless_windows,
@@ -41,7 +39,7 @@ def why(
     """
     if manifest is None:
         return _first_batch(program, before)
-    case = Case(program, manifest, clock)
+    case = WhyCase(program, manifest, clock)
     return [reason for one in REASONS for reason in one(case)]
 
 
@@ -62,7 +60,7 @@ def _first_batch(program: Program | None, before: str) -> list[Reason]:
     ]
 
 
-def empty_inputs(case: Case) -> Reasons:
+def empty_inputs(case: WhyCase) -> Reasons:
     for name in case.inputs:
         if case.fates(name)["read"]:
             continue
@@ -77,7 +75,7 @@ def empty_inputs(case: Case) -> Reasons:
         )
 
 
-def dead_rows(case: Case) -> Reasons:
+def dead_rows(case: WhyCase) -> Reasons:
     for name in case.inputs:
         fates = case.fates(name)
         if fates["read"] and case.counts(name).dead == fates["read"]:
@@ -90,50 +88,50 @@ def dead_rows(case: Case) -> Reasons:
                 dict(fates),
             )
     for step in case.steps():
-        if step.come and step.dead == step.come:
-            text = f"step {step.failed!r} failed on all {step.come:,} rows"
+        if step.received and step.dead == step.received:
+            text = f"step {step.failed!r} failed on all {step.received:,} rows"
             yield Reason(
                 "dead",
                 step.failed,
                 text + case.example(step.failed),
                 "See the job's dead letters: each has the error and its traceback.",
-                {"in": step.come, "dead": step.dead},
+                {"in": step.received, "dead": step.dead},
             )
 
 
-def filtered_rows(case: Case) -> Reasons:
+def filtered_rows(case: WhyCase) -> Reasons:
     for step in case.steps():
-        if step.filtered and not step.gave:
+        if step.filtered and not step.emitted:
             parts = case.filters(step.name)
             names = " and ".join(repr(n) for n, _ in parts)
             conditions = [c for _, c in parts if c]
             yield Reason(
                 "filtered",
                 parts[-1][0],
-                f"step{'s' * (len(parts) > 1)} {names} let none of {step.come:,} rows through",
+                f"step{'s' * (len(parts) > 1)} {names} let none of {step.received:,} rows through",
                 f"The condition is: {' AND '.join(conditions)}."
                 if conditions
                 else "Look at the condition.",
-                {"in": step.come, "filtered": step.filtered, "conditions": conditions},
+                {"in": step.received, "filtered": step.filtered, "conditions": conditions},
             )
 
 
-def late_rows(case: Case) -> Reasons:
+def late_rows(case: WhyCase) -> Reasons:
     for step in case.steps():
-        if step.late and step.late == step.come:
+        if step.late and step.late == step.received:
             reached = case.manifest.ops.get(step.name, StepFacts()).watermark
             yield Reason(
                 "late",
                 step.name,
-                f"all {step.come:,} rows came too late for step {step.name!r}, whose watermark "
-                f"{stands(reached)}",
+                f"all {step.received:,} rows came too late for step {step.name!r}, whose watermark "
+                f"{watermark_position(reached)}",
                 "They are in its .late stream. A longer delay gives rows more time; max_skew "
                 "keeps a row from the future from moving the watermark.",
-                {"in": step.come, "late": step.late, "watermark": reached},
+                {"in": step.received, "late": step.late, "watermark": reached},
             )
 
 
-def unmarked_inputs(case: Case) -> Reasons:
+def unmarked_inputs(case: WhyCase) -> Reasons:
     """Inputs whose rows have to say how far they are, and none has said so yet."""
     for name in {i: None for step in case.waiting() for i in sorted(case.inputs_of(step))}:
         if case.unmarked(name):
@@ -151,17 +149,17 @@ def unmarked_inputs(case: Case) -> Reasons:
             )
 
 
-def holding_splits(case: Case) -> Reasons:
+def holding_splits(case: WhyCase) -> Reasons:
     """The split whose watermark is the lowest of those that a waiting step depends on."""
-    told: set[int] = set()
+    reported: set[int] = set()
     for name in case.waiting():
         split = None if case.clocked(name) else case.holding(name)
-        if split is not None and split.id not in told and not case.unmarked(split.input):
-            told.add(split.id)
+        if split is not None and split.id not in reported and not case.unmarked(split.input):
+            reported.add(split.id)
             yield _holds(case, split)
 
 
-def _holds(case: Case, split: Split) -> Reason:
+def _holds(case: WhyCase, split: Split) -> Reason:
     silent, idle = max(0, case.clock - split.seen), idle_after(case.reads.get(split.input))
     begun = split.watermark > MIN_TIME
     place = f"it stands at {moment(split.watermark)}" if begun else _not_begun(case, split.input)
@@ -182,7 +180,7 @@ def _holds(case: Case, split: Split) -> Reason:
     )
 
 
-def _not_begun(case: Case, name: str) -> str:
+def _not_begun(case: WhyCase, name: str) -> str:
     """What is surely true of a split without a watermark."""
     read = case.reads.get(name)
     plain = read is not None and isinstance(read.watermark, Bounded)
@@ -191,14 +189,14 @@ def _not_begun(case: Case, name: str) -> str:
     return "no row of it has moved the watermark yet"
 
 
-def waiting_rows(case: Case) -> Reasons:
+def waiting_rows(case: WhyCase) -> Reasons:
     """Operators that have given nothing yet and wait for neither event time nor the clock."""
     for name, facts in case.manifest.ops.items():
         step, due = case.counts(name), min(facts.next, facts.wake)
-        taken = step.come - step.late - step.dead
-        told = case.firings(name, "fired") or case.firings(name, "lost")
-        waits = not step.gave and due >= MAX_TIME and not case.manifest.ended
-        if taken > 0 and waits and not told:
+        taken = step.received - step.late - step.dead
+        reported = case.firings(name, "fired") or case.firings(name, "lost")
+        waits = not step.emitted and due >= MAX_TIME and not case.manifest.ended
+        if taken > 0 and waits and not reported:
             yield Reason(
                 "rows",
                 name,
@@ -209,11 +207,11 @@ def waiting_rows(case: Case) -> Reasons:
             )
 
 
-def aligned_splits(case: Case) -> Reasons:
-    bounds = aligned(case.program) if case.program else {}
+def aligned_splits(case: WhyCase) -> Reasons:
+    bounds = alignment_bounds(case.program) if case.program else {}
     splits = case.splits_of(bounds)
     live = {s.id for s in splits if s.state == LIVE}
-    slowest, held = slowest_of(splits, live, bounds), held_back(splits, live, bounds)
+    slowest, held = slowest_split(splits, live, bounds), too_far_ahead(splits, live, bounds)
     for split in splits:
         if split.id in held and slowest is not None:
             yield Reason(
@@ -227,7 +225,7 @@ def aligned_splits(case: Case) -> Reasons:
             )
 
 
-def backlogs(case: Case) -> Reasons:
+def backlogs(case: WhyCase) -> Reasons:
     if case.manifest.lag:
         yield Reason(
             "behind",
@@ -238,7 +236,7 @@ def backlogs(case: Case) -> Reasons:
         )
 
 
-def starved_steps(case: Case) -> Reasons:
+def starved_steps(case: WhyCase) -> Reasons:
     for causes, names in case.starved().items():
         listed = ", ".join(map(repr, names))
         at = f": all rows stop at {' and '.join(map(repr, causes))}" if causes else ""
@@ -251,7 +249,7 @@ def starved_steps(case: Case) -> Reasons:
         )
 
 
-def ended(case: Case) -> Reasons:
+def ended(case: WhyCase) -> Reasons:
     if case.manifest.ended:
         yield Reason(
             "ended",
@@ -261,7 +259,7 @@ def ended(case: Case) -> Reasons:
         )
 
 
-REASONS: tuple[Callable[[Case], Reasons], ...] = (
+REASONS: tuple[Callable[[WhyCase], Reasons], ...] = (
     empty_inputs, dead_rows, filtered_rows, late_rows, dead_triggers, silent_firings,
     lost_windows, endless_windows, unmarked_inputs, holding_splits, waiting_windows,
     waiting_clocks, waiting_rows, aligned_splits, backlogs, starved_steps, ended,

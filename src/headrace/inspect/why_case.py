@@ -7,13 +7,14 @@ unknown: which inputs a step depends on (then: all), and what a condition says.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.driver.split_state import by_clock, state_of
+from headrace.driver.split_state import by_clock, liveness
 from headrace.epoch.lineage import upstream
 from headrace.epoch.values import reached_by
-from headrace.inspect.progress import quoted
+from headrace.inspect.progress import moment, quoted
 from headrace.ops.watermarks import Bounded
 from headrace.ops.window.assigners import FOREVER
 from headrace.plan.logical import python_of, words
@@ -33,23 +34,25 @@ from headrace.state.manifest import LIVE, Manifest, Split
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class StepCounts:
     """What has come to a step since the job's first start, and what became of it."""
 
     name: str
-    come: int
-    gave: int
+    received: int
+    emitted: int
     late: int
     dead: int
     stateless: bool  # neither input, output nor operator: what it does not give is filtered
     failing: str = ""  # the step inside a fused one on which most rows failed
-    left: int = 0  # rows that were filtered on the way to it, in a step made by rewriting
+    filtered_before: int = (
+        0  # rows that were filtered on the way to it, in a step made by rewriting
+    )
 
     @property
     def filtered(self) -> int:
         """One row may become many, so this is not what came less what was given."""
-        missing = self.come - self.gave - self.dead
-        return self.left + (max(0, missing) if self.stateless else 0)
+        missing = self.received - self.emitted - self.dead
+        return self.filtered_before + (max(0, missing) if self.stateless else 0)
 
     @property
     def failed(self) -> str:
@@ -61,7 +64,7 @@ class Counts:
         return _label(self.name)
 
 
-class Case:
+class WhyCase:
     def __init__(self, program: Program | None, manifest: Manifest, clock: int) -> None:
         self.program, self.manifest, self.clock = program, manifest, clock
         sources = program.sources() if program else ()
@@ -76,7 +79,7 @@ class Case:
         read = self.reads.get(split.input)
         if by_clock(read):
             return replace(split, watermark=max(split.watermark, self.clock))
-        return replace(split, state=state_of(read, split, self.clock, more=False, ended=False))
+        return replace(split, state=liveness(read, split, self.clock, more=False, ended=False))
 
     def splits_of(self, inputs: Collection[str]) -> list[Split]:
         return [s for s in self.splits if s.input in inputs]
@@ -93,15 +96,15 @@ class Case:
         found = self.manifest.examples.get(step)
         return f": {quoted(found)}" if found else ""
 
-    def steps(self) -> Iterator[Counts]:
+    def steps(self) -> Iterator[StepCounts]:
         """Every step to which rows have come."""
         for name in self.manifest.steps:
             if not self.program or name in self.program.nodes:
                 yield self.counts(name)
 
-    def told(self) -> dict[str, Counts]:
+    def user_steps(self) -> dict[str, StepCounts]:
         """Every step by the name that the user knows: what rewriting made is part of another."""
-        found: dict[str, Counts] = {}
+        found: dict[str, StepCounts] = {}
         for step in self.steps():
             edge = step.name in self.inputs or step.name in self.manifest.writes
             if step.name == step.label and not edge:
@@ -112,7 +115,7 @@ class Case:
                 found[name] = _before(step, found.get(name) or self.counts(name))
         return dict(sorted(found.items()))
 
-    def _ends_with(self, step: Counts) -> str | None:
+    def _ends_with(self, step: StepCounts) -> str | None:
         """The last step in a fused one that the user wrote."""
         node = self.node(step.name)
         names = [s.name for s in node.steps] if isinstance(node, SelectChain) else []
@@ -122,13 +125,13 @@ class Case:
         """How many windows of a step have "fired", were "mute" then, or were "lost"."""
         return int(self.manifest.windows.get(name, {}).get(what, 0))
 
-    def counts(self, name: str) -> Counts:
+    def counts(self, name: str) -> StepCounts:
         found = self.manifest.steps.get(name, {})
         inner = self._inner(name)  # rows die under the name of the step that failed
         died = {n: self.manifest.steps.get(n, {}).get("dead", 0) for n in inner}
         failing = max(died, key=lambda n: died[n], default="")
         here = found.get("in", 0), found.get("out", 0), found.get("late", 0)
-        return Counts(name, *here, sum(died.values()), self._stateless(name), failing)
+        return StepCounts(name, *here, sum(died.values()), self._stateless(name), failing)
 
     def _inner(self, name: str) -> list[str]:
         node = self.node(name)
@@ -229,12 +232,16 @@ def _label(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _before(made: Counts, step: Counts) -> Counts:
+def _before(rewritten: StepCounts, step: StepCounts) -> StepCounts:
     """A step and what rewriting put before it, as one."""
-    if not step.come and not step.gave and step.name != made.label:
-        return replace(made, name=step.name)
+    if not step.received and not step.emitted and step.name != rewritten.label:
+        return replace(rewritten, name=step.name)
     return replace(
-        step, come=made.come, left=made.filtered, dead=step.dead + made.dead, stateless=False
+        step,
+        received=rewritten.received,
+        filtered_before=rewritten.filtered,
+        dead=step.dead + rewritten.dead,
+        stateless=False,
     )
 
 
@@ -253,3 +260,32 @@ def _aside(program: Program) -> set[str]:
         if isinstance(node, Dead) or (spared and all(spared)):
             found.add(node.name)
     return found
+
+
+# A reason why there is no output: the value that `why` gives, and how a time is told.
+#
+# No number is told that means "never": such a time has a name.
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that keeps rows from the outputs: what it is, and what can be done."""
+
+    kind: str
+    where: str  # the name of the input, step or output
+    text: str
+    hint: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.text}\n  {self.hint}"
+
+
+Reasons = Iterator[Reason]
+
+
+def watermark_position(watermark: int) -> str:
+    """Where a watermark is, as the end of a sentence."""
+    if abs(watermark) == MAX_TIME:
+        return "has not begun" if watermark < 0 else "is at the end of time"
+    return f"is at {moment(watermark)}"

@@ -1,16 +1,15 @@
 """Why a window gives nothing: its trigger, its end, its function.
 
 A window gives its result when it is over, unless its trigger says otherwise; one without an
-end has nothing but its trigger. Each reason is a function over the `Case`, as in `why.py`.
+end has nothing but its trigger. Each reason is a function over the `WhyCase`, as in `why.py`.
 """
 
 from __future__ import annotations
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.never_fires import never_fires
-from headrace.inspect.status import moment, span
-from headrace.inspect.why_case import Case
-from headrace.inspect.why_reason import Reason, Reasons
+from headrace.inspect.progress import moment, span
+from headrace.inspect.why_case import Reason, Reasons, WhyCase
 from headrace.ops.window.assigners import Everything
 from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
@@ -20,7 +19,7 @@ from headrace.plan.nodes import Node, Stateful
 _NEXT_BATCH = "The next batch gives its result. Is the job running?"
 
 
-def dead_triggers(case: Case) -> Reasons:
+def dead_triggers(case: WhyCase) -> Reasons:
     for node in case.nodes():
         if (because := never_fires(node)) is not None and not case.manifest.ended:
             yield Reason(
@@ -31,7 +30,7 @@ def dead_triggers(case: Case) -> Reasons:
             )
 
 
-def endless_windows(case: Case) -> Reasons:
+def endless_windows(case: WhyCase) -> Reasons:
     """Windows that never end wait for their trigger; one that goes by the clock says when."""
     for name in case.endless():
         node = case.node(name)
@@ -40,17 +39,17 @@ def endless_windows(case: Case) -> Reasons:
         if case.manifest.ops[name].wake < MAX_TIME:
             continue
         trigger = _trigger(node)
-        said = f" ({trigger})" if trigger else ""
+        trigger_text = f" ({trigger})" if trigger else ""
         yield Reason(
             "trigger",
             name,
-            f"step {name!r} waits for its trigger{said}: its window has no end",
+            f"step {name!r} waits for its trigger{trigger_text}: its window has no end",
             "Only the trigger, or the end of the input, makes it give a result.",
             {"trigger": trigger},
         )
 
 
-def silent_firings(case: Case) -> Reasons:
+def silent_firings(case: WhyCase) -> Reasons:
     """Windows that fired, all of them without a result."""
     for name in case.manifest.ops:
         fired = case.firings(name, "fired")
@@ -65,7 +64,7 @@ def silent_firings(case: Case) -> Reasons:
             )
 
 
-def _silence(case: Case, name: str) -> str:
+def _silence(case: WhyCase, name: str) -> str:
     if case.counts(name).dead:
         return "Its function failed: see the job's dead letters, each has its error."
     windows = _windows(case.node(name))
@@ -77,25 +76,25 @@ def _silence(case: Case, name: str) -> str:
     )
 
 
-def lost_windows(case: Case) -> Reasons:
+def lost_windows(case: WhyCase) -> Reasons:
     """Windows that were over before the trigger showed all their rows."""
     for name in case.manifest.ops:
         if lost := case.firings(name, "lost"):
             trigger = _trigger(case.node(name))
-            said = f" ({trigger})" if trigger else ""
+            trigger_text = f" ({trigger})" if trigger else ""
             many = f"{lost:,} windows" if lost > 1 else "a window"
             yield Reason(
                 "lost",
                 name,
-                f"{many} of step {name!r} ended with rows that the trigger{said} had not shown: "
-                "these rows are gone",
+                f"{many} of step {name!r} ended with rows that the trigger{trigger_text} had not "
+                "shown: these rows are gone",
                 "The end of a window does not make it fire: the step has may_lose=True. With "
                 "t.at_watermark(early=...) each window gives a result when it is over.",
                 {"windows": lost, "trigger": trigger},
             )
 
 
-def waiting_windows(case: Case) -> Reasons:
+def waiting_windows(case: WhyCase) -> Reasons:
     for name in case.waiting():
         due, reached = case.manifest.ops[name].next, case.reached(name)
         windows = _windows(case.node(name))
@@ -107,7 +106,7 @@ def waiting_windows(case: Case) -> Reasons:
             yield _window(case, name, due, reached)
 
 
-def _triggered(case: Case, name: str, trigger: Trigger, due: int) -> Reason:
+def _triggered(case: WhyCase, name: str, trigger: Trigger, due: int) -> Reason:
     """A step whose windows end without a result, unless the trigger gives one before."""
     time = "clock" if case.clocked(name) else "watermark"
     when = f"when the {time} reaches {moment(due)}"
@@ -122,7 +121,7 @@ def _triggered(case: Case, name: str, trigger: Trigger, due: int) -> Reason:
     )
 
 
-def _window(case: Case, name: str, due: int, reached: int) -> Reason:
+def _window(case: WhyCase, name: str, due: int, reached: int) -> Reason:
     begun = reached > MIN_TIME
     far = f"is {span(due - reached)} away" if begun else "has not begun"
     text = f"step {name!r} waits for the watermark to reach {moment(due)}; it {far}"
@@ -153,7 +152,7 @@ def _windows(node: Node | None) -> GeneralWindows | None:
     return what if isinstance(what, GeneralWindows) else None
 
 
-def waiting_clocks(case: Case) -> Reasons:
+def waiting_clocks(case: WhyCase) -> Reasons:
     for name, facts in case.manifest.ops.items():
         if facts.wake < MAX_TIME:
             yield _clock(name, facts.wake, case.clock)

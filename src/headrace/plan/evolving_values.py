@@ -3,7 +3,7 @@
 A value is found by its name, or by the one it says it had (`was=`), and so are the fields of
 a record (`was_fields=`). It may be new, renamed, wider, have other fields, or be gone, which
 needs consent; it cannot be another kind of thing. All here is comparison of values;
-`driver/migrating.py` does what is said here.
+`driver/state_migration.py` does what is said here.
 """
 
 from __future__ import annotations

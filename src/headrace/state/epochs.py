@@ -192,3 +192,30 @@ def _fenced(message: str) -> FencedError:
         message,
         "Stop one of the two drivers; the one that is left carries on by itself.",
     )
+
+
+# How far publishing has come: a small file beside the manifests.
+#
+# Publishing is idempotent, so the mark may be behind the truth after a crash, never ahead. One
+# that is damaged says nothing, and everything that manifests name is published again.
+
+
+_PUBLISHED = "published"
+
+
+class PublishedMark:
+    def __init__(self, folder: str | Path) -> None:
+        self._path = Path(folder) / "published"
+
+    def epoch(self) -> int:
+        """The last epoch known to be published; 0 if none is."""
+        try:
+            return int(sealed.read_sealed(self._path, _PUBLISHED)["epoch"])
+        except StateError as error:
+            if error.code == "HR-STATE-006":  # it cannot be read, whatever it holds
+                raise
+            return 0
+
+    def reached(self, epoch: int) -> None:
+        if epoch > self.epoch():
+            sealed.replace_sealed(self._path, _PUBLISHED, {"epoch": epoch})

@@ -1,4 +1,5 @@
 """What each task of an epoch does, as plain functions: no Spark in this room.
 
-`engine/` runs these functions on Spark, `driver/local.py` runs the same ones in this process.
+`engine/` runs these functions on Spark; `driver/local_runner.py` runs the same ones in this
+process.
 """

@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, OFFSET, TIME, hidden_columns, visible
 from headrace.clock import MIN_TIME
 from headrace.epoch.accounting import PASSED, passes_on
-from headrace.epoch.compact_columns import coded
+from headrace.epoch.compact_columns import dictionary_encoded
 from headrace.epoch.envelope import Envelope, send
 from headrace.epoch.values import Epoch
 from headrace.errors import HeadraceError
@@ -40,7 +40,7 @@ from headrace.plan.nodes import (
     late_port,
 )
 from headrace.plan.program import Program
-from headrace.task.dead import DeadLetters, blaming
+from headrace.task.dead_letters import DeadLetters, errors_named_by_step
 from headrace.task.outputs import Outputs
 from headrace.task.python_steps import ROW_KINDS, run_batches, run_rows
 
@@ -77,9 +77,9 @@ class Flow:
             self.fate("used", rows)
             self._outputs.add(node.name, visible(rows))
         else:
-            for given in self._transform(node, rows):
-                self.steps[node.name]["out"] += given.num_rows
-                self.push(node.name, OUT, given)
+            for output in self._transform(node, rows):
+                self.steps[node.name]["out"] += output.num_rows
+                self.push(node.name, OUT, output)
 
     def _transform(self, node: Node, rows: pa.Table) -> Iterator[pa.Table]:
         match node:
@@ -87,23 +87,23 @@ class Flow:
                 yield rows.select([*node.schema.names, *hidden_columns(rows)])
             case Select() | SelectChain():
                 with epoch_clock(self._epoch.clock):
-                    given, bad = kernel_for(node).run(rows)
+                    output, bad = kernel_for(node).run(rows)
                 for index, message in bad:
                     self._fail(node.name, rows.slice(index, 1), message)
-                yield given
+                yield output
             case Python() if node.kind not in ROW_KINDS:
                 yield from self._batches(node, rows)
             case PythonChain() | Python():
                 steps = node.steps if isinstance(node, PythonChain) else (node,)
-                given, failed = run_rows(steps, rows)
+                output, failed = run_rows(steps, rows)
                 for f in failed:
                     self._fail(f.step, rows.slice(f.index, 1), f.error)
-                yield given
+                yield output
             case Chunks():
-                given, lost = node.what.run(rows, node.schema)
+                output, lost = node.what.run(rows, node.schema)
                 for index, error in lost:
                     self._fail(node.name, rows.slice(index, 1), error)
-                yield given
+                yield output
             case _:
                 raise TypeError(f"no way to run {type(node).__name__}")
 
@@ -113,7 +113,7 @@ class Flow:
         while parts:
             part, tries = parts.pop(), tries - 1
             try:
-                given = run_batches(node, part)
+                output = run_batches(node, part)
             except Exception as error:
                 if part.num_rows == 1 or tries < 0:
                     self._fail(node.name, part, error)
@@ -121,9 +121,9 @@ class Flow:
                     middle = part.num_rows // 2
                     parts += [part.slice(middle), part.slice(0, middle)]
                 continue
-            if OFFSET not in given.column_names:
+            if OFFSET not in output.column_names:
                 self.fate("used", part)  # its rows are new ones: here the record was used
-            yield given
+            yield output
 
     def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
         self._bury(step, rows, [error] * rows.num_rows)
@@ -190,7 +190,7 @@ class Flow:
         entry = (node.name, index)
         held = pa.concat_tables(self._held.pop(entry), promote_options="default")
         del self._held_rows[entry]
-        with blaming(node.name, node.site):
+        with errors_named_by_step(node.name, node.site):
             rows = self._operators[node.name].combine(index, held)
         level = self._program.level(node.name)
         if index in node.broadcast:
@@ -199,7 +199,7 @@ class Flow:
             return
         keys = None  # of which hashes are made; an operator that makes its own knows
         if HASH not in rows.column_names:
-            keys, rows = node.keys[index], coded(rows)
+            keys, rows = node.keys[index], dictionary_encoded(rows)
             hashes = hash_keys([rows.column(k) for k in keys], rows.num_rows)
             rows = rows.append_column(HASH, pa.array(hashes))
         for task, part in self._cut(rows):
@@ -212,11 +212,11 @@ class Flow:
         hashes = rows.column(HASH).to_numpy()
         tasks = tasks_of(hashes, self._epoch.slots, self._epoch.tasks)
         for task in range(self._epoch.tasks):
-            mine = tasks == task
-            if mine.all():
+            selected = tasks == task
+            if selected.all():
                 yield task, rows
-            elif mine.any():
-                yield task, rows.filter(pa.array(mine))
+            elif selected.any():
+                yield task, rows.filter(pa.array(selected))
 
     def ready(self) -> list[Envelope]:
         """Envelopes that are full enough to leave; the rest comes with `finish`."""

@@ -19,29 +19,29 @@ import pyarrow as pa
 from headrace.chunk import SOURCE
 from headrace.clock import MIN_TIME
 from headrace.epoch.accounting import Passed, needs_tracking, passes_on
+from headrace.epoch.branched_records import (
+    fates_of_passed,
+    filter_corrections,
+    followed_splits,
+    may_be_dropped,
+    records_in_state,
+    single_path_corrections,
+)
 from headrace.epoch.bundle import Bundle
-from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, Arriving, Envelope, note
+from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, ChunkAssembler, Envelope, note
 from headrace.epoch.lineage import upstream
 from headrace.epoch.report import Report
 from headrace.epoch.values import Epoch, reached_by
-from headrace.epoch.ways import (
-    corrections,
-    filtered_below,
-    followed,
-    held_back,
-    may_be_dropped,
-    noted,
-)
 from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import Step
 from headrace.plan.nodes import OUT, Stateful
 from headrace.state.faults import point
 from headrace.state.manifest import Split, StepFacts
-from headrace.task.dead import DeadLetters, blaming
+from headrace.task.dead_letters import DeadLetters, errors_named_by_step
 from headrace.task.flow import Flow
 from headrace.task.outputs import Outputs
 from headrace.task.source_task import finish_dead
-from headrace.task.tables import TaskState
+from headrace.task.task_state import TaskState
 
 
 def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterator[Envelope]:
@@ -49,7 +49,7 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
     control: dict[str, Any] | None = None
     reached: dict[str, int] = {}
     chunks: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
-    arriving, task = Arriving(), 0
+    arriving, task = ChunkAssembler(), 0
     for envelope in arrived:
         if envelope.level > level:
             yield envelope
@@ -66,7 +66,7 @@ def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterat
     if control is not None:  # else the epoch is a replay, and there is nothing to do
         epoch = Epoch.from_json(control["epoch"])
         epoch = replace(epoch, splits=tuple(_advanced(s, reached) for s in epoch.splits))
-        yield from _Level(bundle, level, task, epoch, control["state"]).run(chunks)
+        yield from _LevelTask(bundle, level, task, epoch, control["state"]).run(chunks)
 
 
 def _advanced(split: Split, reached: dict[str, int]) -> Split:
@@ -74,7 +74,7 @@ def _advanced(split: Split, reached: dict[str, int]) -> Split:
     return replace(split, watermark=max(split.watermark, watermark))
 
 
-class _Level:
+class _LevelTask:
     def __init__(
         self, bundle: Bundle, level: int, task: int, epoch: Epoch, state: dict[str, Any]
     ) -> None:
@@ -88,7 +88,7 @@ class _Level:
         self._state = TaskState(epoch.folder, unique, slots, epoch.slots, state)
         self._homes = tuple(first_hash(slot, epoch.slots) for slot in range(*slots))
         self._report = Report(epoch.number, epoch.attempt)
-        self._followed = followed(program, epoch)
+        self._followed = followed_splits(program, epoch)
 
     def run(self, chunks: dict[tuple[str, int], list[pa.Table]]) -> Iterator[Envelope]:
         began = wall.perf_counter()
@@ -127,7 +127,7 @@ class _Level:
             newest=self._newest(inputs),
             homes=self._homes,
         )
-        with blaming(node.name, node.site):
+        with errors_named_by_step(node.name, node.site):
             operator.step(step)
         for fault in step.faults:
             self._flow.steps[node.name]["dead"] += fault.row.num_rows
@@ -135,7 +135,7 @@ class _Level:
         if step.windows:
             self._flow.steps[node.name].update(step.windows)
         for rows in step.filtered:
-            self._correct(filtered_below(self._program, node.name, rows, self._epoch))
+            self._correct(filter_corrections(self._program, node.name, rows, self._epoch))
         for name, table in step.tables.items():
             self._report.state[f"{node.name}/{name}"] = self._state.store(node.name, table)
         if step.counts:
@@ -150,9 +150,11 @@ class _Level:
             passed = self._send(node, OUT, rows)
             if passed is not None and len(self._followed) < len(self._epoch.splits):
                 for fate, splits in passed.fates().items():
-                    self._correct(corrections(self._program, node.name, splits, fate, self._epoch))
+                    self._correct(
+                        single_path_corrections(self._program, node.name, splits, fate, self._epoch)
+                    )
         if self._followed and passes_on(node):
-            self._report.ways += held_back(step, self._followed)
+            self._report.branched += records_in_state(step, self._followed)
 
     def _send(self, node: Stateful, port: str, rows: pa.Table) -> Passed | None:
         """Send rows on; of those that are records of an input, see what becomes of them."""
@@ -164,7 +166,7 @@ class _Level:
         counted, self._flow.fate = self._flow.fate, passed.mark
         self._flow.push(node.name, port, rows)
         self._flow.fate = counted
-        self._report.ways += noted(passed, self._followed)
+        self._report.branched += fates_of_passed(passed, self._followed)
         return passed
 
     def _correct(self, found: Mapping[str, Counter[str]]) -> None:

@@ -40,8 +40,8 @@ def run_rows(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list[F
     tables: list[pa.Table] = []
     failed: list[Failed] = []
     for at in range(0, chunk.num_rows, _AT_ONCE):
-        made, faults = _run_slice(steps, chunk.slice(at, _AT_ONCE))
-        tables.append(made)
+        results, faults = _run_slice(steps, chunk.slice(at, _AT_ONCE))
+        tables.append(results)
         failed.extend(replace(f, index=at + f.index) for f in faults)
     return pa.concat_tables(tables or [_run_slice(steps, chunk)[0]]), failed
 
@@ -53,9 +53,9 @@ def _run_slice(steps: Sequence[Python], chunk: pa.Table) -> tuple[pa.Table, list
         seen = seen.select(columns_read(steps[0].function.fn, seen.column_names))
     failed = Failures()
     rows, where = _rows(steps[0], seen, failed)
-    where, made = _through(steps, where, rows, failed)
+    where, results = _through(steps, where, rows, failed)
     origin = (rows, seen) if not failed else _origin(where, rows, seen)
-    where, values = _fitting(steps[-1], where, made, origin, failed)
+    where, values = _fitting(steps[-1], where, results, origin, failed)
     hidden = chunk.select(hidden_columns(chunk))
     if where != range(chunk.num_rows):
         hidden = hidden.take(pa.array(where, pa.int64()))
@@ -122,50 +122,50 @@ def _each(
     fn: Callable[[Any], Any], step: Python, where: Where, rows: list[Any], failed: Failures
 ) -> tuple[Where, list[Any]]:
     """What the function gives for each row, and of which rows; those on which it raises fail."""
-    made: list[Any] = []
+    results: list[Any] = []
     rest = iter(rows)
     lost: list[int] = []  # places among `rows`
-    while len(made) + len(lost) < len(rows):
+    while len(results) + len(lost) < len(rows):
         try:
-            made.extend(map(fn, rest))  # what was made before it raises stays
-            if len(made) + len(lost) < len(rows):
+            results.extend(map(fn, rest))  # what was made before it raises stays
+            if len(results) + len(lost) < len(rows):
                 raise RuntimeError("the function raised StopIteration")
         except Exception as error:
-            lost.append(len(made) + len(lost))
+            lost.append(len(results) + len(lost))
             failed.add(where[lost[-1]], step, error)
     if not lost:
-        return where, made
+        return where, results
     gone = set(lost)
-    return failed.without([index for i, index in enumerate(where) if i not in gone], made)
+    return failed.without([index for i, index in enumerate(where) if i not in gone], results)
 
 
 def _fitting(
     step: Python,
     where: Where,
-    made: list[Any],
+    results: list[Any],
     origin: tuple[list[Any], pa.Table] | None,
     failed: Failures,
 ) -> tuple[Where, pa.Table]:
     """What was made as columns, without the rows that do not fit them."""
     try:
-        return where, table_of(made, step.schema, origin)
+        return where, table_of(results, step.schema, origin)
     except Exception:
-        good = _fit(step, list(where), made, failed)
-        where, made = failed.without(where, made)
-        return where, good if len(made) == good.num_rows else table_of(made, step.schema)
+        good = _fit(step, list(where), results, failed)
+        where, results = failed.without(where, results)
+        return where, good if len(results) == good.num_rows else table_of(results, step.schema)
 
 
-def _fit(step: Python, where: list[int], made: list[Any], failed: Failures) -> pa.Table:
+def _fit(step: Python, where: list[int], results: list[Any], failed: Failures) -> pa.Table:
     """The rows that fit, by halving."""
     try:
-        return table_of(made, step.schema)
+        return table_of(results, step.schema)
     except Exception as error:
-        if len(made) == 1:
+        if len(results) == 1:
             failed.add(where[0], step, error)
             return step.schema.empty_table()
-    half = len(made) // 2
+    half = len(results) // 2
     parts = (slice(None, half), slice(half, None))
-    return pa.concat_tables([_fit(step, where[p], made[p], failed) for p in parts])
+    return pa.concat_tables([_fit(step, where[p], results[p], failed) for p in parts])
 
 
 def _map(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple[Where, list[Any]]:
@@ -183,14 +183,14 @@ def _flat_map(
     return indexes, list(chain.from_iterable(lists))
 
 
-def _listed(given: Iterable[Any] | None, kept: RowCopier) -> list[Any]:
+def _listed(result: Iterable[Any] | None, kept: RowCopier) -> list[Any]:
     """A generator may go on changing what it has yielded, and yield it again.
 
     By its first row it is judged whether it does: so those that yield tuples pay nothing.
     """
-    if isinstance(given, list):
-        return given
-    rest = iter(() if given is None else given)
+    if isinstance(result, list):
+        return result
+    rest = iter(() if result is None else result)
     for first in rest:
         if isinstance(first, kept.plain):
             return [first, *rest]
@@ -218,20 +218,20 @@ ROW_KINDS = {"map": _map, "flat_map": _flat_map, "filter": _filter, "tap": _tap}
 
 def run_batches(step: Python, chunk: pa.Table) -> pa.Table:
     """A user's function from table to table; hidden columns stay if the rows do."""
-    given = step.function.fn(visible(chunk))
-    if not isinstance(given, pa.Table):
-        raise TypeError(f"expected a pyarrow.Table, got {type(given).__name__}")
-    table = fitted(given, step.schema)
+    result = step.function.fn(visible(chunk))
+    if not isinstance(result, pa.Table):
+        raise TypeError(f"expected a pyarrow.Table, got {type(result).__name__}")
+    table = fitted(result, step.schema)
     if table.num_rows == chunk.num_rows:
         for name in hidden_columns(chunk):
             table = table.append_column(name, chunk.column(name))
         return table
     if not step.timed:
         return table
-    times = [n for n in HIDDEN if n in given.column_names]
+    times = [n for n in HIDDEN if n in result.column_names]
     if not times:
         raise ValueError(
             f"{step.name!r} changed the number of rows from {chunk.num_rows} to {table.num_rows}, "
             "so the event time of its rows is unknown"
         )
-    return table.append_column(times[0], given.column(times[0]))
+    return table.append_column(times[0], result.column(times[0]))

@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.clock import MIN_TIME
 from headrace.epoch.accounting import Tally, needs_tracking
-from headrace.epoch.bundle import Bundle
+from headrace.epoch.branched_records import OPEN, SURE, may_branch, pack_offsets
+from headrace.epoch.bundle import DEAD, Bundle
 from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, Envelope, note
-from headrace.epoch.opening import DEAD
 from headrace.epoch.report import Report
 from headrace.epoch.values import Piece, SourceTask
-from headrace.epoch.ways import OPEN, SURE, goes_several_ways, packed
 from headrace.ops.watermarks import Ingestion, columns_watched
 from headrace.plan.nodes import LATE, OUT, Read, Stateful
 from headrace.plan.program import Program
@@ -32,10 +31,10 @@ from headrace.sources import Source
 from headrace.sources.contract import MISFIT
 from headrace.state.faults import point
 from headrace.state.manifest import Split
-from headrace.task.dead import DeadLetters
+from headrace.task.dead_letters import DeadLetters
 from headrace.task.flow import Flow
 from headrace.task.outputs import Outputs
-from headrace.task.tracking import Failures, tracker
+from headrace.task.watermark_trackers import Failures, tracker
 from headrace.times import beyond, milliseconds
 
 
@@ -70,9 +69,9 @@ def _read(bundle: Bundle, task: SourceTask, report: Report) -> Iterator[Envelope
     splits = {s.id: s for s in epoch.splits}
     for piece in task.pieces:
         split = splits[piece.split]
-        reader = _Reader(program, bundle.sources[split.input], split, flow, epoch.clock)
+        reader = _SplitReader(program, bundle.sources[split.input], split, flow, epoch.clock)
         yield from reader.run(piece)
-        reader.tell(report)
+        reader.report_to(report)
         report.inputs[split.input] = _sum(report.inputs.get(split.input), reader.counts)
         point("source.read")
     yield from flow.finish()
@@ -104,7 +103,7 @@ def _sum(known: dict[str, int] | None, counts: Mapping[str, int]) -> dict[str, i
     return {fate: n + (known or {}).get(fate, 0) for fate, n in counts.items()}
 
 
-class _Reader:
+class _SplitReader:
     """Reads the ranges of one split into a flow."""
 
     def __init__(
@@ -116,7 +115,7 @@ class _Reader:
         self._source = source.encoding(encodable(program, node))
         self._clock, self._numbered = clock, False
         self._limit = None if node.max_skew is None else clock + node.max_skew
-        several = goes_several_ways(program, node.name)
+        several = may_branch(program, node.name)
         self._tally = Tally(needs_tracking(program, node.name), several)
         self._tracker = tracker(node, self._limit, split.memory)
 
@@ -124,7 +123,7 @@ class _Reader:
     def counts(self) -> Mapping[str, int]:
         return self._tally.counts
 
-    def tell(self, report: Report) -> None:
+    def report_to(self, report: Report) -> None:
         """Say how far the split has come, and what its watermark has to remember."""
         place = str(self._split.id)
         known = report.splits.get(place, MIN_TIME)
@@ -135,7 +134,7 @@ class _Reader:
         report.several += [(*where, *several) for several in self._tally.several]
         for fate, offsets in ((OPEN, self._tally.open), (SURE, self._tally.sure)):
             if sum(map(len, offsets)):
-                report.ways.append((*where, fate, packed(np.concatenate(offsets))))
+                report.branched.append((*where, fate, pack_offsets(np.concatenate(offsets))))
 
     def run(self, piece: Piece) -> Iterator[Envelope]:
         self._flow.fate = self._tally.mark
@@ -185,9 +184,9 @@ class _Reader:
             return None
         if isinstance(self._node.time, Ingestion):
             return pa.chunked_array([np.full(rows, self._clock, dtype=np.int64)])
-        said = chunk.column(self._node.time)
-        self._numbered = pa.types.is_integer(said.type)
-        return milliseconds(said)
+        column = chunk.column(self._node.time)
+        self._numbered = pa.types.is_integer(column.type)
+        return milliseconds(column)
 
     def _timed(self, rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
         rows = rows.append_column(TIME, times)

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headrace.clock import Clock, SystemClock
 from headrace.driver.commit import Committer
-from headrace.driver.local import LocalRunner
+from headrace.driver.local_runner import LocalRunner
 from headrace.driver.planner import Pace, Planner
 from headrace.driver.start import prepare
-from headrace.epoch.opening import REAL, Edges
+from headrace.epoch.bundle import REAL, Edges
 from headrace.inspect.progress import Progress, progress_of
 from headrace.plan.program import Drafted, build
 from headrace.settings import Settings

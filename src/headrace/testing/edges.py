@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.clock import MIN_TIME, Clock
-from headrace.epoch.opening import Edges, Ids
+from headrace.epoch.bundle import Edges, Ids
 from headrace.errors import RunError
 from headrace.plan.program import Program
 from headrace.sinks import Sink, open_sink
@@ -106,9 +106,9 @@ class Crash:
             raise RunError(CRASHED, "the test crashed the job", "The harness starts it again.")
 
 
-def fake_edges(script: Script, schemas: Mapping[str, pa.Schema], told: Crash) -> Edges:
+def fake_edges(script: Script, schemas: Mapping[str, pa.Schema], on_step: Crash) -> Edges:
     """Inputs that read `script`, outputs that collect."""
-    return Edges(partial(_inputs, script, schemas), _outputs, told)
+    return Edges(partial(_inputs, script, schemas), _outputs, on_step)
 
 
 def _inputs(

@@ -24,7 +24,7 @@ from headrace.clock import Duration
 from headrace.driver.start import Start
 from headrace.errors import InputError, RunError
 from headrace.inspect.progress import Progress, progress_of
-from headrace.inspect.snapshot import snapshot
+from headrace.inspect.step_state import read_snapshot
 from headrace.plan.evolution import Comparison
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Drafted
@@ -285,7 +285,7 @@ def tables_of(start: Start, step: str) -> dict[str, pa.Table]:
     """The tables of a step by name; `__t` is the time by which a table forgets its rows."""
     node = start.bundle.program.nodes[step]
     assert isinstance(node, Stateful)
-    found = snapshot(start.log, node, start.slots).tables
+    found = read_snapshot(start.log, node, start.slots).tables
     return {name: table.scan().drop_columns([HASH]) for name, table in found.items()}
 
 

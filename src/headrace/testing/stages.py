@@ -8,8 +8,8 @@ from typing import Protocol
 
 from headrace.clock import Clock
 from headrace.driver.start import Start
-from headrace.driver.stopping import clear_wishes
-from headrace.epoch.opening import Edges
+from headrace.driver.stop_requests import clear_requests
+from headrace.epoch.bundle import Edges
 from headrace.plan.program import Drafted
 from headrace.testing.drive import Driver
 
@@ -40,7 +40,7 @@ class Stage(Protocol):
 
 class InProcess:
     def __init__(self, play: Play) -> None:
-        clear_wishes(play.folder)  # of a run on Spark before
+        clear_requests(play.folder)  # of a run on Spark before
         self._driver = Driver(
             play.job,
             play.folder,

@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
-from headrace.driver.never_fires import refuse_silent
-from headrace.driver.published import Published
-from headrace.epoch.bundle import Bundle
-from headrace.epoch.opening import DEAD, as_written
+from headrace.driver.never_fires import refuse_never_firing
+from headrace.epoch.bundle import DEAD, Bundle, as_written
 from headrace.errors import OutputError, StateError
 from headrace.plan.comparison import Comparison, Drop, consent, named
 from headrace.plan.lineage import roots
@@ -30,7 +28,7 @@ from headrace.plan.shapes import goes_by_event_time
 from headrace.sinks import Timelines
 from headrace.sinks.identity import Identity
 from headrace.sources.spool import spooled
-from headrace.state.epochs import EpochLog
+from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.manifest import ENDED, Manifest
 from headrace.state.sealed import missing
 
@@ -81,7 +79,9 @@ def refuse(found: Inspection, allowed: Consent) -> None:
     if not allowed.take_over:
         _refuse_living(found)
     if found.comparison is not None:
-        found.comparison.check(allowed.drop, {*short(found), *(found.known.dropped or ())})
+        found.comparison.check(
+            allowed.drop, {*incomplete_outputs(found), *(found.known.dropped or ())}
+        )
     _refuse_ended(found)
     if found.until == "end" and not allowed.for_good:
         _refuse_to_end(found)
@@ -93,7 +93,7 @@ def refuse(found: Inspection, allowed: Consent) -> None:
     _refuse_short(found, allowed)
     _refuse_other(found)
     if not allowed.silent:
-        refuse_silent(found.bundle.program, found.bundle.sources)
+        refuse_never_firing(found.bundle.program, found.bundle.sources)
 
 
 def _refuse_living(found: Inspection) -> None:
@@ -143,9 +143,9 @@ def _ended_steps(found: Inspection) -> Iterator[Stateful]:
 def _has_more(found: Inspection, name: str) -> bool:
     """Whether an input has more than was read of it when it was at its end."""
     source, before = found.bundle.sources[name], _moves(found).get(name, name)
-    stood = {s.name: s for s in found.known.splits if s.input == before}
+    known_splits = {s.name: s for s in found.known.splits if s.input == before}
     for split in source.splits():
-        known = stood.get(split)
+        known = known_splits.get(split)
         if known is None or known.state != ENDED or source.has_more(split, known.at):
             return True
     return False
@@ -220,7 +220,7 @@ class Ahead:
 
 def ahead_of(found: Inspection) -> list[Ahead]:
     """Who knows of epochs that the folder does not, or has gone back behind."""
-    published, ahead = Published(found.log.folder).epoch(), list[Ahead]()
+    published, ahead = PublishedMark(found.log.folder).epoch(), list[Ahead]()
     if published > found.epoch:
         ahead.append(Ahead(FOLDER, published))
     known = found.known.stays()
@@ -243,20 +243,20 @@ def _refuse_ahead(found: Inspection) -> None:
     ahead = ahead_of(found)
     if not ahead:
         return
-    told = "; ".join(map(str, ahead))
+    differences = "; ".join(map(str, ahead))
     if found.latest is None:
         raise StateError(
             "HR-STATE-022",
             f"job {found.name!r} has no manifest in {str(found.log.folder / 'epochs')!r}, but "
-            f"{told}: its manifests were deleted",
+            f"{differences}: its manifests were deleted",
             "Restore the folder from a copy; or start afresh, in another folder and with "
             "other outputs.",
         )
     raise StateError(
         "HR-STATE-022",
         f"the newest manifest of job {found.name!r} in {str(found.log.folder / 'epochs')!r} is of "
-        f"epoch {found.epoch}, but {told}, which it does not know or has gone back behind: the "
-        "folder or an output was restored from a copy, or manifests were deleted",
+        f"epoch {found.epoch}, but {differences}, which it does not know or has gone back behind: "
+        "the folder or an output was restored from a copy, or manifests were deleted",
         "Put the newest folder, or the newest output, back if you have it. To go on from this "
         "folder, say go_back=True (--go-back on the command line): files outputs then lose what "
         "the folder does not know, and it is written again as far as the inputs still have it; "
@@ -264,19 +264,19 @@ def _refuse_ahead(found: Inspection) -> None:
     )
 
 
-def short(found: Inspection) -> dict[str, tuple[int, int]]:
+def incomplete_outputs(found: Inspection) -> dict[str, tuple[int, int]]:
     """Outputs that have lost something: by name, what they hold and what was published there.
 
     Of the newest epoch publishing may not be complete, so the one before counts; unless a place
     has gone beyond it: then it cannot be published there any more.
     """
-    settled, unsettled = found.known, Published(found.log.folder).epoch() < found.epoch
+    settled, unsettled = found.known, PublishedMark(found.log.folder).epoch() < found.epoch
     if unsettled:
         earlier = [e for e in found.log.epochs() if e < found.epoch]
         settled = found.log.read(earlier[-1]) if earlier else Manifest()
     due, promised = _last_epochs(settled), _last_epochs(found.known)
     ids = {DEAD: DEAD} | {name: facts.id for name, facts in found.bundle.writes.items()}
-    lost = {}
+    output_lost = {}
     for name, sink in found.bundle.sinks.items():
         held, id = sink.held(), ids.get(name, "")
         last = due.get(id, 0)
@@ -286,8 +286,8 @@ def short(found: Inspection) -> dict[str, tuple[int, int]]:
             continue
         there = held.own.get(found.timelines.at(last), 0)
         if there < last:
-            lost[name] = there, last
-    return lost
+            output_lost[name] = there, last
+    return output_lost
 
 
 def _last_epochs(manifest: Manifest) -> dict[str, int]:
@@ -297,15 +297,15 @@ def _last_epochs(manifest: Manifest) -> dict[str, int]:
 
 
 def _refuse_short(found: Inspection, allowed: Consent) -> None:
-    for name, (held, due) in short(found).items():
+    for name, (held, due) in incomplete_outputs(found).items():
         if name not in named(allowed.drop):
-            raise lost(found.bundle, found.log, name, held, due)
+            raise output_lost(found.bundle, found.log, name, held, due)
 
 
 def _refuse_other(found: Inspection) -> None:
     """What was not published yet may have been, as another epoch of the same number: by another
     copy of the folder, which did not know of this one."""
-    if Published(found.log.folder).epoch() >= found.epoch:
+    if PublishedMark(found.log.folder).epoch() >= found.epoch:
         return
     for name, staged in found.known.outputs.items():
         if staged:
@@ -313,7 +313,9 @@ def _refuse_other(found: Inspection) -> None:
             sink.check_same(found.epoch, staged)
 
 
-def overtaken(bundle: Bundle, log: EpochLog, output: str, beyond: Mapping[str, int]) -> OutputError:
+def output_overtaken(
+    bundle: Bundle, log: EpochLog, output: str, beyond: Mapping[str, int]
+) -> OutputError:
     """The error of an output to which a copy of the folder has published, `beyond` our own."""
     return OutputError(
         "HR-OUTPUT-013",
@@ -330,7 +332,7 @@ def _place(bundle: Bundle, log: EpochLog, output: str) -> str:
     return written.place if written is not None else str(log.folder / DEAD)
 
 
-def lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> StateError:
+def output_lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int) -> StateError:
     """The error of an output that holds nothing after epoch `held`."""
     holds = f"holds nothing after epoch {held}" if held else "holds nothing"
     return StateError(

@@ -11,22 +11,22 @@ from pathlib import Path
 _STOP, _DRAIN = "stop", "drain"
 
 
-def ask_to_stop(folder: str | Path) -> None:
+def request_stop(folder: str | Path) -> None:
     (Path(folder) / _STOP).touch()
 
 
-def ask_to_drain(folder: str | Path) -> None:
+def request_drain(folder: str | Path) -> None:
     (Path(folder) / _DRAIN).touch()
 
 
-def clear_wishes(folder: str | Path) -> None:
+def clear_requests(folder: str | Path) -> None:
     for flag in (_STOP, _DRAIN):
         (Path(folder) / flag).unlink(missing_ok=True)
 
 
-def stop_asked(folder: str | Path) -> bool:
+def stop_requested(folder: str | Path) -> bool:
     return (Path(folder) / _STOP).exists()
 
 
-def drain_asked(folder: str | Path) -> bool:
+def drain_requested(folder: str | Path) -> bool:
     return (Path(folder) / _DRAIN).exists()

@@ -28,12 +28,12 @@ _POLL = 0.1  # seconds
 _PATIENCE = 5.0  # seconds for a batch to notice that the run is over
 
 
-class Worker:
+class DriverThread:
     """A thread that does its turn again and again, until it is closed."""
 
     def __init__(self, spark: SparkSession, name: str, say: Callable[[str], None]) -> None:
         self._spark, self._name, self._say = spark, name, say
-        self._told = ""
+        self._reported = ""
         self._over = threading.Event()
         self._tag = f"{name}-{uuid.uuid4().hex}"
         self._thread: threading.Thread | None = None
@@ -61,10 +61,10 @@ class Worker:
 
     def _complain(self, error: BaseException) -> None:
         """Say what went wrong, once however often it does."""
-        told = reason(error)
-        if told != self._told and not self.over:
-            self._told = told
-            self._say(f"what the driver does for its tasks failed: {told}")
+        message = reason(error)
+        if message != self._reported and not self.over:
+            self._reported = message
+            self._say(f"what the driver does for its tasks failed: {message}")
 
     @contextmanager
     def tagged(self) -> Iterator[None]:
@@ -86,7 +86,7 @@ class Worker:
             self._thread.join(_POLL)  # one that had not begun may have, since
 
 
-def swept(folder: Path, token: int) -> None:
+def clean_folder(folder: Path, token: int) -> None:
     """The folder, made if missing, without what starts before this one have left."""
     folder_for(folder)
     with named(folder):
@@ -96,13 +96,13 @@ def swept(folder: Path, token: int) -> None:
                 path.unlink(missing_ok=True)
 
 
-def collected(given: Any) -> pa.Table:
+def to_arrow_table(result: Any) -> pa.Table:
     """What a function of the user's gave: a DataFrame, or a table that it has collected."""
-    if isinstance(given, pa.Table):
-        return given
-    if not hasattr(given, "toArrow"):
-        raise TypeError(f"the function gave {given!r}, not a DataFrame")
-    return given.toArrow()
+    if isinstance(result, pa.Table):
+        return result
+    if not hasattr(result, "toArrow"):
+        raise TypeError(f"the function gave {result!r}, not a DataFrame")
+    return result.toArrow()
 
 
 def reason(error: BaseException) -> str:

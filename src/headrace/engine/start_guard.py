@@ -21,27 +21,27 @@ _lock = threading.RLock()
 _given_up = False
 
 
-class GivenUp(Exception):
+class StartAbandoned(Exception):
     """The start was given up before this could begin."""
 
 
 @contextmanager
-def beginning() -> Iterator[None]:
+def registering() -> Iterator[None]:
     """Within the block something begins that must be known to whoever ends it."""
     with _lock:
         if _given_up:
-            raise GivenUp
+            raise StartAbandoned
         yield
 
 
-def give_up() -> None:
+def abandon() -> None:
     """Nothing begins from now on; what has begun is known when this returns."""
     global _given_up  # noqa: PLW0603
     with _lock:
         _given_up = True
 
 
-def is_given_up() -> bool:
+def is_abandoned() -> bool:
     return _given_up
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.clock import SystemClock
-from headrace.inspect.standstill import Look, Standstill, Tasks
+from headrace.inspect.stall import RunSample, StallDetector, TaskCounts
 
 _EVERY = 1.0  # seconds
 _FRESH = 5_000  # ms for which an answer of Spark's holds
@@ -21,21 +21,21 @@ _FRESH = 5_000  # ms for which an answer of Spark's holds
 Report = Callable[[str, str | None], None]  # what is news; what stands, None when it goes on
 
 
-def beat(scratch: str) -> Path:
+def heartbeat(scratch: str) -> Path:
     """The file that the planner touches when it answers."""
     return Path(f"{scratch}-planned")
 
 
-class StallWatch:
+class StallWatcher:
     def __init__(
-        self, scratch: str, after: int, epoch: Callable[[], int], ask: Callable[[], Tasks]
+        self, scratch: str, after: int, epoch: Callable[[], int], ask: Callable[[], TaskCounts]
     ) -> None:
         self._scratch, self._epoch, self._ask = Path(scratch), epoch, ask
         self._began, self._after = _now(), after
-        self._stand = Standstill(after)
+        self._stand = StallDetector(after)
         self._over = threading.Event()
         self._asking: threading.Thread | None = None
-        self._answer: tuple[int, Tasks] | None = None
+        self._answer: tuple[int, TaskCounts] | None = None
 
     @property
     def text(self) -> str | None:
@@ -53,12 +53,12 @@ class StallWatch:
     def close(self) -> None:
         self._over.set()
 
-    def _look(self) -> Look:
+    def _look(self) -> RunSample:
         now = _now()
         if self._stand.quiet(now) * 4 >= self._after:
             self._have_asked()
         answer = self._answer if self._answer and now - self._answer[0] < _FRESH else None
-        return Look(now, self._epoch(), self._batch(), self._planned(), answer and answer[1])
+        return RunSample(now, self._epoch(), self._batch(), self._planned(), answer and answer[1])
 
     def _have_asked(self) -> None:
         if self._asking is None or not self._asking.is_alive():
@@ -71,7 +71,7 @@ class StallWatch:
 
     def _planned(self) -> int:
         try:
-            return int(beat(str(self._scratch)).stat().st_mtime * 1_000)
+            return int(heartbeat(str(self._scratch)).stat().st_mtime * 1_000)
         except OSError:
             return self._began
 
@@ -93,7 +93,7 @@ def _now() -> int:
     return SystemClock().now()
 
 
-def tasks_of(spark: Any, query: Any) -> Tasks:
+def task_counts(spark: Any, query: Any) -> TaskCounts:
     """The tasks of the query's latest job, and who can do them."""
     context = spark.sparkContext
     tracker = context.statusTracker()
@@ -105,7 +105,7 @@ def tasks_of(spark: Any, query: Any) -> Tasks:
     left = sum(s.numTasks for s in known) - done
     busy = _running(context._jsc.sc().taskScheduler())
     running = min(sum(busy), left)  # the tracker is behind, and other runs have tasks too
-    return Tasks(done, running, left - running, len(busy))
+    return TaskCounts(done, running, left - running, len(busy))
 
 
 def _running(scheduler: Any) -> list[int]:

@@ -35,7 +35,7 @@ OPEN = "open"  # nothing else has used it
 SURE = "sure"  # something else has
 
 
-def goes_several_ways(program: Program, name: str) -> bool:
+def may_branch(program: Program, name: str) -> bool:
     """Whether a record of input `name` may be passed on by a step that is not its only way."""
     return any(
         not leads_only_to(program, name, step) or _has_side(program, step)
@@ -43,9 +43,9 @@ def goes_several_ways(program: Program, name: str) -> bool:
     )
 
 
-def followed(program: Program, epoch: Epoch) -> dict[int, tuple[str, str]]:
+def followed_splits(program: Program, epoch: Epoch) -> dict[int, tuple[str, str]]:
     """Input and name of the splits whose records are named, by the split's id."""
-    several = {n.name for n in program.sources() if goes_several_ways(program, n.name)}
+    several = {n.name for n in program.sources() if may_branch(program, n.name)}
     return {s.id: (s.input, s.name) for s in epoch.splits if s.input in several}
 
 
@@ -79,14 +79,14 @@ def may_be_dropped(program: Program, step: str) -> bool:
     return not consumers or not all(isinstance(node, Write) for node in consumers)
 
 
-def corrections(
+def single_path_corrections(
     program: Program, step: str, splits: Counter[int], fate: str, epoch: Epoch
 ) -> dict[str, Counter[str]]:
     """By input, for records that counted as used until `step` got them, or passed them on.
 
     Only where a record leads to one row, and that row nowhere else: the others are named.
     """
-    named = followed(program, epoch)
+    named = followed_splits(program, epoch)
     inputs = {s.id: s.input for s in epoch.splits if s.id not in named}
     found: dict[str, Counter[str]] = {}
     for split, count in splits.items():
@@ -96,42 +96,42 @@ def corrections(
     return found
 
 
-def filtered_below(
+def filter_corrections(
     program: Program, step: str, rows: pa.Table, epoch: Epoch
 ) -> dict[str, Counter[str]]:
     """Corrections by input for records that counted as used until `step` left them out."""
     if SOURCE not in rows.column_names:
         return {}
-    return corrections(program, step, by_split(places(rows)), "filtered", epoch)
+    return single_path_corrections(program, step, by_split(places(rows)), "filtered", epoch)
 
 
-def packed(offsets: Offsets) -> str:
+def pack_offsets(offsets: Offsets) -> str:
     steps = np.diff(np.unique(offsets), prepend=0)
     return base64.b64encode(zlib.compress(steps.astype("<i8").tobytes(), 1)).decode()
 
 
-def unpacked(text: str) -> Offsets:
+def unpack_offsets(text: str) -> Offsets:
     steps = np.frombuffer(zlib.decompress(base64.b64decode(text)), "<i8")
     return np.cumsum(steps, dtype=np.int64)
 
 
-def noted(passed: Passed, splits: Mapping[int, tuple[str, str]]) -> Iterator[Note]:
+def fates_of_passed(passed: Passed, splits: Mapping[int, tuple[str, str]]) -> Iterator[Note]:
     """The records of these splits that were used, or late, behind the step that passed them on."""
     for fate in ("used", "late"):
         rows = passed.met(fate)
         for split, where in splits.items():
-            if (mine := rows["split"] == split).any():
-                yield *where, fate, packed(rows["offset"][mine])
+            if (of_split := rows["split"] == split).any():
+                yield *where, fate, pack_offsets(rows["offset"][of_split])
 
 
-def held_back(step: Step, splits: Mapping[int, tuple[str, str]]) -> Iterator[Note]:
+def records_in_state(step: Step, splits: Mapping[int, tuple[str, str]]) -> Iterator[Note]:
     """The records that came and did not go on: state has them for a later epoch."""
     came, gone = _places(step.inputs), _places([*step.out, *step.filtered])
     for split, where in splits.items():
         offsets = came["offset"][came["split"] == split]
         held = _without(offsets, gone["offset"][gone["split"] == split])
         if len(held):
-            yield *where, "used", packed(held)
+            yield *where, "used", pack_offsets(held)
 
 
 def _places(tables: Iterable[pa.Table | None]) -> np.ndarray:
@@ -139,18 +139,18 @@ def _places(tables: Iterable[pa.Table | None]) -> np.ndarray:
     return np.concatenate([NOWHERE, *found])
 
 
-def corrected(
+def branch_corrections(
     notes: Iterable[Sequence[str]], dead: Iterable[tuple[str, str, int]]
 ) -> Iterator[tuple[str, Counter[str]]]:
     """By input, what the counts of the sources are changed by."""
-    ways: dict[tuple[str, str], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, str], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for input, split, fate, offsets in notes:
-        ways[input, split][fate].append(unpacked(offsets))
-    for input, split, offset in dead if ways else ():
-        if (input, split) in ways:
-            ways[input, split]["dead"].append([offset])
-    for (input, _), found in ways.items():
-        met = {fate: np.concatenate(parts) for fate, parts in found.items()}
+        found[input, split][fate].append(unpack_offsets(offsets))
+    for input, split, offset in dead if found else ():
+        if (input, split) in found:
+            found[input, split]["dead"].append([offset])
+    for (input, _), by_fate in found.items():
+        met = {fate: np.concatenate(parts) for fate, parts in by_fate.items()}
         yield input, _correction(met)
 
 

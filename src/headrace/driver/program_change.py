@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.clock import MIN_TIME
-from headrace.driver.migrating import migrated
-from headrace.driver.refusing import Ahead, Inspection, short
-from headrace.epoch.opening import DEAD
+from headrace.driver.start_checks import Ahead, Inspection, incomplete_outputs
+from headrace.driver.state_migration import migrate_state
+from headrace.epoch.bundle import DEAD
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.lineage import roots
 from headrace.plan.program import Program
 from headrace.state.manifest import Manifest, StepFacts
-from headrace.task.tables import table_key
+from headrace.task.task_state import table_key
 
 
 def is_changed(found: Inspection) -> bool:
@@ -27,20 +27,20 @@ def is_changed(found: Inspection) -> bool:
     assert found.comparison is not None
     if any(c.verdict != SAME for c in found.comparison.changes):
         return True
-    told, known = describe(found.bundle.program), found.known.ops
-    if any(known[n].fingerprint != told[n]["fingerprint"] for n in known if n in told):
+    described, known = describe(found.bundle.program), found.known.ops
+    if any(known[n].fingerprint != described[n]["fingerprint"] for n in known if n in described):
         return True
-    described = (found.bundle.reads, found.bundle.writes)
-    return (found.known.reads, found.known.writes) != described or bool(short(found))
+    edges = (found.bundle.reads, found.bundle.writes)
+    return (found.known.reads, found.known.writes) != edges or bool(incomplete_outputs(found))
 
 
-def adopt(found: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
+def commit_change(found: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
     """Commit the manifest of the program as it is now, with the offsets of the last one."""
     moves = found.comparison.moves() if found.comparison is not None else {}
     program = found.bundle.program
-    now = adopted(found, moves)
-    state = migrated(program, str(found.log.folder), dict(now.state), now.ops, now.clock)
-    lost = short(found)
+    now = changed_manifest(found, moves)
+    state = migrate_state(program, str(found.log.folder), dict(now.state), now.ops, now.clock)
+    lost = incomplete_outputs(found)
     now = replace(
         now,
         epoch=1 + max([found.epoch, *(one.number for one in ahead)]),
@@ -64,7 +64,7 @@ def _gone_back(now: Manifest, found: Inspection, ahead: Sequence[Ahead]) -> Mani
     )
 
 
-def adopted(found: Inspection, moves: Mapping[str, str]) -> Manifest:
+def changed_manifest(found: Inspection, moves: Mapping[str, str]) -> Manifest:
     """The manifest as the changed program needs it: state under its new names, or gone."""
     before, program = found.known, found.bundle.program
     names = {old: new for new, old in moves.items()}
@@ -132,8 +132,8 @@ def _dropped(found: Inspection) -> tuple[str, ...]:
 
 def _described(program: Program, ops: Mapping[str, StepFacts]) -> dict[str, StepFacts]:
     """What is known of each step's state, and what it looks like from now on."""
-    told = describe(program)
-    return {name: replace(facts, **told[name]) for name, facts in ops.items()}
+    described = describe(program)
+    return {name: replace(facts, **described[name]) for name, facts in ops.items()}
 
 
 def _renamed_table(table: str, names: Mapping[str, str]) -> str:

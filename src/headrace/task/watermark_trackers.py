@@ -137,14 +137,14 @@ class CustomTracker(Tracker):
         )
 
 
-def _time(given: Any) -> int | None:
-    if given is None:
+def _time(value: Any) -> int | None:
+    if value is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | np.integer):
-        raise TypeError(f"a watermark is a whole number of milliseconds or None, not {given!r}")
-    if not MIN_TIME < given <= LAST_TIME:
-        raise ValueError(f"a watermark of {given} ms is beyond all times")
-    return int(given)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"a watermark is a whole number of milliseconds or None, not {value!r}")
+    if not MIN_TIME < value <= LAST_TIME:
+        raise ValueError(f"a watermark of {value} ms is beyond all times")
+    return int(value)
 
 
 def tracker(node: Read, limit: int | None, memory: Any) -> Tracker:

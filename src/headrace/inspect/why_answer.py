@@ -11,10 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from headrace.clock import MAX_TIME
-from headrace.inspect.status import span
+from headrace.inspect.progress import span
 from headrace.inspect.why import NEW, STARTED, why
-from headrace.inspect.why_case import Case, Counts
-from headrace.inspect.why_reason import Reason, stands
+from headrace.inspect.why_case import Reason, StepCounts, WhyCase, watermark_position
 from headrace.plan.program import Program
 from headrace.state.manifest import Manifest
 
@@ -30,7 +29,7 @@ class Why:
     manifest: Manifest | None
     clock: int
     before: str = NEW  # how far it has come, if there is no manifest yet
-    standstill: Reason | None = None  # what its run has reported
+    stall_reason: Reason | None = None  # what its run has reported
 
     def __str__(self) -> str:
         return self.text
@@ -38,7 +37,7 @@ class Why:
     @cached_property
     def reasons(self) -> list[Reason]:
         found = why(self.program, self.manifest, self.clock, self.before)
-        return [self.standstill, *found] if self.standstill else found
+        return [self.stall_reason, *found] if self.stall_reason else found
 
     @cached_property
     def text(self) -> str:
@@ -62,18 +61,18 @@ class Why:
         }
 
 
-def told(
+def answer_why(
     job: str,
     program: Program | None,
     manifest: Manifest | None,
     clock: int,
     before: str = NEW,
-    standstill: Reason | None = None,
+    stall_reason: Reason | None = None,
 ) -> Why:
     """Why there is no output, of a job whose last manifest this is."""
     if manifest is not None and manifest.epoch == 0:  # of Spark's first turn: nothing was read
-        return Why(job, program, None, clock, STARTED, standstill)
-    return Why(job, program, manifest, clock, before, standstill)
+        return Why(job, program, None, clock, STARTED, stall_reason)
+    return Why(job, program, manifest, clock, before, stall_reason)
 
 
 def _head(answer: Why) -> Iterator[str]:
@@ -83,7 +82,7 @@ def _head(answer: Why) -> Iterator[str]:
     ago = span(max(0, answer.clock - answer.manifest.wall))
     wrote = ", ".join(f"{rows:,} to {name!r}" for name, rows in _outputs(answer).items())
     yield f"job {answer.job!r} after batch {answer.manifest.epoch}, {ago} ago"
-    yield f"  the watermark {stands(answer.manifest.watermark)}; rows written: {wrote}"
+    yield f"  the watermark {watermark_position(answer.manifest.watermark)}; rows written: {wrote}"
 
 
 def _outputs(answer: Why) -> dict[str, int]:
@@ -117,11 +116,11 @@ def _account(answer: Why) -> Iterator[str]:
         yield "  ".join(["", first.ljust(widths[0]), *cells])
 
 
-def _steps(answer: Why) -> Iterable[Counts]:
+def _steps(answer: Why) -> Iterable[StepCounts]:
     assert answer.manifest is not None
-    case = Case(answer.program, answer.manifest, answer.clock)
-    return case.told().values()
+    case = WhyCase(answer.program, answer.manifest, answer.clock)
+    return case.user_steps().values()
 
 
-def _numbers(step: Counts) -> tuple[int, ...]:
-    return (step.come, step.gave, step.filtered, step.late, step.dead)
+def _numbers(step: StepCounts) -> tuple[int, ...]:
+    return (step.received, step.emitted, step.filtered, step.late, step.dead)

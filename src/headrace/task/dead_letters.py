@@ -97,7 +97,7 @@ class DeadLetters:
 
 
 @contextmanager
-def blaming(step: str, written: Site | None) -> Iterator[None]:
+def errors_named_by_step(step: str, written: Site | None) -> Iterator[None]:
     """The user's code runs inside, over many rows at once: if it raises, say in which step.
 
     `written` is where the step was, for errors that come from no line of the user's.

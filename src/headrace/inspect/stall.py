@@ -12,8 +12,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.inspect.status import moment, span
-from headrace.inspect.why_reason import Reason
+from headrace.inspect.progress import moment, span
+from headrace.inspect.why_case import Reason
 
 _NOTE = "standstill.json"  # in the job's folder: what `headrace why` reads
 HINT = (
@@ -23,7 +23,7 @@ HINT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class TaskCounts:
     """What Spark says of the batch in hand."""
 
     done: int
@@ -39,24 +39,24 @@ class Tasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunSample:
     """The job as somebody found it at `now`, in milliseconds."""
 
     now: int
     epoch: int  # the last that was committed
     batch_since: int | None  # when the batch in hand began; None between batches
     planned: int  # when the planner last answered
-    tasks: Tasks | None = None  # None: Spark was not asked, or does not answer
+    tasks: TaskCounts | None = None  # None: Spark was not asked, or does not answer
 
 
-class Standstill:
+class StallDetector:
     """Compares look with look; `text` is what to say, while it stands still."""
 
     def __init__(self, after: int) -> None:
         self._after = after
         self._mark: Hashable = None
         self._since: int | None = None
-        self._tasks: Tasks | None = None
+        self._tasks: TaskCounts | None = None
         self._next = after  # it is said again at twice the time
         self.text: str | None = None
 
@@ -64,31 +64,33 @@ class Standstill:
         """For how long nothing has moved."""
         return 0 if self._since is None else now - self._since
 
-    def see(self, look: Look) -> str | None:
+    def see(self, sample: RunSample) -> str | None:
         """What is news: that it stands still, again after twice the time, or that it goes on."""
-        mark = (look.epoch, look.batch_since, look.planned)
-        moved = self._tasks is not None and look.tasks not in (None, self._tasks)
-        self._tasks = look.tasks or self._tasks
+        mark = (sample.epoch, sample.batch_since, sample.planned)
+        moved = self._tasks is not None and sample.tasks not in (None, self._tasks)
+        self._tasks = sample.tasks or self._tasks
         if self._since is None or mark != self._mark or moved:
-            stood, self.text = self.text, None
-            self._mark, self._since, self._next = mark, look.now, self._after
-            self._tasks = look.tasks
-            return None if stood is None else "goes on"
-        if self.quiet(look.now) < self._after:
+            stalled, self.text = self.text, None
+            self._mark, self._since, self._next = mark, sample.now, self._after
+            self._tasks = sample.tasks
+            return None if stalled is None else "goes on"
+        if self.quiet(sample.now) < self._after:
             return None
-        self.text = _text(look, self.quiet(look.now))
-        if self.quiet(look.now) < self._next:
+        self.text = _text(sample, self.quiet(sample.now))
+        if self.quiet(sample.now) < self._next:
             return None
         self._next *= 2
         return self.text
 
 
-def _text(look: Look, quiet: int) -> str:
-    if look.batch_since is None:
+def _text(sample: RunSample, quiet: int) -> str:
+    if sample.batch_since is None:
         return f"stands still: its inputs have not answered for {span(quiet)}"
-    begun = f"batch {look.epoch + 1} has been under way for {span(look.now - look.batch_since)}"
-    said = "Spark does not answer" if look.tasks is None else str(look.tasks)
-    return f"stands still: {begun}, without any progress for {span(quiet)}; {said}"
+    begun = (
+        f"batch {sample.epoch + 1} has been under way for {span(sample.now - sample.batch_since)}"
+    )
+    tasks = "Spark does not answer" if sample.tasks is None else str(sample.tasks)
+    return f"stands still: {begun}, without any progress for {span(quiet)}; {tasks}"
 
 
 def note(folder: str | Path, text: str | None, now: int) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace.inspect.progress import Progress
-from headrace.inspect.status import short, span
+from headrace.inspect.progress import Progress, short, span
 from headrace.sizes import size
 
 FLOOR = 256_000_000  # bytes: below, nobody need know
@@ -23,32 +22,32 @@ class _Mark(NamedTuple):
     bytes: int
 
 
-class Growth:
+class StateGrowth:
     """What a run has seen of its state."""
 
     def __init__(self, free: Callable[[], int]) -> None:
         self._free = free  # bytes that the disk has left
         self._marks: dict[str, _Mark] = {}
-        self._told: dict[str, tuple[int, str]] = {}
+        self._warned: dict[str, tuple[int, str]] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was told last of each step, unless its state has become small again."""
-        return tuple(told for _, told in self._told.values())
+        return tuple(warning for _, warning in self._warned.values())
 
     def see(self, progress: Progress) -> list[str]:
         """Take note of an epoch; what there is to say of it."""
-        said = []
+        new = []
         for step, now in progress.held_bytes.items():
             mark = self._marks.setdefault(step, _Mark(progress.clock, now))
             if now >= max(FLOOR, 2 * mark.bytes):
-                told = self._sentence(step, progress, mark)
-                self._marks[step], self._told[step] = _Mark(progress.clock, now), (now, told)
-                said.append(told)
-            elif step in self._told and now < self._told[step][0] // 2:
-                del self._told[step]
+                warning = self._sentence(step, progress, mark)
+                self._marks[step], self._warned[step] = _Mark(progress.clock, now), (now, warning)
+                new.append(warning)
+            elif step in self._warned and now < self._warned[step][0] // 2:
+                del self._warned[step]
                 self._marks[step] = _Mark(progress.clock, now)
-        return said
+        return new
 
     def _sentence(self, step: str, progress: Progress, mark: _Mark) -> str:
         now, rows = progress.held_bytes[step], short(progress.held[step])

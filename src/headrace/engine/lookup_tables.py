@@ -18,10 +18,10 @@ import pyarrow.parquet
 from pyspark.sql import SparkSession
 
 from headrace.driver.start import Start
-from headrace.engine.driver_side import Worker, collected, reason, swept
+from headrace.engine.driver_worker import DriverThread, clean_folder, reason, to_arrow_table
 from headrace.errors import HeadraceError, StepError
 from headrace.files import replacing, sync_folder
-from headrace.inspect.status import moment
+from headrace.inspect.progress import moment
 from headrace.ops.join.loaded import MadeFile, SparkTable, column_of
 from headrace.ops.join.lookup import Lookup
 from headrace.plan.nodes import Node, Stateful
@@ -49,8 +49,8 @@ class _Table:
 
     def make(self, spark: SparkSession) -> pa.Table:
         assert self.source.make is not None
-        given = collected(self.source.make(spark))
-        columns = [column_of(given, f.name, f.type) for f in self.schema]
+        table = to_arrow_table(self.source.make(spark))
+        columns = [column_of(table, f.name, f.type) for f in self.schema]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def node_for_tasks(self) -> Stateful:
@@ -65,7 +65,7 @@ def put(path: Path, made: pa.Table) -> None:
         sync_folder(path.parent)
 
 
-class MadeTables:
+class LookupTables:
     """All tables that Spark makes for one run."""
 
     def __init__(self, start: Start, spark: SparkSession, say: Callable[[str], None]) -> None:
@@ -75,7 +75,7 @@ class MadeTables:
         self._due: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._wrong: dict[str, str] = {}
-        self._turn, self._worker = threading.Lock(), Worker(spark, "headrace-tables", say)
+        self._turn, self._worker = threading.Lock(), DriverThread(spark, "headrace-tables", say)
 
     def _found(self) -> Iterator[_Table]:
         for number, node in enumerate(self._bundle.program.nodes.values()):
@@ -92,7 +92,7 @@ class MadeTables:
     def first(self) -> dict[str, Node]:
         """Make all tables, or raise; the nodes that tasks must have to find them."""
         if self._tables or self._folder.is_dir():
-            swept(self._folder, self._token)
+            clean_folder(self._folder, self._token)
         for table in self._tables:
             try:
                 self._make(table)
@@ -102,7 +102,7 @@ class MadeTables:
                 raise _unmade(table, error) from error
         return {t.node.name: t.node_for_tasks() for t in self._tables}
 
-    def keep_up(self) -> None:
+    def start_refreshing(self) -> None:
         """From now on, make them anew when they are due."""
         if any(t.what.refresh is not None for t in self._tables):
             self._worker.begin(self.refresh, _POLL)
@@ -140,13 +140,13 @@ class MadeTables:
         if self._worker.over:
             return
         name = table.node.name
-        told = (
+        warning = (
             f"the table of {name!r} could not be made anew: {reason(error)}; "
             f"rows still find the one of {moment(self._made[name])}"
         )
         if name not in self._wrong:
-            self._say(told)
-        self._wrong[name] = told
+            self._say(warning)
+        self._wrong[name] = warning
 
     def _went_well(self, table: _Table) -> None:
         name = table.node.name

@@ -32,12 +32,12 @@ from headrace.state.runs import RunCache, RunRef, RunWriter
 from headrace.state.slots import SlotState
 from headrace.state.sorted_run import sorted_run
 from headrace.state.spec import GONE, TableSpec
-from headrace.task.tables import table_key
+from headrace.task.task_state import table_key
 
 State = dict[str, Any]
 
 
-def migrated(
+def migrate_state(
     program: Program, folder: str, state: State, ops: Mapping[str, StepFacts], clock: int
 ) -> State:
     """The tables of a manifest as the program's process functions need them.
@@ -78,72 +78,74 @@ class _Migration:
         self._specs = {spec.name: spec for spec in node.operator().tables()}
 
     def apply(self, state: State) -> State:
-        mine = f"{self._node.name}/"
-        known = {t.removeprefix(mine): s for t, s in state.items() if t.startswith(mine)}
-        found = {t: s for t, s in state.items() if not t.startswith(mine)}
+        prefix = f"{self._node.name}/"
+        known = {t.removeprefix(prefix): s for t, s in state.items() if t.startswith(prefix)}
+        found = {t: s for t, s in state.items() if not t.startswith(prefix)}
         found |= {table_key(self._node.name, t): s for t, s in self._tables(known).items()}
         return found
 
     def _tables(self, known: State) -> State:
-        kept = {t: s for t, s in known.items() if t in self._specs}  # timers, as they are
-        if VALUES in kept:
-            kept[VALUES] = self._rewritten(known[VALUES], self._specs[VALUES], self._row_values)
+        tables = {t: s for t, s in known.items() if t in self._specs}  # timers, as they are
+        if VALUES in tables:
+            tables[VALUES] = self._rewritten(known[VALUES], self._specs[VALUES], self._row_values)
             for name in EXPIRY.values():
                 if name in self._specs:
-                    kept[name] = self._rewritten(kept[VALUES], self._specs[name], self._ends(name))
+                    tables[name] = self._rewritten(
+                        tables[VALUES], self._specs[name], self._ends(name)
+                    )
         for name in self._shared:
             was, table = self._was[name], table_name(name)
-            kept.pop(table, None)
+            tables.pop(table, None)
             if was is not None and table_name(was.name) in known:
                 old = known[table_name(was.name)]
-                kept[table] = self._rewritten(old, self._specs[table], self._entries(name))
-        return kept
+                tables[table] = self._rewritten(old, self._specs[table], self._entries(name))
+        return tables
 
     def _rewritten(
         self, state: Mapping[str, Any], spec: TableSpec, change: Callable[[pa.Table], pa.Table]
     ) -> dict[str, Any]:
         """Each run once, changed, under the same slots."""
-        before, made = SlotState.from_json(dict(state)), dict[RunRef, RunRef | None]()
+        before, rewritten = SlotState.from_json(dict(state)), dict[RunRef, RunRef | None]()
         for ref in (r for s in before.segments for r in s.refs):
-            if ref not in made:
+            if ref not in rewritten:
                 rows = change(self._cache.raw(ref)).select(spec.run.names).cast(spec.run)
-                made[ref] = self._writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
+                rewritten[ref] = self._writer.add(rows, ref.lo, ref.hi) if rows.num_rows else None
         segments = (
-            replace(s, refs=tuple(m for r in s.refs if (m := made[r]) is not None))
+            replace(s, refs=tuple(m for r in s.refs if (m := rewritten[r]) is not None))
             for s in before.segments
         )
         return SlotState(tuple(segments)).to_json()
 
     def _row_values(self, run: pa.Table) -> pa.Table:
         rows = run.select([n for n in run.column_names if n == HASH or n in self._key_names()])
-        for name, kept in self._values.items():
+        for name, declared in self._values.items():
             was = self._was[name]
-            rows = rows.append_column(name, self._value(run, kept, was))
-            if kept.ttl is not None:
-                rows = rows.append_column(stamp_of(name), self._stamp(run, kept, was))
+            rows = rows.append_column(name, self._value(run, declared, was))
+            if declared.ttl is not None:
+                rows = rows.append_column(stamp_of(name), self._stamp(run, declared, was))
         return rows.append_column(GONE, run.column(GONE))
 
     def _key_names(self) -> list[str]:
         return list(self._specs[VALUES].key.names)
 
-    def _value(self, run: pa.Table, kept: Kept, was: Was | None) -> pa.Array:
-        default = kept.stored(kept.start())
-        start = start_column(default, kept.type, run.num_rows)
+    def _value(self, run: pa.Table, declared: Kept, was: Was | None) -> pa.Array:
+        default = declared.stored(declared.start())
+        start = start_column(default, declared.type, run.num_rows)
         if was is None:
             return start
         before = run.column(was.name).combine_chunks()
-        column = refitted(before, kept.type, kept.whole, kept.was_fields)
+        column = refitted(before, declared.type, declared.whole, declared.was_fields)
         if not was.life:
             return column
         return pc.if_else(run.column(stamp_of(was.name)).combine_chunks().is_valid(), column, start)
 
-    def _stamp(self, run: pa.Table, kept: Kept, was: Was | None) -> pa.Array:
-        """When the value was last written; now, if that was not kept or not by this time."""
-        if was is not None and was.life == life_of(kept):
+    def _stamp(self, run: pa.Table, declared: Kept, was: Was | None) -> pa.Array:
+        """When the value was last written; now, if that was not stored or not by this time."""
+        if was is not None and was.life == life_of(declared):
             return run.column(stamp_of(was.name)).combine_chunks()
         if was is None:
             return pa.nulls(run.num_rows, pa.int64())
-        now = np.full(run.num_rows, self._now[life_of(kept)], np.int64)
+        now = np.full(run.num_rows, self._now[life_of(declared)], np.int64)
         return pa.array(now, mask=run.column(GONE).to_numpy())
 
     def _ends(self, table: str) -> Callable[[pa.Table], pa.Table]:
@@ -153,10 +155,10 @@ class _Migration:
         def ends(run: pa.Table) -> pa.Table:
             """When the keys of a run of values, as it is now, are forgotten."""
             last = np.full(run.num_rows, MIN_TIME, np.int64)
-            for name, kept in self._values.items():
-                if kept.ttl is not None and kept.by_clock == bool(domain):
+            for name, declared in self._values.items():
+                if declared.ttl is not None and declared.by_clock == bool(domain):
                     at = run.column(stamp_of(name)).fill_null(MIN_TIME).to_numpy()
-                    last = np.maximum(last, np.where(at > MIN_TIME, at + kept.ttl, MIN_TIME))
+                    last = np.maximum(last, np.where(at > MIN_TIME, at + declared.ttl, MIN_TIME))
             rows = run.select([HASH, *spec.key.names]).append_column(TIME, pa.array(last))
             rows = rows.append_column(GONE, pa.repeat(False, run.num_rows))
             rows = rows.filter(pa.array(last > MIN_TIME)).select(spec.run.names)
@@ -165,11 +167,11 @@ class _Migration:
         return ends
 
     def _entries(self, name: str) -> Callable[[pa.Table], pa.Table]:
-        kept, kind = self._shared[name], self._shared[name].type
+        declared, kind = self._shared[name], self._shared[name].type
 
         def entries(run: pa.Table) -> pa.Table:
             before = run.column(VALUE).combine_chunks()
-            value = refitted(before, kind.item_type, kept.kind, kept.was_fields)
+            value = refitted(before, kind.item_type, declared.kind, declared.was_fields)
             key = run.column(KEY).combine_chunks().cast(kind.key_type)
             columns = {HASH: run.column(HASH), KEY: key, VALUE: value, GONE: run.column(GONE)}
             return pa.table(columns)

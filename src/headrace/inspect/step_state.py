@@ -22,7 +22,6 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.start import folder_of
 from headrace.errors import StateError
 from headrace.hashing import Hashes, hash_keys
-from headrace.inspect.snapshot import Snapshot, snapshot
 from headrace.kernel import duckdb
 from headrace.ops.view import plain_view
 from headrace.plan.nodes import Stateful
@@ -30,8 +29,13 @@ from headrace.plan.program import Drafted, Program, build
 from headrace.schema import ddl_type
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
+from headrace.state.manifest import Manifest, StepFacts
+from headrace.state.runs import cache_of
+from headrace.state.slots import SlotState
 from headrace.state.spec import GONE
-from headrace.state.table import KeyedTable
+from headrace.state.store import open_table
+from headrace.state.table import KeyedTable, TableSpec
+from headrace.task.task_state import table_key
 
 Moment = datetime | int | str
 Tables = Mapping[str, KeyedTable]
@@ -42,7 +46,7 @@ class StepState:
     """The state of a step after one epoch: `get`, `slice`, `top`, `sql`, or all of it."""
 
     node: Stateful
-    snapshot: Snapshot
+    snapshot: StateSnapshot
     since: int = MIN_TIME
     until: int = MAX_TIME
     part: str = ""  # which of the things that it keeps beside; what is kept by key if empty
@@ -77,11 +81,11 @@ class StepState:
         try:
             values = [pa.array([v], kind) for v, kind in zip(wanted.values(), kinds, strict=True)]
         except (pa.ArrowException, OverflowError) as error:
-            given = ", ".join(map(repr, wanted.values()))
+            shown = ", ".join(map(repr, wanted.values()))
             kind = ", ".join(f"{f.name} {ddl_type(f.type)}" for f in self.key)
             raise StateError(
                 "HR-STATE-031",
-                f"the key {given} does not fit: that of {self.name!r} is {kind}",
+                f"the key {shown} does not fit: that of {self.name!r} is {kind}",
                 "Give a value of that type for each of its columns.",
             ) from error
         tables = self.snapshot.tables
@@ -178,14 +182,14 @@ class StepState:
 
     def _key(self, values: tuple[Any, ...], columns: Mapping[str, Any]) -> dict[str, Any]:
         names = self.key.names
-        given = dict(zip(names, values, strict=False)) | dict(columns)
-        if len(values) > len(names) or set(given) != set(names):
+        by_column = dict(zip(names, values, strict=False)) | dict(columns)
+        if len(values) > len(names) or set(by_column) != set(names):
             raise StateError(
                 "HR-STATE-031",
                 f"the key of {self.name!r} is {self._described()}",
                 "Give a value for each of its columns.",
             )
-        return {name: given[name] for name in names}
+        return {name: by_column[name] for name in names}
 
     def _described(self) -> str:
         return ", ".join(self.key.names) or "empty: it is not keyed"
@@ -211,7 +215,7 @@ def state_of(program: Program, log: EpochLog, step: str) -> StepState:
             f"Those that do: {known}.",
         )
     node, part = names[step]
-    return StepState(node, snapshot(log, node, log.open(program.name, 1)), part=part)
+    return StepState(node, read_snapshot(log, node, log.open(program.name, 1)), part=part)
 
 
 def peek(job: Drafted, step: str, *, folder: str | None = None, **settings: Any) -> StepState:
@@ -291,3 +295,48 @@ def _read(text: str, now: int) -> datetime:
         return datetime.fromisoformat(text)
     day = datetime.fromtimestamp(now / 1_000, UTC).date()
     return datetime.combine(day, time.fromisoformat(text), UTC)
+
+
+# The tables of a step as they are after the last epoch, read from the job's folder.
+#
+# Goes by the newest manifest, so what is seen is whole and of one epoch, whatever the job
+# writes meanwhile. Changes nothing.
+
+
+_PATIENCE = 3  # a file may be merged away between reading its name and opening it
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """What one step keeps after one epoch."""
+
+    epoch: int
+    watermark: int
+    tables: Mapping[str, KeyedTable]
+
+
+def read_snapshot(log: EpochLog, node: Stateful, slots: int) -> StateSnapshot:
+    """The state of `node` after the newest epoch; empty before the first."""
+    for attempt in range(_PATIENCE):
+        try:
+            return _snapshot(log, node, slots)
+        except (FileNotFoundError, StateError):
+            if attempt == _PATIENCE - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _snapshot(log: EpochLog, node: Stateful, slots: int) -> StateSnapshot:
+    latest, folder = log.latest() or Manifest(), str(log.folder)
+    tables = {
+        spec.name: _table(folder, latest.state.get(table_key(node.name, spec.name)), spec, slots)
+        for spec in node.operator().tables()
+    }
+    watermark = latest.ops.get(node.name, StepFacts()).watermark
+    return StateSnapshot(latest.epoch, watermark, tables)
+
+
+def _table(folder: str, known: dict[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:
+    held = SlotState.from_json(known) if known else SlotState.empty(slots)
+    last = 1 if spec.everywhere else slots
+    return open_table(spec, held, 0, last, slots, cache_of(folder))
