@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 _EPOCH, _CHAIN, _TOPIC = r"\d{12}", r"[0-9a-f]{12}", r"log/\w+"
+_LINES = r"job/inputs/\w+/lines"
 _OUTPUT = r"(?:parquet|json|firsts|job/dead|job/collect/\w+)"
 _PART = r"[\w%-]+\.(?:parquet|json|arrow)"
 
@@ -24,10 +25,11 @@ KINDS = {
     "staged for the console": rf"job/staged/console/{_PART}",
     "list of files": r"job/inputs/\w+/files",
     "first start": r"job/inputs/\w+/first-start",
-    "spool": r"job/inputs/\w+/spool/\d{20}\.lines",
-    "checksums of a spool": r"job/inputs/\w+/spool/\d{20}\.sums",
-    "end of a spool": r"job/inputs/\w+/spool/ended",
-    "lock of a spool": r"job/inputs/\w+/spool/lock",
+    "topic of lines received": rf"{_LINES}/topic\.json",
+    "head of lines received": rf"{_LINES}/head",
+    "segment of lines received": rf"{_LINES}/\d{{20}}\.log",
+    "index of lines received": rf"{_LINES}/\d{{20}}\.index",
+    "lock of lines received": r"job/inputs/\w+/(?:receiving|lines/sync|lines/write)",
     "staged for files": rf"{_OUTPUT}/_staging/{_CHAIN}/{_PART}",
     "record": rf"{_OUTPUT}/_commits/{_EPOCH}\.{_CHAIN}\.json",
     "snapshot": rf"{_OUTPUT}/_commits/{_EPOCH}\.{_CHAIN}\.all\.\d+\.json",

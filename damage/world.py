@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+
 import headrace as hr
 from headrace.clock import ManualClock
 from headrace.log import index
 from headrace.sinks import merging
-from headrace.sources import spool
-from headrace.sources.spool import SpoolWriter
+from headrace.sources import received
+from headrace.sources.received import LineWriter
 from headrace.state.runs import cache_of
 from headrace.testing import Driver
 
@@ -86,9 +88,9 @@ class World:
 
     def _receive(self) -> None:
         """All that the server has sent, in the job's folder before its first start."""
-        writer = SpoolWriter(self.folder / "inputs" / "heard" / "spool")
+        writer = LineWriter(self.folder / "inputs" / "heard")
         for i in range(ROWS):
-            writer.add(line(i).encode())
+            writer.add(pa.array([line(i).encode()]))
         writer.finish()
         writer.close()
 
@@ -267,7 +269,7 @@ def small() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, value in (
             (merging, "EVERY", 3), (merging, "FEW", 2),
-            (spool, "SEGMENT", 500), (index, "SPACING", 256), (os, "fsync", none),
+            (received, "SEGMENT", 4_096), (index, "SPACING", 256), (os, "fsync", none),
             (os, "fdatasync", none),
         ):  # fmt: skip
             stack.enter_context(patch.object(where, name, value))

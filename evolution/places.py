@@ -113,7 +113,7 @@ class Server:
         self.hang_up, self._accepted = False, False
         self.lines = dict[int, list[int]]()  # ids sent in each life of the input
         self.life = 0
-        self.bytes = dict[int, int]()
+        self.counts = dict[int, int]()
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
@@ -130,8 +130,8 @@ class Server:
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             accepted, end = self._accepted, source.latest("lines")  # connects, at first
-            stored = end >= self.bytes.get(self.life, 0)
-            if accepted and stored and (source.spool.ended or not self.hang_up):
+            stored = end >= self.counts.get(self.life, 0)
+            if accepted and stored and (source.received.ended or not self.hang_up):
                 return
             time.sleep(0.001)
         raise TimeoutError("the socket input has not received what was sent")
@@ -145,7 +145,7 @@ class Server:
             rows, life = self._rows[self._sent :], self.life
             text = "".join(json.dumps(row) + "\n" for row in rows).encode()
             self.lines.setdefault(life, []).extend(row["id"] for row in rows)
-            self.bytes[life] = self.bytes.get(life, 0) + len(text)
+            self.counts[life] = self.counts.get(life, 0) + len(rows)
             self._sent += len(rows)
             self._accepted = True
             connection.sendall(text)

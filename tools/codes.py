@@ -70,8 +70,8 @@ SUMMARY = {
         "Follow the message: cast the value, or write the argument as it shows.",
     ),
     "HR-INPUT-009": (
-        "what the job's folder holds of the input, such as a list of files or a spool, is missing "
-        "or damaged",
+        "what the job's folder holds of the input, such as a list of files or the lines "
+        "received, is missing or damaged",
         "Restore it from a copy of the job's folder, or start with a new job folder.",
     ),
     "HR-LOG-006": (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
 from headrace.driver.start import review
 from headrace.driver.start_checks import Consent, refuse
 from headrace.errors import HeadraceError
-from headrace.sources.spool import SpoolWriter
+from headrace.sources.received import LineWriter
 from headrace.testing import Driver
 
 
@@ -26,8 +27,8 @@ def test_an_input_that_is_renamed_before_the_first_batch_is_refused(
     tmp_path: Path, was: str | None
 ) -> None:
     folder = tmp_path / "job"
-    writer = SpoolWriter(folder / "inputs" / "heard" / "spool")
-    writer.add(b'{"a": 1}\n')
+    writer = LineWriter(folder / "inputs" / "heard")
+    writer.add(pa.array([b'{"a": 1}']))
     writer.close()
     before = {p: p.is_file() and p.read_bytes() for p in tmp_path.rglob("*")}
 

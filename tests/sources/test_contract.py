@@ -111,7 +111,7 @@ def lines(tmp: Path) -> Iterator[Case]:
         source = opened[-1]
         source.latest("lines")
         receiver = source._receiver  # type: ignore[attr-defined]
-        receiver._thread.join()  # it ends with the connection: all is spooled
+        receiver._thread.join()  # it ends with the connection: all is stored
         return source
 
     yield Case(open_one)

@@ -25,7 +25,8 @@ from headrace.clock import ManualClock
 from headrace.errors import HeadraceError, InputError
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
-from headrace.sources import spool as spools
+from headrace.sources import received as lines_received
+from headrace.sources.received import LineWriter, Received
 
 SCHEMA = schema_of("n bigint")
 COUNT = 40
@@ -160,7 +161,7 @@ def damages(content: bytes) -> Iterator[tuple[str, bytes | None]]:
 
 def stored_files(home: Path) -> dict[Path, bytes]:
     found = home.rglob("*") if home.exists() else ()
-    return {p: p.read_bytes() for p in found if p.is_file() and p.name != "lock"}
+    return {p: p.read_bytes() for p in found if p.is_file() and p.name != "receiving"}
 
 
 def restore(home: Path, contents: dict[Path, bytes]) -> None:
@@ -187,7 +188,7 @@ def read_on(stored: Stored, at: int, upto: int | None = None) -> tuple[list[int]
 @pytest.fixture(params=sorted(KINDS))
 def stored(request, tmp_path, monkeypatch) -> Iterator[Stored]:
     monkeypatch.setattr("headrace.sources.memory.INLINE_BYTES", 1)
-    monkeypatch.setattr(spools, "SEGMENT", 100)
+    monkeypatch.setattr(lines_received, "SEGMENT", 8_000)
     yield from KINDS[request.param](tmp_path)
 
 
@@ -230,45 +231,46 @@ def same_or_named(stored: Stored, at: int, wanted: list[int]) -> bool:
         return bool(re.fullmatch(r"HR-(INPUT|STATE)-\d{3}", error.code) and error.hint)
 
 
-def test_a_longer_file_in_the_place_of_a_spools_last_one_is_refused_and_nothing_is_changed(
-    tmp_path,
-):
-    writer = spools.SpoolWriter(tmp_path)
-    writer.add(line(1).encode())
+def lines_of(home: Path, *numbers: int) -> None:
+    writer = LineWriter(home)
+    for n in numbers:
+        writer.add(pa.array([line(n).encode()]))
     writer.close()
-    (last,) = tmp_path.glob("*.lines")
+
+
+def test_the_lines_of_another_input_in_the_place_of_those_received_are_refused(tmp_path):
+    lines_of(tmp_path / "one", 1)
+    lines_of(tmp_path / "other", 2, 3)
+    (last,) = (tmp_path / "one").rglob("*.log")
     whole = last.read_bytes()
-    last.write_bytes(line(2).encode() + line(3).encode())
+    last.write_bytes(next((tmp_path / "other").rglob("*.log")).read_bytes())
     spoilt = stored_files(tmp_path)
 
     with pytest.raises(InputError, match="HR-INPUT-009"):
-        spools.SpoolWriter(tmp_path)
+        LineWriter(tmp_path / "one")
 
     assert stored_files(tmp_path) == spoilt
     last.write_bytes(whole)
-    spools.SpoolWriter(tmp_path).close()
+    LineWriter(tmp_path / "one").close()
 
 
-def test_lines_that_were_put_behind_the_end_of_a_spool_that_has_ended_are_refused(tmp_path):
-    writer = spools.SpoolWriter(tmp_path)
-    writer.add(line(1).encode())
+def test_lines_that_were_put_behind_the_end_of_an_input_that_has_ended_are_not_read(tmp_path):
+    writer = LineWriter(tmp_path)
+    writer.add(pa.array([b"one"]))
     writer.finish()
     writer.close()
-    (last,) = tmp_path.glob("*.lines")
-    whole = last.read_bytes()
-    last.write_bytes(whole + whole)
-    with pytest.raises(InputError, match="HR-INPUT-009"):
-        spools.Spool(tmp_path).check(bounded=True)
-    last.write_bytes(whole)
-    spools.Spool(tmp_path).check(bounded=True)
+    last = max(tmp_path.rglob("*.log"))
+    last.write_bytes(last.read_bytes() + b"two\n")
+
+    assert Received(tmp_path).ended and Received(tmp_path).end == 1
+    LineWriter(tmp_path).close()
+    assert Received(tmp_path).ended and Received(tmp_path).end == 1
 
 
-def test_a_folder_in_the_place_of_a_spools_last_file_is_an_error_with_its_name(tmp_path):
-    writer = spools.SpoolWriter(tmp_path)
-    writer.add(line(1).encode())
-    writer.close()
-    (last,) = tmp_path.glob("*.lines")
+def test_a_folder_in_the_place_of_the_last_segment_is_an_error_with_its_name(tmp_path):
+    lines_of(tmp_path, 1)
+    (last,) = tmp_path.rglob("*.log")
     last.unlink()
     last.mkdir()
     with pytest.raises(InputError, match=last.name):
-        spools.Spool(tmp_path).check()
+        Received(tmp_path).check()

@@ -27,7 +27,7 @@ from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import goes_by_event_time
 from headrace.sinks import Timelines
 from headrace.sinks.identity import Identity
-from headrace.sources.spool import spooled
+from headrace.sources.received import received
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.manifest import ENDED, Manifest
 from headrace.state.sealed import missing
@@ -181,7 +181,7 @@ def _refuse_unread(found: Inspection) -> None:
     if found.latest is not None:
         return
     keys = {facts.id for facts in found.bundle.reads.values()}
-    for key, place in spooled(found.log.folder).items():
+    for key, place in received(found.log.folder).items():
         if key not in keys:
             raise StateError(
                 "HR-STATE-026",

@@ -329,6 +329,18 @@ class EmbeddedLog:
         except FileNotFoundError as error:
             raise self._unknown(topic) from error
 
+    def forget(self, topic: str, before: Mapping[int, int]) -> int:
+        """Remove the segments all of whose records lie before these offsets, by partition.
+
+        The last segment stays. The number of segments removed.
+        """
+        opened, head = self._published(topic)
+        offsets = [before.get(p, first) for p, first in enumerate(head.earliest)]
+        try:
+            return opened.writer.forget(offsets)
+        except FileNotFoundError as error:
+            raise self._unknown(topic) from error
+
     def _find(self, topic: str) -> _Open:
         """The topic as it is open here, or opened now."""
         if self._pid != os.getpid():  # forked: the parent's threads and locks are not ours

@@ -9,6 +9,7 @@ earlier: one clock that ran ahead keeps nothing for ever.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 
@@ -68,7 +69,7 @@ def forgets(topic: Topic) -> bool:
 
 def is_due(topic: Topic, head: Head, now: int) -> bool:
     """Whether retention has anything to remove."""
-    bases = [b for b in segments(topic.path) if head.first <= b <= head.segment]
+    bases = _bases(topic, head)
     return is_expired(topic, head, now) or _keep_from(topic, head, bases, now) != head.first
 
 
@@ -76,8 +77,32 @@ def expire(topic: Topic, head: Head, now: int) -> int:
     """Remove what retention no longer wants; the number of segments."""
     if not forgets(topic):
         return 0
-    bases = [b for b in segments(topic.path) if head.first <= b <= head.segment]
-    first = _keep_from(topic, head, bases, now)
+    bases = _bases(topic, head)
+    return _remove(topic, head, bases, _keep_from(topic, head, bases, now))
+
+
+def forget(topic: Topic, head: Head, before: Sequence[int]) -> int:
+    """Remove what lies before these offsets, one per partition; the number of segments."""
+    return _remove(topic, head, _bases(topic, head), first_with(topic, head, before))
+
+
+def first_with(topic: Topic, head: Head, offsets: Sequence[int]) -> int:
+    """The first segment that holds any of these offsets or a later one."""
+    first = head.first
+    for base in _bases(topic, head)[1:]:
+        ends = read_snapshot(topic.path, base, topic.tag).ends
+        if any(end > offset for end, offset in zip(ends, offsets, strict=True)):
+            break
+        first = base
+    return first
+
+
+def _bases(topic: Topic, head: Head) -> list[int]:
+    return [b for b in segments(topic.path) if head.first <= b <= head.segment]
+
+
+def _remove(topic: Topic, head: Head, bases: list[int], first: int) -> int:
+    """Remove the segments before `first`; how many they are."""
     if first == head.first:
         return 0
     kept = read_snapshot(topic.path, first, topic.tag)

@@ -100,6 +100,19 @@ class TopicWriter:
         with self._failing():
             return self._trusting(lambda: self._expire(now))
 
+    def forget(self, before: Sequence[int]) -> int:
+        """Remove whole segments before these offsets, one per partition; how many they are."""
+        with suppress(OSError):  # a look without locks: mostly there is nothing to do
+            head, trusted = self._head_file.read()
+            if (
+                head is not None
+                and trusted
+                and roll.first_with(self.topic, head, before) == head.first
+            ):
+                return 0
+        with self._failing():
+            return self._trusting(lambda: self._forget(before))
+
     def catch_up(self, *, wait: bool) -> None:
         """Publish what lies whole beyond the head: one who died left it, or the head is an old
         copy of itself. Unless `wait`, leave it to one who is publishing at this moment.
@@ -270,7 +283,11 @@ class TopicWriter:
             rolled = roll.roll(self.topic, head, self._memory, fd, now) if old else head
             return roll.expire(self.topic, rolled, now)
 
-    # What users are told
+    def _forget(self, before: Sequence[int]) -> int:
+        with self._settled() as (head, _):
+            return roll.forget(self.topic, head, before)
+
+    # Errors
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

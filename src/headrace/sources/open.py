@@ -186,8 +186,9 @@ def _socket(o: Opening) -> Source:
         )
     schema = needed_schema(o, format)
     formats.check_schema(format, schema)
-    layout = Lines(format, schema, header=False, **o.options)
-    return SocketSource(host, port, layout, schema, format=format, bounded=o.bounded, home=o.home)
+    return SocketSource(
+        host, port, schema, format=format, bounded=o.bounded, home=o.home, **o.options
+    )
 
 
 def needed_schema(o: Opening, format: str) -> pa.Schema:

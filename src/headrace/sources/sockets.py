@@ -1,8 +1,8 @@
 """Lines from a TCP server as an input: "socket:host:port".
 
-A socket cannot be read twice, so a thread on the driver writes what it receives to a spool
-in the job's folder, and only what is durable there is offered. From the spool on nothing is
-lost and nothing comes twice. Between the server and the spool the promise is the socket's:
+A socket cannot be read twice, so a thread on the driver appends what it receives to a topic
+in the job's folder, and only what is durable there is offered. From the topic on nothing is
+lost and nothing comes twice. Between the server and the topic the promise is the socket's:
 what was sent while the job was down, or was on its way when it was killed, is not seen.
 """
 
@@ -10,107 +10,126 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import InputError
-from headrace.sources.byte_ranges import TapeSource
-from headrace.sources.contract import BEGINNING
-from headrace.sources.layout import Layout
-from headrace.sources.listing import Stretch
-from headrace.sources.spool import Spool, SpoolWriter
+from headrace.sources import formats
+from headrace.sources.contract import (
+    BEGINNING,
+    RAW,
+    Chunk,
+    Decoded,
+    Range,
+    Source,
+    even_cuts,
+    refuse_shorter,
+)
+from headrace.sources.lines import split_lines
+from headrace.sources.received import LineWriter, Received
 
 SPLIT = "lines"
 PATIENCE = 5.0  # seconds to connect
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds between two attempts
 PIECE = 1 << 20
+LEAST = 4_096  # lines: fewer are not worth a task of their own
+_RAW = pa.schema([(RAW, pa.binary())])
 
 
-class SocketSource(TapeSource):
+class SocketSource(Source):
     raw = True
 
     def __init__(
         self,
         host: str,
         port: int,
-        layout: Layout,
         schema: pa.Schema,
         *,
         format: str,
+        delimiter: str = ",",
         bounded: bool,
         home: Path | None,
     ) -> None:
-        self.schema, self.bounded, self.layout = schema, bounded, layout
+        self.schema, self.bounded, self._delimiter = schema, bounded, delimiter
         self.address, self.format = (host, port), format
-        self._home = home  # in the job's folder: where the spool is
+        self._home = home  # in the job's folder: where lines are stored
+        self._received: Received | None = None
         self._receiver: Receiver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_receiver": None}
+        return self.__dict__ | {"_received": None, "_receiver": None}
 
     @property
-    def spool(self) -> Spool:
+    def received(self) -> Received:
         if self._home is None:
             raise InputError(
                 "HR-INPUT-013",
                 f"{_named(self.address)} needs a job's folder, to store what it sends",
                 "Read it in a job.",
             )
-        return Spool(self._home / "spool")
+        if self._received is None:
+            self._received = Received(self._home)
+        return self._received
 
     def identity(self) -> dict[str, str]:
         return {"kind": "socket", "place": _named(self.address), "thing": ""}
 
     def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
-        """Only the spool: a connection made only to try would take lines that are then lost."""
-        self._refuse_forgotten(offsets.get(SPLIT, self.spool.start))
-        self.spool.check(offsets.get(SPLIT, 0), bounded=self.bounded)
+        """Only what is stored: a connection that is only a try would take lines and lose them."""
+        self.received.check(offsets.get(SPLIT, 0))
+        self._refuse_forgotten(offsets.get(SPLIT, self.received.start))
 
     def has_more(self, split: str, offset: int) -> bool:
-        return self.spool.end != offset
+        return self.received.end != offset
 
     def splits(self) -> list[str]:
         return [SPLIT]
 
     def start(self, split: str) -> int:
-        return self.spool.start
+        return self.received.start
 
     def latest(self, split: str) -> int:
         return self._receiving().end()
 
     def ended(self, split: str, offset: int) -> bool:
-        return self.bounded and self.spool.ended and offset >= self.spool.end
+        return self.bounded and self.received.ended and offset >= self.received.end
 
-    def stretches(self, start: int, end: int) -> list[Stretch]:
+    def cut(self, split: str, start: int, end: int, pieces: int) -> list[Range]:
+        refuse_shorter(split, start, end)
         if start < end:
             self._refuse_forgotten(start)
-        return self.spool.stretches(start, end)
+        return [Range(split, a, b) for a, b in pairwise(even_cuts(start, end, pieces, LEAST))]
+
+    def read(self, range: Range) -> Iterator[Chunk]:
+        for lines, offsets in self.received.read(
+            range.start, range.end, blank=self.format == "text"
+        ):
+            yield pa.Table.from_arrays(lines.columns, schema=_RAW), offsets
+
+    def decode(self, chunk: pa.Table) -> Decoded:
+        values, format = chunk.column(RAW), str(self.format)
+        return formats.decode(format, values, self.schema, delimiter=self._delimiter)
 
     def _refuse_forgotten(self, start: int) -> None:
-        first = self.spool.start
+        first = self.received.start
         if start < first:
             raise InputError(
                 "HR-INPUT-011",
-                f"lines up to byte {first} of {_named(self.address)} were read and forgotten",
+                f"the first {first} lines of {_named(self.address)} were read and forgotten",
                 "A socket cannot be read again: go on from a later "
                 "epoch, or start with a new job folder.",
             )
 
     def where(self, split: str, offset: int) -> str:
-        return f"{_named(self.address)} byte {offset}"
-
-    def path(self, stretch: Stretch) -> str:
-        return str(self.spool.folder / stretch.extent.path)
-
-    def verify(self, stretch: Stretch) -> None:
-        self.spool.verify(stretch.extent)
+        return f"{_named(self.address)} line {offset + 1}"
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         if SPLIT in offsets:
-            self.spool.forget(offsets[SPLIT])
+            self.received.forget(offsets[SPLIT])
 
     def close(self) -> None:
         if self._receiver is not None:
@@ -119,18 +138,18 @@ class SocketSource(TapeSource):
 
     def _receiving(self) -> Receiver:
         if self._receiver is None:
-            self._receiver = Receiver(self.address, self.spool, once=self.bounded)
+            self._receiver = Receiver(self.address, self.received, once=self.bounded)
         return self._receiver
 
 
 class Receiver:
-    """The thread that receives lines and spools them; connects again when it must.
+    """The thread that receives lines and stores them; connects again when it must.
 
     If it cannot connect at first, it gives up: the address is wrong, or the server not there.
     """
 
-    def __init__(self, address: tuple[str, int], spool: Spool, *, once: bool) -> None:
-        self._address, self._spool, self._once = address, spool, once
+    def __init__(self, address: tuple[str, int], received: Received, *, once: bool) -> None:
+        self._address, self._received, self._once = address, received, once
         self._failed: InputError | None = None
         self._reached = False
         self._stop = threading.Event()
@@ -143,36 +162,36 @@ class Receiver:
         if self._failed is not None:
             raise self._failed
         writer = self._writer
-        return self._spool.end if writer is None else writer.end
+        return self._received.end if writer is None else writer.end
 
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
 
-    def _open(self) -> SpoolWriter | None:
-        """The spool, unless another process still writes it."""
+    def _open(self) -> LineWriter | None:
+        """What appends to the topic, unless another process still does."""
         try:
-            return SpoolWriter(self._spool.folder)
+            return LineWriter(self._received.home)
         except BlockingIOError:
             return None
         except OSError as cause:
-            raise unkept(self._address, self._spool, cause) from cause
+            raise unstored(self._address, self._received, cause) from cause
 
     def _run(self) -> None:
         try:
             while self._writer is None and not self._stop.wait(0.05):
                 self._writer = self._open()
-            if self._writer is not None and not (self._once and self._spool.ended):
+            if self._writer is not None and not (self._once and self._received.ended):
                 self._receive_until_stopped(self._writer)
         except InputError as failed:
             self._failed = failed
         except OSError as cause:
-            self._failed = unkept(self._address, self._spool, cause)
+            self._failed = unstored(self._address, self._received, cause)
         finally:
             if self._writer is not None:
                 self._writer.close()
 
-    def _receive_until_stopped(self, writer: SpoolWriter) -> None:
+    def _receive_until_stopped(self, writer: LineWriter) -> None:
         pause = SHORTEST_PAUSE
         while not self._stop.is_set():
             connection = self._connected()
@@ -197,8 +216,8 @@ class Receiver:
         connection.settimeout(0.1)  # so that `stop` is heard
         return connection
 
-    def _receive(self, connection: socket.socket, writer: SpoolWriter) -> bool:
-        """Spool lines until the server closes; False if the connection broke or we stopped."""
+    def _receive(self, connection: socket.socket, writer: LineWriter) -> bool:
+        """Store lines until the server closes; False if the connection broke or we stopped."""
         rest = b""
         try:
             while not self._stop.is_set():
@@ -212,11 +231,11 @@ class Receiver:
                     return True
                 lines, newline, rest = (rest + piece).rpartition(b"\n")
                 if newline:
-                    writer.add(lines + newline)
+                    writer.add(split_lines(lines + newline, keep_blank=True)[0])
             return False
         finally:
             if rest:  # a last line without its end: better a bad record than none
-                writer.add(rest + b"\n")
+                writer.add(split_lines(rest + b"\n", keep_blank=True)[0])
 
 
 def address_of(rest: str, uri: str) -> tuple[str, int]:
@@ -236,11 +255,11 @@ def unreachable(address: tuple[str, int], cause: OSError) -> InputError:
     )
 
 
-def unkept(address: tuple[str, int], spool: Spool, cause: OSError) -> InputError:
+def unstored(address: tuple[str, int], received: Received, cause: OSError) -> InputError:
     why = (cause.strerror or str(cause)).lower()
     return InputError(
         "HR-INPUT-003",
-        f"cannot keep what {_named(address)} sends in {str(spool.folder)!r}: {why}",
+        f"cannot store what {_named(address)} sends in {str(received.folder)!r}: {why}",
         "Free some space or fix the permissions, then start the job again.",
     )
 

@@ -1,0 +1,157 @@
+"""Lines received from a socket: a topic in the job's folder, since nobody sends them again.
+
+The topic has one partition. A record is a line without its end; a null says that nothing more
+was to come when it was appended, and is skipped by readers. What `add` has returned from is
+durable. One process at a time may add; any may read. What the log refuses is an InputError.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import InputError, LogError, StateError
+from headrace.log import EmbeddedLog
+from headrace.sources.contract import Chunk
+from headrace.sources.place import damaged
+from headrace.state.sealed import make_folder
+
+SEGMENT = 64 << 20
+TOPIC = "lines"
+_LINE = pa.schema([("line", pa.binary())])
+_END = pa.table({"line": pa.nulls(1, pa.binary())}, _LINE)
+_WHAT = "the topic of lines received"
+_BUSY = {"HR-LOG-010", "HR-LOG-016", "HR-LOG-018"}  # it cannot be written now; nothing is damaged
+
+
+def received(folder: Path) -> dict[str, Path]:
+    """By key: the inputs that have stored lines in a job's folder, whoever reads them now."""
+    topics = {p.parent.name: Received(p.parent) for p in folder.glob(f"inputs/*/{TOPIC}")}
+    return {unquote(key): topic.folder for key, topic in topics.items() if topic.end}
+
+
+@contextmanager
+def _as_input(folder: Path) -> Iterator[None]:
+    """What the log refuses, as an error of this input."""
+    try:
+        yield
+    except LogError as cause:
+        if cause.code in _BUSY:
+            raise InputError(
+                "HR-INPUT-003",
+                f"cannot store what was received in {str(folder)!r}: {cause.message}",
+                "Free some space or fix the permissions, then start the job again.",
+            ) from cause
+        raise damaged(_WHAT, folder, f"cannot be used: {cause.message}") from cause
+
+
+class Received:
+    """The reading side. `home` is the input's own folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.folder = home, home / TOPIC
+        self.log = EmbeddedLog(home)
+        self._last = (0, False)  # how many records there are, and whether the last is an end
+
+    @property
+    def start(self) -> int:
+        return self._bounds()[0]
+
+    @property
+    def end(self) -> int:
+        """After the last line."""
+        latest = self._bounds()[1]
+        return latest - self._ends_with_null(latest)
+
+    @property
+    def ended(self) -> bool:
+        return self._ends_with_null(self._bounds()[1])
+
+    def check(self, position: int = 0) -> None:
+        """Raise an error if the lines up to `position` cannot have been received here."""
+        old = next((self.home / "spool").glob("*.lines"), None)
+        if old is not None:
+            raise StateError(
+                "HR-STATE-002",
+                f"{str(old)!r} holds lines as an earlier version of Headrace stored them",
+                "Run the job with the version of Headrace that wrote the folder.",
+            )
+        if position > self.end:
+            how = f"ends at line {self.end}, but the job has read up to {position}"
+            raise damaged(_WHAT, self.folder, how)
+
+    def read(self, start: int, end: int, *, blank: bool) -> Iterator[Chunk]:
+        """Lines [start, end) with their offsets; empty ones only if `blank`."""
+        with _as_input(self.folder):
+            for first, table in self.log.read(TOPIC, 0, start, end):
+                lines = table.column(0)
+                wanted = lines.is_valid() if blank else pc.fill_null(pc.binary_length(lines), 0)
+                kept = np.flatnonzero(wanted.to_numpy())
+                yield table.take(pa.array(kept)), kept + first
+
+    def forget(self, before: int) -> None:
+        """Remove segments whose lines all lie before `before`; the last segment stays."""
+        if self._bounds()[0] < before:
+            with _as_input(self.folder):
+                self.log.forget(TOPIC, {0: before})
+
+    def _bounds(self) -> tuple[int, int]:
+        """The first record and the one after the last; an error if the topic is not whole."""
+        if not self.folder.exists():
+            return 0, 0
+        with _as_input(self.folder):
+            info = self.log.describe(TOPIC)
+            return info.earliest[0], info.latest[0]
+
+    def _ends_with_null(self, latest: int) -> bool:
+        if latest and latest != self._last[0]:
+            with _as_input(self.folder):
+                ((_, table),) = self.log.read(TOPIC, 0, latest - 1, latest)
+            self._last = latest, table.column(0).null_count == 1
+        return latest > 0 and self._last[1]
+
+
+class LineWriter:
+    """The writing side; made by the one process that receives."""
+
+    def __init__(self, home: Path) -> None:
+        make_folder(home)
+        self._received = Received(home)
+        self._lock = os.open(home / "receiving", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._received.check()
+            with _as_input(self._received.folder):
+                log = self._received.log
+                log.create(TOPIC, schema=_LINE, segment_bytes=SEGMENT, exist_ok=True)
+            self._ended, self.end = self._received.ended, self._received.end
+        except (OSError, InputError, StateError):
+            self.close()
+            raise
+
+    def add(self, lines: pa.BinaryArray) -> None:
+        """Append lines; durable when this returns."""
+        table = pa.Table.from_arrays([lines], schema=_LINE)
+        self._append(pa.concat_tables([table, _END]) if self._ended else table)
+
+    def finish(self) -> None:
+        """Note that nothing more will come."""
+        if not self._ended:
+            self._ended = True
+            self._append(_END)
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def _append(self, table: pa.Table) -> None:
+        with _as_input(self._received.folder):
+            ack = self._received.log.append(TOPIC, table, partition=0)[0]
+        self.end = ack.end - self._ended
