@@ -75,14 +75,14 @@ CUTS: dict[str, dict[str, int]] = {
 
 # Numbers that cut nothing: what they are instead.
 OTHERS: dict[str, dict[str, str]] = {
-    "api.asynchronous": {
-        "Calling.map_async(concurrency)": "the user's; drawn in its tests",
+    "api.async_calls": {
+        "AsyncMapping.map_async(concurrency)": "the user's; drawn in its tests",
     },
     "api.job": {
         "MOST_SLOTS": "a limit that is refused",
     },
     "api.loops": {
-        "Looping.iterate(most)": "a limit that is refused",
+        "Loops.iterate(most)": "a limit that is refused",
         "_MOST_LEVELS": "a limit that is refused",
     },
     "callables": {
@@ -287,12 +287,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "testing.drive": {
         "Driver.__init__(tasks)": "the user's",
         "Driver.drain(most)": "a limit",
+        "MANY": "no limit",
     },
     "testing.harness": {
         "Harness.__init__(tasks)": "the user's",
-    },
-    "testing.stages": {
-        "MANY": "no limit",
     },
     "testing.strategies": {
         "_SECOND": "ms",

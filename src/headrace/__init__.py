@@ -10,25 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import functions, hints
 from headrace.api import triggers
-from headrace.api.connected import connect
 from headrace.api.job import Job
-from headrace.api.joins import join_all
-from headrace.api.keyed import KeyedStream
+from headrace.api.keyed import KeyedStream, Table
 from headrace.api.lookups import spark_table, sql_table, table_file
+from headrace.api.many_streams import connect, join_all
 from headrace.api.patterns import Pattern, either, pattern
-from headrace.api.process import (
-    Context,
-    KeyedProcess,
-    aggregating,
-    last_of,
-    list_of,
-    map_of,
-    reducing,
-    shared_map,
-    value,
-)
 from headrace.api.stream import JoinResult, MatchResult, ProcessResult, Stream, WindowResult
-from headrace.api.tables import Table
 from headrace.errors import (
     FencedError,
     HeadraceError,
@@ -61,6 +48,16 @@ from headrace.ops.agg.named import (
 )
 from headrace.ops.agg.own import OwnAggregate as Aggregate
 from headrace.ops.calls.resource import resource
+from headrace.ops.process.declare import (
+    aggregating,
+    last_of,
+    list_of,
+    map_of,
+    reducing,
+    shared_map,
+    value,
+)
+from headrace.ops.process.keyed import Context, KeyedProcess
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
 from headrace.ops.window.assigners import cumulating, everything, session

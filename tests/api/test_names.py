@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headrace.api.job import Job
 from headrace.ops.agg.named import count
 from headrace.ops.window.aligned import tumbling
-from headrace.plan.naming import place_name
+from headrace.plan.draft import place_name
 from headrace.sources import rows
 
 SCHEMA = "area string, celsius double, at timestamp"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.api.connected import connect
 from headrace.api.job import Job
-from headrace.api.process import KeyedProcess, value
+from headrace.api.many_streams import connect
 from headrace.errors import PlanError
 from headrace.ops.agg.named import count, max_by, mean
+from headrace.ops.process.declare import value
+from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.window.aligned import sliding, tumbling
 
 SCHEMA = "area string, celsius double, at timestamp, sensor bigint, tags array<string>"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from headrace.api.connected import connect
-from headrace.api.process import KeyedProcess, value
+from headrace.api.many_streams import connect
+from headrace.ops.process.declare import value
+from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.process.spec import ProcessSpec
 
 SMOKE = "area string, level double, at timestamp"

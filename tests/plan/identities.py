@@ -12,9 +12,8 @@ from typing import Any
 
 import headrace as hr
 from headrace.api.connected import ConnectedStreams
-from headrace.api.keyed import KeyedStream
+from headrace.api.keyed import KeyedStream, Table
 from headrace.api.stream import Stream, WindowResult
-from headrace.api.tables import Table
 from headrace.api.windowed import WindowedStream
 from headrace.plan.program import Program
 

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from headrace.api.job import Job
-from headrace.api.process import KeyedProcess, value
 from headrace.errors import PlanError
 from headrace.expr import col
 from headrace.ops.agg.named import count, max, mean
+from headrace.ops.process.declare import value
+from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.window.aligned import sliding, tumbling
 
 GOLDEN = Path(__file__).parent / "golden"

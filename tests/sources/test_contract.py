@@ -19,8 +19,7 @@ from headrace.clock import ManualClock
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
-from headrace.testing.edges import FakeSource
-from headrace.testing.script import Page, Script
+from headrace.testing.script import FakeSource, Page, Script
 
 SCHEMA = schema_of("n bigint, name string")
 COUNT = 2_500

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.testing import Harness, Send, Step, play
+from headrace.testing.script import moment
 from headrace.testing.strategies import scripts, streams
-from headrace.testing.times import moment
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "0")) or 6
 SCHEMA = "k string, v bigint, at bigint"

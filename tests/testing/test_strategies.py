@@ -17,8 +17,8 @@ from headrace.errors import HeadraceError
 from headrace.schema import schema_of
 from headrace.testing import Advance, Crash, End, Idle, Restart, Send, Step, Watermark
 from headrace.testing.harness import records
+from headrace.testing.script import moment
 from headrace.testing.strategies import rows, scripts, streams
-from headrace.testing.times import moment
 
 SCHEMA = "k string, v bigint, at bigint"
 STREAM = streams(SCHEMA, time="at", within="3s")

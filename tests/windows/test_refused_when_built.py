@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace import triggers as t
 from headrace.errors import PlanError
-from headrace.plan.check import check
+from headrace.plan.checks import check
 from headrace.testing import Harness
 
 SCHEMA = "k string, v bigint, d decimal(10,2), at timestamp"

@@ -7,59 +7,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from headrace.api import keyed, stream
-from headrace.api.step_builder import Adding
+from headrace.api.handles import AnyBroadcast, AnyStream, other_job
+from headrace.api.step_builder import StepBuilder
 from headrace.callables import title
 from headrace.errors import PlanError, call_site
-from headrace.hints import named_arguments, no_such_name
+from headrace.hints import named_arguments
 from headrace.ops.process.keyed import KeyedProcess
 from headrace.ops.process.spec import ProcessSpec
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Stateful
-from headrace.plan.signature import given_schema
+from headrace.plan.nodes import Edge
+from headrace.plan.signature import output_schema
 from headrace.schema import SchemaLike
 
-AnyStream: TypeAlias = "stream.Stream | keyed.KeyedStream"
-Input: TypeAlias = "AnyStream | BroadcastStream"
+Input = AnyStream | AnyBroadcast
+ResultT = TypeVar("ResultT", bound=AnyStream)
 By = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
 
 
 @named_arguments
-class BroadcastStream:
-    """A control stream: each of its rows reaches every task of the step it is an input of."""
-
-    def __init__(self, draft: Draft, edge: Edge) -> None:
-        self._draft, self._edge = draft, edge
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._edge.schema
-
-    def __repr__(self) -> str:
-        return f"<BroadcastStream {self._draft.name_of(self._edge)!r}>"
-
-    if not TYPE_CHECKING:  # mypy still finds methods that do not exist
-
-        def __getattr__(self, method: str) -> Any:
-            others = (stream.Stream, keyed.KeyedStream)
-            if any(callable(getattr(kind, method, None)) for kind in others):
-                raise PlanError(
-                    "HR-PLAN-046",
-                    f"a broadcast stream has no {method!r}: it can only be an input of connect "
-                    "or the rules of match",
-                    f"Call {method} on the stream itself, before or beside .broadcast().",
-                    site=call_site(),
-                )
-            raise no_such_name("a broadcast stream", method, dir(BroadcastStream))
-
-
-@named_arguments
-class ConnectedStreams:
+class ConnectedStreams(Generic[ResultT]):
     """Named inputs that share a key, waiting for the function that sees them."""
 
     def __init__(
@@ -68,10 +39,11 @@ class ConnectedStreams:
         edges: tuple[Edge, ...],
         keys: tuple[tuple[str, ...], ...],
         names: tuple[str, ...],
+        result: type[ResultT],
         broadcast: tuple[int, ...] = (),
     ) -> None:
         self._draft, self._edges, self._keys, self._names = draft, edges, keys, names
-        self._broadcast = broadcast
+        self._kind, self._broadcast = result, broadcast
 
     def process(
         self,
@@ -81,36 +53,32 @@ class ConnectedStreams:
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
-    ) -> stream.ProcessResult:
+    ) -> ResultT:
         """Hand the rows of each key, in order of event time, to a `hr.KeyedProcess`."""
-        at = Adding(self._draft, self._edges[0], name, was)
-        self._check(at, fn)
+        step = StepBuilder(self._draft, self._edges[0], name, was)
+        self._check(step, fn)
         said = output if output is not None else getattr(fn, "output", None)
-        schema = at.attempt(lambda: _output(fn, said))
+        schema = step.attempt(lambda: _output(fn, said))
         state = type(fn).state() if isinstance(fn, KeyedProcess) else UNKNOWN
         sides = type(fn).sides() if isinstance(fn, KeyedProcess) else {}
         timed = (e.node.timed for i, e in enumerate(self._edges) if i not in self._broadcast)
-        common = {
-            **at.common(),
-            "inputs": self._edges,
-            "timed": all(timed),
-            "broadcast": self._broadcast,
-        }
-        node = Stateful(
-            schema=schema,
-            keys=self._keys,
-            what=ProcessSpec(self._names, fn, state),
+        edge = step.stateful(
+            ProcessSpec(self._names, fn, state),
+            self._keys,
+            schema,
+            inputs=self._edges,
+            timed=all(timed),
+            broadcast=self._broadcast,
             unbounded=unbounded,
             sides=sides,
-            **common,
         )
-        return stream.ProcessResult(self._draft, at.add(node, "process"))
+        return self._kind(self._draft, edge)
 
-    def _check(self, at: Adding, fn: object) -> None:
+    def _check(self, step: StepBuilder, fn: object) -> None:
         if isinstance(fn, KeyedProcess):
             return
         made = isinstance(fn, type) and issubclass(fn, KeyedProcess)
-        at.report(
+        step.report(
             PlanError(
                 "HR-PLAN-017",
                 f"process needs an instance of a hr.KeyedProcess, not {title(fn)}",
@@ -120,8 +88,8 @@ class ConnectedStreams:
 
 
 def connect_streams(
-    streams: Sequence[Input], by: By, names: Sequence[str] | None
-) -> ConnectedStreams:
+    streams: Sequence[Input], by: By, names: Sequence[str] | None, result: type[ResultT]
+) -> ConnectedStreams[ResultT]:
     """Streams, the key of each and the name of each, as the inputs of a process function."""
     wrong = [one for one in streams if not hasattr(one, "_draft")]
     if wrong or not streams:
@@ -139,9 +107,9 @@ def connect_streams(
     if any(s._draft is not draft for s in streams):
         draft.report(other_job(), site)
     inputs = [(s, n) for s, n in zip(streams, labels, strict=True) if s._draft is draft]
-    inputs.sort(key=lambda i: isinstance(i[0], BroadcastStream))  # control streams come last
-    control = tuple(i for i, (s, _) in enumerate(inputs) if isinstance(s, BroadcastStream))
-    keyed_ones = [(s, n) for s, n in inputs if not isinstance(s, BroadcastStream)]
+    inputs.sort(key=lambda i: isinstance(i[0], AnyBroadcast))  # control streams come last
+    control = tuple(i for i, (s, _) in enumerate(inputs) if isinstance(s, AnyBroadcast))
+    keyed_ones = [(s, n) for s, n in inputs if not isinstance(s, AnyBroadcast)]
     keys = tuple(_keys(s, n, by) for s, n in keyed_ones)
     if not keys and control:
         draft.report(_only_control(), site)
@@ -153,29 +121,19 @@ def connect_streams(
             draft.report(problem)
     edges = tuple(s._edge for s, _ in inputs)
     keys = (*keys, *(() for _ in control))
-    return ConnectedStreams(draft, edges, keys, tuple(n for _, n in inputs), control)
-
-
-def connect(by: By = None, **streams: Input) -> ConnectedStreams:
-    """Connect named streams by key: `hr.connect(by="area", average=a, smoke=s).process(fn)`.
-
-    `by` is a column (or columns) that all have, or a mapping from input name to its columns;
-    leave it out for streams that are keyed already. A control stream, `rules.broadcast()`,
-    needs no key: its rows reach every task.
-    """
-    return connect_streams(list(streams.values()), by, list(streams))
+    return ConnectedStreams(draft, edges, keys, tuple(n for _, n in inputs), result, control)
 
 
 def input_name(of: Input) -> str:
     """What a stream is called as an input: the name the user gave it, or its source's."""
     draft, edge = of._draft, of._edge
-    name = draft.name_of(edge) if draft.given(edge) else draft.scope(edge).split(".")[0]
+    name = draft.name_of(edge) if draft.is_named(edge) else draft.scope(edge).split(".")[0]
     return re.sub(r"\W", "_", name)
 
 
 def _keys(of: AnyStream, label: str, by: By) -> tuple[str, ...]:
     if by is None:
-        return of.keys if isinstance(of, keyed.KeyedStream) else ()
+        return of._keys
     columns = by.get(label, ()) if isinstance(by, Mapping) else by
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
@@ -192,15 +150,7 @@ def _output(fn: object, said: SchemaLike | None) -> pa.Schema:
             f"process does not know what rows {title(fn)} gives",
             "Declare output = SomeDataclass in the class, or pass output=.",
         )
-    return given_schema(said)
-
-
-def other_job() -> PlanError:
-    return PlanError(
-        "HR-PLAN-020",
-        "streams of two jobs cannot meet",
-        "Read both inputs with the same job, or pass data between jobs through a topic.",
-    )
+    return output_schema(said)
 
 
 def _bad_names(labels: Sequence[str], count: int) -> PlanError:

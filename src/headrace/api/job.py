@@ -11,18 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.places import check_kind
-from headrace.api.reading import brought, check_place
+from headrace.api.inputs import Timing, check_kind, check_place, own_schema, timing
 from headrace.api.stream import Stream
-from headrace.api.timing import Timing, timing
 from headrace.clock import Duration
 from headrace.errors import PlanError, Site, call_site
 from headrace.hints import named_arguments
 from headrace.ops.watermarks import Ingestion, Strategy
-from headrace.plan.check import check
-from headrace.plan.draft import DEAD, UNKNOWN, Draft, bad_name
+from headrace.plan.checks import check
+from headrace.plan.draft import DEAD, UNKNOWN, Draft, bad_name, place_name
 from headrace.plan.explain import Explanation, explain
-from headrace.plan.naming import place_name
 from headrace.plan.nodes import DEAD_SCHEMA, Dead, Edge, Read
 from headrace.plan.program import Program, build
 from headrace.schema import SchemaLike, schema_of
@@ -85,8 +82,7 @@ class Job:
         with self.draft.attempt(site):
             check_kind(uri, "read")
         known, format = self._schema(uri, schema, format, options, site)
-        told = Timing(time, delay, watermark, idle, max_skew, align, in_order)
-        said = timing(self.draft, told, known, site)
+        asked = Timing(time, delay, watermark, idle, max_skew, align, in_order)
         node = Read(
             name="",
             schema=known,
@@ -97,7 +93,7 @@ class Job:
             options=options,
             site=site,
             was=was,
-            **said,
+            **timing(self.draft, asked, known, site),
         )
         kept = self.draft.add(node, given=name, kind="", place=place_name(uri))
         return Stream(self.draft, Edge(kept))
@@ -135,7 +131,7 @@ class Job:
             check_place(uri, "read")
             if schema is not None:
                 return schema_of(schema), format
-            own, format = brought(uri, format, options)
+            own, format = own_schema(uri, format, options)
             return schema_of(own), format
         return UNKNOWN, format
 

@@ -1,4 +1,4 @@
-"""What every join must know: who meets whom, by which columns, and what comes out.
+"""What every join needs: which inputs, by which columns, and the columns of its result.
 
 Mistakes are reported in the draft; what follows from them is not judged again.
 """
@@ -6,15 +6,17 @@ Mistakes are reported in the draft; what follows from them is not judged again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from headrace.api import connected
-from headrace.api.step_builder import Adding
-from headrace.api.windowing import gap_of
+from headrace.api.handles import AnyStream, AnyTable, Handle, other_job
+from headrace.api.step_builder import StepBuilder
+from headrace.api.windowed import gap_of
 from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError
+from headrace.ops.contract import Spec
 from headrace.ops.join.layout import KEY, Columns
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import AlignedAssigner, Assigner, Everything, NonMerging, Session
@@ -22,11 +24,8 @@ from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.own import WindowAssigner
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, unknown_columns
-from headrace.schema import TIMESTAMP, ddl_type
-
-if TYPE_CHECKING:
-    from headrace.api.connected import AnyStream
-    from headrace.api.tables import Table
+from headrace.plan.nodes import Edge
+from headrace.schema import ddl_type
 
 On = str | Sequence[str] | Mapping[str, str] | None
 Keys = tuple[tuple[str, ...], ...]
@@ -35,21 +34,54 @@ Keys = tuple[tuple[str, ...], ...]
 class Keyed(Protocol):
     """What has columns, and perhaps a key."""
 
+    _keys: tuple[str, ...]
+
     @property
     def schema(self) -> pa.Schema: ...
 
 
-BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
+@dataclass(frozen=True)
+class JoinArguments:
+    """The arguments of `join`, as the user wrote them."""
+
+    on: On
+    how: str
+    within: Any
+    window: Any
+    time: str
+    suffix: str
+    lateness: Duration
+
+    @property
+    def left_only(self) -> bool:
+        """Whether the result has the columns of the left side alone."""
+        return self.how in ("semi", "anti")
 
 
-def same_job(at: Adding, left: AnyStream | Table, right: Any) -> Any:
+def add_join(
+    step: StepBuilder,
+    inputs: Sequence[Handle],
+    keys: Keys,
+    what: Spec,
+    schema: pa.Schema,
+    **more: Any,
+) -> Edge:
+    """Add a join of these inputs; without keys and columns where they are not known."""
+    edges = tuple(one._edge for one in inputs)
+    known = keys if len(schema) else tuple(() for _ in inputs)
+    timed = all(e.node.timed for e in edges)
+    output = schema if all(known) else UNKNOWN
+    return step.stateful(what, known, output, inputs=edges, timed=timed, **more)
+
+
+def same_job(step: StepBuilder, left: Handle, right: Any) -> Any:
     """The right stream, or where it is of another job the left one in its place."""
     if getattr(right, "_draft", None) is left._draft:
         return right
     if hasattr(right, "_draft"):
-        at.report(connected.other_job())
+        step.report(other_job())
     else:
-        at.report(
+        step.report(
             PlanError(
                 "HR-JOIN-008", f"join needs a stream or a table, not {right!r}", "Give a stream."
             )
@@ -57,40 +89,39 @@ def same_job(at: Adding, left: AnyStream | Table, right: Any) -> Any:
     return left
 
 
-def keys_of(at: Adding, streams: Sequence[Keyed], on: On) -> Keys:
+def keys_of(step: StepBuilder, streams: Sequence[Keyed], on: On) -> Keys:
     """The key columns of each stream; none of them where they are wrong."""
-    keys = _said(streams, on)
+    keys = _keys_of_each(streams, on)
     if not all(keys) or len(set(map(len, keys))) > 1:
         hint = 'Say on="id", on=["id", "day"], on={"left_column": "right_column"}, or key_by both.'
-        at.report(PlanError("HR-JOIN-002", "join does not say which columns must be equal", hint))
+        step.report(PlanError("HR-JOIN-002", "join does not say which columns must be equal", hint))
         return tuple(() for _ in streams)
-    wrong = [p for s, k in zip(streams, keys, strict=True) for p in unknown(k, s.schema, at.site)]
-    for problem in wrong:
-        at.report(problem)
+    wrong = [p for s, k in zip(streams, keys, strict=True) for p in unknown(k, s.schema, step.site)]
+    step.report(*wrong)
     if wrong or any(len(s.schema) == 0 for s in streams):
         return tuple(() for _ in streams)
     kinds = [[s.schema.field(c).type for c in k] for s, k in zip(streams, keys, strict=True)]
     for other, columns in zip(kinds[1:], keys[1:], strict=True):
         _same_types(
-            at, dict(zip(keys[0], kinds[0], strict=True)), dict(zip(columns, other, strict=True))
+            step, dict(zip(keys[0], kinds[0], strict=True)), dict(zip(columns, other, strict=True))
         )
     return keys
 
 
-def table_keys(at: Adding, left: AnyStream | Table, right: Table, on: On) -> Keys:
+def table_keys(step: StepBuilder, left: AnyStream | AnyTable, right: AnyTable, on: On) -> Keys:
     """The columns of a stream that hold the key of a table, and that key."""
     if isinstance(on, Mapping):
-        mine = {str(theirs): str(column) for column, theirs in on.items()}
+        columns = {str(theirs): str(column) for column, theirs in on.items()}
     else:
-        said = (on,) if isinstance(on, str) else tuple(on or right.keys)
-        mine = dict(zip(right.keys, said, strict=True)) if len(said) == len(right.keys) else {}
-    if set(mine) != set(right.keys):
+        names = (on,) if isinstance(on, str) else tuple(on or right.keys)
+        columns = dict(zip(right.keys, names, strict=True)) if len(names) == len(right.keys) else {}
+    if set(columns) != set(right.keys):
         fact = f"join does not say which columns hold {', '.join(right.keys)}, the table's key"
-        at.report(
+        step.report(
             PlanError("HR-JOIN-002", fact, "Name one for each column of its key, and no more.")
         )
         return (), ()
-    return keys_of(at, (left, right), {mine[k]: k for k in right.keys})
+    return keys_of(step, (left, right), {columns[k]: k for k in right.keys})
 
 
 def age(within: Any) -> int | None:
@@ -103,47 +134,49 @@ def age(within: Any) -> int | None:
     return length
 
 
-def _said(streams: Sequence[Keyed], on: On) -> Keys:
+def _keys_of_each(streams: Sequence[Keyed], on: On) -> Keys:
     if on is None:
-        return tuple(tuple(getattr(s, "keys", ())) for s in streams)
+        return tuple(s._keys for s in streams)
     if isinstance(on, Mapping):
         return tuple(map(str, on)), *[tuple(map(str, on.values()))] * (len(streams) - 1)
     same = (on,) if isinstance(on, str) else tuple(on)
     return tuple(same for _ in streams)
 
 
-def _same_types(at: Adding, left: dict[str, pa.DataType], right: dict[str, pa.DataType]) -> None:
-    for (mine, kind), (theirs, other) in zip(left.items(), right.items(), strict=True):
+def _same_types(
+    step: StepBuilder, left: dict[str, pa.DataType], right: dict[str, pa.DataType]
+) -> None:
+    for (column, kind), (theirs, other) in zip(left.items(), right.items(), strict=True):
         if kind != other and not pa.types.is_null(kind) and not pa.types.is_null(other):
-            fact = f"{mine!r} is {ddl_type(kind)} and {theirs!r} is {ddl_type(other)}"
+            fact = f"{column!r} is {ddl_type(kind)} and {theirs!r} is {ddl_type(other)}"
             hint = "Keys meet only when their types are equal: cast one of them before."
-            at.report(PlanError("HR-JOIN-003", fact, hint))
+            step.report(PlanError("HR-JOIN-003", fact, hint))
 
 
 def result_of(
-    at: Adding,
+    step: StepBuilder,
     left: pa.Schema,
     right: pa.Schema,
     keys: Keys,
     suffix: str,
     extra: Sequence[pa.Field] = (),
     *,
-    alone: bool = False,
+    left_only: bool = False,
 ) -> tuple[Columns, pa.Schema]:
-    """Where each column of the result comes from, and their types; `alone`: only the left's."""
+    """Where each column of the result comes from, and their types."""
     if not all(keys) or unknown_columns(left) or unknown_columns(right):
         return (), UNKNOWN
     columns = [(_origin(f.name, keys[0]), f) for f in left]
-    if not alone:
+    if not left_only:
         taken = [*left.names, *(f.name for f in extra)]
         for field in (f for f in right if f.name not in keys[1]):
             name = f"{field.name}{suffix}" if field.name in taken else field.name
             columns.append(((1, field.name), field.with_name(name)))
-    return _unique(at, columns, extra)
+    return _unique(step, columns, extra)
 
 
 def result_of_all(
-    at: Adding, schemas: Sequence[pa.Schema], keys: Keys, names: Sequence[str]
+    step: StepBuilder, schemas: Sequence[pa.Schema], keys: Keys, names: Sequence[str]
 ) -> tuple[Columns, pa.Schema]:
     """The same for several streams: a column that more than one has is called by its stream."""
     if not all(keys) or any(map(unknown_columns, schemas)):
@@ -155,7 +188,7 @@ def result_of_all(
         for f in fields:
             shared = every.count(f.name) > 1 or f.name in keys[0]
             columns.append(((port, f.name), f.with_name(f"{f.name}_{name}") if shared else f))
-    return _unique(at, columns, ())
+    return _unique(step, columns, ())
 
 
 def _origin(name: str, keys: Sequence[str]) -> tuple[int, str]:
@@ -163,7 +196,9 @@ def _origin(name: str, keys: Sequence[str]) -> tuple[int, str]:
 
 
 def _unique(
-    at: Adding, columns: Sequence[tuple[tuple[int, str], pa.Field]], extra: Sequence[pa.Field]
+    step: StepBuilder,
+    columns: Sequence[tuple[tuple[int, str], pa.Field]],
+    extra: Sequence[pa.Field],
 ) -> tuple[Columns, pa.Schema]:
     fields = [*(f for _, f in columns), *extra]
     names = [f.name for f in fields]
@@ -172,7 +207,7 @@ def _unique(
         hint = 'Rename one of them before, or say suffix="_other".'
         if name in [f.name for f in extra]:  # no suffix helps: it is the left one's
             hint = f"The join gives it by itself: say .drop({name!r}) before, or rename it."
-        at.report(PlanError("HR-JOIN-006", fact, hint))
+        step.report(PlanError("HR-JOIN-006", fact, hint))
     if len(set(names)) < len(names):
         return (), UNKNOWN
     plain = [pa.field(f.name, f.type) for f in fields]
@@ -180,8 +215,7 @@ def _unique(
 
 
 def interval(within: Any) -> tuple[int, int]:
-    """What was said as `within`: the earliest and the latest time of the right row, less the
-    left row's."""
+    """`within` as the earliest and the latest time of the right row, less the left row's."""
     if isinstance(within, tuple | list):
         if len(within) != 2:
             hint = 'Write within="5m", or within=("-1m", "5m").'
@@ -196,12 +230,12 @@ def interval(within: Any) -> tuple[int, int]:
     return lower, upper
 
 
-def windows(at: Adding, window: Any, left: pa.Schema, right: pa.Schema) -> Assigner:
-    """What was said as `window`: windows of time that end, the same for both sides."""
+def windows(step: StepBuilder, window: Any, left: pa.Schema, right: pa.Schema) -> Assigner:
+    """`window` as windows of time that end, the same for both sides."""
     if isinstance(window, Window):
         return AlignedAssigner(window)
     if isinstance(window, Session):
-        return window if isinstance(window.gap, int) else _gap(at, window, left, right)
+        return window if isinstance(window.gap, int) else _gap(step, window, left, right)
     if isinstance(window, NonMerging) and not isinstance(window, Everything):
         return cast("Assigner", window)
     raise PlanError(
@@ -212,10 +246,10 @@ def windows(at: Adding, window: Any, left: pa.Schema, right: pa.Schema) -> Assig
     )
 
 
-def _gap(at: Adding, window: Session, left: pa.Schema, right: pa.Schema) -> Session:
+def _gap(step: StepBuilder, window: Session, left: pa.Schema, right: pa.Schema) -> Session:
     """A session whose gap is an expression over the rows of either side."""
-    found = Session(gap_of(at, window, left))
-    gap_of(at, found, right)
+    found = Session(gap_of(step, window, left))
+    gap_of(step, found, right)
     return found
 
 

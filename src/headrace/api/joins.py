@@ -1,188 +1,177 @@
-"""Joins as the user writes them: each function adds one step to the job's draft.
+"""Joins: rows that agree on a key, and are near in time, in the same window, or in a table.
 
 A join of two streams must say for how long rows wait for each other: one without bound would
-keep all rows for ever, and is refused.
+hold all rows for ever, and is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Generic, Self
 
 import pyarrow as pa
 
-from headrace.api import connected, join_keys, stream, table_joins, tables
-from headrace.api.join_keys import BOUNDS
-from headrace.api.step_builder import Adding
+from headrace.api import join_keys
+from headrace.api.handles import (
+    AnyBroadcast,
+    AnyStream,
+    AnyTable,
+    Handle,
+    JoinT,
+    Results,
+    StreamT,
+    TableT,
+    TimedT,
+)
+from headrace.api.join_keys import JoinArguments, add_join
+from headrace.api.step_builder import StepBuilder
+from headrace.api.window_cut import BOUNDS
 from headrace.clock import Duration
-from headrace.errors import PlanError, call_site
+from headrace.errors import PlanError
+from headrace.expr import col
 from headrace.ops.contract import Spec
+from headrace.ops.join.changes import CHANGE, Changes
 from headrace.ops.join.cogroup import Cogroup
 from headrace.ops.join.interval import HOWS, Interval
-from headrace.ops.join.many import MANY_HOWS, ManyJoin
+from headrace.ops.join.latest import HOWS as LATEST_HOWS
+from headrace.ops.join.latest import Latest
+from headrace.ops.join.side import GONE
+from headrace.ops.join.tables import HOWS as TABLE_HOWS
+from headrace.ops.join.tables import TableJoin
 from headrace.ops.join.windowed import WindowJoin
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import AlignedAssigner
-from headrace.plan.aggs import clashes, key_clashes
+from headrace.plan.columns import clashes, key_clashes
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import Stateful
+from headrace.plan.nodes import Edge
 from headrace.plan.signature import any_schema, check_takes
 from headrace.schema import SchemaLike, ddl_of
 
-if TYPE_CHECKING:
-    from headrace.api.connected import AnyStream
-    from headrace.api.tables import Table
+
+class Joins(Results[StreamT, TimedT, JoinT, TableT]):
+    """Streams whose rows can be joined, or taken for the changes of a table."""
+
+    def join(
+        self,
+        other: AnyStream | AnyTable,
+        *,
+        on: join_keys.On = None,
+        how: str = "inner",
+        within: Any = None,
+        window: Any = None,
+        time: str = "event",
+        suffix: str = "_right",
+        lateness: Duration = 0,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> JoinT:
+        """Rows of this stream with rows of another that agree on the columns `on`, or on the key.
+
+        `within` is how far their times may be apart: "5m", or (earliest, latest) as in
+        ("-1m", "5m"), from this row to the other; `window` joins rows of the same window. A
+        table gives the latest row at this row's time, at most `within` old, or with
+        time="processing" the latest that has come. `how` is inner, left, right, full, semi or
+        anti: rows of an outer side that met nobody come out alone, when it is sure that they do
+        not. `lateness`: how long to wait for late rows.
+        """
+        step = self._step(name, was)
+        asked = JoinArguments(on, how, within, window, time, suffix, lateness)
+        if isinstance(other, AnyTable):
+            return self._joined(join_with_table(step, self, other, asked))
+        return self._joined(_join_streams(step, self, other, asked))
+
+    def cogroup(
+        self,
+        other: AnyStream,
+        fn: Callable[[Any, list[Any], list[Any]], Any],
+        *,
+        window: Any = None,
+        on: join_keys.On = None,
+        schema: SchemaLike | None = None,
+        lateness: Duration = 0,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> JoinT:
+        """fn(key, rows, other_rows) for each key and window that has rows on either side."""
+        step = self._step(name, was)
+        other = _joinable(step, self, other)
+        keys = join_keys.keys_of(step, (self, other), on)
+        with step.draft.attempt(step.site):
+            check_takes(fn, 3, "cogroup")
+        value = step.attempt(lambda: any_schema(fn, schema, "cogroup"))
+        before = [*(self.schema.field(k) for k in keys[0]), *BOUNDS]
+        problems = clashes([f.name for f in before], list(value), "part of every result")
+        problems += key_clashes(keys[0], BOUNDS)
+        step.report(*problems)
+        rows = (ddl_of(self.schema), ddl_of(other.schema))
+        what = Cogroup(fn, AlignedAssigner(Window(1, 1)), 0, rows)
+        with step.draft.attempt(step.site):
+            if window is None:
+                raise unbounded_join("cogroup", 'window=hr.tumbling("5m")')
+            cut = join_keys.windows(step, window, self.schema, other.schema)
+            what = Cogroup(fn, cut, join_keys.patience(lateness), rows)
+        known = len(value) and keys[0] and not problems
+        output = pa.schema([*before, *value]) if known else UNKNOWN
+        return self._joined(add_join(step, (self, other), keys, what, output))
+
+    def table(
+        self, *keys: str, delete: Any = None, unbounded: bool = False, name: str | None = None
+    ) -> TableT:
+        """The latest row of each key; rows for which `delete` is true end their key."""
+        step, edge = self._step(name), self._edge
+        keys = keys or self._keys
+        if not keys:
+            hint = 'Name the columns that say which row is meant: changes.table("id").'
+            step.report(PlanError("HR-JOIN-002", "table names no key", hint))
+        step.known(keys)
+        if delete is not None:
+            condition = step.condition(delete, "table(delete=)")
+            columns: dict[str, Any] = {n: col(n) for n in self.schema.names}
+            if condition is not None:
+                edge = step.columns("table", {**columns, GONE: condition})
+        kind = self._kinds[3]
+        return kind(self._draft, edge, keys, edge is not self._edge, unbounded)
 
 
-def join(
-    left: AnyStream,
-    right: AnyStream | Table,
-    on: join_keys.On,
-    how: str,
-    within: Any,
-    window: Any,
-    time: str,
-    suffix: str,
-    lateness: Duration,
-    name: str | None,
-    was: str | None,
-) -> stream.JoinResult:
+def _join_streams(
+    step: StepBuilder, left: AnyStream, right: AnyStream, asked: JoinArguments
+) -> Edge:
     """Two streams, bounded by an interval or by windows."""
-    if isinstance(right, tables.Table):
-        return table_joins.join_table(
-            left, right, on, how, within, window, time, suffix, lateness, name, was
-        )
-    at = Adding(left._draft, left._edge, name, was)
-    right = _other(at, left, right)
-    keys = join_keys.keys_of(at, (left, right), on)
+    right = _joinable(step, left, right)
+    keys = join_keys.keys_of(step, (left, right), asked.on)
+    bounds = BOUNDS if asked.window is not None else ()
     columns, schema = join_keys.result_of(
-        at,
-        left.schema,
-        right.schema,
-        keys,
-        suffix,
-        BOUNDS if window is not None else (),
-        alone=how in ("semi", "anti"),
+        step, left.schema, right.schema, keys, asked.suffix, bounds, left_only=asked.left_only
     )
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = Interval("inner", 0, 0, 0, columns, rows)
-    with at.draft.attempt(at.site):
-        join_keys.one_of(how, HOWS, "how")
-        if time != "event":
-            hint = "Rows meet by event time. Read them with time=hr.ingestion() to go by the clock."
-            raise PlanError("HR-JOIN-005", f"time of a join of streams cannot be {time!r}", hint)
-        wait = join_keys.patience(lateness)
-        if within is None and window is None:
-            raise _unbounded("join", 'within="5m" or window=hr.tumbling("5m")')
-        if within is not None and window is not None:
-            hint = "Say one of them: they bound the join differently."
-            raise PlanError("HR-JOIN-007", "join has both within= and window=", hint)
-        if window is not None:
-            cut = join_keys.windows(at, window, left.schema, right.schema)
-            what = WindowJoin(how, cut, wait, columns, rows)
+    with step.draft.attempt(step.site):
+        wait = _bounded_patience(asked)
+        if asked.window is not None:
+            cut = join_keys.windows(step, asked.window, left.schema, right.schema)
+            what = WindowJoin(asked.how, cut, wait, columns, rows)
         else:
-            what = Interval(how, *join_keys.interval(within), wait, columns, rows)
-    return added(at, (left, right), keys, what, schema)
+            what = Interval(asked.how, *join_keys.interval(asked.within), wait, columns, rows)
+    return add_join(step, (left, right), keys, what, schema)
 
 
-def join_all(
-    *,
-    on: str | Sequence[str] | None = None,
-    how: str = "inner",
-    within: Any = None,
-    lateness: Duration = 0,
-    name: str | None = None,
-    was: str | None = None,
-    **streams: AnyStream,
-) -> stream.JoinResult:
-    """One row of each of several streams with the same key, all `within` a time of each other.
-
-    `hr.join_all(on="id", within="1m", order=a, payment=b, parcel=c)`. A column that several
-    have is called by their names: `price_order`, `price_payment`. `how="left"` and
-    `how="full"` also give what lacks some of the streams, if no row could be added to it:
-    with a row of the first stream, or of any.
-    """
-    hint = 'Name them: hr.join_all(on="id", within="1m", order=a, payment=b).'
-    for label, one in streams.items():  # an option that join_all has not, such as suffix=
-        if not hasattr(one, "_draft"):
-            fact = f"join_all needs streams, but {label}= is {one!r}"
-            rest = " Besides them it takes on, how, within, lateness, name and was."
-            raise _at_once(PlanError("HR-JOIN-008", fact, hint + rest))
-        if (wrong := _no_stream(one)) is not None:
-            raise _at_once(wrong)
-    if len(streams) < 2:
-        raise _at_once(PlanError("HR-JOIN-012", f"join_all joins {len(streams)} streams", hint))
-    first, *others = streams.values()
-    at = Adding(first._draft, first._edge, name, was)
-    all_ = (first, *(join_keys.same_job(at, first, other) for other in others))
-    keys = join_keys.keys_of(at, all_, on)
-    columns, schema = join_keys.result_of_all(at, [s.schema for s in all_], keys, tuple(streams))
-    rows, names = tuple(ddl_of(s.schema) for s in all_), tuple(streams)
-    what = ManyJoin("inner", names, 0, 0, columns, rows)
-    with at.draft.attempt(at.site):
-        _how_of_all(how)
-        if within is None:
-            raise _unbounded("join_all", 'within="5m"')
-        lower, upper = join_keys.interval(within)
-        if lower != -upper:
-            hint = 'Write within="5m": no two rows are further apart.'
-            raise PlanError("HR-JOIN-004", "join_all takes one length as within=", hint)
-        what = ManyJoin(how, names, upper, join_keys.patience(lateness), columns, rows)
-    return added(at, all_, keys, what, schema)
+def _bounded_patience(asked: JoinArguments) -> int:
+    """How long a join of streams waits for late rows; refused if nothing bounds the join."""
+    join_keys.one_of(asked.how, HOWS, "how")
+    if asked.time != "event":
+        hint = "Rows meet by event time. Read them with time=hr.ingestion() to go by the clock."
+        raise PlanError("HR-JOIN-005", f"time of a join of streams cannot be {asked.time!r}", hint)
+    wait = join_keys.patience(asked.lateness)
+    if asked.within is None and asked.window is None:
+        raise unbounded_join("join", 'within="5m" or window=hr.tumbling("5m")')
+    if asked.within is not None and asked.window is not None:
+        hint = "Say one of them: they bound the join differently."
+        raise PlanError("HR-JOIN-007", "join has both within= and window=", hint)
+    return wait
 
 
-def cogroup(
-    left: AnyStream,
-    right: AnyStream,
-    fn: Callable[..., Any],
-    on: join_keys.On,
-    window: Any,
-    schema: SchemaLike | None,
-    lateness: Duration,
-    name: str | None,
-    was: str | None,
-) -> stream.JoinResult:
-    """A function over the rows of both streams, key by key and window by window."""
-    at = Adding(left._draft, left._edge, name, was)
-    right = _other(at, left, right)
-    keys = join_keys.keys_of(at, (left, right), on)
-    with at.draft.attempt(at.site):
-        check_takes(fn, 3, "cogroup")
-    value = at.attempt(lambda: any_schema(fn, schema, "cogroup"))
-    before = [left.schema.field(k) for k in keys[0]] + list(BOUNDS)
-    problems = clashes([f.name for f in before], list(value), "part of every result")
-    problems += key_clashes(keys[0], BOUNDS)
-    for problem in problems:
-        at.report(problem)
-    known = len(value) and keys[0] and not problems
-    rows = (ddl_of(left.schema), ddl_of(right.schema))
-    what: Spec = Cogroup(fn, AlignedAssigner(Window(1, 1)), 0, rows)
-    with at.draft.attempt(at.site):
-        if window is None:
-            raise _unbounded("cogroup", 'window=hr.tumbling("5m")')
-        cut = join_keys.windows(at, window, left.schema, right.schema)
-        what = Cogroup(fn, cut, join_keys.patience(lateness), rows)
-    return added(at, (left, right), keys, what, pa.schema([*before, *value]) if known else UNKNOWN)
-
-
-def _how_of_all(how: str) -> None:
-    if how in MANY_HOWS:
-        return
-    hint = f"Choose one of {', '.join(MANY_HOWS)}."
-    if how == "right":
-        hint += " For the rows of another stream, name that one first and say left."
-    if how in ("semi", "anti"):
-        hint += f' Or join two at a time: a.join(b, on="id", within="1m", how="{how}").'
-    raise PlanError("HR-JOIN-005", f"how of join_all cannot be {how!r}", hint)
-
-
-def _at_once(problem: PlanError) -> PlanError:
-    """A problem that leaves no stream to go on with."""
-    problem.site = call_site()
-    return problem
-
-
-def _unbounded(join: str, bound: str) -> PlanError:
+def unbounded_join(join: str, bound: str) -> PlanError:
     also = ', or join with a table: b.table("id")' if join == "join" else ""
     return PlanError(
         "HR-JOIN-001",
@@ -191,24 +180,24 @@ def _unbounded(join: str, bound: str) -> PlanError:
     )
 
 
-def _other(at: Adding, left: AnyStream, right: Any) -> Any:
+def _joinable(step: StepBuilder, left: AnyStream, right: Any) -> Any:
     """The right stream, or where it is none that can be joined the left one in its place."""
-    wrong = _no_stream(right)
+    wrong = not_joinable(right)
     if wrong is None:
-        return join_keys.same_job(at, left, right)
-    at.report(wrong)
+        return join_keys.same_job(step, left, right)
+    step.report(wrong)
     return left
 
 
-def _no_stream(one: object) -> PlanError | None:
-    if isinstance(one, connected.BroadcastStream):
+def not_joinable(one: object) -> PlanError | None:
+    if isinstance(one, AnyBroadcast):
         return PlanError(
             "HR-JOIN-013",
             "a join cannot use .broadcast(): rows meet by their key, in one task",
             "Leave .broadcast() out; to have rows in every task, give them to a process function "
             'by hr.connect, or keep them outside and use lookup(..., on="id").',
         )
-    if isinstance(one, tables.Table):
+    if isinstance(one, AnyTable):
         return PlanError(
             "HR-JOIN-014",
             "a table can only be in a join of two: a.join(table)",
@@ -217,12 +206,108 @@ def _no_stream(one: object) -> PlanError | None:
     return None
 
 
-def added(
-    at: Adding, streams: Any, keys: join_keys.Keys, what: Any, schema: Any, **more: Any
-) -> stream.JoinResult:
-    """The stream after a join; its late rows are streams too."""
-    edges = tuple(s._edge for s in streams)
-    known = keys if len(schema) else tuple(() for _ in streams)
-    fields = {**at.common(), "inputs": edges, "timed": all(e.node.timed for e in edges), **more}
-    node = Stateful(what=what, keys=known, schema=schema if all(known) else UNKNOWN, **fields)
-    return stream.JoinResult(at.draft, at.add(node, what.kind))
+# Joins with tables: a stream with a table, and two tables.
+#
+# A table is not a stream of rows but what such a stream says about each key; it holds one row
+# for every key ever seen, unless the join says how old one may be. What changes in a table, or
+# in a join of two, is a stream of rows that are retracted and added.
+
+
+CHANGES = pa.field(CHANGE, pa.string())
+TIMES = ("event", "processing")
+
+
+class TableJoins(AnyTable, Generic[JoinT]):
+    """A table whose changes, and those of its join with another, are streams."""
+
+    def changes(
+        self, *, time: str = "event", name: str | None = None, was: str | None = None
+    ) -> JoinT:
+        """What changes in it: the old row of a key with `change` "-", then the new one with "+"."""
+        step = self._step(name, was)
+        if CHANGE in self.schema.names:
+            fact = f"the column {CHANGE!r} would be there twice"
+            step.report(PlanError("HR-JOIN-006", fact, "Rename it."))
+        with step.draft.attempt(step.site):
+            join_keys.one_of(time, TIMES, "time")
+        schema = pa.schema([*(f for f in self.schema if f.name != CHANGE), CHANGES])
+        known = all(k in self.schema.names for k in self._keys)
+        timed, rows = self._edge.node.timed, (ddl_of(self.schema),)
+        what = Changes(time == "processing", timed, self._gone, rows)
+        keys = (self._keys if known else (),)
+        return self._joined(add_join(step, (self,), keys, what, schema, unbounded=self._unbounded))
+
+    def join(
+        self,
+        other: Self,
+        *,
+        on: join_keys.On = None,
+        how: str = "inner",
+        time: str = "event",
+        suffix: str = "_right",
+        name: str | None = None,
+        was: str | None = None,
+    ) -> JoinT:
+        """What changes in the join of two tables, with the column `change`: "-" or "+".
+
+        `on` are the columns of this table that hold the key of the other; left out, both have
+        the same key. By event time a change counts when the watermark has passed it, with
+        time="processing" at once.
+        """
+        step = self._step(name, was)
+        if not isinstance(other, AnyTable):
+            fact = f"a table can be joined with a table, not {other!r}"
+            step.report(PlanError("HR-JOIN-008", fact, 'Make it one: stream.table("id").'))
+            other = self
+        join_keys.same_job(step, self, other)
+        keys = join_keys.table_keys(step, self, other, on)
+        own = self._keys if set(keys[0]) != set(self._keys) else ()
+        left_only = how in ("semi", "anti")
+        columns, schema = join_keys.result_of(
+            step, self.schema, other.schema, keys, suffix, (CHANGES,), left_only=left_only
+        )
+        with step.draft.attempt(step.site):
+            join_keys.one_of(how, TABLE_HOWS, "how of a join of tables")
+            join_keys.one_of(time, TIMES, "time")
+        gone, rows = (self._gone, other._gone), (ddl_of(self.schema), ddl_of(other.schema))
+        what = TableJoin(how, own, time == "processing", _timed(self, other), gone, columns, rows)
+        left: Handle = self
+        if own:
+            left = self.changes(time=time, name=f"{name} changes" if name else None)
+            what = replace(what, gone=(None, gone[1]))
+        sure = self._unbounded and other._unbounded
+        return self._joined(add_join(step, (left, other), keys, what, schema, unbounded=sure))
+
+    def _joined(self, edge: Edge) -> JoinT:
+        raise NotImplementedError
+
+
+def join_with_table(
+    step: StepBuilder, left: AnyStream, right: AnyTable, asked: JoinArguments
+) -> Edge:
+    """Each row of a stream with the latest row of its key in a table."""
+    other = join_keys.same_job(step, left, right)
+    keys = join_keys.table_keys(step, left, right, asked.on)
+    columns, schema = join_keys.result_of(
+        step, left.schema, right.schema, keys, asked.suffix, left_only=asked.left_only
+    )
+    timed, by_clock = _timed(left, right), asked.time == "processing"
+    rows = (ddl_of(left.schema), ddl_of(right.schema))
+    what = Latest("inner", False, None, 0, timed, right._gone, columns, rows)
+    with step.draft.attempt(step.site):
+        join_keys.one_of(asked.how, LATEST_HOWS, "how of a join with a table")
+        join_keys.one_of(asked.time, TIMES, "time")
+        wait, age = join_keys.patience(asked.lateness), join_keys.age(asked.within)
+        if asked.window is not None or (by_clock and (wait or age is not None)):
+            raise PlanError(
+                "HR-JOIN-007",
+                f"a join with a table by {asked.time} time cannot have "
+                f"{'window=' if asked.window is not None else 'within= or lateness='}",
+                "Leave it out.",
+            )
+        what = Latest(asked.how, by_clock, age, wait, timed, right._gone, columns, rows)
+    return add_join(step, (left, other), keys, what, schema, unbounded=right._unbounded)
+
+
+def _timed(*inputs: Handle) -> bool:
+    return all(one._edge.node.timed for one in inputs)

@@ -1,57 +1,52 @@
-"""Keyed streams: rows that belong together by a key, and what can be kept for each key.
+"""Keyed streams: rows that belong together by a key, and tables of the latest row of each.
 
-Steps here keep state for every key ever seen unless they work on windows, so those that do
-must be told `unbounded=True`: the plan refuses them otherwise.
+Steps here hold state for every key ever seen unless they work on windows: without
+`unbounded=True` the plan refuses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from headrace.api import (
-    connected,
-    patterns,
-    stateful,
-    stream,
-    windowed,
-)
-from headrace.api.folding import accumulator, reduced
-from headrace.api.joining import Joining
-from headrace.api.loops import Looping
-from headrace.api.operators import Operators
-from headrace.api.step_builder import Adding
-from headrace.api.windowing import cut
+from headrace.api import stream
+from headrace.api.connected import ConnectedStreams, connect_streams, input_name
+from headrace.api.handles import AnyBroadcast
+from headrace.api.joins import TableJoins
+from headrace.api.patterns import MatchArguments
+from headrace.api.small_operators import SharedMethods
+from headrace.api.stateful import KeyedState
+from headrace.api.windowed import WindowArguments, WindowedStream
 from headrace.clock import Duration
-from headrace.errors import call_site
+from headrace.errors import PlanError, call_site
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
-from headrace.ops.agg.named import Aggregate
 from headrace.ops.process.keyed import KeyedProcess
-from headrace.ops.running.spec import Folding, RunningAggregates, RunningFold
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
-from headrace.plan.aggs import clashes, typed_aggs
-from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Stateful
+from headrace.plan.draft import Draft
+from headrace.plan.nodes import Edge
 from headrace.schema import SchemaLike
 
 
 @named_arguments
-class KeyedStream(Operators, Joining, Looping):
+class KeyedStream(
+    SharedMethods["stream.Stream", "stream.TimedResult", "stream.JoinResult", "Table"],
+    KeyedState["stream.Stream", "stream.TimedResult", "stream.JoinResult", "Table"],
+):
     """A stream and the columns that are its key."""
 
     def __init__(self, draft: Draft, edge: Edge, keys: tuple[str, ...]) -> None:
-        self._draft, self._edge, self._keys = draft, edge, keys
+        super().__init__(draft, edge)
+        self._keys = keys
+
+    @property
+    def _kinds(
+        self,
+    ) -> tuple[type[stream.Stream], type[stream.TimedResult], type[stream.JoinResult], type[Table]]:
+        return stream.Stream, stream.TimedResult, stream.JoinResult, Table
 
     @property
     def keys(self) -> tuple[str, ...]:
         return self._keys
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._edge.schema
 
     @property
     def unkeyed(self) -> stream.Stream:
@@ -72,7 +67,7 @@ class KeyedStream(Operators, Joining, Looping):
         mode: str = "replace",
         info: bool | None = None,
         may_lose: bool = False,
-    ) -> windowed.WindowedStream:
+    ) -> WindowedStream[stream.WindowResult]:
         """Cut each key's rows into windows: `window(hr.tumbling("5s"))`.
 
         `time` is "event", which is usual, or "processing". `trigger` says when a window shows
@@ -81,84 +76,9 @@ class KeyedStream(Operators, Joining, Looping):
         is new ("delta"), or takes the old result back first ("retract"). `info` adds the
         columns `pane`, `timing` and `final`; by default where a window may fire more than once.
         """
-        at = Adding(self._draft, self._edge)
-        windows = cut(at, window, time, trigger, lateness, evict, mode, info, may_lose)
-        return windowed.WindowedStream(self._draft, self._edge, self._keys, windows)
-
-    def agg(
-        self,
-        *,
-        unbounded: bool = False,
-        name: str | Aggregate | None = None,
-        was: str | Aggregate | None = None,
-        **aggs: Aggregate,
-    ) -> stream.Stream:
-        """Running aggregates: each row, and what the aggregates of its key are after it."""
-        given, before, wanted = windowed.split_names(name, was, aggs)
-        at = Adding(self._draft, self._edge, given, before)
-        made, fields = typed_aggs(self._draft, wanted, at.schema, at.site)
-        for problem in clashes(self._keys, fields, "part of the key"):
-            at.report(problem)
-        new = {f.name: f for f in fields}
-        kept = [new.get(f.name, f) for f in at.schema]
-        added = [f for f in fields if f.name not in at.schema.names]
-        schema = pa.schema([*kept, *added]) if len(at.schema) else UNKNOWN
-        what = RunningAggregates(made)
-        node = Stateful(
-            what=what, schema=schema, keys=(self._keys,), unbounded=unbounded, **at.common()
-        )
-        return stream.Stream(self._draft, at.add(node, "agg"))
-
-    def reduce(
-        self,
-        fn: Callable[[Any, Any], Any],
-        *,
-        unbounded: bool = False,
-        name: str | None = None,
-        was: str | None = None,
-    ) -> stream.Stream:
-        """Fold each key's rows into one row, fn(row, row) -> row; gives it after each row."""
-        at = Adding(self._draft, self._edge, name, was)
-        function, value = reduced(at, fn, self._keys)
-        node = Stateful(
-            what=RunningFold(Folding(function, None, value)),
-            schema=at.schema,
-            keys=(self._keys,),
-            unbounded=unbounded,
-            **at.common(),
-        )
-        return stream.Stream(self._draft, at.add(node, "reduce"))
-
-    def fold(
-        self,
-        zero: Any,
-        fn: Callable[[Any, Any], Any],
-        *,
-        schema: SchemaLike | None = None,
-        unbounded: bool = False,
-        name: str | None = None,
-        was: str | None = None,
-    ) -> stream.Stream:
-        """Fold each key's rows into a value, fn(value, row) -> value; gives it after each row.
-
-        `zero` is a value, or a function that makes one. A value that is not a record is one
-        column, `value`.
-        """
-        at = Adding(self._draft, self._edge, name, was)
-        function, start, value = accumulator(at, zero, fn, schema)
-        for problem in clashes(self._keys, list(value), "part of the key"):
-            at.report(problem)
-        keys = [at.schema.field(k) for k in self._keys if k in at.schema.names]
-        known = len(value) and len(keys) == len(self._keys)
-        rest = [f for f in value if f.name not in self._keys]
-        node = Stateful(
-            what=RunningFold(Folding(function, start, value)),
-            schema=pa.schema([*keys, *rest]) if known else UNKNOWN,
-            keys=(self._keys,),
-            unbounded=unbounded,
-            **at.common(),
-        )
-        return stream.Stream(self._draft, at.add(node, "fold"))
+        asked = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
+        cut = asked.cut(self._step())
+        return WindowedStream(self._draft, self._edge, self._keys, cut, stream.WindowResult)
 
     def process(
         self,
@@ -170,63 +90,10 @@ class KeyedStream(Operators, Joining, Looping):
         was: str | None = None,
     ) -> stream.ProcessResult:
         """Hand each key's rows, in order, to a process function that may keep values."""
-        return connected.ConnectedStreams(
-            self._draft, (self._edge,), (self._keys,), (connected.input_name(self.unkeyed),)
+        label = input_name(self)
+        return ConnectedStreams(
+            self._draft, (self._edge,), (self._keys,), (label,), stream.ProcessResult
         ).process(fn, output=output, unbounded=unbounded, name=name, was=was)
-
-    def map_with_state(
-        self,
-        fn: Callable[[Any, Any], Any],
-        *,
-        state: Any,
-        output: SchemaLike,
-        unbounded: bool = False,
-        ttl: Duration | None = None,
-        name: str | None = None,
-        was: str | None = None,
-    ) -> stream.Stream:
-        """fn(row, state) -> (row to give, new state) for each row; None forgets the state.
-
-        `state` is its type, which starts with None, or a `hr.value` with a default.
-        """
-        at = Adding(self._draft, self._edge, name, was)
-        edge = stateful.map_with_state(at, self._keys, False, fn, state, output, unbounded, ttl)
-        return stream.Stream(self._draft, edge)
-
-    def flat_map_with_state(
-        self,
-        fn: Callable[[Any, Any], Any],
-        *,
-        state: Any,
-        output: SchemaLike,
-        unbounded: bool = False,
-        ttl: Duration | None = None,
-        name: str | None = None,
-        was: str | None = None,
-    ) -> stream.Stream:
-        """fn(row, state) -> (any number of rows to give, new state); see `map_with_state`."""
-        at = Adding(self._draft, self._edge, name, was)
-        edge = stateful.map_with_state(at, self._keys, True, fn, state, output, unbounded, ttl)
-        return stream.Stream(self._draft, edge)
-
-    def update_state_by_key(
-        self,
-        fn: Callable[[list[Any], Any], Any],
-        *,
-        schema: SchemaLike,
-        unbounded: bool = False,
-        ttl: Duration | None = None,
-        name: str | None = None,
-        was: str | None = None,
-    ) -> stream.Stream:
-        """fn(rows, state) -> new state, once for each key that has rows in a batch.
-
-        Gives the key and its new state; None forgets it, and gives nothing. How rows are cut
-        into batches is not promised: what `fn` makes of them should not depend on it.
-        """
-        at = Adding(self._draft, self._edge, name, was)
-        edge = stateful.update_state_by_key(at, self._keys, fn, schema, unbounded, ttl)
-        return stream.Stream(self._draft, edge)
 
     def match(
         self,
@@ -247,19 +114,15 @@ class KeyedStream(Operators, Joining, Looping):
         {"name": pattern} there are several and a column `pattern`. `rules` is a control stream
         that brings patterns while the job runs; `timeouts` keeps what was never complete.
         """
-        at = Adding(self._draft, self._edge, name, was)
-        return patterns.match_patterns(
-            at, self._keys, pattern, select, output, rules, timeouts=timeouts, unbounded=unbounded
-        )
+        asked = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
+        edge = asked.add(self._step(name, was), self._keys)
+        return stream.MatchResult(self._draft, edge)
 
     def connect(
-        self,
-        other: KeyedStream | connected.BroadcastStream,
-        *,
-        names: tuple[str, str] | None = None,
-    ) -> connected.ConnectedStreams:
+        self, other: KeyedStream | BroadcastStream, *, names: tuple[str, str] | None = None
+    ) -> ConnectedStreams[stream.ProcessResult]:
         """This stream and another, key by key, for a process function with two inputs."""
-        return connected.connect_streams((self, other), None, names)
+        return connect_streams((self, other), None, names, stream.ProcessResult)
 
     if not TYPE_CHECKING:
 
@@ -272,3 +135,45 @@ class KeyedStream(Operators, Joining, Looping):
                     site=call_site(),
                 )
             raise no_such_name("a keyed stream", method, dir(KeyedStream))
+
+
+@named_arguments
+class Table(TableJoins["stream.JoinResult"]):
+    """The latest row of each key."""
+
+    def _joined(self, edge: Edge) -> stream.JoinResult:
+        return stream.JoinResult(self._draft, edge)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, method: str) -> Any:
+            if hasattr(stream.Stream, method):
+                raise AttributeError(
+                    f"a table has no {method!r}: its changes are a stream, .changes().{method}"
+                )
+            raise no_such_name("a table", method, dir(Table))
+
+    def __repr__(self) -> str:
+        return f"<Table {self._draft.name_of(self._edge)!r} by {', '.join(self._keys)}>"
+
+
+@named_arguments
+class BroadcastStream(AnyBroadcast):
+    """A control stream: each of its rows reaches every task of the step it is an input of."""
+
+    def __repr__(self) -> str:
+        return f"<BroadcastStream {self._draft.name_of(self._edge)!r}>"
+
+    if not TYPE_CHECKING:  # mypy still finds methods that do not exist
+
+        def __getattr__(self, method: str) -> Any:
+            others = (stream.Stream, KeyedStream)
+            if any(callable(getattr(kind, method, None)) for kind in others):
+                raise PlanError(
+                    "HR-PLAN-046",
+                    f"a broadcast stream has no {method!r}: it can only be an input of connect "
+                    "or the rules of match",
+                    f"Call {method} on the stream itself, before or beside .broadcast().",
+                    site=call_site(),
+                )
+            raise no_such_name("a broadcast stream", method, dir(BroadcastStream))

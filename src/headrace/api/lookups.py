@@ -1,4 +1,4 @@
-"""Lookups as the user writes them: a stream completed from a table that is held elsewhere."""
+"""Lookups: a stream completed from a table outside of the job."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.api import join_keys, stream
-from headrace.api.step_builder import Adding
+from headrace.api import join_keys
+from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
 from headrace.clock import Duration, millis
 from headrace.errors import HeadraceError, PlanError
 from headrace.ops.join.loaded import (
@@ -26,25 +26,64 @@ from headrace.ops.join.loaded import (
 )
 from headrace.ops.join.lookup import MISSING, Lookup
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import Stateful
 from headrace.plan.signature import check_takes
 from headrace.schema import SchemaLike, ddl_of, schema_of
 from headrace.sources.columns import plain
 from headrace.sources.table_file import TableFile
 
-if TYPE_CHECKING:
-    from headrace.api.connected import AnyStream
+
+class Lookups(Results[StreamT, TimedT, JoinT, TableT]):
+    """Streams whose rows can be completed from a table outside of the job."""
+
+    def lookup(
+        self,
+        table: Any,
+        *,
+        on: join_keys.On = None,
+        refresh: Duration | None = None,
+        on_missing: str = "null",
+        patience: Duration | None = None,
+        schema: SchemaLike | None = None,
+        suffix: str = "_right",
+        name: str | None = None,
+        was: str | None = None,
+    ) -> StreamT:
+        """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`,
+        `hr.spark_table`, a function that gives an Arrow or pandas table, or such a table.
+
+        It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
+        letter, or will "wait" until it is there or its `patience` is over.
+        """
+        step = self._step(name, was)
+        found = step.attempt(lambda: _known(table, schema).schema())
+        on = on or self._keys or None
+        keys = join_keys.keys_of(step, (self, _TableColumns(found)), on) if len(found) else ((), ())
+        _, output = join_keys.result_of(step, self.schema, found, keys, suffix)
+        what = Lookup(Fixed(pa.table({})), "", (), UNKNOWN, None, "null", 0)
+        with step.draft.attempt(step.site):
+            often = None if refresh is None else millis(refresh)
+            wait = 0 if patience is None else millis(patience)
+            join_keys.one_of(on_missing, MISSING, "on_missing")
+            _check(on_missing, often, wait)
+            _check_snapshot(table, often)
+            value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
+            source = _known(table, schema, tuple(value.names)).source
+            if isinstance(source, TableFile):  # what was guessed holds for every refresh
+                source = TableFile(source.path, found)
+            rows = (ddl_of(self.schema),)
+            what = Lookup(source, uuid4().hex, keys[1], value, often, on_missing, wait, rows)
+        return self._stream(step.stateful(what, (keys[0],), output))
 
 
 class LookupTable:
-    """A table outside of the job, and its columns if they were said."""
+    """A table outside of the job, and its columns if they were declared."""
 
     def __init__(self, source: Source, schema: pa.Schema | None) -> None:
-        self.source, self.said = source, schema
+        self.source, self.declared = source, schema
 
     def schema(self) -> pa.Schema:
-        if self.said is not None:
-            return self.said
+        if self.declared is not None:
+            return self.declared
         if isinstance(self.source, Fixed) and self.source.table.column_names:
             return pa.schema([f.with_type(plain(f.type)) for f in self.source.table.schema])
         if isinstance(self.source, TableFile):
@@ -98,49 +137,13 @@ def spark_table(make: Callable[[Any], Any], *, schema: SchemaLike) -> LookupTabl
     return LookupTable(SparkTable(make), schema_of(schema))
 
 
-def lookup(
-    of: AnyStream,
-    table: Any,
-    on: join_keys.On,
-    refresh: Duration | None,
-    on_missing: str,
-    patience: Duration | None,
-    schema: SchemaLike | None,
-    suffix: str,
-    name: str | None,
-    was: str | None,
-) -> stream.Stream:
-    """Each row with the row of its key in a table outside."""
-    at = Adding(of._draft, of._edge, name, was)
-    found = at.attempt(lambda: _known(table, schema).schema())
-    theirs, on = _Columns(found), on or getattr(of, "keys", None)
-    keys = join_keys.keys_of(at, (of, theirs), on) if len(found) else ((), ())
-    _, output = join_keys.result_of(at, of.schema, found, keys, suffix)
-    what = None
-    with at.draft.attempt(at.site):
-        often = None if refresh is None else millis(refresh)
-        wait = 0 if patience is None else millis(patience)
-        join_keys.one_of(on_missing, MISSING, "on_missing")
-        _check(on_missing, often, wait)
-        _check_snapshot(table, often)
-        value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
-        source = _known(table, schema, tuple(value.names)).source
-        if isinstance(source, TableFile):  # what was guessed holds for every refresh
-            source = TableFile(source.path, found)
-        what = Lookup(
-            source, uuid4().hex, keys[1], value, often, on_missing, wait, (ddl_of(of.schema),)
-        )
-    if what is None:
-        what = Lookup(Fixed(pa.table({})), "", (), UNKNOWN, None, "null", 0)
-    node = Stateful(what=what, keys=(keys[0],), schema=output, **at.common())
-    return stream.Stream(at.draft, at.add(node, what.kind))
-
-
-class _Columns:
+class _TableColumns:
     """Only the columns of a table, in the place of a stream."""
 
+    _keys: tuple[str, ...] = ()
+
     def __init__(self, schema: pa.Schema) -> None:
-        self.schema, self.keys = schema, ()
+        self.schema = schema
 
 
 def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -> LookupTable:

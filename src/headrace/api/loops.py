@@ -1,4 +1,4 @@
-"""Whole batches, and rows that go round: how transform, iterate and repeat are added.
+"""Whole batches, and rows that go round: transform, iterate and repeat.
 
 A loop that nothing could end is refused here, when it is written.
 """
@@ -7,35 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.api import small_operators
-from headrace.api.step_builder import Adding
+from headrace.api.handles import AnyStream, JoinT, Results, StreamT, TableT, TimedT
+from headrace.api.step_builder import StepBuilder
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.loop.operator import Iterate
 from headrace.ops.loop.turns import EMPTY, SAME, Loop
 from headrace.ops.stream.transform import Transform
-from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge
+from headrace.plan.draft import UNKNOWN
 from headrace.plan.signature import check_takes
 from headrace.schema import SchemaLike, schema_of
-
-if TYPE_CHECKING:
-    from headrace.api.stream import TimedResult
 
 Body = Callable[[pa.Table, Loop], Any]
 _MOST_LEVELS = 100  # times a body may be written out
 
 
-class Looping:
+class Loops(Results[StreamT, TimedT, JoinT, TableT]):
     """Streams whose batches can be seen whole, once or again and again."""
-
-    _draft: Draft
-    _edge: Edge
-    _keys: tuple[str, ...] = ()
 
     def transform(
         self,
@@ -46,7 +38,7 @@ class Looping:
         time: str | None = None,
         name: str | None = None,
         was: str | None = None,
-    ) -> TimedResult:
+    ) -> TimedT:
         """All rows of a batch through a function from Arrow table to Arrow table, in one task.
 
         On a keyed stream each task has a table of its own, with all rows of its keys. `output`
@@ -54,17 +46,20 @@ class Looping:
         time; without it that is the newest of the batch. With engine="spark" it is a function
         from DataFrame to DataFrame, called where the run was started.
         """
-        at = Adding(self._draft, self._edge, name, was)
-        with self._draft.attempt(at.site):
+        step = self._step(name, was)
+        with self._draft.attempt(step.site):
             check_takes(fn, 1, "transform")
             _check_engine(engine, self._keys)
             if engine == "spark":
-                _check_held(at.schema)
-        schema = at.schema if output is None else at.attempt(lambda: schema_of(output))
+                _check_held(step.schema)
+        schema = step.schema if output is None else step.attempt(lambda: schema_of(output))
         what = Transform(
-            fn, _time(at, time, schema), at.edge.node.timed or time is not None, engine == "spark"
+            fn,
+            _time(step, time, schema),
+            step.edge.node.timed or time is not None,
+            engine == "spark",
         )
-        return small_operators.applied(at, what, self._keys, schema, timed=what.timed)
+        return self._timed(step.stateful(what, (self._keys,), schema, timed=what.timed))
 
     def iterate(
         self,
@@ -82,7 +77,7 @@ class Looping:
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
-    ) -> TimedResult:
+    ) -> TimedT:
         """Rows go round: what body(rows, loop) gives, as an Arrow table, goes in again.
 
         It ends after so many `times`, or `until` "same" (nothing changed), "empty" (nothing is
@@ -92,47 +87,47 @@ class Looping:
         `keep` names tables that stay from batch to batch: `loop.kept["model"]`. With over="batches"
         a turn is a batch: what is given back waits for the next one, or for `pause`.
         """
-        at = Adding(self._draft, self._edge, name, was)
-        with self._draft.attempt(at.site):
+        step = self._step(name, was)
+        with self._draft.attempt(step.site):
             check_takes(body, 2, "iterate")
-        _check_exit(at, times, until, over, pause)
-        fed = None if feed is None else at.attempt(lambda: schema_of(feed))
-        given = None if output is None else at.attempt(lambda: schema_of(output))
-        schema = given or fed or at.schema
-        kept = tuple((n, at.attempt(partial(schema_of, s))) for n, s in (keep or {}).items())
-        _check_keys(at, self._keys, (*kept, *([("feed", fed)] if fed and over != "turns" else [])))
+        _check_exit(step, times, until, over, pause)
+        fed = None if feed is None else step.attempt(lambda: schema_of(feed))
+        given = None if output is None else step.attempt(lambda: schema_of(output))
+        schema = given or fed or step.schema
+        kept = tuple((n, step.attempt(partial(schema_of, s))) for n, s in (keep or {}).items())
+        _check_keys(
+            step, self._keys, (*kept, *([("feed", fed)] if fed and over != "turns" else []))
+        )
         what = Iterate(
             body,
             fed,
             given is not None,
             kept,
-            None if times is None else small_operators.whole(at, times, "iterate", "rounds"),
+            None if times is None else step.count(times, "iterate", "rounds"),
             until,
-            small_operators.whole(at, most, "iterate", "rounds"),
+            step.count(most, "iterate", "rounds"),
             over == "batches",
-            None if pause is None else small_operators.span(at, pause, "iterate(pause=)"),
-            _time(at, time, schema),
-            at.edge.node.timed or time is not None,
+            None if pause is None else step.span(pause, "iterate(pause=)"),
+            _time(step, time, schema),
+            step.edge.node.timed or time is not None,
             bool(self._keys),
         )
-        return small_operators.applied(at, what, self._keys, schema, unbounded, timed=what.timed)
+        edge = step.stateful(what, (self._keys,), schema, unbounded=unbounded, timed=what.timed)
+        return self._timed(edge)
 
 
-class Repeating:
+class Repeating(AnyStream):
     """Streams whose steps can be written several times over."""
-
-    _draft: Draft
-    _edge: Edge
 
     def repeat(self, body: Callable[[Self], Self], times: int) -> Self:
         """The steps of body(stream), so many times one after the other: each runs on its own.
 
         What they name is "name" the first time, then "name-2", "name-3" ...
         """
-        at = Adding(self._draft, self._edge)
-        count = small_operators.whole(at, times, "repeat", "rounds")
+        step = self._step()
+        count = step.count(times, "repeat", "rounds")
         if count > _MOST_LEVELS:
-            at.report(
+            step.report(
                 PlanError(
                     "HR-LOOP-006",
                     f"repeat writes its steps {count} times",
@@ -148,7 +143,7 @@ class Repeating:
                     "HR-LOOP-007",
                     f"the body of repeat gave {given!r}, not a stream that it could go on with",
                     "Return what its last step gives; after key_by, that of a step on keys.",
-                    site=at.site,
+                    site=step.site,
                 )
             now = given
         return now
@@ -200,9 +195,9 @@ _UNHELD = (
 )  # fmt: skip
 
 
-def _check_exit(at: Adding, times: object, until: object, over: str, pause: object) -> None:
+def _check_exit(step: StepBuilder, times: object, until: object, over: str, pause: object) -> None:
     if over not in ("turns", "batches"):
-        at.report(
+        step.report(
             PlanError(
                 "HR-LOOP-002",
                 f"iterate(over=) is {over!r}",
@@ -210,7 +205,7 @@ def _check_exit(at: Adding, times: object, until: object, over: str, pause: obje
             )
         )
     if over == "turns" and times is None and until is None:
-        at.report(
+        step.report(
             PlanError(
                 "HR-LOOP-001",
                 "this loop has no exit: nothing says when it is over",
@@ -219,7 +214,7 @@ def _check_exit(at: Adding, times: object, until: object, over: str, pause: obje
             )
         )
     if until is not None and until not in (SAME, EMPTY) and not callable(until):
-        at.report(
+        step.report(
             PlanError(
                 "HR-LOOP-002",
                 f"iterate(until=) is {until!r}",
@@ -227,10 +222,10 @@ def _check_exit(at: Adding, times: object, until: object, over: str, pause: obje
             )
         )
     if callable(until):
-        with at.draft.attempt(at.site):
+        with step.draft.attempt(step.site):
             check_takes(until, 2, "iterate(until=)")
     if over == "batches" and (times is not None or until is not None):
-        at.report(
+        step.report(
             PlanError(
                 "HR-LOOP-003",
                 "a loop over batches goes on as long as the job does",
@@ -238,7 +233,7 @@ def _check_exit(at: Adding, times: object, until: object, over: str, pause: obje
             )
         )
     if over == "turns" and pause is not None:
-        at.report(
+        step.report(
             PlanError(
                 "HR-LOOP-003",
                 "pause= has no meaning within a batch",
@@ -248,12 +243,12 @@ def _check_exit(at: Adding, times: object, until: object, over: str, pause: obje
 
 
 def _check_keys(
-    at: Adding, keys: tuple[str, ...], tables: tuple[tuple[str, pa.Schema | None], ...]
+    step: StepBuilder, keys: tuple[str, ...], tables: tuple[tuple[str, pa.Schema | None], ...]
 ) -> None:
     for name, schema in tables:
         missing = [k for k in keys if schema and k not in schema.names]
         if missing:
-            at.report(
+            step.report(
                 PlanError(
                     "HR-LOOP-004",
                     f"the rows of {name!r} have no column {missing[0]!r}, which is the key",
@@ -263,13 +258,13 @@ def _check_keys(
             )
 
 
-def _time(at: Adding, time: str | None, schema: pa.Schema) -> str | None:
+def _time(step: StepBuilder, time: str | None, schema: pa.Schema) -> str | None:
     if time is None or schema is UNKNOWN or not len(schema):
         return None
     kind = schema.field(time).type if time in schema.names else None
     if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
         return time
-    at.report(
+    step.report(
         PlanError(
             "HR-LOOP-005",
             f"{time!r} is not a column of times",

@@ -1,4 +1,4 @@
-"""Patterns over keyed streams: `match` and what it gives.
+"""Patterns over keyed streams: `match` and the columns of its result.
 
 Conditions meet the stream's columns here, and become expressions or stay functions; what is
 wrong with a pattern or with what is selected is reported like every other mistake.
@@ -7,12 +7,13 @@ wrong with a pattern or with what is selected is reported like every other mista
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.api import connected, stream
-from headrace.api.step_builder import Adding
+from headrace.api.handles import Handle, other_job
+from headrace.api.step_builder import StepBuilder
 from headrace.callables import is_lambda
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr, Untraceable, as_expr, col
@@ -25,62 +26,62 @@ from headrace.ops.pattern.rules import NAME, TEXT
 from headrace.ops.pattern.selection import PATTERN, Selection, parts_of, whole_schema
 from headrace.ops.pattern.spec import MatchSpec, OfRow
 from headrace.plan import columns as cols
-from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Stateful
+from headrace.plan.draft import UNKNOWN
+from headrace.plan.nodes import Edge
 from headrace.plan.signature import any_schema, check_takes
 from headrace.schema import SchemaLike
 
-__all__ = ["Pattern", "either", "match_patterns", "pattern"]
+__all__ = ["MatchArguments", "Pattern", "either", "pattern"]
 
 Patterns = Pattern | Mapping[str, Pattern] | None
 Select = Callable[[Any], Any] | Mapping[str, Any] | None
 
 
-def match_patterns(
-    at: Adding,
-    keys: tuple[str, ...],
-    patterns: Patterns,
-    select: Select,
-    output: SchemaLike,
-    rules: Any,
-    *,
-    timeouts: bool,
-    unbounded: bool,
-) -> stream.MatchResult:
-    """Add the step: patterns, or rules from a control stream, over a stream by key."""
-    wanted = _wanted(at, patterns, rules)
-    resolved = {n: one.resolved(_conditions(at)) for n, one in wanted.items()}
-    named = rules is not None or isinstance(patterns, Mapping)
-    _judge(at, wanted, unbounded=unbounded)
-    parts = None if rules is not None else parts_of(rows_in(p.group) for p in wanted.values())
-    found = _Output(at, keys, parts, named).selection(select, output)
-    more = {"timeouts": timeouts, "unbounded": unbounded}
-    what = MatchSpec({}, None, (), found, **more)
-    with at.draft.attempt(at.site):
-        what = MatchSpec.of(resolved, found, **more) if rules is None else what
-        _judge_timeouts(what)
-    inputs = (at.edge,) if rules is None else (at.edge, _control(at, rules))
-    common = {**at.common(), "inputs": inputs}
-    sides = {TIMEOUTS: found.whole} if timeouts else {}
-    node = Stateful(
-        schema=found.output,
-        keys=(keys,) * len(inputs),
-        what=what,
-        unbounded=True,
-        sides=sides,
-        broadcast=() if len(inputs) == 1 else (1,),
-        **common,
-    )
-    return stream.MatchResult(at.draft, at.add(node, "match"))
+@dataclass(frozen=True)
+class MatchArguments:
+    """The arguments of `match`, as the user wrote them."""
+
+    patterns: Patterns
+    select: Select
+    output: SchemaLike | None
+    rules: Any
+    timeouts: bool
+    unbounded: bool
+
+    def add(self, step: StepBuilder, keys: tuple[str, ...]) -> Edge:
+        """Add the step: patterns, or rules from a control stream, over a stream by key."""
+        rules = self.rules
+        wanted = _wanted(step, self.patterns, rules)
+        resolved = {n: one.resolved(_conditions(step)) for n, one in wanted.items()}
+        named = rules is not None or isinstance(self.patterns, Mapping)
+        _judge(step, wanted, unbounded=self.unbounded)
+        parts = None if rules is not None else parts_of(rows_in(p.group) for p in wanted.values())
+        found = _Output(step, keys, parts, named).selection(self.select, self.output)
+        more = {"timeouts": self.timeouts, "unbounded": self.unbounded}
+        what = MatchSpec({}, None, (), found, **more)
+        with step.draft.attempt(step.site):
+            what = MatchSpec.of(resolved, found, **more) if rules is None else what
+            _judge_timeouts(what)
+        inputs = (step.edge,) if rules is None else (step.edge, _control(step, rules))
+        return step.stateful(
+            what,
+            (keys,) * len(inputs),
+            found.output,
+            "match",
+            inputs=inputs,
+            unbounded=True,
+            sides={TIMEOUTS: found.whole} if self.timeouts else {},
+            broadcast=() if len(inputs) == 1 else (1,),
+        )
 
 
-def _wanted(at: Adding, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
+def _wanted(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
     """The patterns by name, without those that are wrong."""
     if (patterns is None) == (rules is None):
-        at.report(_arguments("match needs patterns or rules, one of them"))
+        step.report(_arguments("match needs patterns or rules, one of them"))
     given = patterns if isinstance(patterns, Mapping) else {PATTERN: patterns}
     if isinstance(patterns, Mapping) and not patterns:
-        at.report(
+        step.report(
             refusal(
                 "HR-PATTERN-001",
                 "match has no pattern",
@@ -90,21 +91,21 @@ def _wanted(at: Adding, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
     found = {}
     for name, one in given.items() if patterns is not None else ():
         if not isinstance(one, Pattern):
-            at.report(_arguments(f"{one!r} is no pattern"))
+            step.report(_arguments(f"{one!r} is no pattern"))
             continue
-        before = len(at.draft.problems)
-        with at.draft.attempt(at.site):
+        before = len(step.draft.problems)
+        with step.draft.attempt(step.site):
             one.check()
-        if len(at.draft.problems) == before:
+        if len(step.draft.problems) == before:
             found[str(name)] = one
     return found
 
 
-def _judge(at: Adding, patterns: Mapping[str, Pattern], *, unbounded: bool) -> None:
+def _judge(step: StepBuilder, patterns: Mapping[str, Pattern], *, unbounded: bool) -> None:
     endless = [one for one in patterns.values() if one.endless]
     if endless and not unbounded:
         lacks = "a step without within" if endless[0].timed else "no within"
-        at.report(
+        step.report(
             refusal(
                 "HR-PATTERN-016",
                 f"the pattern ({endless[0]}) has {lacks}: its partial matches "
@@ -116,7 +117,7 @@ def _judge(at: Adding, patterns: Mapping[str, Pattern], *, unbounded: bool) -> N
 
 
 def _judge_timeouts(what: MatchSpec) -> None:
-    """Refuse to tell timeouts where no pattern has a time that could be over."""
+    """Refuse timeouts where no pattern has a time that could be over."""
     timed = [one.timed for one in what.patterns.values()]
     if not what.timeouts or any(timed) or not timed:
         return
@@ -134,25 +135,25 @@ def _judge_timeouts(what: MatchSpec) -> None:
     )
 
 
-def _conditions(at: Adding) -> Callable[[str, Any], Condition]:
+def _conditions(step: StepBuilder) -> Callable[[str, Any], Condition]:
     def change(name: str, where: tuple[Any, ...]) -> Condition:
         exprs: list[Expr] = []
         functions: list[Callable[[Any, Any], Any]] = []
         for one in where:
-            made = _condition(at, name, one)
+            made = _condition(step, name, one)
             if isinstance(made, Expr):
                 exprs.append(made)
             elif made is not None:
                 functions.append(made)
         whole = all_of(exprs) if exprs else None
         if whole is not None and never_true(whole):  # by a lambda: a text was judged before
-            at.report(never(name, whole))
+            step.report(never(name, whole))
         return Condition(whole, tuple(functions))
 
     return change
 
 
-def _condition(at: Adding, name: str, where: Any) -> Expr | Callable[[Any, Any], Any] | None:
+def _condition(step: StepBuilder, name: str, where: Any) -> Expr | Callable[[Any, Any], Any] | None:
     """An expression where it can be one, else a function of the row and the match."""
     if where is True:
         return None
@@ -162,57 +163,61 @@ def _condition(at: Adding, name: str, where: Any) -> Expr | Callable[[Any, Any],
         if not is_lambda(where):
             return OfRow(where)
         try:
-            as_expr(where, at.schema)
+            as_expr(where, step.schema)
         except Untraceable:
             return OfRow(where)
         except PlanError:
             pass  # an expression with a mistake, which is reported below
-    return at.condition(where, f"the part {name!r}")
+    return step.condition(where, f"the part {name!r}")
 
 
 class _Output:
-    """What is told of a match, worked out from what the user selects."""
+    """The columns of a match, worked out from what the user selects."""
 
     def __init__(
-        self, at: Adding, keys: tuple[str, ...], parts: Mapping[str, bool] | None, named: bool
+        self,
+        step: StepBuilder,
+        keys: tuple[str, ...],
+        parts: Mapping[str, bool] | None,
+        named: bool,
     ) -> None:
-        self._at, self._keys, self._named, self._parts = at, keys, named, parts
-        known = all(k in at.schema.names for k in keys) and len(at.schema)
-        key = pa.schema([at.schema.field(k) for k in keys]) if known else UNKNOWN
+        self._step, self._keys, self._named, self._parts = step, keys, named, parts
+        known = all(k in step.schema.names for k in keys) and len(step.schema)
+        key = pa.schema([step.schema.field(k) for k in keys]) if known else UNKNOWN
         self._own = [*key.names, *([PATTERN] if named else [])]
-        self._whole = whole_schema(key, at.schema, parts, named) if known else UNKNOWN
+        self._whole = whole_schema(key, step.schema, parts, named) if known else UNKNOWN
 
-    def selection(self, select: Select, output: SchemaLike) -> Selection:
-        rows, whole = self._at.schema, self._whole
+    def selection(self, select: Select, output: SchemaLike | None) -> Selection:
+        rows, whole = self._step.schema, self._whole
         if callable(select):
             return self._function(select, output)
         if output is not None:
-            self._at.report(_arguments("output= says what a function gives, but select is none"))
+            self._step.report(_arguments("output= says what a function gives, but select is none"))
         self._clashes(self._parts or ())
         if select is None:
             return Selection(rows, whole, whole)
         self._clashes(select)
-        made = cols.typed(self._at.draft, select, whole, self._at.site)
+        made = cols.typed(self._step.draft, select, whole, self._step.site)
         own = tuple((n, col(n)) for n in self._own)
         fields = [whole.field(n) for n in self._own if n in whole.names]
         schema = pa.schema([*fields, *made.schema]) if len(whole) else UNKNOWN
         return Selection(rows, whole, schema, (*own, *made.columns))
 
-    def _function(self, fn: Callable[[Any], Any], output: SchemaLike) -> Selection:
+    def _function(self, fn: Callable[[Any], Any], output: SchemaLike | None) -> Selection:
         def checked() -> pa.Schema:
             check_takes(fn, 1, "match")
             return any_schema(fn, output, "match")
 
-        given = self._at.attempt(checked)
+        given = self._step.attempt(checked)
         adds = self._named and PATTERN not in given.names and len(given) > 0
         said = [pa.field(PATTERN, pa.string())] if adds else []
         schema = pa.schema([*said, *given])
-        return Selection(self._at.schema, self._whole, schema, function=fn, named=adds)
+        return Selection(self._step.schema, self._whole, schema, function=fn, named=adds)
 
     def _clashes(self, names: Any) -> None:
         for name in names:
             if name in self._own:
-                self._at.report(
+                self._step.report(
                     refusal(
                         "HR-PATTERN-029",
                         f"a match has the column {name!r} by itself",
@@ -221,27 +226,25 @@ class _Output:
                 )
 
 
-def _control(at: Adding, rules: Any) -> Edge:
+def _control(step: StepBuilder, rules: Any) -> Edge:
     """The control stream's edge; reported if it cannot be one."""
-    draft: Draft | None = getattr(rules, "_draft", None)
-    edge: Edge | None = getattr(rules, "_edge", None)
-    if draft is None or edge is None:
-        at.report(_arguments(f"rules is {rules!r}, which is no stream"))
-        return at.edge
-    if draft is not at.draft:
-        at.report(connected.other_job())
-        return at.edge
-    schema = edge.schema
+    if not isinstance(rules, Handle):
+        step.report(_arguments(f"rules is {rules!r}, which is no stream"))
+        return step.edge
+    if rules._draft is not step.draft:
+        step.report(other_job())
+        return step.edge
+    schema = rules._edge.schema
     good = all(n in schema.names and pa.types.is_string(schema.field(n).type) for n in (NAME, TEXT))
     if len(schema) and not good:
-        at.report(
+        step.report(
             refusal(
                 "HR-PATTERN-022",
                 "rules need the text columns 'name' and 'pattern'",
                 'Bring them there: control.select(name="...", pattern="...").',
             )
         )
-    return edge
+    return rules._edge
 
 
 def _arguments(fact: str) -> PlanError:

@@ -1,4 +1,5 @@
-"""Branches of a stream: each row goes to the first whose condition is true.
+"""Branches of a stream, where each row goes to the first whose condition is true; and the
+rows that `explode` makes of one.
 
 A branch is an ordinary filter that also says "and none of those before", so it costs no
 operator of its own; a condition that is null is not true.
@@ -9,55 +10,60 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, Generic
 
-from headrace.api import stream
-from headrace.api.step_builder import Adding
+import pyarrow as pa
+
+from headrace.api.handles import StreamT
+from headrace.api.step_builder import StepBuilder
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.plan.draft import Draft, bad_name
-from headrace.plan.nodes import Edge
+from headrace.ops.stream.explode import Explode, is_array
+from headrace.plan.draft import bad_name
+from headrace.schema import ddl_type
 
 OTHER = "other"
 
 
-class Branches:
+class Branches(Generic[StreamT]):
     """`hot, cold = s.split(hot=..., cold=...)`, or `.hot`, `.cold`, and `.other` for the rest."""
 
-    def __init__(self, draft: Draft, edge: Edge, conditions: Mapping[str, Any]) -> None:
-        self._at = at = Adding(draft, edge)
+    def __init__(
+        self, step: StepBuilder, conditions: Mapping[str, Any], kind: type[StreamT]
+    ) -> None:
+        self._step, self._kind = step, kind
         self._tried: list[Expr] = []
-        self._made: dict[str, stream.Stream] = {}
+        self._made: dict[str, StreamT] = {}
         if not conditions:
-            at.report(_no_branches())
+            step.report(_no_branches())
         for name, condition in conditions.items():
             wrong = _reserved(name) if name == OTHER else bad_name(name, "a branch")
             if wrong is not None:
-                at.report(wrong)
-            self._made[name] = self._branch(name, at.condition(condition, f"the branch {name!r}"))
+                step.report(wrong)
+            self._made[name] = self._branch(name, step.condition(condition, f"the branch {name!r}"))
 
-    def _branch(self, name: str, condition: Expr | None) -> stream.Stream:
+    def _branch(self, name: str, condition: Expr | None) -> StreamT:
         """A filter: this condition, and none of the earlier ones."""
-        at, mine = self._at, [] if condition is None else [condition]
-        parts = [*(~earlier.eq_null(True) for earlier in self._tried), *mine]
+        step, own = self._step, [] if condition is None else [condition]
+        parts = [*(~earlier.eq_null(True) for earlier in self._tried), *own]
         where = reduce(and_, parts) if parts else None
-        self._tried += mine
-        place = f"{at.draft.scope(at.edge)}.{name}"
-        return stream.Stream(at.draft, at.select("", where, None, place))
+        self._tried += own
+        place = f"{step.draft.scope(step.edge)}.{name}"
+        return self._kind(step.draft, step.select("", where, None, place))
 
-    def __getattr__(self, name: str) -> stream.Stream:
+    def __getattr__(self, name: str) -> StreamT:
         made = self.__dict__.get("_made", {})
         if name == OTHER and name not in made:
             made[name] = self._branch(name, None)
         if name not in made:
             raise AttributeError(f"there is no branch {name!r}: they are {', '.join(made)}, other")
-        branch: stream.Stream = made[name]
+        branch: StreamT = made[name]
         return branch
 
-    def __getitem__(self, name: str) -> stream.Stream:
+    def __getitem__(self, name: str) -> StreamT:
         return self.__getattr__(name)
 
-    def __iter__(self) -> Iterator[stream.Stream]:
+    def __iter__(self) -> Iterator[StreamT]:
         """The branches that were named, in order."""
         return iter([s for n, s in self._made.items() if n != OTHER])
 
@@ -76,3 +82,22 @@ def _no_branches() -> PlanError:
         "split has no branches",
         'Name each with its condition: split(hot="celsius > 40", cold="celsius < 0").',
     )
+
+
+def exploded(schema: pa.Schema, what: Explode) -> pa.Schema:
+    """The columns after `explode`: the elements take the place of their array."""
+    kind = schema.field(what.column).type
+    if not is_array(kind):
+        raise PlanError(
+            "HR-STREAM-012",
+            f"explode takes an array, but {what.column!r} is of type {ddl_type(kind)}",
+            "Of a map make an array first, by map_keys or map_values; of a text by split.",
+        )
+    if what.into != what.column and what.into in schema.names:
+        raise PlanError(
+            "HR-STREAM-012",
+            f"explode would make a second column {what.into!r}",
+            "Give the elements another name: as_=.",
+        )
+    place = schema.get_field_index(what.column)
+    return schema.set(place, pa.field(what.into, kind.value_type))

@@ -1,31 +1,202 @@
-"""Functions with a state of their own: `map_with_state`, `update_state_by_key` and the like.
+"""Functions with a state per key: running results, `map_with_state`, `update_state_by_key`.
 
-Each is a small process function around the user's: the same operator, state and guarantees.
+`reduce` starts with a key's first row, `fold` with a zero, made anew for each key so that no
+two share a list. The functions with a state of their own are small process functions around
+the user's: the same operator, state and guarantees.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.step_builder import Adding
-from headrace.callables import title
+from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
+from headrace.api.step_builder import PLAIN, StepBuilder
+from headrace.callables import PyFunction, site_of, title
 from headrace.clock import Duration
 from headrace.errors import PlanError
+from headrace.ops.agg.named import Aggregate
+from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.process.call import many
 from headrace.ops.process.declare import value
 from headrace.ops.process.kept import Kept
 from headrace.ops.process.keyed import Declared, KeyedProcess
 from headrace.ops.process.spec import ProcessSpec
-from headrace.plan.aggs import clashes
+from headrace.ops.running.spec import Folding, RunningAggregates, RunningFold
+from headrace.plan.columns import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN
-from headrace.plan.nodes import Edge, Stateful
-from headrace.plan.signature import VALUE, check_takes, given_schema, record_schema
+from headrace.plan.nodes import Edge
+from headrace.plan.signature import (
+    VALUE,
+    check_takes,
+    output_schema,
+    record_schema,
+    value_schema,
+)
 from headrace.records import is_record
 from headrace.rows import values_of
 from headrace.schema import SchemaLike
+
+
+class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
+    """Running results of each key, and functions with a state per key."""
+
+    def agg(
+        self,
+        *,
+        unbounded: bool = False,
+        name: str | Aggregate | None = None,
+        was: str | Aggregate | None = None,
+        **aggs: Aggregate,
+    ) -> StreamT:
+        """Running aggregates: each row, and what the aggregates of its key are after it."""
+        given, before, wanted = split_names(name, was, aggs)
+        step = self._step(given, before)
+        made, fields = typed_aggs(self._draft, wanted, step.schema, step.site)
+        step.report(*clashes(self._keys, fields, "part of the key"))
+        new = {f.name: f for f in fields}
+        replaced = [new.get(f.name, f) for f in step.schema]
+        added = [f for f in fields if f.name not in step.schema.names]
+        schema = pa.schema([*replaced, *added]) if len(step.schema) else UNKNOWN
+        return self._added(step, "agg", RunningAggregates(made), schema, unbounded)
+
+    def reduce(
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> StreamT:
+        """Fold each key's rows into one row, fn(row, row) -> row; gives it after each row."""
+        step = self._step(name, was)
+        what = RunningFold(reduce_function(step, fn, self._keys))
+        return self._added(step, "reduce", what, step.schema, unbounded)
+
+    def fold(
+        self,
+        zero: Any,
+        fn: Callable[[Any, Any], Any],
+        *,
+        schema: SchemaLike | None = None,
+        unbounded: bool = False,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> StreamT:
+        """Fold each key's rows into a value, fn(value, row) -> value; gives it after each row.
+
+        `zero` is a value, or a function that makes one. A value that is not a record is one
+        column, `value`.
+        """
+        step = self._step(name, was)
+        folding = fold_function(step, zero, fn, schema)
+        output = self._with_key(step, folding.value)
+        return self._added(step, "fold", RunningFold(folding), output, unbounded)
+
+    def map_with_state(
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        state: Any,
+        output: SchemaLike,
+        unbounded: bool = False,
+        ttl: Duration | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> StreamT:
+        """fn(row, state) -> (row to give, new state) for each row; None forgets the state.
+
+        `state` is its type, which starts with None, or a `hr.value` with a default.
+        """
+        step = self._step(name, was)
+        what = with_state(MapWithState, fn, _declared(step, fn, state, ttl, "map_with_state"))
+        schema = step.attempt(lambda: output_schema(output))
+        return self._added(step, "map_with_state", what, schema, unbounded)
+
+    def flat_map_with_state(
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        state: Any,
+        output: SchemaLike,
+        unbounded: bool = False,
+        ttl: Duration | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> StreamT:
+        """fn(row, state) -> (any number of rows to give, new state); see `map_with_state`."""
+        step = self._step(name, was)
+        declared = _declared(step, fn, state, ttl, "flat_map_with_state")
+        schema = step.attempt(lambda: output_schema(output))
+        what = with_state(FlatMapWithState, fn, declared)
+        return self._added(step, "flat_map_with_state", what, schema, unbounded)
+
+    def update_state_by_key(
+        self,
+        fn: Callable[[list[Any], Any], Any],
+        *,
+        schema: SchemaLike,
+        unbounded: bool = False,
+        ttl: Duration | None = None,
+        name: str | None = None,
+        was: str | None = None,
+    ) -> StreamT:
+        """fn(rows, state) -> new state, once for each key that has rows in a batch.
+
+        Gives the key and its new state; None forgets it, and gives nothing. How rows are cut
+        into batches is not promised: what `fn` makes of them should not depend on it.
+        """
+        step = self._step(name, was)
+        state, columns, fields = _state_columns(step, schema)
+        declared = _declared(step, fn, state, ttl, "update_state_by_key")
+        several = len(self._keys) > 1
+        what = with_state(UpdateState, fn, declared, several=several, fields=fields)
+        output = self._with_key(step, columns)
+        return self._added(step, "update_state_by_key", what, output, unbounded)
+
+    def _with_key(self, step: StepBuilder, columns: pa.Schema) -> pa.Schema:
+        """The key, and these columns; those that clash with it are reported."""
+        step.report(*clashes(self._keys, list(columns), "part of the key"))
+        key = step.key_fields(self._keys)
+        rest = [f for f in columns if f.name not in self._keys]
+        return UNKNOWN if key is None or not len(columns) else pa.schema([*key, *rest])
+
+    def _added(
+        self, step: StepBuilder, kind: str, what: Any, schema: pa.Schema, unbounded: bool
+    ) -> StreamT:
+        return self._stream(step.stateful(what, (self._keys,), schema, kind, unbounded=unbounded))
+
+
+class NeedsKey(Results[StreamT, TimedT, JoinT, TableT]):
+    """The methods of `KeyedState` on a stream without a key: they say what is missing."""
+
+    def agg(self, **options: Any) -> StreamT:
+        """Refused: running aggregates belong to a key. Say `.key_by(...)` or `.window(...)`."""
+        return self._stream(refuse_unkeyed(self._step(), "agg", windowed=True))
+
+    def reduce(self, fn: Any, **options: Any) -> StreamT:
+        """Refused: running results belong to a key. Say `.key_by(...)` or `.window(...)`."""
+        return self._stream(refuse_unkeyed(self._step(), "reduce", windowed=True))
+
+    def fold(self, zero: Any, fn: Any, **options: Any) -> StreamT:
+        """Refused: running results belong to a key. Say `.key_by(...)` or `.window(...)`."""
+        return self._stream(refuse_unkeyed(self._step(), "fold", windowed=True))
+
+    def map_with_state(self, fn: Any, **options: Any) -> StreamT:
+        """Refused: state belongs to a key. Say `.key_by(...)` first."""
+        return self._stream(refuse_unkeyed(self._step(), "map_with_state"))
+
+    def flat_map_with_state(self, fn: Any, **options: Any) -> StreamT:
+        """Refused: state belongs to a key. Say `.key_by(...)` first."""
+        return self._stream(refuse_unkeyed(self._step(), "flat_map_with_state"))
+
+    def update_state_by_key(self, fn: Any, **options: Any) -> StreamT:
+        """Refused: state belongs to a key. Say `.key_by(...)` first."""
+        return self._stream(refuse_unkeyed(self._step(), "update_state_by_key"))
 
 
 class _WithState(KeyedProcess):
@@ -78,92 +249,102 @@ class UpdateState(_WithState):
         return (*key, *(values_of(state, self.fields) if self.fields else (state,)))
 
 
-def map_with_state(
-    at: Adding,
-    keys: tuple[str, ...],
-    flat: bool,
-    fn: Callable[..., Any],
-    state: Any,
-    output: SchemaLike,
-    unbounded: bool,
-    ttl: Duration | None,
-) -> Edge:
-    method = "flat_map_with_state" if flat else "map_with_state"
-    kept = _kept(at, fn, state, ttl, method)
-    schema = at.attempt(lambda: given_schema(output))
-    kind = FlatMapWithState if flat else MapWithState
-    return _added(at, keys, _made(kind, fn, kept), schema, unbounded, method)
+def with_state(kind: type[_WithState], fn: Any, declared: Kept, **more: Any) -> ProcessSpec:
+    """The step of a process function named after the user's, which it calls."""
+    members = {"state": declared, "__doc__": kind.__doc__, **more}
+    made: Any = Declared(title(fn), (kind,), members)
+    return ProcessSpec(("row",), made(fn), made.state())
 
 
-def update_state_by_key(
-    at: Adding,
-    keys: tuple[str, ...],
-    fn: Callable[..., Any],
-    schema: Any,
-    unbounded: bool,
-    ttl: Duration | None,
-) -> Edge:
-    method = "update_state_by_key"
-    state: Any = schema
+def _state_columns(step: StepBuilder, schema: Any) -> tuple[Any, pa.Schema, tuple[str, ...]]:
+    """The type of a state (or its declaration), its columns, and its fields if it is a record."""
     if isinstance(schema, Kept):  # all that a declaration can say, such as its default
-        whole = pa.types.is_struct(schema.type)
-        columns = pa.schema(list(schema.type) if whole else [(VALUE, schema.type)])
-    else:
-        columns = at.attempt(lambda: record_schema(schema))
-        whole = is_record(schema) or len(columns) > 1
-        plain = columns.field(0).type if len(columns) == 1 and not whole else None
-        state = schema if is_record(schema) else pa.struct(list(columns)) if whole else plain
-    kept = _kept(at, fn, state or str, ttl, method)
-    for problem in clashes(keys, list(columns), "part of the key"):
-        at.report(problem)
-    names = {"several": len(keys) > 1, "fields": tuple(columns.names) if whole else ()}
-    key = [at.schema.field(k) for k in keys if k in at.schema.names]
-    known = len(columns) and len(key) == len(keys)
-    given = pa.schema([*key, *columns]) if known else UNKNOWN
-    return _added(at, keys, _made(UpdateState, fn, kept, **names), given, unbounded, method)
+        if pa.types.is_struct(schema.type):
+            columns = pa.schema(list(schema.type))
+            return schema, columns, tuple(columns.names)
+        return schema, pa.schema([(VALUE, schema.type)]), ()
+    columns = step.attempt(lambda: record_schema(schema))
+    if is_record(schema):
+        return schema, columns, tuple(columns.names)
+    if len(columns) > 1:
+        return pa.struct(list(columns)), columns, tuple(columns.names)
+    return columns.field(0).type if len(columns) else str, columns, ()
 
 
-def _kept(at: Adding, fn: Any, state: Any, ttl: Duration | None, method: str) -> Kept:
+def _declared(step: StepBuilder, fn: Any, state: Any, ttl: Duration | None, method: str) -> Kept:
     """The declaration of the state; text where it is reported to be wrong."""
-    kept: Kept = value(str)
-    with at.draft.attempt(at.site):
+    with step.draft.attempt(step.site):
         check_takes(fn, 2, method)
-        declared = isinstance(state, Kept)
-        if declared and (state.word != "value" or ttl is not None):
+        if not isinstance(state, Kept):
+            made: Kept = value(state, ttl=ttl)
+            return made
+        if state.word == "value" and ttl is None:
+            return state
+        raise PlanError(
+            "HR-PROCESS-020",
+            f"{method} keeps one value per key",
+            "Give a type as its state, with ttl= beside it, or all of it in a hr.value.",
+        )
+    return value(str)
+
+
+def split_names(
+    name: object, was: object, aggs: dict[str, Any]
+) -> tuple[str | None, str | None, dict[str, Any]]:
+    """Tell a step's `name=` and `was=` from result columns that are called so."""
+    kinds = (Aggregate, OwnAggregate)
+    columns = {"name": name, "was": was}
+    wanted = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
+    given, before = (None if isinstance(v, kinds) else v for v in (name, was))
+    return given, before, wanted  # type: ignore[return-value]
+
+
+def reduce_function(
+    step: StepBuilder, fn: Callable[[Any, Any], Any], keys: tuple[str, ...]
+) -> Folding:
+    """A reduce function and the columns it folds."""
+    with step.draft.attempt(step.site):
+        check_takes(fn, 2, "reduce")
+        if len(step.schema) and set(step.schema.names) <= set(keys):
             raise PlanError(
-                "HR-PROCESS-020",
-                f"{method} keeps one value per key",
-                "Give a type as its state, with ttl= beside it, or all of it in a hr.value.",
+                "HR-PLAN-021",
+                "reduce has nothing to fold: every column is part of the key",
+                "Use .agg(count=hr.count()) to count rows.",
             )
-        kept = state if declared else value(state, ttl=ttl)
-    return kept
+    value = pa.schema([f for f in step.schema if f.name not in keys])
+    return Folding(PyFunction(fn, site_of(fn), PLAIN), None, value)
 
 
-def _made(kind: type[_WithState], fn: Any, kept: Kept, **more: Any) -> KeyedProcess:
-    """A process function named after the user's."""
-    made: Any = Declared(title(fn), (kind,), {"state": kept, "__doc__": kind.__doc__, **more})
-    return made(fn)  # type: ignore[no-any-return]
+def fold_function(
+    step: StepBuilder, zero: Any, fn: Callable[[Any, Any], Any], schema: SchemaLike | None
+) -> Folding:
+    """A fold function, the maker of its start value, and the accumulator's columns."""
+    with step.draft.attempt(step.site):
+        check_takes(fn, 2, "fold")
+        if callable(zero):
+            check_takes(zero, 0, "the zero of fold")
+    make = zero if callable(zero) else partial(copy.deepcopy, zero)
+    value = step.attempt(lambda: value_schema(fn, zero, schema, "fold"))
+    with step.draft.attempt(step.site):
+        _check_record(zero, value)
+    start = PyFunction(make, site_of(fn), PLAIN)
+    return Folding(PyFunction(fn, site_of(fn), PLAIN), start, value)
 
 
-def _added(
-    at: Adding,
-    keys: tuple[str, ...],
-    fn: KeyedProcess,
-    schema: pa.Schema,
-    unbounded: bool,
-    method: str,
+def _check_record(zero: object, value: pa.Schema) -> None:
+    missing = [n for n in value.names if type(zero) is dict and n not in zero]
+    if missing and value.names != ["value"]:
+        raise PlanError(
+            "HR-PLAN-045",
+            f"the zero of fold is a dict without {missing[0]!r}",
+            "A dict stands for a record: give it every column. To fold into a dict as one "
+            'value, call its column so: schema="value map<string, bigint>".',
+        )
+
+
+def refuse_unkeyed(
+    step: StepBuilder, method: str, fn: object = None, *, windowed: bool = False
 ) -> Edge:
-    node = Stateful(
-        schema=schema,
-        keys=(keys,),
-        what=ProcessSpec(("row",), fn, type(fn).state()),
-        unbounded=unbounded,
-        **at.common(),
-    )
-    return at.add(node, method)
-
-
-def refuse_unkeyed(at: Adding, method: str, fn: object = None, *, windowed: bool = False) -> Edge:
     """State belongs to a key, and so do timers: report that there is none.
 
     `windowed`: windows without a key have this method.
@@ -171,19 +352,17 @@ def refuse_unkeyed(at: Adding, method: str, fn: object = None, *, windowed: bool
     timers = isinstance(fn, KeyedProcess) and type(fn).timed()
     keeps = not isinstance(fn, KeyedProcess) or bool(type(fn).values)
     does = [*(["sets timers"] if timers else []), *(["keeps state"] if keeps else [])]
-    what = f"{' and '.join(does) or 'hands over rows'} by key"
+    does_what = f"{' and '.join(does) or 'hands over rows'} by key"
     of_key = "whose state it is" if keeps else "whose timers they are"
     asks = of_key if does else "which rows belong together"
     instead = "" if does else "; or use map or flat_map, which need no key"
     instead = f"; or, for all rows, .window(...).{method}(...)" if windowed else instead
-    at.report(
+    step.report(
         PlanError(
             "HR-PROCESS-002" if timers else "HR-PROCESS-001",
-            f"{method} {what}, but {at.draft.name_of(at.edge)!r} has no key",
+            f"{method} {does_what}, but {step.draft.name_of(step.edge)!r} has no key",
             f'Say {asks}: .key_by("column").{method}(...){instead}.',
         )
     )
-    stand_in = value(str)
-    return _added(
-        at, (), _made(MapWithState, lambda row, state: None, stand_in), UNKNOWN, True, method
-    )
+    what = with_state(MapWithState, lambda row, state: None, value(str))
+    return step.stateful(what, ((),), UNKNOWN, method, unbounded=True)

@@ -1,6 +1,6 @@
-"""Adding one step to a job's draft: what every fluent method ends in.
+"""StepBuilder one step to a job's draft: what every fluent method ends in.
 
-An `Adding` knows where in the program and where in the user's file the step is written. It
+An `StepBuilder` knows where in the program and where in the user's file the step is written. It
 gives edges, not streams; a mistake is reported in the draft and leaves an unknown schema.
 """
 
@@ -12,17 +12,24 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.callables import PyFunction, is_lambda, site_of
+from headrace.clock import Duration, millis
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, as_expr
+from headrace.ops.agg.order import is_sortable
+from headrace.ops.contract import ChunkSpec, Spec
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Node, Python, Select
+from headrace.plan.nodes import Chunks, Edge, Node, Python, Select, Stateful
 from headrace.plan.signature import check_takes
+from headrace.schema import ddl_type
 
 PLAIN = "a Python function"
+Names = str | Sequence[str]
 
 
-class Adding:
+class StepBuilder:
+    """One step that is about to be added after an edge, under a name or a derived one."""
+
     def __init__(
         self, draft: Draft, edge: Edge, name: str | None = None, was: str | None = None
     ) -> None:
@@ -46,15 +53,31 @@ class Adding:
     def add(self, node: Node, kind: str, place: str = "") -> Edge:
         return Edge(self.draft.add(node, given=self.name, kind=kind, place=place))
 
+    def stateful(
+        self,
+        what: Spec,
+        keys: tuple[tuple[str, ...], ...],
+        schema: pa.Schema,
+        kind: str | None = None,
+        **more: Any,
+    ) -> Edge:
+        """A step with state; `keys` are the key columns of each input."""
+        fields = {**self.common(), **more}
+        return self.add(Stateful(what=what, keys=keys, schema=schema, **fields), kind or what.kind)
+
+    def chunks(self, what: ChunkSpec, schema: pa.Schema) -> Edge:
+        """A step without state that has its own operator."""
+        return self.add(Chunks(what=what, schema=schema, **self.common()), what.kind)
+
     def attempt(self, schema: Callable[[], pa.Schema]) -> pa.Schema:
         """A schema; not known when working it out shows a problem."""
-        found = UNKNOWN
         with self.draft.attempt(self.site):
-            found = schema()
-        return found
+            return schema()
+        return UNKNOWN
 
-    def report(self, problem: PlanError) -> None:
-        self.draft.report(problem, self.site)
+    def report(self, *problems: PlanError) -> None:
+        for problem in problems:
+            self.draft.report(problem, self.site)
 
     def select(
         self, kind: str, where: Expr | None, columns: cols.Typed | None, place: str = ""
@@ -134,8 +157,7 @@ class Adding:
 
     def known(self, names: Iterable[str]) -> None:
         """Report each of `names` that is not a column."""
-        for problem in cols.unknown(names, self.schema, self.site):
-            self.report(problem)
+        self.report(*cols.unknown(names, self.schema, self.site))
 
     def unique(self, names: Sequence[str]) -> None:
         """Report each name that would be there twice."""
@@ -160,6 +182,51 @@ class Adding:
             )
         picked = {**self.pick(names), **exprs}
         return {n: e for n, e in picked.items() if e is not cols.WRONG}, tuple(picked)
+
+    def key_fields(self, keys: Sequence[str]) -> list[pa.Field] | None:
+        """The columns of the key; None where one of them is not known."""
+        known = all(k in self.schema.names for k in keys)
+        return [self.schema.field(k) for k in keys] if known else None
+
+    def span(self, length: Duration, what: str) -> int:
+        """A duration above zero; a stand-in where it is wrong."""
+        with self.draft.attempt(self.site):
+            found = millis(length)
+            if found > 0:
+                return found
+            raise PlanError(
+                "HR-STREAM-001", f"{what} is {length!r}", "Choose a duration above zero."
+            )
+        return 1
+
+    def count(self, number: object, what: str, of: str = "rows") -> int:
+        """A number of rows or rounds above zero; a stand-in where it is wrong."""
+        if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+            return number
+        self.report(
+            PlanError(
+                "HR-STREAM-002",
+                f"{what} takes {number!r} {of}",
+                f"Choose a whole number of {of} above zero.",
+            )
+        )
+        return 1
+
+    def comparable(self, name: str, what: str) -> None:
+        """Report a column of lists or records, which have no order and cannot be compared."""
+        kind = self.schema.field(name).type if name in self.schema.names else pa.null()
+        if not is_sortable(kind) and not pa.types.is_null(kind):
+            self.report(
+                PlanError(
+                    "HR-STREAM-003",
+                    f"{what} {name!r}, which is {ddl_type(kind)}",
+                    "Name columns of text, numbers, booleans, dates or times.",
+                )
+            )
+
+
+def names_of(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _unnamed(expr: Expr) -> PlanError:

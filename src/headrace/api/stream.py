@@ -1,7 +1,7 @@
-"""Streams: immutable handles on the rows that a step gives.
+"""Streams: immutable handles on the rows that a step emits.
 
-A method adds one step to the job's draft and gives the stream after it; no row is touched.
-Mistakes do not raise here: they are kept with the user's file and line, and reported all
+A method adds one step to the job's draft and returns the stream after it; no row is touched.
+Mistakes do not raise here: they are recorded with the user's file and line, and reported all
 together by `job.check()`, `job.explain()` and `run`.
 """
 
@@ -12,24 +12,31 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from headrace.api import connected, exploding, keyed, small_operators, splitting, stateful, windowed
-from headrace.api.asynchronous import Calling
-from headrace.api.joining import Joining
-from headrace.api.loops import Looping, Repeating
-from headrace.api.operators import Operators
-from headrace.api.places import check_kind
-from headrace.api.reading import check_place
-from headrace.api.step_builder import PLAIN, Adding
+from headrace.api import keyed
+from headrace.api.async_calls import AsyncMapping
+from headrace.api.connected import By, ConnectedStreams, Input, connect_streams
+from headrace.api.handles import other_job
+from headrace.api.inputs import check_kind, check_place
+from headrace.api.loops import Repeating
+from headrace.api.patterns import MatchArguments
+from headrace.api.small_operators import SharedMethods, check_ranked
+from headrace.api.splitting import Branches, exploded
+from headrace.api.stateful import NeedsKey, refuse_unkeyed
+from headrace.api.step_builder import PLAIN, names_of
+from headrace.api.windowed import WindowArguments, WindowedStream
 from headrace.callables import is_lambda
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.hints import named_arguments, no_such_name
+from headrace.ops.stream.best import Best, types_of
+from headrace.ops.stream.explode import Explode
+from headrace.ops.stream.top import RANK
 from headrace.ops.window.evictors import Evictor
+from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan import columns as cols
-from headrace.plan.draft import Draft
-from headrace.plan.naming import place_name, points_somewhere
+from headrace.plan.draft import UNKNOWN, place_name, points_somewhere, unknown_columns
 from headrace.plan.nodes import LATE, Edge, Stateful, Union, Write, late_port
 from headrace.plan.signature import row_schema, rows_schema
 from headrace.schema import SchemaLike, schema_of
@@ -39,16 +46,17 @@ ColumnLike = Any  # an expression, SQL text, a lambda over the row, or a literal
 
 
 @named_arguments
-class Stream(Operators, Calling, Joining, Looping, Repeating):
+class Stream(
+    SharedMethods["Stream", "TimedResult", "JoinResult", "keyed.Table"],
+    NeedsKey["Stream", "TimedResult", "JoinResult", "keyed.Table"],
+    AsyncMapping["Stream", "TimedResult", "JoinResult", "keyed.Table"],
+    Repeating,
+):
     """Rows on their way. Streams are values: every method gives a new one."""
 
-    def __init__(self, draft: Draft, edge: Edge) -> None:
-        self._draft, self._edge = draft, edge
-
     @property
-    def schema(self) -> pa.Schema:
-        """The columns of the rows, as far as they are known."""
-        return self._edge.schema
+    def _kinds(self) -> tuple[type[Stream], type[TimedResult], type[JoinResult], type[keyed.Table]]:
+        return Stream, TimedResult, JoinResult, keyed.Table
 
     @property
     def name(self) -> str:
@@ -67,38 +75,38 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         self, condition: Condition, *, name: str | None = None, was: str | None = None
     ) -> Stream:
         """Keep the rows for which the condition is true."""
-        return self._after(self._adding(name, was).filter(condition))
+        return self._stream(self._step(name, was).filter(condition))
 
     where = filter
 
     def select(self, *names: str | Expr, **exprs: ColumnLike) -> Stream:
         """Only these columns; keywords make new ones: `select("area", f="celsius * 1.8 + 32")`."""
-        at = self._adding()
-        picked = at.pick(names)
-        at.unique([*picked, *exprs])
-        return self._after(at.columns("select", {**picked, **exprs}))
+        step = self._step()
+        picked = step.pick(names)
+        step.unique([*picked, *exprs])
+        return self._stream(step.columns("select", {**picked, **exprs}))
 
     def with_columns(self, **exprs: ColumnLike) -> Stream:
         """All columns, and these: new ones at the end, known ones replaced in place."""
         kept = {n: col(n) for n in self.schema.names}
-        return self._after(self._adding().columns("with_columns", {**kept, **exprs}))
+        return self._stream(self._step().columns("with_columns", {**kept, **exprs}))
 
     def drop(self, *names: str) -> Stream:
         """All columns but these."""
-        at = self._adding()
-        at.known(names)
+        step = self._step()
+        step.known(names)
         kept = {n: col(n) for n in self.schema.names if n not in names}
-        return self._after(at.columns("drop", kept))
+        return self._stream(step.columns("drop", kept))
 
     def rename(self, **names: str) -> Stream:
         """Other names for columns: `rename(new="old")`."""
-        at = self._adding()
-        at.known(names.values())
+        step = self._step()
+        step.known(names.values())
         new = {old: fresh for fresh, old in names.items()}
         kept = [new.get(n, n) for n in self.schema.names]
-        at.unique(kept)
-        return self._after(
-            at.columns("rename", dict(zip(kept, map(col, self.schema.names), strict=True)))
+        step.unique(kept)
+        return self._stream(
+            step.columns("rename", dict(zip(kept, map(col, self.schema.names), strict=True)))
         )
 
     def map(
@@ -110,14 +118,14 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         was: str | None = None,
     ) -> Stream:
         """One row for each row: a traced lambda, or a Python function whose result is known."""
-        at, reason = self._adding(name, was), PLAIN
+        step, reason = self._step(name, was), PLAIN
         if is_lambda(fn):
             try:
-                found = cols.traced(self._draft, fn, self.schema, schema, at.site)
-                return self._after(at.select("map", None, found))
+                found = cols.traced(self._draft, fn, self.schema, schema, step.site)
+                return self._stream(step.select("map", None, found))
             except Untraceable as why:
                 reason = why.reason
-        return self._after(at.function("map", fn, lambda: row_schema(fn, schema, "map"), reason))
+        return self._stream(step.function("map", fn, lambda: row_schema(fn, schema, "map"), reason))
 
     def flat_map(
         self,
@@ -128,8 +136,10 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         was: str | None = None,
     ) -> Stream:
         """Any number of rows for each row: a function that gives a list or yields rows."""
-        at = self._adding(name, was)
-        return self._after(at.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map")))
+        step = self._step(name, was)
+        return self._stream(
+            step.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map"))
+        )
 
     def explode(
         self,
@@ -144,7 +154,11 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
 
         A row whose array is empty or null gives none; with `outer` one, whose element is null.
         """
-        return self._after(exploding.explode(self._adding(name, was), column, as_, outer))
+        step, what = self._step(name, was), Explode(column, as_ or column, outer)
+        step.known([column])
+        known = column in self.schema.names and column not in unknown_columns(self.schema)
+        schema = step.attempt(lambda: exploded(self.schema, what)) if known else UNKNOWN
+        return self._stream(step.chunks(what, schema))
 
     def map_batches(
         self,
@@ -155,42 +169,42 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         was: str | None = None,
     ) -> Stream:
         """A function from Arrow table to Arrow table; without `schema`, of the same columns."""
-        at, before = self._adding(name, was), self.schema
-        return self._after(
-            at.function("map_batches", fn, lambda: schema_of(schema) if schema else before)
+        step, before = self._step(name, was), self.schema
+        return self._stream(
+            step.function("map_batches", fn, lambda: schema_of(schema) if schema else before)
         )
 
     def tap(
         self, fn: Callable[[Any], Any], *, name: str | None = None, was: str | None = None
     ) -> Stream:
         """Show each row to a function and pass it on; a stream that is tapped is used."""
-        return self._after(self._adding(name, was).function("tap", fn, lambda: self.schema))
+        return self._stream(self._step(name, was).function("tap", fn, lambda: self.schema))
 
-    def split(self, **conditions: Condition) -> splitting.Branches:
+    def split(self, **conditions: Condition) -> Branches[Stream]:
         """Send each row to the first branch whose condition is true; the rest to `.other`."""
-        return splitting.Branches(self._draft, self._edge, conditions)
+        return Branches(self._step(), conditions, Stream)
 
     branch = split
 
     def union(self, *others: Stream, name: str | None = None, was: str | None = None) -> Stream:
         """The rows of this stream and of others that have the same columns."""
-        at = self._adding(name, was)
+        step = self._step(name, was)
         if any(o._draft is not self._draft for o in others):
-            at.report(connected.other_job())
+            step.report(other_job())
         inputs = (self._edge, *(o._edge for o in others if o._draft is self._draft))
-        common = {**at.common(), "inputs": inputs, "timed": all(e.node.timed for e in inputs)}
-        return self._after(at.add(Union(schema=self.schema, **common), "union"))
+        common = {**step.common(), "inputs": inputs, "timed": all(e.node.timed for e in inputs)}
+        return self._stream(step.add(Union(schema=self.schema, **common), "union"))
 
     def key_by(
         self, *names: str | Expr | Callable[[Any], Any], **exprs: ColumnLike
     ) -> keyed.KeyedStream:
         """Bring together the rows that agree on these columns, or on these expressions."""
-        at = self._adding()
-        picked, keys = at.keys(names, exprs)
+        step = self._step()
+        picked, keys = step.keys(names, exprs)
         edge = self._edge
         if any(not cols.is_column(spec, n) for n, spec in picked.items()):
             kept = {n: col(n) for n in self.schema.names}
-            edge = at.columns("key_by", {**kept, **picked})
+            edge = step.columns("key_by", {**kept, **picked})
         return keyed.KeyedStream(self._draft, edge, keys)
 
     def window(
@@ -204,19 +218,10 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         mode: str = "replace",
         info: bool | None = None,
         may_lose: bool = False,
-    ) -> windowed.WindowedStream:
+    ) -> WindowedStream[WindowResult]:
         """Cut all rows into windows, whatever their key; see `KeyedStream.window`."""
-        whole = keyed.KeyedStream(self._draft, self._edge, ())
-        return whole.window(
-            window,
-            time=time,
-            trigger=trigger,
-            lateness=lateness,
-            evict=evict,
-            mode=mode,
-            info=info,
-            may_lose=may_lose,
-        )
+        asked = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
+        return WindowedStream(self._draft, self._edge, (), asked.cut(self._step()), WindowResult)
 
     def match(
         self,
@@ -231,59 +236,23 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         was: str | None = None,
     ) -> MatchResult:
         """Find patterns among all rows, whatever their key; see `KeyedStream.match`."""
-        return keyed.KeyedStream(self._draft, self._edge, ()).match(
-            pattern,
-            select=select,
-            output=output,
-            rules=rules,
-            timeouts=timeouts,
-            unbounded=unbounded,
-            name=name,
-            was=was,
-        )
+        asked = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
+        return MatchResult(self._draft, asked.add(self._step(name, was), ()))
 
     def process(self, fn: Any, **options: Any) -> ProcessResult:
         """Refused: state and timers belong to a key. Say `.key_by(...)` first."""
-        edge = stateful.refuse_unkeyed(self._adding(options.get("name")), "process", fn)
+        edge = refuse_unkeyed(self._step(options.get("name")), "process", fn)
         return ProcessResult(self._draft, edge)
 
-    def agg(self, **options: Any) -> Stream:
-        """Refused: running aggregates belong to a key. Say `.key_by(...)` or `.window(...)`."""
-        return self._after(stateful.refuse_unkeyed(self._adding(), "agg", windowed=True))
-
-    def reduce(self, fn: Any, **options: Any) -> Stream:
-        """Refused: running results belong to a key. Say `.key_by(...)` or `.window(...)`."""
-        return self._after(stateful.refuse_unkeyed(self._adding(), "reduce", windowed=True))
-
-    def fold(self, zero: Any, fn: Any, **options: Any) -> Stream:
-        """Refused: running results belong to a key. Say `.key_by(...)` or `.window(...)`."""
-        return self._after(stateful.refuse_unkeyed(self._adding(), "fold", windowed=True))
-
-    def map_with_state(self, fn: Any, **options: Any) -> Stream:
-        """Refused: state belongs to a key. Say `.key_by(...)` first."""
-        return self._after(stateful.refuse_unkeyed(self._adding(), "map_with_state"))
-
-    def flat_map_with_state(self, fn: Any, **options: Any) -> Stream:
-        """Refused: state belongs to a key. Say `.key_by(...)` first."""
-        return self._after(stateful.refuse_unkeyed(self._adding(), "flat_map_with_state"))
-
-    def update_state_by_key(self, fn: Any, **options: Any) -> Stream:
-        """Refused: state belongs to a key. Say `.key_by(...)` first."""
-        return self._after(stateful.refuse_unkeyed(self._adding(), "update_state_by_key"))
-
-    def broadcast(self) -> connected.BroadcastStream:
+    def broadcast(self) -> keyed.BroadcastStream:
         """This stream as a control stream: its rows reach every task, whatever their key."""
-        return connected.BroadcastStream(self._draft, self._edge)
+        return keyed.BroadcastStream(self._draft, self._edge)
 
     def connect(
-        self,
-        other: connected.Input,
-        *,
-        by: connected.By = None,
-        names: Sequence[str] | None = None,
-    ) -> connected.ConnectedStreams:
+        self, other: Input, *, by: By = None, names: Sequence[str] | None = None
+    ) -> ConnectedStreams[ProcessResult]:
         """This stream and another, key by key, for a process function with two inputs."""
-        return connected.connect_streams((self, other), by, names)
+        return connect_streams((self, other), by, names, ProcessResult)
 
     def write(
         self,
@@ -295,20 +264,14 @@ class Stream(Operators, Calling, Joining, Looping, Repeating):
         **options: Any,
     ) -> None:
         """Send the rows to "log:topic", "files:path", "console:" ...; as often as you like."""
-        at = self._adding(name, was)
-        with self._draft.attempt(at.site):
+        step = self._step(name, was)
+        with self._draft.attempt(step.site):
             check_place(uri, "write")
             check_kind(uri, "write")
         said = {**({"format": format} if format else {}), **options}
         place = place_name(uri) if points_somewhere(str(uri)) else ""
-        node = Write(schema=self.schema, uri=str(uri), options=said, **at.common())
-        at.add(node, "write", place)
-
-    def _adding(self, name: str | None = None, was: str | None = None) -> Adding:
-        return Adding(self._draft, self._edge, name, was)
-
-    def _after(self, edge: Edge) -> Stream:
-        return Stream(self._draft, edge)
+        node = Write(schema=self.schema, uri=str(uri), options=said, **step.common())
+        step.add(node, "write", place)
 
     if not TYPE_CHECKING:
 
@@ -336,8 +299,31 @@ class WindowResult(Stream):
         was: str | None = None,
     ) -> TimedResult:
         """The best results of each window, and of each `per` in it; with the column `rank`."""
-        at = self._adding(name, was)
-        return small_operators.top_of_windows(at, rows, by, largest, per)
+        step, also = self._step(name, was), names_of(per)
+        step.known(also)
+        check_ranked(step, by, [RANK])
+        if "change" in self.schema.names:
+            step.report(
+                PlanError(
+                    "HR-STREAM-007",
+                    "top cannot follow windows that take results back",
+                    'Leave mode="retract" out: top tells the final results.',
+                )
+            )
+        groups = tuple(dict.fromkeys(["window_start", "window_end", *also]))
+        window = self._edge.node
+        keys = window.keys[0] if isinstance(window, Stateful) else ()
+        general = isinstance(window, Stateful) and isinstance(window.what, GeneralWindows)
+        what = Best(
+            step.count(rows, "top"),
+            by,
+            largest,
+            each=tuple(k for k in keys if k not in groups),
+            again=general and "pane" in self.schema.names,
+            types=types_of(self.schema),
+        )
+        schema = pa.schema([*self.schema, RANK]) if len(self.schema) else UNKNOWN
+        return self._timed(step.stateful(what, (groups,), schema))
 
 
 @named_arguments
@@ -392,8 +378,8 @@ class JoinResult(TimedResult):
                 "Name one of them.",
                 site=call_site(),
             )
-        at = names.index(input)
-        return Stream(self._draft, Edge(node, late_port(at))) if at else self.late
+        port = names.index(input)
+        return Stream(self._draft, Edge(node, late_port(port))) if port else self.late
 
 
 @named_arguments

@@ -8,38 +8,67 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
-from headrace.api import stream
-from headrace.api.folding import accumulator, reduced
-from headrace.api.step_builder import PLAIN, Adding
-from headrace.api.window_checks import is_class
-from headrace.api.windowing import Cut
+from headrace.api.handles import AnyStream
+from headrace.api.stateful import fold_function, reduce_function, split_names
+from headrace.api.step_builder import PLAIN, StepBuilder
+from headrace.api.window_cut import (
+    BOUNDS,
+    Cut,
+    check,
+    check_assigner,
+    check_ends,
+    check_gap,
+    check_patience,
+    is_class,
+)
 from headrace.callables import PyFunction, site_of, title
+from headrace.clock import Duration, millis
 from headrace.errors import PlanError
+from headrace.expr import Expr, lit
+from headrace.expr.number_functions import when
 from headrace.hints import named_arguments
 from headrace.ops.agg.named import Aggregate
-from headrace.ops.agg.own import OwnAggregate
-from headrace.ops.running.spec import Folding
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import GAP, NonMerging, Session
+from headrace.ops.window.by_rows import RowWindow as RowSpec
+from headrace.ops.window.by_rows import UntilWindow
+from headrace.ops.window.by_rows import check as check_column
+from headrace.ops.window.evictors import NEAR, Evictor, KeepBy, KeepNear
+from headrace.ops.window.own import OwnAssigner, WindowAssigner
 from headrace.ops.window.process import WindowProcess, takes
 from headrace.ops.window.spec import Computed, Processing
-from headrace.plan.aggs import clashes, key_clashes, typed_aggs
-from headrace.plan.draft import UNKNOWN, Draft
-from headrace.plan.nodes import Edge, Stateful
-from headrace.plan.signature import any_schema
-from headrace.schema import TIMESTAMP, SchemaLike
+from headrace.ops.window.trigger_base import Trigger
+from headrace.ops.window.triggers import (
+    AtMost,
+    AtWatermark,
+    Combined,
+    OnDelta,
+    OnRow,
+)
+from headrace.plan import columns as cols
+from headrace.plan.columns import clashes, key_clashes, typed_aggs
+from headrace.plan.draft import UNKNOWN, Draft, uncertain
+from headrace.plan.nodes import Edge
+from headrace.plan.signature import any_schema, check_takes
+from headrace.schema import SchemaLike, ddl_type
 
-BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
+ResultT = TypeVar("ResultT", bound=AnyStream)
 
 
 @named_arguments
-class WindowedStream:
-    """A stream and its windows, waiting to hear what to compute."""
+class WindowedStream(Generic[ResultT]):
+    """A stream and its windows, before it is known what to compute."""
 
-    def __init__(self, draft: Draft, edge: Edge, keys: tuple[str, ...], windows: Cut) -> None:
-        self._draft, self._edge, self._keys, self._cut = draft, edge, keys, windows
+    def __init__(
+        self, draft: Draft, edge: Edge, keys: tuple[str, ...], windows: Cut, result: type[ResultT]
+    ) -> None:
+        self._draft, self._edge, self._keys = draft, edge, keys
+        self._cut, self._kind = windows, result
 
     def agg(
         self,
@@ -47,26 +76,27 @@ class WindowedStream:
         name: str | Aggregate | None = None,
         was: str | Aggregate | None = None,
         **aggs: Aggregate,
-    ) -> stream.WindowResult:
+    ) -> ResultT:
         """Named aggregates of each window: `agg(celsius=hr.mean("celsius"), n=hr.count())`."""
         given, before, wanted = split_names(name, was, aggs)
-        at = Adding(self._draft, self._edge, given, before)
-        made, fields = typed_aggs(self._draft, wanted, at.schema, at.site)
-        return self._result(at, fields, made)
+        step = self._step(given, before)
+        made, fields = typed_aggs(self._draft, wanted, step.schema, step.site)
+        return self._result(step, fields, made)
 
     def reduce(
         self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
-    ) -> stream.WindowResult:
+    ) -> ResultT:
         """Fold the rows of each window into one row, two at a time: fn(row, row) -> row.
 
         Rows come batch after batch, those of a batch in event-time order.
         """
-        at = Adding(self._draft, self._edge, name, was)
-        function, rows = reduced(at, fn, self._keys)
-        fields = self._folded(at, rows)
+        step = self._step(name, was)
+        folding = reduce_function(step, fn, self._keys)
+        fields = self._folded(step, folding.value)
         # Windows that fire once keep the row that fn gave last, whole, for the next call of it.
-        value = rows if self._cut.plain else pa.schema(fields)
-        return self._result(at, fields, Folding(function, None, value))
+        if not self._cut.plain:
+            folding = replace(folding, value=pa.schema(fields))
+        return self._result(step, fields, folding)
 
     def fold(
         self,
@@ -76,14 +106,14 @@ class WindowedStream:
         schema: SchemaLike | None = None,
         name: str | None = None,
         was: str | None = None,
-    ) -> stream.WindowResult:
+    ) -> ResultT:
         """Fold the rows of each window into a value: fn(value, row) -> value.
 
         Rows come batch after batch, those of a batch in event-time order.
         """
-        at = Adding(self._draft, self._edge, name, was)
-        function, start, value = accumulator(at, zero, fn, schema)
-        return self._result(at, list(value), Folding(function, start, value))
+        step = self._step(name, was)
+        folding = fold_function(step, zero, fn, schema)
+        return self._result(step, list(folding.value), folding)
 
     def process(
         self,
@@ -93,16 +123,16 @@ class WindowedStream:
         unbounded: bool = False,
         name: str | None = None,
         was: str | None = None,
-    ) -> stream.WindowResult:
+    ) -> ResultT:
         """All rows of each window at once: fn(key, window, rows) gives a row, or rows.
 
         `window` has `start`, `end` (ms), `pane`, `timing` and `final`; `rows` are in event-time
         order. With a fourth argument, `ctx`, it gets what has `watermark`, `clock` and
         `count(name, n)`. A `WindowProcess` may keep values per key and window.
         """
-        at = Adding(self._draft, self._edge, name, was)
+        step = self._step(name, was)
         method = fn.process if isinstance(fn, WindowProcess) else fn
-        with self._draft.attempt(at.site):
+        with self._draft.attempt(step.site):
             _check_process(fn)
             _check_arguments(method)
             if isinstance(fn, WindowProcess) and fn.values and self._cut.by_rows:
@@ -117,33 +147,34 @@ class WindowedStream:
                     "process cannot take back what it gave",
                     'Use mode="replace" or "delta", or aggregates instead of process.',
                 )
-        value = at.attempt(lambda: any_schema(method, schema, "process"))
+        value = step.attempt(lambda: any_schema(method, schema, "process"))
         function = PyFunction(cast("Any", fn), site_of(method), PLAIN)
-        return self._result(at, list(value), Processing(function, value), unbounded)
+        return self._result(step, list(value), Processing(function, value), unbounded)
 
     def _result(
-        self, at: Adding, fields: list[pa.Field], computed: Computed, unbounded: bool = False
-    ) -> stream.WindowResult:
-        common = at.common()
+        self, step: StepBuilder, fields: list[pa.Field], computed: Computed, unbounded: bool = False
+    ) -> ResultT:
         clocked = self._cut.clocked
-        timed = common.pop("timed") or clocked or not self._cut.by_rows
-        node = Stateful(
-            what=self._cut.spec(computed, keyed=bool(self._keys)),
-            schema=self._schema(at, fields),
-            keys=(self._keys,),
+        edge = step.stateful(
+            self._cut.spec(computed, keyed=bool(self._keys)),
+            (self._keys,),
+            self._schema(step, fields),
+            "window",
             processing=clocked,
             unbounded=unbounded,
-            timed=timed,
-            **common,
+            timed=self._edge.node.timed or clocked or not self._cut.by_rows,
         )
-        return stream.WindowResult(self._draft, at.add(node, "window"))
+        return self._kind(self._draft, edge)
 
-    def _folded(self, at: Adding, rows: pa.Schema) -> list[pa.Field]:
+    def _step(self, name: str | None, was: str | None) -> StepBuilder:
+        return StepBuilder(self._draft, self._edge, name, was)
+
+    def _folded(self, step: StepBuilder, rows: pa.Schema) -> list[pa.Field]:
         """The columns of a row that stay: rows that are results of windows have bounds already."""
         added = {f.name for f in (*BOUNDS, *self._cut.fields())}
         fields = [f for f in rows if f.name not in added]
         if rows.names and not fields:
-            at.report(
+            step.report(
                 PlanError(
                     "HR-PLAN-021",
                     "reduce has nothing to fold: every column is part of the key, or one that "
@@ -153,20 +184,18 @@ class WindowedStream:
             )
         return fields
 
-    def _schema(self, at: Adding, fields: list[pa.Field]) -> pa.Schema:
-        keys = [at.schema.field(k) for k in self._keys if k in at.schema.names]
-        if not fields or len(keys) < len(self._keys):
+    def _schema(self, step: StepBuilder, fields: list[pa.Field]) -> pa.Schema:
+        keys = step.key_fields(self._keys)
+        if not fields or keys is None:
             return UNKNOWN
         after = self._cut.fields()
         problems = key_clashes(self._keys, [*BOUNDS, *after])
-        for problem in problems:
-            at.report(problem)
+        step.report(*problems)
         if problems:
             return UNKNOWN
         before = [*keys, *BOUNDS]
         taken = [f.name for f in (*before, *after)]
-        for problem in clashes(taken, fields, "part of every window's result"):
-            at.report(problem)
+        step.report(*clashes(taken, fields, "part of every window's result"))
         return pa.schema([*before, *(f for f in fields if f.name not in taken), *after])
 
 
@@ -183,7 +212,7 @@ def _check_process(fn: object) -> None:
 
 
 def _check_arguments(fn: Any) -> None:
-    """Three arguments, or four; not in another order, if their names tell."""
+    """Three arguments, or four; not in another order, as far as their names show it."""
     if not takes(fn, 3) and not takes(fn, 4):
         raise PlanError(
             "HR-PLAN-028",
@@ -193,7 +222,7 @@ def _check_arguments(fn: Any) -> None:
         )
     try:
         names = list(inspect.signature(fn).parameters)
-    except (TypeError, ValueError):  # a builtin that does not tell its signature
+    except (TypeError, ValueError):  # a builtin that has no signature
         return
     if names[1:2] == ["rows"] or names[2:3] == ["window"]:
         raise PlanError(
@@ -203,12 +232,183 @@ def _check_arguments(fn: Any) -> None:
         )
 
 
-def split_names(
-    name: object, was: object, aggs: dict[str, Any]
-) -> tuple[str | None, str | None, dict[str, Any]]:
-    """Tell a step's `name=` and `was=` from result columns that are called so."""
-    kinds = (Aggregate, OwnAggregate)
-    columns = {"name": name, "was": was}
-    wanted = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
-    given, before = (None if isinstance(v, kinds) else v for v in (name, was))
-    return given, before, wanted  # type: ignore[return-value]
+# The arguments of `window`: expressions resolved over the columns, each argument checked. What
+# does not go together is refused in `window_cut.py`.
+
+
+@dataclass(frozen=True)
+class WindowArguments:
+    """The arguments of `window`, as the user wrote them."""
+
+    window: Any
+    time: str | None
+    trigger: Any
+    lateness: Duration
+    evict: Any
+    mode: str
+    info: bool | None
+    may_lose: bool
+
+    def cut(self, step: StepBuilder) -> Cut:
+        """The windows; problems are reported, and plain windows stand in."""
+        extras: dict[str, Expr] = {}
+        with step.draft.attempt(step.site):
+            window = _window(step, self.window, extras)
+            fires = _trigger(step, self.trigger, extras)
+            late = _lateness(self.lateness)
+            evictor = _evictor(step, self.evict, extras)
+            found = Cut(
+                window,
+                fires,
+                late,
+                evictor,
+                self.mode,
+                self.time == "processing",
+                self._informs(late),
+                tuple(extras.items()),
+                self.may_lose,
+            )
+            check(found, self.time)
+            check_patience(step.edge, found, self.time)
+            return found
+        return Cut(Window(1, 1), AtWatermark(), 0, None, "replace", False, False, ())
+
+    def _informs(self, lateness: int) -> bool:
+        """Whether results say which firing they are of: by default where there may be several."""
+        several = self.trigger is not None or lateness > 0 or self.mode != "replace"
+        return several if self.info is None else self.info
+
+
+def _window(step: StepBuilder, window: object, extras: dict[str, Expr]) -> Any:
+    if isinstance(window, Session) and not isinstance(window.gap, int):
+        gap = gap_of(step, window, step.schema)
+        extras[GAP] = gap.cast("bigint")
+        return Session(gap)
+    if isinstance(window, RowSpec):  # bounded by rows: the plan makes columns of expressions
+        return _row_window(step, window, extras)
+    check_assigner(window)
+    if isinstance(window, WindowAssigner):
+        return OwnAssigner(window)
+    if isinstance(window, Window | Session | NonMerging):
+        return window
+    raise PlanError(
+        "HR-PLAN-022",
+        f"{window!r} is not a window",
+        'Write hr.tumbling("5s"), hr.sliding("60s", every="5s"), hr.session("10m") ...',
+    )
+
+
+def gap_of(step: StepBuilder, window: Session, schema: pa.Schema) -> Expr:
+    """A gap that differs from row to row, over rows of this kind."""
+    gap = _number(step, window.gap, "the gap of a session", whole=True, schema=schema)
+    check_gap(gap)
+    return gap
+
+
+def _row_window(step: StepBuilder, window: Any, extras: dict[str, Expr]) -> Any:
+    spec = getattr(window, "column", None)
+    if spec is None:
+        return window
+    if isinstance(spec, str) and spec in step.schema.names:
+        if not uncertain(step.schema, frozenset({spec})):
+            check_column(window, step.schema)
+        return window
+    until = isinstance(window, UntilWindow)
+    found = step.condition(spec, "until") if until else _number(step, spec, "a delta window")
+    if found is not None:
+        check_ends(window, found)
+        extras["$cut"] = found
+    return replace(window, column="$cut")
+
+
+def _trigger(step: StepBuilder, trigger: object, extras: dict[str, Expr]) -> Trigger:
+    if trigger is None:
+        return AtWatermark()
+    if not isinstance(trigger, Trigger):
+        raise PlanError(
+            "HR-TRIGGER-001",
+            f"trigger={trigger!r} is not a trigger",
+            "Make one with headrace.triggers: t.at_watermark(early=t.every('10s')).",
+        )
+    return _named(step, trigger, extras, "$times")
+
+
+def _named(step: StepBuilder, trigger: Trigger, extras: dict[str, Expr], place: str) -> Trigger:
+    """The trigger with expressions for what the user wrote, under names that stay."""
+
+    def inner(part: Trigger | None, number: int) -> Any:
+        return part and _named(step, part, extras, f"{place}{number}")
+
+    match trigger:
+        case AtWatermark(early, late):
+            return AtWatermark(inner(early, 0), inner(late, 1))
+        case Combined(parts, every):
+            return Combined(tuple(inner(t, i) for i, t in enumerate(parts)), every)
+        case AtMost(_, of, most):
+            return AtMost(place, inner(of, 0), most)
+        case OnRow(_, predicate):
+            name = f"$t{len(extras)}"
+            found = step.condition(predicate, "on_row")
+            if found is None:
+                return trigger
+            extras[name] = when(found, True)  # null, not false: so that counting counts the true
+            return OnRow(name, found)
+        case OnDelta(_, column, threshold):
+            name = f"$t{len(extras)}"
+            found = _number(step, column, "on_delta")
+            extras[name] = extras[f"{name}.first"] = _double(step, found)
+            return OnDelta(name, found, threshold)
+    return trigger
+
+
+def _number(
+    step: StepBuilder, spec: object, what: str, whole: bool = False, schema: pa.Schema | None = None
+) -> Expr:
+    schema = step.schema if schema is None else schema
+    expr = cols.expression(step.draft, spec, schema, step.site)
+    if expr is None:  # reported already
+        return lit(1)
+    kind = cols.typed(step.draft, {"x": expr}, schema, step.site).schema.field("x").type
+    fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    good = pa.types.is_integer(kind) or (fraction and not whole)
+    if not good and not pa.types.is_null(kind):
+        raise PlanError(
+            "HR-WINDOW-009",
+            f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr.sql()} is "
+            f"{ddl_type(kind)}",
+            "Cast it, or name another column.",
+        )
+    return expr
+
+
+def _double(step: StepBuilder, expr: Expr) -> Expr:
+    """A number that is compared as a double; a decimal is made one."""
+    kind = cols.typed(step.draft, {"x": expr}, step.schema, step.site).schema.field("x").type
+    return expr.cast("double") if pa.types.is_decimal(kind) else expr
+
+
+def _lateness(lateness: Duration) -> int:
+    late = millis(lateness)
+    if late < 0:
+        raise PlanError(
+            "HR-WINDOW-033",
+            f"lateness={lateness!r} is below zero",
+            "Say how long a window waits for late rows; nothing by default.",
+        )
+    return late
+
+
+def _evictor(step: StepBuilder, evict: object, extras: dict[str, Expr]) -> Evictor | None:
+    if evict is None:
+        return None
+    if not isinstance(evict, Evictor):
+        raise PlanError(
+            "HR-WINDOW-034",
+            f"evict={evict!r} is not an evictor",
+            "Write hr.keep_last(rows=100), hr.keep_last('10s'), hr.keep_near(...) or hr.keep.",
+        )
+    if isinstance(evict, KeepNear):
+        extras[NEAR] = _double(step, _number(step, evict.column, "keep_near"))
+    if isinstance(evict, KeepBy):
+        check_takes(evict.fn, 1, "hr.keep")
+    return evict

@@ -32,7 +32,7 @@ Drop = Annotated[
         metavar="NAME",
     ),
 ]
-DropAll = Annotated[bool, typer.Option("--drop-all", help="Let go of all state nobody uses.")]
+DropAll = Annotated[bool, typer.Option("--drop-all", help="Drop all state that no step uses.")]
 TakeOver = Annotated[
     bool, typer.Option("--take-over", help="Take the folder from a run that is alive.")
 ]

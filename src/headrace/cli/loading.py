@@ -105,8 +105,8 @@ def _module_name(path: Path) -> str:
     """The file's own name, unless a module of that name is in use: `json.py` is a fine job."""
     name = re.sub(r"\W", "_", path.stem)
     known = sys.modules.get(name)
-    mine = known is None or getattr(known, "__file__", None) == str(path)
-    return name if mine and name not in sys.stdlib_module_names else f"job_{name}"
+    own = known is None or getattr(known, "__file__", None) == str(path)
+    return name if own and name not in sys.stdlib_module_names else f"job_{name}"
 
 
 def _failed(path: Path, error: BaseException) -> RunError:

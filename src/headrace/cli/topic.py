@@ -242,7 +242,7 @@ _POLL = 0.02  # seconds between looks at the end of the topic
 
 
 class Consumer:
-    """Reads some partitions of a topic from where it was told."""
+    """Reads some partitions of a topic from given offsets on."""
 
     def __init__(self, log: Log, name: str, partition: int | None, keys: bool) -> None:
         self.log, self.name, self.keys = log, name, keys

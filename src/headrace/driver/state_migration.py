@@ -24,9 +24,9 @@ from headrace.ops.process.refit import refitted, start_column
 from headrace.ops.process.shared import KEY, VALUE, table_name
 from headrace.ops.process.spec import ProcessSpec, life_of
 from headrace.ops.process.values import EXPIRY, VALUES, stamp_of
-from headrace.plan.evolving_values import Was, known_values, sources
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
+from headrace.plan.step_changes import StoredValue, known_values, sources
 from headrace.state.manifest import StepFacts
 from headrace.state.runs import RunCache, RunRef, RunWriter
 from headrace.state.slots import SlotState
@@ -128,7 +128,7 @@ class _Migration:
     def _key_names(self) -> list[str]:
         return list(self._specs[VALUES].key.names)
 
-    def _value(self, run: pa.Table, declared: Kept, was: Was | None) -> pa.Array:
+    def _value(self, run: pa.Table, declared: Kept, was: StoredValue | None) -> pa.Array:
         default = declared.stored(declared.start())
         start = start_column(default, declared.type, run.num_rows)
         if was is None:
@@ -139,7 +139,7 @@ class _Migration:
             return column
         return pc.if_else(run.column(stamp_of(was.name)).combine_chunks().is_valid(), column, start)
 
-    def _stamp(self, run: pa.Table, declared: Kept, was: Was | None) -> pa.Array:
+    def _stamp(self, run: pa.Table, declared: Kept, was: StoredValue | None) -> pa.Array:
         """When the value was last written; now, if that was not stored or not by this time."""
         if was is not None and was.life == life_of(declared):
             return run.column(stamp_of(was.name)).combine_chunks()

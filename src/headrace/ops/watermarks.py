@@ -2,7 +2,7 @@
 
 A strategy is a value, given to `job.read(..., watermark=...)`. It is asked for each split by
 itself, and what it says never goes back. Values only: what runs them is in
-`task/watermark_trackers.py`, what checks them against an input in `api/timing.py`.
+`task/watermark_trackers.py`, what checks them against an input in `api/inputs.py`.
 """
 
 from __future__ import annotations

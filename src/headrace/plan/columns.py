@@ -1,4 +1,4 @@
-"""What users write for columns, against the schema it is about: expressions with types.
+"""What users write for columns and aggregates, resolved over a schema: expressions with types.
 
 A mistake is reported in the draft and leaves a column of unknown type; an expression over
 unknown columns is unknown itself, silently, because the cause has been reported.
@@ -6,8 +6,8 @@ unknown columns is unknown itself, silently, because the cause has been reported
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from headrace.expr import Expr, Untraceable, as_expr, col, parsed, same
 from headrace.expr.lower import unknown_column
 from headrace.expr.trace import trace_row
 from headrace.kernel import infer
+from headrace.ops.agg.named import Aggregate
+from headrace.ops.agg.own import OwnAggregate, check_own
 from headrace.plan.draft import UNKNOWN, Draft, uncertain, unknown_columns
 from headrace.plan.signature import record_schema
 from headrace.schema import SchemaLike, ddl_type
@@ -125,7 +127,7 @@ def traced(
     draft: Draft,
     fn: Callable[[Any], Any],
     schema: pa.Schema,
-    said: SchemaLike | None,
+    declared: SchemaLike | None,
     site: Site | None,
 ) -> Typed:
     """The columns that a lambda over a row makes; raises Untraceable if it cannot be traced."""
@@ -133,7 +135,11 @@ def traced(
         return Typed((), UNKNOWN)
     try:
         found = typed(draft, trace_row(fn, schema), schema, site)
-        return found if said is None else _as_said(found, record_schema(said), schema)
+        return (
+            found
+            if declared is None
+            else _in_declared_types(found, record_schema(declared), schema)
+        )
     except Untraceable:
         if not unknown_columns(schema):
             raise
@@ -142,22 +148,167 @@ def traced(
     return Typed((), UNKNOWN)
 
 
-def _as_said(found: Typed, said: pa.Schema, schema: pa.Schema) -> Typed:
+def _in_declared_types(found: Typed, declared: pa.Schema, schema: pa.Schema) -> Typed:
     """The traced columns in the types the user asked for."""
-    if found.schema.names != said.names:
+    if found.schema.names != declared.names:
         raise PlanError(
             "HR-PLAN-026",
             f"map gives the columns {', '.join(found.schema.names)}, but schema= says "
-            f"{', '.join(said.names)}",
+            f"{', '.join(declared.names)}",
             "Make them agree, in order.",
         )
-    pairs = zip(found.columns, found.schema, said, strict=True)
+    pairs = zip(found.columns, found.schema, declared, strict=True)
     columns = tuple((n, e if f.type == s.type else e.cast(s.type)) for (n, e), f, s in pairs)
     if not uncertain(found.schema, frozenset(found.schema.names)):
         infer(dict(columns), schema)
-    return Typed(columns, said)
+    return Typed(columns, declared)
 
 
 def is_column(spec: object, name: str) -> bool:
     """Whether `spec` is nothing but the column `name`."""
     return isinstance(spec, Expr) and same(spec, col(name))
+
+
+# Aggregates over the rows of a schema: arguments resolved, results typed.
+#
+# An argument is a column's name where it can be; another expression stays one here, and
+# `rewrite.py` projects it into a column, because `ops` sees columns only.
+
+
+Aggs = tuple[tuple[str, Aggregate], ...]
+
+
+def typed_aggs(
+    draft: Draft, aggs: Mapping[str, object], schema: pa.Schema, site: Site | None
+) -> tuple[Aggs, list[pa.Field]]:
+    """The aggregates over rows of `schema`, and the columns of their results."""
+    if not aggs:
+        draft.report(
+            PlanError(
+                "HR-PLAN-021",
+                "agg computes nothing",
+                'Name at least one aggregate: agg(average=hr.mean("celsius")).',
+            ),
+            site,
+        )
+    plain = {n: _plain(draft, n, a, schema, site) for n, a in aggs.items()}
+    fields = [_field(draft, n, a, schema, site) for n, a in plain.items()]
+    return tuple((n, a) for n, a in plain.items() if a is not None), fields
+
+
+def arguments(aggs: Aggs) -> dict[str, Expr]:
+    """The arguments that are not columns yet, under the names they will have as columns."""
+    found: dict[str, Expr] = {}
+    for name, agg in aggs:
+        for index, argument in enumerate((agg.column, agg.by)):
+            if isinstance(argument, Expr):
+                found[argument_name(name, index)] = argument
+    return found
+
+
+def projected(name: str, agg: Aggregate) -> Aggregate:
+    """The aggregate once its arguments have become columns."""
+    pair = [
+        argument_name(name, i) if isinstance(a, Expr) else a
+        for i, a in enumerate((agg.column, agg.by))
+    ]
+    return agg.on(*pair)
+
+
+def argument_name(name: str, index: int) -> str:
+    return f"${name}" if index == 0 else f"${name}.by"
+
+
+def columns_read(aggs: Aggs) -> set[str]:
+    """The columns that the aggregates need."""
+    found: set[str] = set()
+    for _, agg in aggs:
+        for argument in agg.arguments:
+            found |= argument.columns if isinstance(argument, Expr) else {argument}
+    return found
+
+
+def _plain(
+    draft: Draft, name: str, agg: object, schema: pa.Schema, site: Site | None
+) -> Aggregate | None:
+    if isinstance(agg, OwnAggregate):
+        with draft.attempt(site):
+            check_own(agg)
+            title = f"{type(agg).__module__}.{type(agg).__qualname__}"
+            return _plain(draft, name, Aggregate(title, agg.column, own=agg), schema, site)
+        return None
+    if isinstance(agg, type) and issubclass(agg, OwnAggregate):
+        draft.report(
+            PlanError(
+                "HR-PLAN-021",
+                f"{name}={agg.__name__} is a class, not an aggregate",
+                f'Call it: {name}={agg.__name__}("column"), or {agg.__name__}() for none.',
+            ),
+            site,
+        )
+        return None
+    if not isinstance(agg, Aggregate):
+        draft.report(
+            PlanError(
+                "HR-PLAN-021",
+                f"{name}={agg!r} is not an aggregate",
+                f'Write {name}=hr.mean("column"), hr.count(), hr.max("column") ...; '
+                "for your own function use reduce or fold.",
+            ),
+            site,
+        )
+        return None
+    pair = [a if a is None else _argument(draft, a, schema, site) for a in (agg.column, agg.by)]
+    wrong = len([p for p in pair if p is not None]) < len(agg.arguments)
+    return None if wrong else replace(agg, column=pair[0], by=pair[1])
+
+
+def _argument(
+    draft: Draft, argument: object, schema: pa.Schema, site: Site | None
+) -> str | Expr | None:
+    """A column's name, or an expression that is not just a column; None if it is wrong."""
+    expr = expression(draft, argument, schema, site)
+    if expr is None or expr.name is None:
+        return expr
+    bare = expr.name if same(expr, col(expr.name)) else None
+    return expr if bare is None else bare
+
+
+def _field(
+    draft: Draft, name: str, agg: Aggregate | None, schema: pa.Schema, site: Site | None
+) -> pa.Field:
+    field = pa.field(name, pa.null())
+    if agg is None or uncertain(schema, frozenset(columns_read(((name, agg),)))):
+        return field
+    with draft.attempt(site):
+        made = arguments(((name, agg),))
+        wide = [*schema, *infer(made, schema)] if made else list(schema)
+        return pa.field(name, projected(name, agg).result_type(pa.schema(wide)))
+    return field
+
+
+def clashes(names: Sequence[str], fields: Sequence[pa.Field], what: str) -> list[PlanError]:
+    """A problem for each result column whose name is used already."""
+    return [
+        PlanError(
+            "HR-PLAN-015",
+            f"the column {f.name!r} would be there twice: it is {what} already",
+            "Give the new column another name.",
+        )
+        for f in fields
+        if f.name in names
+    ]
+
+
+def key_clashes(keys: Sequence[str], added: Sequence[pa.Field]) -> list[PlanError]:
+    """A problem for each key that is called like a column every result has besides its key."""
+    return [
+        PlanError(
+            "HR-PLAN-015",
+            f"the column {f.name!r} would be there twice: it is a key, and part of every "
+            "window's result",
+            f'Give the key another name: key_by(of_{f.name}="{f.name}").',
+        )
+        for f in added
+        if f.name in keys
+    ]

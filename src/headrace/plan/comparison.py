@@ -7,10 +7,12 @@ Values only. A start is refused here and nowhere else for what a program has bec
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import StateError
+from headrace.hints import nearest
+from headrace.plan.nodes import Node
 
 SAME, NEW, RENAMED, DROPPED, REFUSED = "same", "new", "renamed", "dropped", "refused"
 OPERATOR, INPUT, OUTPUT, VALUE = "operator", "input", "output", "value"
@@ -42,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A program beside what its folder holds; print it, or `check` it before a start."""
+    """A program compared with what its folder holds; print it, or `check` it before a start."""
 
     changes: tuple[Change, ...]
 
@@ -114,3 +116,54 @@ def _lost(lost: Sequence[Change]) -> StateError:
 def consent(name: str) -> str:
     """As a program says it, and as one types it."""
     return f"drop={name!r} (--drop {shlex.quote(name)} on the command line)"
+
+
+# Which step, input or output of a program is which of those that a manifest names.
+#
+# By its name, or by the one it says it had (`was=`), which may stay in the program once it has
+# been followed. A name that no step had is refused; that two say they were the same one, or one
+# that is still there, is refused where the program is checked.
+
+
+Known = Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NameMatch:
+    """The earlier name of one step, input or output, or why it is not certain."""
+
+    before: str | None = None
+    because: str = ""
+    hint: str = ""
+
+    @property
+    def unknown(self) -> bool:
+        return bool(self.because)
+
+
+def matches(nodes: Iterable[Node], known: Known, what: str) -> dict[str, NameMatch]:
+    """For each node by its name: which of the known ones it was."""
+    return {n.name: _match(n, known, what) for n in nodes}
+
+
+def _match(node: Node, known: Known, what: str) -> NameMatch:
+    own, was = node.name in known, node.was
+    if was is None or was == node.name:
+        return NameMatch(node.name if own else None)
+    if own and was in known:
+        because = f"it says was={was!r}, but the job has {node.name!r} as well"
+        hint = (
+            f"Leave was= out if it is {node.name!r}; if it is {was!r}, give it a name of its own."
+        )
+        return NameMatch(None, because, hint)
+    if own:
+        return NameMatch(node.name)  # it has been renamed before
+    return NameMatch(was) if was in known else _unknown_name(node, known, what)
+
+
+def _unknown_name(node: Node, known: Known, what: str) -> NameMatch:
+    there = ", ".join(map(repr, known)) or f"no {what}"
+    because = f"it says was={node.was!r}, but the job has {there}"
+    near = nearest(str(node.was), known, 1)
+    better = f"Correct it (was={near[0]!r}?)" if near else "Correct it"
+    return NameMatch(None, because, f"{better}, or leave was= out: the {what} is then new.")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 import pyarrow as pa
@@ -139,7 +140,7 @@ class Draft:
         node = self._now(edge.node)
         return node.name if edge.port == OUT else f"{node.name}.{edge.port}"
 
-    def given(self, edge: Edge) -> bool:
+    def is_named(self, edge: Edge) -> bool:
         """Whether the user chose the name of the step behind `edge`."""
         return self._now(edge.node).name in self._given
 
@@ -198,3 +199,33 @@ def _no_step(port: str, name: str) -> PlanError:
         f"the {port} rows of {name!r} are not a step that could have a name",
         f"Name the step itself, or one after it: .{port}.where(..., name=...).",
     )
+
+
+# Names that a step gets when the user gives none, made from where it reads or writes.
+#
+# They depend on nothing but the place itself, so they are the same in every version of a
+# program.
+
+
+_ODD = re.compile(r"[^\w.-]+")
+
+
+def place_name(uri: object) -> str:
+    """A short name for what a uri points at: "log:temperature" is "temperature"."""
+    if not isinstance(uri, str):
+        return _clean(type(uri).__name__.lower().removesuffix("source")) or "input"
+    scheme, _, rest = uri.partition(":")
+    if scheme == "files":
+        parts = [p for p in PurePosixPath(rest).parts if not set(p) & set("*?[") and p != "/"]
+        rest = parts[-1].split(".")[0] or parts[-1] if parts else ""
+    return _clean(rest) or _clean(scheme) or "input"
+
+
+def points_somewhere(uri: str) -> bool:
+    """Whether the uri names a place of its own: "console:" does not."""
+    scheme, _, rest = uri.partition(":")
+    return bool(rest) and scheme != "console"
+
+
+def _clean(text: str) -> str:
+    return _ODD.sub("-", text).strip("-._")

@@ -24,17 +24,20 @@ from headrace.plan.comparison import (
     VALUE,
     Change,
     Comparison,
+    NameMatch,
     consent,
+    matches,
 )
-from headrace.plan.evolving_edges import described, input_changes, output_changes
-from headrace.plan.evolving_names import Match, matches
-from headrace.plan.evolving_origins import chain_difference, origin_differences
-from headrace.plan.evolving_steps import differences
-from headrace.plan.evolving_unnamed import confusable, unnamed_hint
-from headrace.plan.evolving_values import correction, misnamed, refusals, value_parts
-from headrace.plan.nodes import Stateful
+from headrace.plan.nodes import Read, Stateful, Write
+from headrace.plan.origin_changes import (
+    chain_difference,
+    confusable,
+    origin_differences,
+    unnamed_hint,
+)
 from headrace.plan.program import Program
 from headrace.plan.shapes import FROM, STATELESS, fingerprint, shape
+from headrace.plan.step_changes import correction, differences, misnamed, refusals, value_parts
 
 __all__ = [
     "DROPPED", "INPUT", "NEW", "OPERATOR", "OUTPUT", "REFUSED", "RENAMED", "SAME", "VALUE",
@@ -66,7 +69,7 @@ def compare(
     reads: Mapping[str, Mapping[str, Any]] | None = None,
     writes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Comparison:
-    """The program beside the manifest's operators, inputs and outputs.
+    """Compare the program with the manifest's operators, inputs and outputs.
 
     `inputs` and `outputs` are the manifest's descriptions by name, `reads` and `writes` those
     of what the program has now; where there is none, the uri has to do. `versions` gives the
@@ -84,15 +87,19 @@ def compare(
 
 
 class _Steps:
-    """The steps of a program beside those of a manifest."""
+    """The steps of a program, compared with those of a manifest."""
 
     def __init__(
-        self, program: Program, ops: Ops, versions: Mapping[str, int], inputs: Mapping[str, Match]
+        self,
+        program: Program,
+        ops: Ops,
+        versions: Mapping[str, int],
+        inputs: Mapping[str, NameMatch],
     ) -> None:
         self._nodes = [n for n in program.stateful() if not n.what.stateless]
         self._ops = {n: facts for n, facts in ops.items() if not _stateless(facts)}
         self._versions = versions
-        self._told = describe(program)
+        self._facts = describe(program)
         self._found = matches(self._nodes, self._ops, "step")
         both = {**inputs, **self._found}
         self._renames = {m.before: name for name, m in both.items() if m.before is not None}
@@ -106,7 +113,7 @@ class _Steps:
             if name not in used:
                 yield Change(name, OPERATOR, DROPPED, hint=self._dropped(name, fresh))
 
-    def _one(self, node: Stateful, match: Match) -> Iterator[Change]:
+    def _one(self, node: Stateful, match: NameMatch) -> Iterator[Change]:
         if match.unknown:
             yield Change(node.name, OPERATOR, REFUSED, match.because, match.hint, "HR-EVOLVE-003")
             return
@@ -143,22 +150,22 @@ class _Steps:
         version = self._versions.get(node.name)
         if version is not None and old.get("version", version) != version:
             return f"its state has format {old['version']} and this release writes {version}"
-        told = self._told[node.name]
-        if old["fingerprint"] == told["fingerprint"]:
+        new = self._facts[node.name]
+        if old["fingerprint"] == new["fingerprint"]:
             return ""
-        because = differences(node, old, told["shape"])
-        if "shape" in old and FROM in old["shape"] and FROM in told["shape"]:
-            origin = old["shape"][FROM], told["shape"][FROM]
+        because = differences(node, old, new["shape"])
+        if "shape" in old and FROM in old["shape"] and FROM in new["shape"]:
+            origin = old["shape"][FROM], new["shape"][FROM]
             more = origin_differences(*origin, self._renames)
             because = "; ".join(part for part in (because, *more) if part)
         return because
 
     def _unsure(self, node: Stateful, old: Facts) -> str:
         """Why a step without a name of its own may be another than the one it was."""
-        new = self._told[node.name]
+        new = self._facts[node.name]
         origin = old["shape"].get(FROM, {}), new["shape"].get(FROM, {})
         return chain_difference(*origin, self._renames) or confusable(
-            new, self._told.values(), old, self._ops.values()
+            new, self._facts.values(), old, self._ops.values()
         )
 
     def _dropped(self, name: str, fresh: Iterable[Stateful]) -> str:
@@ -197,3 +204,139 @@ def _fresh_start(name: str) -> str:
         f"Undo the change, or give the step another name to start it afresh: "
         f"{name!r} is then dropped, which needs your consent."
     )
+
+
+# The inputs and outputs of a changed program, compared with those that a manifest describes.
+#
+# An input is what it reads: kind, place, and the identity of what is there. An output is where
+# it writes, and in which format. A name alone decides nothing: offsets mean something only in
+# the place they are of, and what is published stays where it is.
+
+
+Described = Mapping[str, Any]
+Known = Mapping[str, Described]
+URI = "uri"  # all that is known where there is no description
+OURS = ("id", "last", "time")  # what a manifest notes about an input or output besides
+PLACE = ("kind", "place", "format", URI)  # what says where an output writes
+
+
+def described(known: Mapping[str, Any] | Iterable[str]) -> dict[str, Described]:
+    """Descriptions by name; of older manifests and of tests there is a uri, or only a name."""
+    if not isinstance(known, Mapping):
+        return {name: {} for name in known}
+    return {n: {URI: d} if isinstance(d, str) else d for n, d in known.items()}
+
+
+def input_changes(
+    reads: Iterable[Read], found: Mapping[str, NameMatch], known: Known, now: Known
+) -> Iterator[Change]:
+    fresh = []
+    for node in reads:
+        match, own = found[node.name], _now(node, now)
+        if match.unknown:
+            yield Change(node.name, INPUT, REFUSED, match.because, match.hint, "HR-EVOLVE-003")
+        elif match.before is None:
+            fresh.append(node)
+            yield Change(node.name, INPUT, NEW)
+        elif _identity(known[match.before], own) != _identity(own, known[match.before]):
+            because = _other_thing(known[match.before], own)
+            yield Change(node.name, INPUT, REFUSED, because, _elsewhere(match.before))
+        else:
+            yield _gone_on(node.name, match.before, INPUT)
+    used = {match.before for match in found.values()}
+    for name in known:
+        if name not in used:
+            alike = [n.name for n in fresh if _alike(known[name], _now(n, now))]
+            hint = _forgotten(name, alike)
+            yield Change(name, INPUT, DROPPED, hint=hint, by_name=bool(alike))
+
+
+def output_changes(writes: Iterable[Write], known: Known, now: Known) -> Iterator[Change]:
+    found = matches(writes, known, OUTPUT)
+    for node in writes:
+        match, own = found[node.name], _now(node, now)
+        if match.unknown:
+            yield Change(node.name, OUTPUT, REFUSED, match.because, match.hint, "HR-EVOLVE-003")
+        elif match.before is None:
+            yield Change(node.name, OUTPUT, NEW)
+        elif moved := _moved(known[match.before], own):
+            hint = (
+                "Undo the change, or give the output another name=: it begins there, and what "
+                f"{match.before!r} has written stays where it is."
+            )
+            yield Change(node.name, OUTPUT, REFUSED, moved, hint)
+        else:
+            yield _gone_on(node.name, match.before, OUTPUT)
+    used = {match.before for match in found.values()}
+    yield from (Change(name, OUTPUT, DROPPED) for name in known if name not in used)
+
+
+def _gone_on(name: str, before: str, role: str) -> Change:
+    if name == before:
+        return Change(name, role, SAME)
+    return Change(name, role, RENAMED, f"from {before}")
+
+
+def _now(node: Read | Write, now: Known) -> Described:
+    """What is known of an input or output of the program; its uri beside its description."""
+    uri = {URI: node.uri} if isinstance(node.uri, str) else {}
+    return {**now.get(node.name, {}), **uri}
+
+
+def _identity(one: Described, beside: Described) -> dict[str, Any]:
+    """What identifies it, of what both descriptions have; a uri only where there is no more."""
+    common = {k: v for k, v in one.items() if k in beside and k not in OURS}
+    if len(common) > 1:
+        common.pop(URI, None)
+    return common
+
+
+def _alike(one: Described, other: Described) -> bool:
+    own = _identity(one, other)
+    return bool(own) and own == _identity(other, one)
+
+
+def _other_thing(old: Described, new: Described) -> str:
+    if any(old.get(k) != new.get(k) for k in ("kind", "place", URI) if k in old and k in new):
+        return f"it has read {_place_text(old)} and now reads {_place_text(new)}"
+    return (
+        f"what is at {_place_text(new)} is not what it has read: it was "
+        f"{old.get('thing')!r} and is {new.get('thing')!r}"
+    )
+
+
+def _moved(old: Described, new: Described) -> str:
+    changed = [k for k in PLACE if k in old and k in new and old[k] != new[k]]
+    if changed == [URI] and "place" in old and "place" in new:
+        return ""  # the same place, written otherwise
+    if not changed:
+        return ""
+    return (
+        f"it has written {_place_text(old, 'format')} and now writes {_place_text(new, 'format')}"
+    )
+
+
+def _place_text(said: Described, *more: str) -> str:
+    """A place as its user would know it."""
+    if "place" not in said:
+        return str(said.get(URI, "another place"))
+    place = ":".join(str(said[k]) for k in ("kind", "place") if said.get(k))
+    extra = [str(said[k]) for k in more if said.get(k)]
+    return f"{place} as {' '.join(extra)}" if extra else place
+
+
+def _elsewhere(name: str) -> str:
+    return (
+        "Undo the change. To read the other place, give the input another name and consent to "
+        f"forgetting how far {name!r} was read: {consent(name)}. The new input is read from its "
+        "beginning, into the state that is there."
+    )
+
+
+def _forgotten(name: str, alike: list[str]) -> str:
+    if alike:
+        return (
+            f"If {alike[0]!r} is the same input under a new name, say was={name!r} there. To read "
+            f"it again from its beginning, into the state that is there, say {consent(name)}."
+        )
+    return f"Put it back, or consent to forgetting how far it was read: {consent(name)}."

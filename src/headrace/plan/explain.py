@@ -2,7 +2,7 @@
 
 The logical plan is the program as written; the physical plan says which task runs each
 step, what was fused, what travels between levels, and which steps are Python and why. An
-explanation is made from the program alone; what sinks guarantee is told by who knows them.
+explanation is made from the program alone; what sinks guarantee is passed in.
 """
 
 from __future__ import annotations

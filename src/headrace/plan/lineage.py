@@ -3,7 +3,7 @@
 A computed column is followed upstream through expressions to what gave its columns: an input,
 a Python function or a step with state. So the same meaning has the same text wherever in the
 program it is written. What is here reads the graph; whether a difference matters is decided
-in `evolving_origins.py`.
+in `origin_changes.py`.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _words(node: Node) -> list[str]:
 
 
 def _read(node: Chunks) -> str:
-    """What decides, beside what a step says of itself, which rows come out of it."""
+    """What decides, besides the spec of a step, which rows it emits."""
     column = node.what.reads
     if node.what.chosen_by or column is None:
         return node.what.chosen_by

@@ -1,6 +1,6 @@
 """A step in words: what the plan, the page and the errors call it.
 
-`Step` is plain data (it goes into JSON as it is): the program as the user wrote it, before
+`LogicalStep` is plain data (it goes into JSON as it is): the program as the user wrote it, before
 anything was fused or moved.
 """
 
@@ -34,7 +34,7 @@ from headrace.schema import ddl_of
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LogicalStep:
     name: str
     kind: str
     detail: str
@@ -44,14 +44,14 @@ class Step:
     python: str | None  # why it runs as Python; None when it does not
 
 
-def logical_steps(graph: Sequence[Node]) -> tuple[Step, ...]:
+def logical_steps(graph: Sequence[Node]) -> tuple[LogicalStep, ...]:
     return tuple(step_of(node) for node in graph)
 
 
-def step_of(node: Node) -> Step:
+def step_of(node: Node) -> LogicalStep:
     site = str(node.site) if node.site else None
     inputs = tuple(map(port_name, node.inputs))
-    return Step(
+    return LogicalStep(
         node.name,
         kind_of(node),
         detail_of(node),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.errors import PlanError
-from headrace.plan.check import check
+from headrace.plan.checks import check
 from headrace.plan.draft import Draft
-from headrace.plan.logical import Step, logical_steps
+from headrace.plan.logical import LogicalStep, logical_steps
 from headrace.plan.nodes import OUT, Dead, Edge, Node, Python, PythonChain, Read, Stateful, Write
 from headrace.plan.rewrite import rewrite
 
@@ -32,7 +32,7 @@ class Program:
     nodes: Mapping[str, Node]
     consumers: Mapping[Port, tuple[Entry, ...]]
     levels: Levels
-    logical: tuple[Step, ...] = ()  # the program as the user wrote it, for `explain`
+    logical: tuple[LogicalStep, ...] = ()  # the program as the user wrote it, for `explain`
     folder: str | None = None
     on_error: str = "dead"
     dead_limit: int | float | None = None

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.expr import Expr, all_columns
 from headrace.kernel import infer
 from headrace.ops.watermarks import columns_watched
-from headrace.plan.aggs import arguments, columns_read, projected
+from headrace.plan.columns import arguments, columns_read, projected
 from headrace.plan.nodes import (
     LATE,
     Edge,
@@ -43,12 +43,12 @@ def project_arguments(graph: Graph) -> Graph:
     late = _with_late(graph)
 
     def one(node: Node) -> tuple[Node, ...]:
-        made = _made(node)
+        made = _computed_columns(node)
         if not made:
             return (node,)
         assert isinstance(node, Stateful)
         (edge,) = node.inputs
-        kept = _kept(node, edge.schema, whole=node.what.sees_rows or node.name in late)
+        kept = _passed_columns(node, edge.schema, whole=node.what.sees_rows or node.name in late)
         columns = {**kept, **made}
         before = Select(
             name=f"{node.name}:arguments",
@@ -172,7 +172,7 @@ def _readers(graph: Graph) -> Counter[str]:
     return Counter(e.node.name for n in graph for e in n.inputs)
 
 
-def _made(node: Node) -> dict[str, Expr]:
+def _computed_columns(node: Node) -> dict[str, Expr]:
     """Columns that a step needs and that are not there yet."""
     if not isinstance(node, Stateful):
         return {}
@@ -185,8 +185,8 @@ def _deciding(node: Stateful) -> set[str]:
     return set() if column is None or column in dict(node.what.extra_columns) else {column}
 
 
-def _kept(node: Stateful, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
-    """The columns that go on beside the new ones."""
+def _passed_columns(node: Stateful, schema: pa.Schema, *, whole: bool) -> dict[str, Expr]:
+    """The columns that are passed on with the new ones."""
     plain = {a for _, agg in node.what.aggregates for a in agg.arguments if isinstance(a, str)}
     used = {*node.keys[0], *plain, *_deciding(node)}
     return {n: e for n, e in all_columns(schema).items() if whole or n in used}
@@ -211,7 +211,7 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
         made = [e.columns for _, e in node.columns or ()]
         return {*where, *(needed if node.columns is None else frozenset[str]().union(*made))}
     if isinstance(node, Stateful) and not (whole or node.what.sees_rows):
-        extra = frozenset[str]().union(*(e.columns for e in _made(node).values()))
+        extra = frozenset[str]().union(*(e.columns for e in _computed_columns(node).values()))
         return {*node.keys[0], *columns_read(node.what.aggregates), *extra, *_deciding(node)}
     return set(edge.schema.names)
 

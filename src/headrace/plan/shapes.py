@@ -2,7 +2,7 @@
 
 Two parts. What is in the shape itself must be equal, or the state means something else: kind,
 key, window, aggregates, columns that are stored. What is under "from" says where columns and
-rows come from, by input; `evolving_origins.py` knows which difference there matters.
+rows come from, by input; `origin_changes.py` knows which difference there matters.
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ def _from(node: Stateful) -> Shape:
         found["lengths"] = node.what.lengths
     if len(node.inputs) > 1:
         found["sides"] = [
-            [label, [chain(edge), _made(edge)], [digest(fn) for fn in functions_before(edge)]]
+            [
+                label,
+                [chain(edge), _derived_columns(edge)],
+                [digest(fn) for fn in functions_before(edge)],
+            ]
             for label, edge in zip(labels(node), node.inputs, strict=True)
         ]
     if node.derived is not None:
@@ -85,7 +89,7 @@ def _filled(node: Stateful, found: Shape) -> Shape:
     }
 
 
-def _made(edge: Edge) -> Shape:
+def _derived_columns(edge: Edge) -> Shape:
     """What each column of the rows is made of, where it is not simply there."""
     found = {name: origins(edge, name) for name in edge.schema.names}
     return {n: said for n, said in found.items() if any(s != [col(n).sql()] for s in said.values())}

@@ -1,4 +1,4 @@
-"""What a user's function takes and gives, read from its signature and hints.
+"""What a user's function takes and returns, read from its signature and hints.
 
 Nothing here calls the function. A function whose rows cannot be known this way needs
 `schema=`; that is a problem of the program, not a guess.
@@ -39,7 +39,7 @@ def check_takes(fn: object, count: int, method: str, site: Site | None = None) -
         return
     try:
         inspect.signature(fn).bind(*[None] * count)
-    except ValueError:  # a builtin that does not tell its signature
+    except ValueError:  # a builtin that has no signature
         return
     except TypeError as error:
         raise PlanError(
@@ -56,8 +56,8 @@ def record_schema(spec: SchemaLike) -> pa.Schema:
     return schema_of(spec) if _names_columns(spec) else pa.schema([(VALUE, type_of(spec))])
 
 
-def given_schema(spec: SchemaLike) -> pa.Schema:
-    """As `record_schema`, for what a function gives as rows: there a dict or a tuple is a whole
+def output_schema(spec: SchemaLike) -> pa.Schema:
+    """As `record_schema`, for a function that returns rows: there a dict or a tuple is a whole
     row, so neither can be the one value of a row."""
     found = record_schema(spec)
     whole = pa.types.is_map(found.field(0).type) or typing.get_origin(spec) is tuple
@@ -83,7 +83,7 @@ def _names_columns(spec: SchemaLike) -> bool:
 def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
     """The rows that `fn` gives, one a call."""
     if schema is not None:
-        return given_schema(schema)
+        return output_schema(schema)
     hint = _returns(fn, method)
     if _optional(hint):
         raise PlanError(
@@ -97,7 +97,7 @@ def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -
 def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
     """The rows that `fn` gives, any number a call: `list[Row]`, `Iterator[Row]`, ..."""
     if schema is not None:
-        return given_schema(schema)
+        return output_schema(schema)
     hint = _returns(fn, method)
     args = typing.get_args(hint)
     if typing.get_origin(hint) not in _MANY or not args:
@@ -133,7 +133,7 @@ def value_schema(
 
 def _described(hint: object, fn: Callable[..., Any], method: str) -> pa.Schema:
     try:
-        return given_schema(hint)
+        return output_schema(hint)
     except PlanError as error:
         if error.code == "HR-PLAN-011":
             raise

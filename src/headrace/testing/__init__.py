@@ -18,8 +18,7 @@ from headrace.testing.steps import (
     Watermark,
     play,
 )
-from headrace.testing.transcript import Case, read_cases, run_case
-from headrace.testing.verbs import Mismatch
+from headrace.testing.transcript import Case, Mismatch, read_cases, run_case
 
 __all__ = [
     "Advance", "Case", "Crash", "Driver", "End", "Harness", "Idle", "Mismatch", "Restart",

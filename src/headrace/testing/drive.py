@@ -7,8 +7,10 @@ two can take turns on one folder.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -16,7 +18,8 @@ from headrace.clock import Clock, SystemClock
 from headrace.driver.commit import Committer
 from headrace.driver.local_runner import LocalRunner
 from headrace.driver.planner import Pace, Planner
-from headrace.driver.start import prepare
+from headrace.driver.start import Start, prepare
+from headrace.driver.stop_requests import clear_requests
 from headrace.epoch.bundle import REAL, Edges
 from headrace.inspect.progress import Progress, progress_of
 from headrace.plan.program import Drafted, build
@@ -108,3 +111,56 @@ def drive(job: Drafted, folder: str | Path, **options: Any) -> Driver:
     driver.drain()
     driver.close()
     return driver
+
+
+# Where a harness plays its job: in this process here, on Spark in `on_spark.py`.
+
+
+MANY = 1 << 40  # rows a batch: what a step sends is one
+
+
+@dataclass(frozen=True)
+class Play:
+    """One start of a job on a folder, as every stage needs it."""
+
+    job: Drafted
+    folder: str
+    clock: Clock
+    edges: Edges
+    tasks: int
+    drop: Collection[str] = ()
+
+
+class Stage(Protocol):
+    @property
+    def start(self) -> Start: ...
+
+    def settle(self) -> None:
+        """Do all there is to do, then return; raise what the job failed with."""
+
+    def close(self) -> None: ...
+
+
+class InProcess:
+    def __init__(self, play: Play) -> None:
+        clear_requests(play.folder)  # of a run on Spark before
+        self._driver = Driver(
+            play.job,
+            play.folder,
+            until=None,
+            tasks=play.tasks,
+            max_batch=MANY,
+            clock=play.clock,
+            drop=play.drop,
+            edges=play.edges,
+        )
+
+    @property
+    def start(self) -> Start:
+        return self._driver.start
+
+    def settle(self) -> None:
+        self._driver.drain()
+
+    def close(self) -> None:
+        self._driver.close()

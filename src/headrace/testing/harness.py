@@ -30,11 +30,20 @@ from headrace.plan.nodes import Stateful
 from headrace.plan.program import Drafted
 from headrace.rows import table_of
 from headrace.sinks import collected
-from headrace.testing.edges import CRASHED, Crash, ScriptClock, fake_edges
-from headrace.testing.script import Page, Script
-from headrace.testing.stages import InProcess, Play, Stage
-from headrace.testing.times import Time, later, moment, not_back
-from headrace.testing.watched import LETTERS, Watched, is_added, late_of
+from headrace.testing.drive import InProcess, Play, Stage
+from headrace.testing.script import (
+    CRASHED,
+    CrashPoint,
+    Page,
+    Script,
+    ScriptClock,
+    Time,
+    fake_edges,
+    later,
+    moment,
+    not_back,
+)
+from headrace.testing.watched import LETTERS, WatchedJob, is_added, late_of
 
 Row = dict[str, Any]
 
@@ -55,11 +64,11 @@ class Harness:
         things, else a temporary one. `clock`: what time it is at first. `tasks`: how many
         share the keys."""
         self._stage_of = _stages(on)
-        self._job, self._tasks = Watched(job), tasks
+        self._job, self._tasks = WatchedJob(job), tasks
         self._temporary = None if folder else tempfile.mkdtemp(prefix="headrace-test-")
         self._folder = Path(folder or self._temporary or "").absolute()
         self._script = Script(self._folder / "script")
-        self._crash = Crash(self._folder / "script")
+        self._crash = CrashPoint(self._folder / "script")
         self._seen: dict[str, int] = {}
         page = self._script.turn()
         self._script.put(replace(page, clock=max(page.clock, moment(clock))))
@@ -99,7 +108,7 @@ class Harness:
         self._step(replace(page, clock=later(page.clock, by)))
 
     def idle(self, input: str, split: int = 0) -> None:
-        """The split falls silent: until it has rows again, it holds nobody back."""
+        """The split falls silent: until it has rows again, it holds no watermark back."""
         self._step(self._script.turn().marked(self._input(input), str(split), idle=True))
 
     def end(self) -> None:
@@ -119,7 +128,7 @@ class Harness:
         `drop` names the steps whose state may be lost because the program has them no more.
         """
         before, page = self._job, self._script.turn()
-        changed = before if job is None else Watched(job)
+        changed = before if job is None else WatchedJob(job)
         self._stage.close()
         try:
             self._job = changed

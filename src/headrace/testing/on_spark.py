@@ -10,7 +10,7 @@ from headrace.driver.start import Start, prepare
 from headrace.engine.run import Run
 from headrace.plan.program import build
 from headrace.settings import Settings
-from headrace.testing.stages import MANY, Play
+from headrace.testing.drive import MANY, Play
 
 
 class OnSpark:

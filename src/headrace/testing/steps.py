@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.clock import Duration
 from headrace.testing.harness import Harness
-from headrace.testing.times import Time
+from headrace.testing.script import Time
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,8 +21,8 @@ from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.schema import SchemaLike, schema_of
 from headrace.testing.drawing import st, time_value, values
+from headrace.testing.script import Time, moment
 from headrace.testing.steps import Advance, Crash, End, Idle, Restart, Send, Step, Watermark, play
-from headrace.testing.times import Time, moment
 
 __all__ = ["play", "rows", "scripts", "streams"]
 

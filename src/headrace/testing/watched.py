@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PlanError
-from headrace.plan.check import check
+from headrace.plan.checks import check
 from headrace.plan.draft import DEAD, Draft
 from headrace.plan.nodes import (
     DEAD_SCHEMA,
@@ -44,7 +44,7 @@ def is_added(output: str) -> bool:
     return ":" in output
 
 
-class Watched:
+class WatchedJob:
     """A job as `build` takes it, with outputs added, and the names a test may use."""
 
     def __init__(self, job: Drafted) -> None:

@@ -1,4 +1,4 @@
-"""What changed about where a step's columns and rows come from, as far as it matters.
+"""What changed about where a step's columns and rows come from, as far as state depends on it.
 
 Compared by input: one that is new, or gone, says nothing about the rows of the others. What
 was renamed is compared under its name now. Plain JSON from `shapes.py` on both sides.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.clock import pretty
+from headrace.plan.nodes import Node
+from headrace.plan.shapes import FROM
 
 _QUOTED = re.compile(r"`(\w+)`")
 Origin = Mapping[str, Any]
@@ -51,23 +53,23 @@ def chain_difference(old: Origin, new: Origin, renames: Renames) -> str:
     if was == new["chains"]:
         return ""
     return (
-        f"it has no name of its own and reads from ({chains_word(new['chains'])}), but the step "
-        f"whose state is there read from ({chains_word(was)})"
+        f"it has no name of its own and reads from ({chains_text(new['chains'])}), but the step "
+        f"whose state is there read from ({chains_text(was)})"
     )
 
 
-def chains_word(chains: Sequence[Any]) -> str:
-    return " and ".join(_chain_word(chain) for chain in chains)
+def chains_text(chains: Sequence[Any]) -> str:
+    return " and ".join(_chain_text(chain) for chain in chains)
 
 
-def _chain_word(chain: Any) -> str:
+def _chain_text(chain: Any) -> str:
     if isinstance(chain, str):
         return _text([chain])
     if chain and chain[0] == "union":
-        return f"the union of ({'; '.join(map(_chain_word, chain[1:]))})"
+        return f"the union of ({'; '.join(map(_chain_text, chain[1:]))})"
     first, *rest = chain
-    name = repr(first) if isinstance(first, str) else _chain_word(first)
-    return ", ".join([name, *map(_chain_word, rest)])
+    name = repr(first) if isinstance(first, str) else _chain_text(first)
+    return ", ".join([name, *map(_chain_text, rest)])
 
 
 def _keys(old: Origin, new: Origin) -> Iterator[str]:
@@ -151,21 +153,21 @@ def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
     changed = [b[0] for a, b in zip(was, now, strict=True) if a[1] != b[1] or (alike and a != b)]
     if len(changed) > 1 or (changed and alike):
         sides = "; ".join(
-            f"{b[0]} of {_side_word(a[1])} is of {_side_word(b[1])}"
+            f"{b[0]} of {_side_text(a[1])} is of {_side_text(b[1])}"
             for a, b in zip(was, now, strict=True)
             if b[0] in changed
         )
         yield f"which side is which cannot be told: {sides}"
 
 
-def _side_word(said: Sequence[Any]) -> str:
+def _side_text(said: Sequence[Any]) -> str:
     """The rows of a side: the chain they come by, and what its columns are made of."""
     chain, made = said
     columns = {
         n: " or ".join(sorted({t for s in of.values() for t in s})) for n, of in made.items()
     }
     also = "".join(f", {name} = {_text([text])}" for name, text in sorted(columns.items()))
-    return _chain_word(chain) + also
+    return _chain_text(chain) + also
 
 
 def _renamed(origin: Mapping[str, Any], renames: Renames) -> dict[str, Any]:
@@ -178,3 +180,54 @@ def _moved(chain: Any, renames: Renames) -> Any:
     if isinstance(first, str):
         return [renames.get(first, first), *rest]
     return [["union", *(_moved(one, renames) for one in first[1:])], *rest]
+
+
+# Steps without a name of their own that only a function tells from one another.
+#
+# They get numbered names by their order ("orders.fold", "orders.fold-2"), so one that is put in,
+# taken out or moved gives the others another name. Where digests of the functions do not show
+# that each is where it was, the state is refused: names tell them apart for good.
+
+
+Facts = Mapping[str, Any]
+
+
+def confusable(new: Facts, now: Iterable[Facts], old: Facts, before: Iterable[Facts]) -> str:
+    """Why a step may have taken the place of another; empty if it cannot."""
+    group, was = _like(new, now), _like(old, before)
+    if len(group) < 2 and len(was) < 2:
+        return ""
+    own = _functions(new)
+    several = group.count(own) > 1 or was.count(own) > 1
+    if own == _functions(old) and not (several and len(group) != len(was)):
+        return ""
+    return (
+        f"it is one of {max(len(group), len(was))} steps without a name of their own that only "
+        "functions tell apart, and these, or their number or order, have changed"
+    )
+
+
+def unnamed_hint(node: Node) -> str:
+    name = node.name
+    return (
+        f"If it is still the same step, say so: name={name!r}. If it is another, give it another "
+        f"name=, and name={name!r} to the step whose state that is, or consent to losing it."
+    )
+
+
+def _like(one: Facts, steps: Iterable[Facts]) -> list[str]:
+    """The functions of each step that could get the name of `one`."""
+    return [_functions(s) for s in steps if "shape" in s and _place(s) == _place(one)]
+
+
+def _place(step: Facts) -> str:
+    """All that identifies an unnamed step but its functions."""
+    shape = dict(step["shape"])
+    origin = {k: v for k, v in shape.get(FROM, {}).items() if k != "functions"}
+    if "unnamed" not in origin:
+        return ""
+    return json.dumps({**shape, FROM: origin}, sort_keys=True)
+
+
+def _functions(step: Facts) -> str:
+    return json.dumps(step["shape"].get(FROM, {}).get("functions"))

@@ -1,7 +1,7 @@
 """What can be wrong with a process function as a step: one small function for each.
 
-As in `check.py`: a check reads the graph and gives problems. What a method does with its
-context is read from its code where that can be told; the rest is refused when it runs.
+As in `checks.py`: a check reads the graph and yields problems. What a method does with its
+context is read from its code where it can be; the rest is refused when it runs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def methods(graph: Sequence[Node]) -> Problems:
             )
 
 
-def timers_unheard(graph: Sequence[Node]) -> Problems:
+def timers_without_handler(graph: Sequence[Node]) -> Problems:
     for node, what in processes(graph):
         kind = type(what.function)
         asked = asked_of_context(kind) & {"timer", "clock_timer"}
@@ -187,7 +187,7 @@ def value_names(graph: Sequence[Node]) -> Problems:
 
 
 PROCESS_CHECKS: tuple[Callable[[Sequence[Node]], Problems], ...] = (
-    connected_keys, methods, timers_unheard, event_time, chunks, shared_state, value_names,
+    connected_keys, methods, timers_without_handler, event_time, chunks, shared_state, value_names,
 )  # fmt: skip
 
 
@@ -204,8 +204,8 @@ def _types(kinds: Sequence[pa.DataType]) -> str:
 # What the methods of a process function ask of their context, read from their code.
 #
 # Only what a method asks of its own context argument is seen; what it hands the context on to
-# is not. So what is found is there, and what is not found may be there: the runtime refuses
-# the rest. Nothing is called.
+# is not: what is found is there, what is not found may be there, and the run refuses it then.
+# Nothing is called.
 
 
 def asked_of_context(kind: type) -> set[str]:

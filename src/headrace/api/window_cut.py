@@ -1,42 +1,104 @@
-"""What a window may not be asked for: problems of what was said together.
+"""How a stream is cut into windows, and what windows may not be asked for.
 
-Each raises a `PlanError`; where the user wrote it is known to who asks. Nothing is changed.
+A `Cut` knows which step the windows become: shared panes where nothing more is asked than
+tumbling or sliding windows that fire once, the general one otherwise, or the one by rows. The
+checks raise a `PlanError`; the caller knows where the user wrote it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from headrace.api.triggers import holds_watermark
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.kernel import never_true, value_of
+from headrace.ops.contract import Spec
+from headrace.ops.running.spec import Folding
 from headrace.ops.watermarks import Ingestion
-from headrace.ops.window.assigners import Everything, Session
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import AlignedAssigner, Everything, Session
 from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.by_rows import UntilWindow, needs_time
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.own import WindowAssigner
+from headrace.ops.window.spec import (
+    Computed,
+    Extras,
+    FoldWindows,
+    GeneralWindows,
+    PaneWindows,
+    RowWindows,
+)
 from headrace.ops.window.trigger_base import Trigger
-from headrace.ops.window.triggers import AtMost, AtWatermark, Combined, OnRow
+from headrace.ops.window.triggers import AtMost, AtWatermark, Combined, OnRow, Windowing
 from headrace.plan.nodes import Edge, Node, Read
+from headrace.schema import TIMESTAMP
 
 MODES = ("replace", "delta", "retract")
+BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP))
 
 
-def check(
-    window: Any,
-    trigger: Trigger,
-    lateness: int,
-    evictor: Evictor | None,
-    mode: str,
-    time: str | None,
-    may_lose: bool,
-) -> None:
-    if mode not in MODES:
+@dataclass(frozen=True)
+class Cut:
+    """Windows as they were asked for."""
+
+    window: Any
+    trigger: Trigger
+    lateness: int
+    evictor: Evictor | None
+    mode: str
+    processing: bool
+    info: bool
+    extras: Extras
+    may_lose: bool = False
+
+    @property
+    def by_rows(self) -> bool:
+        return isinstance(self.window, RowSpec)
+
+    @property
+    def plain(self) -> bool:
+        """Whether every window fires once, when it is over, and says no more than its result."""
+        once = self.trigger == AtWatermark() and not self.lateness and self.mode == "replace"
+        bare = self.evictor is None and not self.info
+        return once and bare and isinstance(self.window, Window)
+
+    def fields(self) -> list[pa.Field]:
+        """The columns that say which firing a result is of."""
+        found = [("pane", pa.int32()), ("timing", pa.string()), ("final", pa.bool_())]
+        change = [pa.field("change", pa.string())] if self.mode == "retract" else []
+        return [*(pa.field(*f) for f in found if self.info), *change]
+
+    def spec(self, computed: Computed, keyed: bool) -> Spec:
+        """The step that computes `computed` over these windows."""
+        if self.by_rows:
+            return RowWindows(computed, self.extras, self.window)
+        if self.plain and isinstance(computed, tuple):
+            return PaneWindows(self.window, computed)
+        if self.plain and isinstance(computed, Folding):
+            return FoldWindows(self.window, computed)
+        assigner = AlignedAssigner(self.window) if isinstance(self.window, Window) else self.window
+        loses = self.may_lose and not self.trigger.safe
+        windowing = Windowing(assigner, self.trigger, self.lateness, self.mode, loses)
+        return GeneralWindows(computed, self.extras, windowing, self.evictor, keyed)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether they go by processing time."""
+        return self.processing and (not self.by_rows or needs_time(self.window))
+
+
+def check(cut: Cut, time: str | None) -> None:
+    """Refuse what does not go together."""
+    window, trigger = cut.window, cut.trigger
+    if cut.mode not in MODES:
         raise PlanError(
             "HR-WINDOW-035",
-            f"mode={mode!r} is unknown",
+            f"mode={cut.mode!r} is unknown",
             'Write "replace" (each firing shows all), "delta" (only what is new) or '
             '"retract" (the old result out, the new one in).',
         )
@@ -56,9 +118,9 @@ def check(
     if isinstance(window, RowSpec):
         asked = [
             trigger != AtWatermark() and "trigger",
-            lateness and "lateness",
-            evictor is not None and "evict",
-            mode != "replace" and "mode",
+            cut.lateness and "lateness",
+            cut.evictor is not None and "evict",
+            cut.mode != "replace" and "mode",
         ]
         for name in filter(None, asked):
             raise PlanError(
@@ -67,13 +129,13 @@ def check(
                 f"Leave {name}= out, or use a window of time.",
             )
         return
-    if lateness and time == "processing":
+    if cut.lateness and time == "processing":
         raise PlanError(
             "HR-WINDOW-038",
             "lateness= has no meaning in processing time, where nothing is late",
             "Leave it out, or use event time.",
         )
-    if isinstance(window, Everything) and lateness:
+    if isinstance(window, Everything) and cut.lateness:
         raise PlanError(
             "HR-WINDOW-039",
             "lateness= has no meaning for a window that does not end",
@@ -85,12 +147,12 @@ def check(
             f"the trigger ({dead}) can never fire",
             "Give a condition that a row can fulfil, or leave this trigger out.",
         )
-    if not trigger.safe and not may_lose and not isinstance(window, Everything):
+    if not trigger.safe and not cut.may_lose and not isinstance(window, Everything):
         raise PlanError(
             "HR-TRIGGER-010",
             f"the trigger ({trigger}) can lose rows: what it has not shown when the window is "
             "over is never shown",
-            _keeping(trigger),
+            _safe_alternative(trigger),
         )
 
 
@@ -110,7 +172,7 @@ def _dead(trigger: Trigger) -> Trigger | None:
     return None
 
 
-def _keeping(trigger: Trigger) -> str:
+def _safe_alternative(trigger: Trigger) -> str:
     """How the rows would be kept that this trigger can lose."""
     if holds_watermark(trigger):
         return (
@@ -120,12 +182,11 @@ def _keeping(trigger: Trigger) -> str:
     return "Put it into t.at_watermark(early=...), or say may_lose=True."
 
 
-def check_patience(
-    edge: Edge, window: object, trigger: Trigger, lateness: int, time: str | None
-) -> None:
-    """Refuse to wait where nothing is late, and to speak of late rows without waiting."""
+def check_patience(edge: Edge, cut: Cut, time: str | None) -> None:
+    """Refuse to wait where nothing is late, and a trigger for late rows without lateness."""
+    window, trigger, lateness = cut.window, cut.trigger, cut.lateness
     ingestion = _by_ingestion(edge.node)
-    if not lateness and _speaks_of_late(trigger):
+    if not lateness and _fires_late(trigger):
         can = time != "processing" and not ingestion and not isinstance(window, Everything)
         raise PlanError(
             "HR-TRIGGER-012",
@@ -143,14 +204,14 @@ def check_patience(
         )
 
 
-def _speaks_of_late(trigger: Trigger) -> bool:
+def _fires_late(trigger: Trigger) -> bool:
     match trigger:
         case AtWatermark(_, late):
             return late is not None
         case Combined(parts, _):
-            return any(map(_speaks_of_late, parts))
+            return any(map(_fires_late, parts))
         case AtMost(_, of, _):
-            return _speaks_of_late(of)
+            return _fires_late(of)
     return False
 
 

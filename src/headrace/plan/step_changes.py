@@ -1,21 +1,24 @@
-"""What changed about a step itself, in the words of the one who wrote it.
+"""What changed about a step itself and the values it stores, in the user's words.
 
-It compares the shape in a manifest with the shape now, all but where things come from
-(`evolving_origins.py`). Whatever differs is a difference, named where there are words for it.
+It compares the shape in a manifest with the shape now, all but where rows and columns come
+from (`origin_changes.py`). Whatever differs is a difference, named where there are words for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from headrace.clock import pretty
+from headrace.ddl import read_type
 from headrace.ops.contract import Spec
-from headrace.ops.process.spec import ProcessSpec
+from headrace.ops.process.kept import Kept
+from headrace.ops.process.refit import DROPPED, NEW, REFUSED, RENAMED, UNKNOWN, Part, fits
+from headrace.ops.process.spec import ProcessSpec, life_of
 from headrace.ops.window.aligned import Window
-from headrace.plan.evolving_values import refusals, value_parts
 from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import FROM
+from headrace.schema import ddl_type
 
 Shape = Mapping[str, Any]
 
@@ -25,8 +28,8 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
     kind = node.what.at_rest
     windows = kind in WINDOWS and old["kind"] in WINDOWS and "shape" in old
     if old["kind"] != kind and not windows:
-        before = step_word(old["kind"], old.get("shape"))
-        return f"it was {before} and is {step_word(kind, new)}"
+        before = step_text(old["kind"], old.get("shape"))
+        return f"it was {before} and is {step_text(kind, new)}"
     if "shape" not in old:
         return _some_change(node)
     was = _itself(old["shape"])
@@ -60,7 +63,7 @@ def _differences(old: Shape, new: Shape) -> Iterator[str]:
         yield f"it went by {was} time and goes by {now} time"
     if "window" in old and "window" in new:
         yield from window_differences(old, new)
-        if kept_word(old) != kept_word(new):
+        if stored_text(old) != stored_text(new):
             return  # nothing of what is kept can be alike
         yield from row_differences(old, new)
     for part in ("aggregates", "values"):
@@ -110,10 +113,9 @@ def _list(value: Any) -> str:
     return " ".join(_list(v) for v in value or ()) or "nothing"
 
 
-# What changed about the windows of a step, in the words of the one who wrote it.
+# What changed about the windows of a step.
 #
-# It compares what a manifest tells of a step with what the step is now, as plain JSON from
-# `evolution.shape`. It never names a class of ours; whether state fits is not decided here.
+# Both sides are plain JSON from `shapes.shape`; whether state fits is not decided here.
 
 
 ONCE = ("WindowAgg", "WindowFold")  # their windows fire once and say no more than the result
@@ -127,14 +129,14 @@ _STEPS = {
 _VALUES = {"WindowValue": "per window"}
 
 
-def step_word(kind: str, shape: Shape | None = None) -> str:
+def step_text(kind: str, shape: Shape | None = None) -> str:
     """What a user calls a step of this kind."""
     own = (shape or {}).get("kind", kind)
     return _STEPS.get(kind) or ("another kind of step" if own == "Apply" else f"a {own}")
 
 
-def window_word(window: str | Shape) -> str:
-    """A window as `shape` tells it: "tumbling 5s", "session gap 3s", "3 rows"."""
+def window_text(window: str | Shape) -> str:
+    """A window as `shape` describes it: "tumbling 5s", "session gap 3s", "3 rows"."""
     if isinstance(window, str):  # "$cut" is the column that the plan made of an expression
         return window.replace("$cut", "an expression")
     if "assigner" in window:
@@ -144,7 +146,7 @@ def window_word(window: str | Shape) -> str:
 
 def window_differences(old: Shape, new: Shape) -> Iterator[str]:
     """What is different about the windows, and about what is kept for each."""
-    was, now = (window_word(s["window"]) for s in (old, new))
+    was, now = (window_text(s["window"]) for s in (old, new))
     if was != now:
         yield f"its window was {was} and is {now}"
     else:
@@ -152,7 +154,7 @@ def window_differences(old: Shape, new: Shape) -> Iterator[str]:
     was, now = (_mode(s["window"]) for s in (old, new))
     if was != now:
         yield f"its mode was {was!r} and is {now!r}"
-    was, now = kept_word(old), kept_word(new)
+    was, now = stored_text(old), stored_text(new)
     if was != now:
         yield f"it kept {was} of each window and keeps {now}"
 
@@ -208,7 +210,7 @@ def _mode(window: str | Shape) -> str:
     return "replace" if isinstance(window, str) else str(window.get("mode", "replace"))
 
 
-def kept_word(shape: Shape) -> str:
+def stored_text(shape: Shape) -> str:
     """What is kept of each window."""
     if "rows" in shape:
         return "all rows"
@@ -219,3 +221,88 @@ def _value(said: list[str]) -> str:
     """The type of a column; of a value also what it is kept for."""
     kind, *owner = said
     return f"{kind} {_VALUES.get(owner[0], 'per key')}" if owner else kind
+
+
+# What a changed process function means for the values that the earlier one has stored.
+#
+# A value is found by its name, or by the one it says it had (`was=`), and so are the fields of
+# a record (`was_fields=`). It may be new, renamed, wider, have other fields, or be gone, which
+# needs consent; it cannot be another kind of value. What is stored is rewritten by
+# `driver/state_migration.py`.
+
+
+CHANGED = "changed"
+_LIVES = {"": "no ttl", "event": "a ttl by event time", "clock": "a ttl by the clock"}
+ON_TIMER = "on_timer"
+
+
+class StoredValue(NamedTuple):
+    """One value of a process function, as a manifest describes it."""
+
+    name: str
+    type: str
+    word: str
+    life: str  # by which time it is forgotten: "", "event", "clock"
+
+
+def sources(
+    kept: Mapping[str, Kept], known: Mapping[str, StoredValue]
+) -> dict[str, StoredValue | None]:
+    """For each value now, what it was; None for a new one."""
+    return {
+        name: known.get(name) or (known.get(declared.was) if declared.was else None)
+        for name, declared in kept.items()
+    }
+
+
+def known_values(shape: Mapping[str, Any]) -> dict[str, StoredValue]:
+    return {entry[0]: StoredValue(*entry) for entry in shape["values"]}
+
+
+def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[Part]:
+    """What becomes of each value that changes; `old` is the shape in a manifest."""
+    kind, known = type(what.function), known_values(old)
+    found = sources(kind._kept, known)
+    for name, was in found.items():
+        said = kind._kept[name].was
+        if was is not None:
+            yield from _one(name, kind._kept[name], was)
+        elif said is None:
+            yield Part(name, NEW)
+        else:
+            there = ", ".join(map(repr, known)) or "no value"
+            yield Part(name, UNKNOWN, f"says it was {said!r}, but what is kept has {there}")
+    used = {was.name for was in found.values() if was is not None}
+    yield from (Part(name, DROPPED) for name in known if name not in used)
+    if old["timers"] and not kind.timed():
+        yield Part(ON_TIMER, DROPPED)
+
+
+def _one(name: str, kept: Kept, was: StoredValue) -> Iterator[Part]:
+    if was.name != name:
+        yield Part(name, RENAMED, f"from {was.name}")
+    if was.word != kept.word:
+        yield Part(name, REFUSED, f"was a {was.word} and is a {kept.word}")
+    elif was.type != ddl_type(kept.type):
+        yield from fits(read_type(was.type), kept.type, name, kept.whole, kept.was_fields)
+    if was.life != life_of(kept):
+        yield Part(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(kept)]}")
+
+
+def misnamed(parts: Sequence[Part]) -> bool:
+    """Whether nothing is wrong but a name before, which is not known."""
+    refused = {p.verdict for p in parts} & {REFUSED, UNKNOWN}
+    return refused == {UNKNOWN}
+
+
+def correction(parts: Sequence[Part]) -> str:
+    """What to do about names before that are not known: of values, or of fields in them."""
+    fields = any("." in p.path for p in parts if p.verdict == UNKNOWN)
+    if fields:
+        return "Correct was_fields=, or leave this field out of it."
+    return "Correct was=, or leave it out: the value is then new."
+
+
+def refusals(parts: Sequence[Part]) -> str:
+    refused = (p for p in parts if p.verdict in (REFUSED, UNKNOWN))
+    return "; ".join(f"the value {p.path!r} {p.because}" for p in refused)

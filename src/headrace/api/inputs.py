@@ -1,13 +1,13 @@
-"""What a user says about the time of an input, checked against its columns.
+"""The arguments of `read` and `write`: event time, checked against the columns, and places.
 
 A stream has event time when its input names the column, or takes the clock's; how far a
-split has come must then be said, because a guess would lose rows silently. What is wrong
-goes to the draft; nothing is raised, and nothing outside is looked at.
+split has come must then be stated, because a guess would lose rows silently. What is wrong
+goes to the draft. Nothing outside is opened but an input that brings its own schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from headrace.ops.watermarks import Bounded, Custom, Ingestion, Punctuated, Stra
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.schema import ddl_type
+from headrace.sinks import check_output
+from headrace.sources import check_input, open_source
 
 _LENGTHS = ("delay", "idle", "max_skew", "align")
 _ABOUT_ROWS = ("delay", "watermark", "idle", "max_skew", "align")  # in the order of `read`
@@ -27,7 +29,7 @@ _ABOUT_ROWS = ("delay", "watermark", "idle", "max_skew", "align")  # in the orde
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What the user said about time."""
+    """The arguments of `read` about time."""
 
     time: str | Ingestion | None
     delay: Duration | None
@@ -38,21 +40,21 @@ class Timing:
     in_order: bool
 
     @property
-    def given(self) -> list[str]:
-        """What was said beside the time itself."""
+    def stated(self) -> list[str]:
+        """The arguments that were passed besides the time itself."""
         found = [n for n in _ABOUT_ROWS if getattr(self, n) is not None]
         return found + (["in_order"] if self.in_order else [])
 
 
-def timing(draft: Draft, said: Timing, schema: pa.Schema, site: Site | None) -> dict[str, Any]:
+def timing(draft: Draft, read: Timing, schema: pa.Schema, site: Site | None) -> dict[str, Any]:
     """The fields of a `Read` that are about time, durations in milliseconds."""
     found: dict[str, int | None] = dict.fromkeys(_LENGTHS)
     for name in _LENGTHS:
         with draft.attempt(site):
-            found[name] = _length(name, getattr(said, name))
-    for problem in _problems(said, found["delay"], schema):
+            found[name] = _length(name, getattr(read, name))
+    for problem in _problems(read, found["delay"], schema):
         draft.report(problem, site)
-    strategy = _strategy(draft, said.watermark, schema, site)
+    strategy = _strategy(draft, read.watermark, schema, site)
     lengths = {n: found[n] for n in _LENGTHS if n != "delay"}
     return {**lengths, "watermark": strategy or Bounded(found["delay"] or 0)}
 
@@ -68,56 +70,56 @@ def _length(name: str, duration: Duration | None) -> int | None:
     return length
 
 
-def _problems(said: Timing, delay: int | None, schema: pa.Schema) -> Iterator[PlanError]:
+def _problems(read: Timing, delay: int | None, schema: pa.Schema) -> Iterator[PlanError]:
     """What does not go together; of several that follow from one another only the first."""
-    if said.time is None:
-        yield from _without_time(said)
-    elif isinstance(said.time, Ingestion):
-        yield from _with_clock(said)
-    elif not isinstance(said.time, str):
+    if read.time is None:
+        yield from _without_time(read)
+    elif isinstance(read.time, Ingestion):
+        yield from _with_clock(read)
+    elif not isinstance(read.time, str):
         yield PlanError(
             "HR-TIME-011",
-            f"time is {said.time!r}",
+            f"time is {read.time!r}",
             'Name the column of event time: time="at"; or say time=hr.ingestion().',
         )
     else:
-        problem = _pace(said, delay) or _column("time", said.time, schema)
+        problem = _pace(read, delay) or _column("time", read.time, schema)
         yield from [problem] if problem else []
 
 
-def _without_time(said: Timing) -> Iterator[PlanError]:
-    if said.given:
+def _without_time(read: Timing) -> Iterator[PlanError]:
+    if read.stated:
         yield PlanError(
             "HR-TIME-004",
-            f"{said.given[0]} is given, but not the column it is about",
+            f"{read.stated[0]} is given, but not the column it is about",
             'Name the column of event time: time="at".',
         )
 
 
-def _with_clock(said: Timing) -> Iterator[PlanError]:
-    if said.given:
+def _with_clock(read: Timing) -> Iterator[PlanError]:
+    if read.stated:
         yield PlanError(
             "HR-TIME-010",
-            f"{said.given[0]} is given, but the rows take their time from the clock",
-            f'Leave {said.given[0]} out, or name a column of event time: time="at".',
+            f"{read.stated[0]} is given, but the rows take their time from the clock",
+            f'Leave {read.stated[0]} out, or name a column of event time: time="at".',
         )
 
 
-def _pace(said: Timing, delay: int | None) -> PlanError | None:
+def _pace(read: Timing, delay: int | None) -> PlanError | None:
     """What is wrong with how far a split is said to have come."""
-    if said.watermark is not None:
-        other = "delay" if said.delay is not None else "in_order" if said.in_order else None
-        return _said_twice(other, "watermark") if other else None
-    if delay and said.in_order:
-        return _said_twice("delay", "in_order")
-    if said.delay is None and not said.in_order:
+    if read.watermark is not None:
+        other = "delay" if read.delay is not None else "in_order" if read.in_order else None
+        return _stated_twice(other, "watermark") if other else None
+    if delay and read.in_order:
+        return _stated_twice("delay", "in_order")
+    if read.delay is None and not read.in_order:
         return PlanError(
             "HR-TIME-002",
-            f"time={said.time!r} needs a delay",
+            f"time={read.time!r} needs a delay",
             'Say how late a row may come after a newer one: delay="2s"; '
             "or in_order=True if none ever does.",
         )
-    if delay == 0 and said.delay is not None and not said.in_order:
+    if delay == 0 and read.delay is not None and not read.in_order:
         return PlanError(
             "HR-TIME-003",
             "a delay of zero makes every row late that comes after a newer one",
@@ -126,7 +128,7 @@ def _pace(said: Timing, delay: int | None) -> PlanError | None:
     return None
 
 
-def _said_twice(one: str, other: str) -> PlanError:
+def _stated_twice(one: str, other: str) -> PlanError:
     return PlanError(
         "HR-TIME-007",
         f"both {one} and {other} say how far the rows have come",
@@ -149,13 +151,15 @@ def _column(what: str, name: str, schema: pa.Schema) -> PlanError | None:
     )
 
 
-def _strategy(draft: Draft, said: object, schema: pa.Schema, site: Site | None) -> Strategy | None:
+def _strategy(
+    draft: Draft, strategy: object, schema: pa.Schema, site: Site | None
+) -> Strategy | None:
     """The strategy with its condition as an expression; None if there is none or it is wrong."""
-    match said:
+    match strategy:
         case None:
             return None
         case Bounded() | Custom():
-            return said
+            return strategy
         case Punctuated(predicate=predicate, by=by):
             if by is not None and (problem := _column("watermark", by, schema)):
                 draft.report(problem, site)
@@ -167,10 +171,36 @@ def _strategy(draft: Draft, said: object, schema: pa.Schema, site: Site | None) 
     draft.report(
         PlanError(
             "HR-TIME-008",
-            f"watermark is {said!r}",
+            f"watermark is {strategy!r}",
             'Write watermark=hr.watermarks.bounded("2s"), monotonous(), punctuated(...) '
             "or custom(...).",
         ),
         site,
     )
     return None
+
+
+# Places. They are judged by their text alone, so a program can be built anywhere; whether a
+# topic or folder exists is found out at the start of a run.
+
+
+def own_schema(
+    uri: Any, format: str | None, options: Mapping[str, Any]
+) -> tuple[pa.Schema, str | None]:
+    """The schema that the input itself has, and the format that gives it."""
+    source = open_source(uri, None, format, options)
+    return source.schema, format or getattr(source, "format", None)
+
+
+def check_place(uri: object, method: str) -> None:
+    """Refuse what is neither the text of a place nor (to be read) a source."""
+    if isinstance(uri, str) or (method == "read" and hasattr(uri, "splits")):
+        return
+    known = f'"files:{uri}"' if hasattr(uri, "__fspath__") else '"log:topic" or "files:path"'
+    raise PlanError("HR-PLAN-025", f"{method} needs a place, not {uri!r}", f"Write {known}.")
+
+
+def check_kind(uri: object, method: str) -> None:
+    """Refuse a text that names no kind of input (to "read") or output (to "write")."""
+    if isinstance(uri, str):
+        (check_input if method == "read" else check_output)(uri)

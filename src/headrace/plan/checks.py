@@ -1,6 +1,6 @@
 """What can be wrong with a program as a whole: one small function for each.
 
-A check reads the graph and gives problems; it changes nothing and knows no other check.
+A check reads the graph and yields problems; it changes nothing and knows no other check.
 Mistakes inside one expression are found where it is written (`columns.py`), and are in the
 draft already. What is unknown because of such a mistake is not judged again.
 """
@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.ops.agg.named import part_names
-from headrace.plan.check_process import PROCESS_CHECKS
 from headrace.plan.draft import Draft, unknown_columns
 from headrace.plan.nodes import (
     Dead,
@@ -26,6 +25,7 @@ from headrace.plan.nodes import (
     Union,
     Write,
 )
+from headrace.plan.process_checks import PROCESS_CHECKS
 from headrace.schema import ddl_of, ddl_type
 
 Graph = Sequence[Node]
@@ -73,7 +73,7 @@ def key_columns(graph: Graph) -> Problems:
 
 
 def partial_names(graph: Graph) -> Problems:
-    """State holds keys beside the partials of aggregates: their columns need names of their own."""
+    """State holds keys and the partials of aggregates: their columns need different names."""
     for node in graph:
         if not isinstance(node, Stateful):
             continue
