@@ -1,8 +1,9 @@
-"""The catalogue of SQL functions: name, what it takes and gives, and its SQL in DuckDB.
+"""The catalogue of SQL functions: name, arguments, result, and its SQL in DuckDB.
 
 A function is declared once, where its public Python function is (`*_functions`): a decorator
-there carries all that SQL needs to know. It is here only if `tests/expr/test_agreement.py` shows
-that Spark gives the same values.
+there carries all that SQL needs to know, and its name in `headrace.functions.__all__` makes it
+public. `tests/expr/test_agreement.py` shows on the texts of `hard_cases` that Spark gives the same
+values; where Spark calls it by another name, `tests/expr/spark_lowering.py` has a template.
 
 A signature such as "text int int? -> text" lists kinds: `int` and `long` take any integer and
 widen it, `double` any number, `number` any number as it is, `T` and `[T]` agree with each
