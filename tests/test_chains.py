@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from evolution.play import play
 from headrace.driver import program_change, start
 from headrace.driver.start_checks import Inspection
 from headrace.plan.comparison import Comparison
+from headrace.state.manifest import Manifest
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
@@ -27,12 +29,12 @@ def test_changes_that_are_accepted_unseen_are_noticed(monkeypatch: pytest.Monkey
 
 
 def test_state_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = program_change.adopted
+    real = program_change.changed_manifest
 
-    def forgetful(found: Inspection, moves: Any) -> dict[str, Any]:
-        return {**real(found, moves), "state": {}}
+    def forgetful(found: Inspection, moves: Any) -> Manifest:
+        return replace(real(found, moves), state={})
 
-    monkeypatch.setattr(program_change, "adopted", forgetful)
+    monkeypatch.setattr(program_change, "changed_manifest", forgetful)
     assert noticed("lacks")
 
 

@@ -70,8 +70,8 @@ def test_a_file_whose_job_has_not_run(call):
 def test_a_run_over_an_empty_input_is_not_told_to_start(call):
     run([])
     by_file, by_folder = call("job.py"), call(".headrace/jobs/asked")
-    assert "1. input 'rows' is empty: it has given no row yet" in by_file.stdout
-    assert "the job's input is empty: it has given no row yet" in by_folder.stdout
+    assert "1. input 'rows' is empty: it has delivered no rows yet" in by_file.stdout
+    assert "the job's input is empty: it has delivered no rows yet" in by_folder.stdout
     for said in (by_file.stdout, by_folder.stdout):
         assert "has not run" not in said and "headrace run" not in said
 
@@ -88,10 +88,10 @@ def test_the_file_knows_the_condition_and_the_folder_the_rest(call):
 
 def test_that_a_run_stands_still_comes_first(call):
     run([{"k": "cold", "at": 1}])
-    text = "stands still: batch 2 has been under way for 61.0s"
+    text = "stalled: batch 2 has been under way for 61.0s"
     note(".headrace/jobs/asked", text, 0)
     for words in (["job.py"], [".headrace/jobs/asked"]):
-        assert f"  1. the job {text} (at 1970-01-01 00:00:00 UTC)\n" in call(*words).stdout
+        assert f"  1. the job is {text} (at 1970-01-01 00:00:00 UTC)\n" in call(*words).stdout
     assert json.loads(call("job.py", "--json").stdout)["reasons"][0]["kind"] == "standstill"
 
 

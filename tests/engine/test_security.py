@@ -113,4 +113,4 @@ def test_a_master_that_is_not_there_is_another_matter(spark: Any) -> None:
     nowhere = "spark://127.0.0.1:1"
     with pytest.raises(RunError) as caught:
         session.check_master(spark._jvm, nowhere, session.public(nowhere, False))
-    assert caught.value.code == "HR-RUN-003" and "nobody answers there" in str(caught.value)
+    assert caught.value.code == "HR-RUN-003" and "nothing answers there" in str(caught.value)

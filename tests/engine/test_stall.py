@@ -1,4 +1,4 @@
-"""A Python worker that is stopped, for real: the run says that it stands still, then goes on."""
+"""A Python worker that is stopped, for real: the run reports that it is stalled, then goes on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_run_whose_worker_is_stopped_says_so_and_goes_on_when_it_does(
             assert run.wait(timeout=0.1).state == "running"
             warnings = run.status.warnings
         (warning,) = warnings
-        assert warning.startswith("stands still: batch 1 has been under way for ")
+        assert warning.startswith("stalled: batch 1 has been under way for ")
         assert "on 1 executor" in warning
         assert run.why().reasons[0].kind == "standstill"
     finally:
@@ -46,5 +46,5 @@ def test_a_run_whose_worker_is_stopped_says_so_and_goes_on_when_it_does(
     assert run.wait(timeout=120).state == "ended"
     assert run.output("out").to_pylist() == [{"v": 1}] and run.status.warnings == ()
     told = capfd.readouterr().err
-    assert "stopping: stands still: batch 1" in told
+    assert "stopping: stalled: batch 1" in told
     assert not (tmp_path / "job" / "standstill.json").exists()

@@ -96,14 +96,14 @@ def test_what_interrupts_a_start_is_passed_on_when_the_start_has_been_undone(lat
     assert ended.is_set()
 
 
-def test_nothing_begins_after_a_start_was_given_up() -> None:
+def test_nothing_begins_after_a_start_was_abandoned() -> None:
     start_guard.abandon()
     try:
-        with pytest.raises(start_guard.StartAbandoned), start_guard.beginning():
+        with pytest.raises(start_guard.StartAbandoned), start_guard.registering():
             pass
     finally:
         start_guard.resume()
-    with start_guard.beginning():
+    with start_guard.registering():
         pass
 
 

@@ -180,7 +180,7 @@ def test_a_refresh_that_fails_leaves_the_table_and_is_told(
     harness.advance("10s")
     assert found(harness, 0, 1) == ["zero", "one"]
     (told,) = warnings(harness)
-    assert "'found' could not be made anew: AnalysisException: " in told and "names" in told
+    assert "'found' could not be refreshed: AnalysisException: " in told and "names" in told
     assert told.endswith("rows still find the one of 1970-01-01 00:00:00")
     pa.parquet.write_table(pa.table({"k": [0]}), tmp_path / "names")  # no column name
     harness.advance("10s")
@@ -222,10 +222,10 @@ def test_a_run_keeps_its_tables_up_by_itself_and_says_what_fails(
     write(tmp_path / "names", "null", "one")
     _until(run, lambda: see("null"))
     assert run.stop().state == "stopped" and run.status.warnings == ()
-    told = [line for line in capsys.readouterr().err.splitlines() if "made anew" in line]
+    told = [line for line in capsys.readouterr().err.splitlines() if "refreshed" in line]
     failed, mended = told[::2], told[1::2]  # more than once if it is met half written
     assert all(line.startswith("live: the table of 'found' could not") for line in failed)
-    assert mended == ["live: the table of 'found' is made anew again"] * len(failed) and failed
+    assert mended == ["live: the table of 'found' is refreshed again"] * len(failed) and failed
 
 
 def _until(run: hr.Run, condition: Callable[[], bool], timeout: float = 60) -> None:
@@ -251,7 +251,7 @@ def _nothing(spark: Any) -> Any:
 WRONG = {
     "there is not one column 'name', the columns are: k": _one_column_less,
     "column 'k' is string, declared as bigint": _of_another_type,
-    "TypeError: the function gave None, not a DataFrame": _nothing,
+    "TypeError: the function returned None, not a DataFrame": _nothing,
     "AnalysisException": from_parquet(Path("nowhere/at/all")),
 }
 

@@ -103,10 +103,10 @@ def test_it_can_be_asked_like_other_state(looked: Any) -> None:
 
 
 REFUSED = [
-    (lambda s: s("p.nothing"), "HR-STATE-030", "Those that do: p, p.limits, p.last."),
+    (lambda s: s("p.nothing"), "HR-STATE-030", "The steps with state are: p, p.limits, p.last."),
     (lambda s: s("p.limits").get(1), "HR-STATE-031", "that of 'p.limits' is key string"),
     (lambda s: s("p.limits").get(k="a"), "HR-STATE-031", "the key of 'p.limits' is key"),
-    (lambda s: s("p.limits").slice(0, 1), "HR-STATE-032", "'p.limits' keeps nothing by time"),
+    (lambda s: s("p.limits").slice(0, 1), "HR-STATE-032", "'p.limits' stores nothing by time"),
     (lambda s: s("p.limits").top(2), "HR-STATE-033", "has no largest value"),
 ]
 

@@ -13,7 +13,7 @@ from rich.console import Console
 import headrace as hr
 from headrace.engine.reporter import Reporter
 from headrace.inspect.progress import account, progress_of
-from headrace.inspect.why_answer import told
+from headrace.inspect.why_answer import answer_why
 from headrace.sources import lines
 from headrace.testing import drive
 
@@ -127,7 +127,7 @@ WARNING = f"all 2 records of input 'in' are dead letters: {REASON}"
 def test_why_quotes_a_dead_letter_when_all_rows_are_dead(tmp_path):
     _, driver = _all_dead(tmp_path)
 
-    said = str(told("lost", driver.program, driver.manifest, 0))
+    said = str(answer_why("lost", driver.program, driver.manifest, 0))
 
     assert f"all 2 rows of input 'in' are dead letters: {REASON}" in said
 

@@ -122,11 +122,11 @@ def test_a_snapshot_does_not_change_while_the_job_goes_on(job: hr.Job, tmp_path:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda job: hr.peek(job, "mast"), "no step 'mast' that keeps state"),
+        (lambda job: hr.peek(job, "mast"), "no step 'mast' with state"),
         (lambda job: hr.peek(job, "most").get(), "the key of 'most' is k"),
         (lambda job: hr.peek(job, "most").get(3), "key 3 does not fit: that of 'most' is k string"),
         (lambda job: hr.peek(job, "most").get(z=3), "the key of 'most' is k"),
-        (lambda job: hr.peek(job, "most").slice("1:00", "2:00"), "keeps nothing by time"),
+        (lambda job: hr.peek(job, "most").slice("1:00", "2:00"), "stores nothing by time"),
         (lambda job: hr.peek(job, "slid").slice("late", "2:00"), "'late' is not a time"),
         (lambda job: hr.peek(job, "slid").slice("02:00", "01:00"), "nothing lies between"),
         (lambda job: hr.peek(job, "most").top(3, "z"), "shows no column 'z'"),

@@ -27,7 +27,7 @@ def test_a_batch_without_any_progress_is_said_with_what_is_known() -> None:
     *before, said, after = _news(*looks)
     assert before == [None, None] and after is None  # once
     assert said == (
-        "stands still: batch 8 has been under way for 61.0s, without any progress for 60.0s; "
+        "stalled: batch 8 has been under way for 61.0s, without any progress for 60.0s; "
         "3 tasks done, 1 running, 2 waiting on 1 executor"
     )
 
@@ -69,15 +69,15 @@ def test_spark_that_does_not_answer_and_executors_that_are_gone_are_said() -> No
 
 def test_inputs_that_do_not_answer_are_said() -> None:
     found = _news(RunSample(0, 3, None, planned=0), RunSample(AFTER, 3, None, planned=0))
-    assert found == [None, "stands still: its inputs have not answered for 60.0s"]
+    assert found == [None, "stalled: its inputs have not answered for 60.0s"]
 
 
 def test_why_reads_what_a_run_left_in_the_folder_until_it_takes_it_back(tmp_path: Path) -> None:
     assert reason("j", tmp_path) is None
-    note(tmp_path, "stands still: so it does", 0)
+    note(tmp_path, "stalled: so it does", 0)
     found = reason("j", tmp_path)
     assert found is not None and found.kind == "standstill"
-    assert found.text == "the job stands still: so it does (at 1970-01-01 00:00:00 UTC)"
+    assert found.text == "the job is stalled: so it does (at 1970-01-01 00:00:00 UTC)"
     (tmp_path / "standstill.json").write_text('{"at": 1')  # half of it
     assert reason("j", tmp_path) is None
     note(tmp_path, None, 0)

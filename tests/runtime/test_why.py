@@ -81,7 +81,7 @@ def test_an_input_that_never_gave_a_row(tmp_path: Path) -> None:
     assert driver.manifest is not None
     first, *rest = why(driver.program, driver.manifest, NOW)
     assert (first.kind, first.where, first.facts["splits"]) == ("empty", "rows", 2)
-    assert first.text == "input 'rows' has never given a row (2 splits)"
+    assert first.text == "input 'rows' has never delivered a row (2 splits)"
     assert [(r.kind, r.facts["stopped_at"]) for r in rest] == [("starved", ["rows"])]
     assert rest[0].text == "no row has come to 'counts', 'out': all rows stop at 'rows'"
 
@@ -98,8 +98,8 @@ def test_a_split_that_holds_the_watermark_back_and_the_window_that_waits(tmp_pat
         "split": "1", "watermark": None, "silent": 4_000, "idle_at": NOW + 15_000,
     }  # fmt: skip
     assert split.text == (
-        "the watermark is held back by split '1' of input 'rows': it has given no row yet, and "
-        "it has been silent for 4.0s"
+        "the watermark is held back by split '1' of input 'rows': it has delivered no rows yet, "
+        "and it has been silent for 4.0s"
     )
     assert "idle in 11.0s" in split.hint and "15.0s" in split.hint
     assert (window.kind, window.where) == ("window", "counts")
@@ -115,7 +115,7 @@ def test_how_far_the_watermark_is_from_the_window(tmp_path: Path) -> None:
     _send(log, 1, 3)
     split, window, _ = bench.why()
     assert (split.facts["split"], split.facts["watermark"]) == ("1", NOW + 2_000)
-    assert "it stands at 2023-11-14 22:13:22" in split.text
+    assert "it is at 2023-11-14 22:13:22" in split.text
     assert window.text == (
         "step 'counts' waits for the watermark to reach 2023-11-14 22:13:30; it is 8.0s away"
     )
@@ -364,13 +364,13 @@ def test_the_text_is_short_and_the_json_says_the_same(tmp_path: Path) -> None:
     assert str(answer).splitlines() == [
         "job 'asked' after batch 1, 4.0s ago",
         "  the watermark has not begun; rows written: 0 to 'out', 0 to 'late'",
-        "  1. the watermark is held back by split '1' of input 'rows': it has given no row yet, "
-        "and it has been silent for 4.0s",
+        "  1. the watermark is held back by split '1' of input 'rows': it has delivered no rows "
+        "yet, and it has been silent for 4.0s",
         "     If it stays silent it is idle in 6.0s and counts no more (idle is 10.0s).",
         "  2. step 'counts' waits for the watermark to reach 2023-11-14 22:13:30; it has not begun",
-        "     A window gives its result when it is over: newer rows move the watermark.",
+        "     A window emits its result when it is over: newer rows move the watermark.",
         "  3. no row has come to 'out': all rows stop at 'counts'",
-        "     What is said of the steps before it explains this.",
+        "     The reasons for the steps before it explain this.",
         "so far",
         "  input 'rows': read 2 = used 1 + filtered 1 + late 0 + dead 0",
         "  step    in  out  filtered  late  dead",

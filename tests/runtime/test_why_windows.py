@@ -1,4 +1,4 @@
-"""Why a window gives nothing: its trigger, its function, its watermark; and empty inputs."""
+"""Why a window emits nothing: its trigger, its function, its watermark; and empty inputs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_a_run_without_a_row_is_told_apart_from_no_run(tmp_path: Path) -> None:
     assert bench.driver.manifest is None and bench.driver.start.log.taken()
     (reason,) = why(bench.driver.program, None, NOW, STARTED)
     assert (reason.kind, reason.where) == ("empty", "rows")
-    assert reason.text == "input 'rows' is empty: it has given no row yet"
+    assert reason.text == "input 'rows' is empty: it has delivered no rows yet"
     assert "headrace run" not in reason.hint
     turn = Manifest()  # Spark begins with a batch that reads nothing
     assert answer_why("asked", bench.driver.program, turn, NOW).reasons == [reason]
     (unnamed,) = why(None, None, NOW, STARTED)
-    assert unnamed.kind == "empty" and "given no row yet" in unnamed.text
+    assert unnamed.kind == "empty" and "delivered no rows yet" in unnamed.text
 
 
 def test_rows_without_a_punctuation_are_rows(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_rows_without_a_punctuation_are_rows(tmp_path: Path) -> None:
         )
         assert "The condition is: v = 100." in reasons[0].hint
         assert "newer rows" not in reasons[1].hint
-    assert "given no row" not in _answer(bench, program=False).text
+    assert "delivered no row" not in _answer(bench, program=False).text
 
 
 def test_a_split_without_a_punctuation_beside_one_that_has_it(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_windows_that_end_without_their_trigger(tmp_path: Path, trigger: Any, wo
         "rows are gone"
     )
     assert waits.text == (
-        f"step 'w' waits for its trigger ({words}): the end of a window gives no result"
+        f"step 'w' waits for its trigger ({words}): the end of a window emits no result"
     )
     assert "over when the watermark reaches 2023-11-14 22:13:50" in waits.hint
     assert "window" not in reasons and "rows" not in reasons
@@ -165,7 +165,7 @@ def _size(key: Any, window: Any, rows: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("function", "evict", "hint"),
     [
-        (_nothing, None, "Its function gives no row"),
+        (_nothing, None, "Its function returns no row"),
         (_size, hr.keep(lambda rows: [False] * len(rows)), "Its evictor leaves no row"),
     ],
 )
@@ -183,7 +183,7 @@ def test_windows_that_fired_and_gave_nothing(
         _send(log, partition, 1, 12, 25)
     reasons = {r.kind: r for r in bench.why()}
     assert reasons["nothing"].text == (
-        "windows of step 'w' have fired 2 times, and each time they gave nothing"
+        "windows of step 'w' have fired 2 times, and each time they emitted nothing"
     )
     assert reasons["nothing"].hint.startswith(hint)
     assert "window" in reasons  # the next one is open

@@ -225,7 +225,7 @@ WRONG = {
     "SparkFailure: LookupError: nothing to see": _raises,
     "SparkFailure: AnalysisException: [UNRESOLVED_COLUMN": _no_such_column,
     "SparkFailure: NumberFormatException: [CAST_INVALID_INPUT]": _fails_in_spark,
-    "SparkFailure: TypeError: the function gave 5, not a DataFrame": lambda frame: 5,
+    "SparkFailure: TypeError: the function returned 5, not a DataFrame": lambda frame: 5,
     "ValueError: the table has no column 'v'": lambda frame: frame.drop("v"),
 }
 

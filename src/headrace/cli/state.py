@@ -1,4 +1,4 @@
-"""`headrace state`: what the steps of a job keep, as of its last epoch."""
+"""`headrace state`: the state of a job's steps, as of its last epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.state.epochs import EpochLog
 
 app = typer.Typer(
-    help="What the steps of a job keep, as of its last epoch: while it runs, or after.",
+    help="The state of a job's steps, as of its last epoch: while it runs, or after.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -32,7 +32,7 @@ Limit = Annotated[int, typer.Option(help="Rows to show at most.", metavar="ROWS"
 
 @app.command("ls")
 def list_steps(file: File, job: Name = None, folder: Folder = None) -> None:
-    """List the steps that keep state: their key, how many rows, and their columns.
+    """List the steps with state: their key, how many rows, and their columns.
 
     Example: [bold]headrace state ls examples/fire_alarm.py[/bold]
     """
@@ -43,7 +43,7 @@ def list_steps(file: File, job: Name = None, folder: Folder = None) -> None:
         rows, by = state.to_arrow(), ", ".join(state.key.names) or "no key"
         typer.echo(f"{name}: {rows.num_rows:,} rows by {by}; {', '.join(rows.column_names)}")
     if not names:
-        typer.echo(f"no step of {program.name!r} keeps state")
+        typer.echo(f"no step of {program.name!r} has state")
 
 
 @app.command("get")
@@ -68,7 +68,7 @@ def get(
     job: Name = None,
     folder: Folder = None,
 ) -> None:
-    """Show what a step keeps, one JSON object a line.
+    """Show the state of a step, one JSON object a line.
 
     Example: [bold]headrace state get job.py averages --key area=area-1[/bold]
 
@@ -92,7 +92,7 @@ def export(
     job: Name = None,
     folder: Folder = None,
 ) -> None:
-    """Write all that a step keeps to a file.
+    """Write the whole state of a step to a file.
 
     Example: [bold]headrace state export job.py averages averages.parquet[/bold]
     """
@@ -109,7 +109,7 @@ def sql(
     job: Name = None,
     folder: Folder = None,
 ) -> None:
-    """Ask what the steps keep, in SQL; each step is a table of its name.
+    """Query the state in SQL; each step is a table of its name.
 
     Example: [bold]headrace state sql job.py 'SELECT area, mean FROM averages'[/bold]
     """

@@ -37,7 +37,7 @@ def why(
 ) -> None:
     """Say why a job gives no output: what it waits for, the most likely reason first.
 
-    A window gives its result when the watermark passes its end, and the watermark is as slow
+    A window emits its result when the watermark passes its end, and the watermark is as slow
     as the slowest split. So an empty output is mostly one of these: an input without rows, a
     filter that lets nothing through, rows that are all late, a split that is silent but not
     idle yet, a window that is not over. Each is named with its step, its split and its time.

@@ -88,7 +88,7 @@ class Committer:
                     raise output_overtaken(self._bundle, self._log, name, beyond)
 
     def recover(self) -> list[str]:
-        """Publish what a crash left unpublished; what was said of going back."""
+        """Publish what a crash left unpublished; returns the notes on going back."""
         done, notes = self._published.epoch(), list[str]()
         newest = self._log.latest()
         for epoch in self._log.epochs():
@@ -217,7 +217,7 @@ class Committer:
 
 
 def _advanced(split: Split, total: Total) -> Split:
-    """The split with the watermark that its rows gave it, and what that has to remember."""
+    """The split with the watermark that its rows have moved it to, and what that remembers."""
     place = str(split.id)
     watermark = max(split.watermark, total.splits.get(place, MIN_TIME))
     return replace(split, watermark=watermark, memory=total.memory.get(place, split.memory))
@@ -233,7 +233,7 @@ def _summed(
 
 
 def _windows(total: Total) -> dict[str, dict[str, int]]:
-    """What became of windows, of steps that tell it."""
+    """What became of windows, of the steps that report it."""
     found = {s: {n: c[n] for n in WINDOWS_SEEN if c[n]} for s, c in total.steps.items()}
     return {step: counts for step, counts in found.items() if counts}
 

@@ -1,4 +1,4 @@
-"""Steps that cannot give anything before their input ends, and inputs that never do."""
+"""Steps that cannot emit anything before their input ends, and inputs that never do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refuse_never_firing(program: Program, sources: Mapping[str, Source]) -> None
         if endless:
             raise PlanError(
                 "HR-TRIGGER-013",
-                f"step {node.name!r} would never give anything: {because}, and {endless[0]!r} "
+                f"step {node.name!r} would never emit anything: {because}, and {endless[0]!r} "
                 "does not end",
                 'Give the window a trigger, such as t.every("1m") or t.after_rows(100), or '
                 'run the job with until="end".',

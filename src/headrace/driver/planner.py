@@ -2,7 +2,7 @@
 
 An offset (`Offset`) is the epoch's number, its clock, and how far every split is read. All
 that could differ between two runs of an epoch (the clock, idleness, ends, how much is read)
-is decided here, once, and recorded in the offset. Where the job stands comes from the last
+is decided here, once, and recorded in the offset. How far the job is comes from the last
 manifest; this module writes nothing.
 """
 
@@ -59,7 +59,7 @@ class Planner:
         self._asked_at: int | None = None
         self._waiting = 0  # rows that were there when last asked
 
-    # where the job stands
+    # how far the job is
 
     def start(self) -> Offset:
         """The offset of the last manifest; epoch 0 of a new job."""
@@ -103,7 +103,7 @@ class Planner:
             self._asked_at = None
 
     def _move(self, before: Sequence[Split], next_id: int, now: int) -> list[Split]:
-        """Every split as it will stand after the next epoch, but for its watermark."""
+        """Every split as it will be after the next epoch, but for its watermark."""
         known = {(s.input, s.name): s for s in before}
         moved = []
         for read in self._program.sources():
@@ -271,7 +271,7 @@ _FIRST = 20_000
 _LEAST = 1_000
 _GROWTH = 4.0
 _SHRINK = 0.25
-_INFORMATIVE = 1.5  # batches whose rows differ by this factor tell what rows cost
+_INFORMATIVE = 1.5  # batches whose rows differ by this factor show what rows cost
 
 
 class Admission:

@@ -1,7 +1,7 @@
 """A changed program, or going back, recorded as an epoch of its own.
 
 So a change is atomic, too: state moved to a new name, state and offsets dropped with consent,
-outputs under new descriptions. Going back takes a number above all that anybody knows of:
+outputs under new descriptions. Going back takes a number above all that are known anywhere:
 no epoch is ever used twice, whatever outputs remember.
 """
 
@@ -125,7 +125,7 @@ def _begun_anew(
 
 
 def _dropped(found: Inspection) -> tuple[str, ...]:
-    """What the change drops: until the next epoch the same start may be made again."""
+    """What the change drops: until the next epoch the same start may be repeated."""
     changes = found.comparison.changes if found.comparison is not None else ()
     return tuple(c.name for c in changes if c.verdict == DROPPED and c.role != OUTPUT)
 

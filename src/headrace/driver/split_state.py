@@ -1,9 +1,14 @@
-"""What a split is at a moment: live, idle or ended; and how it stands after an epoch.
+"""Splits: live, idle or ended, where they are after an epoch, and which are held back.
 
 A live split holds the watermark back. It is idle when nothing has come for as long as its
-input says; one that has rows is not, though they may not be read yet. Rows that take their
+input allows; one that has rows is not, though they may not be read yet. Rows that take their
 time from the clock cannot be older than it, so their splits are as far as the clock is, and
 never idle.
+
+Alignment: splits of all inputs with `align=` go together. One whose watermark is further ahead of
+the slowest than its input allows is held: the next epoch does not read it. Idle and ended splits
+hold no other, and the slowest is never held, so one can always move or will soon be idle. A
+watermark moves by whole epochs, so the bound is exact to within what one epoch reads.
 """
 
 from __future__ import annotations
@@ -21,12 +26,12 @@ IDLE_AFTER = 10_000  # ms of silence after which a split no longer holds the oth
 
 
 def idle_after(read: Read | None) -> int:
-    """How long a split of this input may be silent; what holds if nothing is known of it."""
+    """How long a split of this input may be silent; a default if nothing is known of it."""
     return IDLE_AFTER if read is None or read.idle is None else read.idle
 
 
 def liveness(read: Read | None, split: Split, now: int, *, more: bool, ended: bool) -> str:
-    """What the split is; `more` says that it has rows that are not read yet."""
+    """Live, idle or ended; `more` means that it has rows that are not read yet."""
     if ended:
         return ENDED
     quiet = not more and now - split.seen >= idle_after(read)
@@ -34,7 +39,7 @@ def liveness(read: Read | None, split: Split, now: int, *, more: bool, ended: bo
 
 
 def after_epoch(read: Read, split: Split, at: Any, now: int, *, more: bool, ended: bool) -> Split:
-    """The split as it stands after an epoch that reads it up to `at`."""
+    """The split after an epoch that reads it up to `at`."""
     watermark = max(split.watermark, now) if by_clock(read) else split.watermark
     state = liveness(read, split, now, more=more, ended=ended)
     seen = now if more else split.seen
@@ -43,15 +48,6 @@ def after_epoch(read: Read, split: Split, at: Any, now: int, *, more: bool, ende
 
 def by_clock(read: Read | None) -> bool:
     return read is not None and isinstance(read.time, Ingestion)
-
-
-# Alignment: which splits are not read, because slower ones have to catch up first.
-#
-# Splits of all inputs that say `align=` go together. One whose watermark is further ahead of
-# the slowest than its input allows is held: the next epoch does not read it. Idle and ended
-# splits hold nobody, and the slowest is never held, so somebody can always move or will soon
-# be idle. Arithmetic only; a watermark moves by whole epochs, so the bound is kept to within
-# what one epoch reads.
 
 
 def alignment_bounds(program: Program) -> dict[str, int]:

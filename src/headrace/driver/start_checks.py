@@ -6,7 +6,7 @@
    an end;
 4. an input or an output cannot be used;
 5. outputs hold more, or less, than the folder knows of;
-6. a step would never give anything.
+6. a step would never emit anything.
 
 Each can be consented to where it makes sense; the error says how.
 """
@@ -43,7 +43,7 @@ class Consent:
     take_over: bool = False  # from a driver that lives
     go_back: bool = False  # behind what outputs have
     for_good: bool = False  # close the windows of a job that was without an end
-    silent: bool = False  # run steps that give nothing before an end that may never come
+    silent: bool = False  # run steps that emit nothing before an end that may never come
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _refuse_ended(found: Inspection) -> None:
 
 
 def _ended_steps(found: Inspection) -> Iterator[Stateful]:
-    """The steps that go by event time and were told that nothing more comes."""
+    """The steps that go by event time and have seen the end of their input."""
     ops, moves = found.known.ops, _moves(found)
     for step in found.bundle.program.stateful():
         known = ops.get(moves.get(step.name, step.name))

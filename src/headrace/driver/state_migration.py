@@ -1,8 +1,8 @@
 """State of process functions brought to their changed declarations, before a run.
 
 Every run of a changed table is read once and written again under the new columns; nothing
-is overwritten, and until a manifest names the new runs the old state stands. Costs what is
-kept, once per change. What may change is judged in `plan/evolving_values.py`.
+is overwritten, and until a manifest names the new runs the old state is in force. Costs
+what is stored, once per change. What may change is judged in `plan/evolving_values.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def migrate_state(
 ) -> State:
     """The tables of a manifest as the program's process functions need them.
 
-    `ops` says of each step, by its name now, what its state looked like and its watermark.
+    `ops` has for each step, by its name now, what its state looked like and its watermark.
     """
     writer = RunWriter(folder, f"adopted-{uuid.uuid4().hex[:12]}")
     cache = RunCache(folder)

@@ -1,4 +1,4 @@
-"""Wishes to a running job: files in its folder that its planner looks for.
+"""Requests to a running job: files in its folder that its planner looks for.
 
 `stop` asks it to start no further batch; `drain` asks it to read what is there now, close
 every window and end.

@@ -1,6 +1,6 @@
 """What the driver does with Spark for the tasks of a run: it alone has a session.
 
-A thread of its own does it, beside the query. What it is at when the run is over is given up.
+A thread of its own does it, next to the query. What it is doing when the run is over is abandoned.
 Files that it leaves for tasks begin with the number of this start, so a driver that has lost
 the folder cannot touch the files of the next one.
 """
@@ -68,7 +68,7 @@ class DriverThread:
 
     @contextmanager
     def tagged(self) -> Iterator[None]:
-        """Spark's jobs in here can be given up by `close`."""
+        """Spark's jobs in here can be cancelled by `close`."""
         self._spark.sparkContext.addJobTag(self._tag)
         try:
             yield
@@ -77,7 +77,7 @@ class DriverThread:
                 self._spark.sparkContext.removeJobTag(self._tag)
 
     def close(self) -> None:
-        """Do no more; a batch that is under way is given up."""
+        """Do no more; a batch that is under way is cancelled."""
         self._over.set()
         deadline = time.monotonic() + _PATIENCE
         while self._thread and self.alive and time.monotonic() < deadline:
@@ -87,7 +87,7 @@ class DriverThread:
 
 
 def clean_folder(folder: Path, token: int) -> None:
-    """The folder, made if missing, without what starts before this one have left."""
+    """Create the folder if it is missing; remove what earlier starts have left there."""
     folder_for(folder)
     with named(folder):
         for path in folder.iterdir():
@@ -97,16 +97,16 @@ def clean_folder(folder: Path, token: int) -> None:
 
 
 def to_arrow_table(result: Any) -> pa.Table:
-    """What a function of the user's gave: a DataFrame, or a table that it has collected."""
+    """What a function of the user's returned: a DataFrame, or a table that it has collected."""
     if isinstance(result, pa.Table):
         return result
     if not hasattr(result, "toArrow"):
-        raise TypeError(f"the function gave {result!r}, not a DataFrame")
+        raise TypeError(f"the function returned {result!r}, not a DataFrame")
     return result.toArrow()
 
 
 def reason(error: BaseException) -> str:
-    """What happened in one line: of what Spark says, the first that tells anything."""
+    """What happened in one line: of Spark's text, the first line that explains anything."""
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
     if isinstance(error, Py4JJavaError) and len(lines) > 1:
         return lines[1]

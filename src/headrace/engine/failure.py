@@ -83,7 +83,7 @@ def no_start(master: str, text: str, jvm_output: str) -> RunError:
 def _java_reason(text: str, jvm_output: str) -> str:
     lines = [line.strip() for line in f"{jvm_output}\n{text}".splitlines() if line.strip()]
     if any("stopped SparkContext" in line for line in lines):
-        return "nobody answers there"
+        return "nothing answers there"
     reasons = [found[1].strip() for line in lines if (found := _JAVA.search(line))]
     plain = [line for line in lines if not _TRACE.match(line)]
     if len(reasons) > 1 and reasons[-1] != reasons[0]:  # of which the last is the first cause

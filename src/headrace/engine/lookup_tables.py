@@ -1,8 +1,8 @@
-"""Tables that Spark makes for lookups, before a run and again while it goes on.
+"""Tables that Spark builds for lookups, before a run and again while it goes on.
 
 The driver runs the user's batch and puts the result, whole and durable, in the place of a file
 in the job's folder; tasks read that file. A batch that fails while the run goes on changes
-nothing: it is told, and tried again when due.
+nothing: it is reported, and tried again when due.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POLL = 0.1  # seconds
 
 @dataclass(frozen=True)
 class _Table:
-    """One lookup's table: how it is made, and where it is found."""
+    """One lookup's table: how it is built, and where it is."""
 
     node: Stateful
     what: Lookup
@@ -66,7 +66,7 @@ def put(path: Path, made: pa.Table) -> None:
 
 
 class LookupTables:
-    """All tables that Spark makes for one run."""
+    """All tables that Spark builds for one run."""
 
     def __init__(self, start: Start, spark: SparkSession, say: Callable[[str], None]) -> None:
         self._bundle, self._spark, self._say = start.bundle, spark, say
@@ -86,7 +86,7 @@ class LookupTables:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with tables that could not be made when they were due."""
+        """What is wrong with tables that could not be built when they were due."""
         return tuple(self._wrong.values())
 
     def first(self) -> dict[str, Node]:
@@ -141,7 +141,7 @@ class LookupTables:
             return
         name = table.node.name
         warning = (
-            f"the table of {name!r} could not be made anew: {reason(error)}; "
+            f"the table of {name!r} could not be refreshed: {reason(error)}; "
             f"rows still find the one of {moment(self._made[name])}"
         )
         if name not in self._wrong:
@@ -151,14 +151,14 @@ class LookupTables:
     def _went_well(self, table: _Table) -> None:
         name = table.node.name
         if self._wrong.pop(name, None) is not None:
-            self._say(f"the table of {name!r} is made anew again")
+            self._say(f"the table of {name!r} is refreshed again")
 
 
 def _unmade(table: _Table, error: Exception) -> StepError:
     return StepError(
         "HR-JOIN-025",
-        f"the table of {table.node.name!r} cannot be made by Spark: {reason(error)}",
-        "A run begins when its tables are there: see that the function gives a DataFrame "
+        f"the table of {table.node.name!r} cannot be built by Spark: {reason(error)}",
+        "A run begins when its tables are there: see that the function returns a DataFrame "
         "with the columns of schema=.",
         site=table.node.site,
     )

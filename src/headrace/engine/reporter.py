@@ -1,4 +1,4 @@
-"""Telling what a run does: a live line on a terminal, plain lines where nobody watches.
+"""Reporting what a run does: a live line on a terminal, plain lines elsewhere.
 
 All of it goes to standard error: standard output is for what a job writes. Knows nothing of
 how the run does it.
@@ -62,7 +62,7 @@ class Reporter:
             self.say(f"{self._job}: {self._status()}")
 
     def stalled(self, stalled: bool) -> None:
-        """Whether it stands still: the status line shows it while it does."""
+        """Whether it is stalled: the status line shows it while it is."""
         self._stalled = stalled
 
     def finished(self, run: Any) -> None:
@@ -76,7 +76,7 @@ class Reporter:
                 self.say(f"{self._job}: WARNING: {warning}")
 
     def _warn(self, progress: Progress) -> None:
-        """Once, as soon as it is so: nobody waits for the end to hear that all was in vain."""
+        """Once, as soon as it is so, and not only at the end."""
         if progress.all_dead and not self._warned:
             for warning in progress.all_dead:
                 self.say(f"{self._job}: WARNING: {warning}")
@@ -90,7 +90,7 @@ class Reporter:
 
     def _status(self, width: int | None = None) -> str:
         """The status as it is now: the rate falls and the delay grows while nothing comes."""
-        stalled = "stands still  " if self._stalled else ""
+        stalled = "stalled  " if self._stalled else ""
         if self._last is None:
             return f"{stalled}first batch"
         now = self._clock.now()

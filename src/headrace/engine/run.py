@@ -137,7 +137,7 @@ class Run:
 
     @property
     def comparison(self) -> Any:
-        """What was kept, new, renamed or dropped against the last run; None for a new job."""
+        """What is the same, new, renamed or dropped against the last run; None for a new job."""
         return self._start.comparison
 
     @property
@@ -169,11 +169,11 @@ class Run:
         )
 
     def state(self, step: str) -> StepState:
-        """What a step keeps, as of the last epoch: look at it while the job goes on."""
+        """The state of a step, as of the last epoch: look at it while the job goes on."""
         return state_of(self._program, self._start.log, step)
 
     def output(self, name: str) -> pa.Table:
-        """All rows that a "collect:" output has been given so far."""
+        """All rows that a "collect:" output has received so far."""
         return collected(self.folder, name)
 
     # what can be done with it
@@ -188,7 +188,7 @@ class Run:
                     return self.status
                 with self._changed:
                     self._changed.wait(0.2 if left is None else min(0.2, left))
-        with self._changed:  # the end has been told, too
+        with self._changed:  # the end has been reported, too
             pass
         if self._error is not None:
             raise self._error
@@ -217,7 +217,7 @@ class Run:
             self._fail(error)
         told_here = threading.current_thread() is self._watcher
         while not told_here and self._state == "running" and self._behind():
-            time.sleep(_POLL)  # until `progress` tells of it too
+            time.sleep(_POLL)  # until `progress` shows it too
         if self._error is not None:
             raise self._error
 
@@ -305,7 +305,7 @@ class Run:
 
     def _follow(self) -> None:
         known = self._known()
-        visible = self._published.epoch()  # what we tell of can be seen at the outputs
+        visible = self._published.epoch()  # what we report can be seen at the outputs
         for epoch in self._start.log.epochs():
             if known < epoch <= visible:
                 self._latest = self._start.log.read(epoch)
@@ -315,7 +315,7 @@ class Run:
         return self._known() < self._published.epoch()
 
     def _known(self) -> int:
-        """The last epoch that was told of."""
+        """The last epoch that was reported."""
         return self._latest.epoch if self._latest else 0
 
     def _say(self, line: str) -> None:
@@ -323,7 +323,7 @@ class Run:
             self._reporter.say(f"{self.name}: {line}")
 
     def _on_stall(self, news: str, text: str | None) -> None:
-        with suppress(OSError):  # it is said all the same
+        with suppress(OSError):  # it is reported all the same
             stall.note(self.folder, text, SystemClock().now())
         if self._reporter is not None:
             self._reporter.stalled(text is not None)
@@ -361,7 +361,7 @@ class Run:
         self._finish("failed")
 
     def _finish(self, state: str) -> None:
-        self._batches.give_core()  # before anybody hears that another run may begin
+        self._batches.give_core()  # before it is known that another run may begin
         self._stall.close()
         with suppress(OSError):
             stall.note(self.folder, None, 0)

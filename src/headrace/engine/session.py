@@ -331,7 +331,7 @@ def _bad_file(file: str, why: str) -> RunError:
 def check_master(jvm: Any, master: str, settings: dict[str, str]) -> None:
     """Refuse a standalone master that does not answer, or does not know our secret.
 
-    Spark itself would try for a minute, and then say only that nobody answers.
+    Spark itself would try for a minute, and then report only that nothing answers.
     """
     if not master.startswith(_STANDALONE):
         return
@@ -344,7 +344,7 @@ def check_master(jvm: Any, master: str, settings: dict[str, str]) -> None:
     if all(map(_UNREACHABLE.search, failures)):
         raise RunError(
             "HR-RUN-003",
-            f"cannot start Spark on {master!r}: nobody answers there",
+            f"cannot start Spark on {master!r}: nothing answers there",
             "Check the master's address, and that it runs.",
         )
     raise RunError(

@@ -1,8 +1,8 @@
 """Batches that Spark transforms: a task asks, the driver answers.
 
 A task has the rows of a batch, and the driver has the session. So the task puts its rows into a
-file of the job's folder and waits; the driver gives them to the user's function as a DataFrame
-and puts beside them what came of it. None of it is durable: who starts again asks again.
+file of the job's folder and waits; the driver passes them to the user's function as a DataFrame
+and puts the result next to them. None of it is durable: who starts again asks again.
 
 A task that waits holds one of Spark's cores, and what it waits for needs another.
 """
@@ -46,7 +46,7 @@ class SparkFailure(Exception):
 
 @dataclass(frozen=True)
 class Asking:
-    """In a task, what stands for the function that the driver has."""
+    """In a task, the stand-in for the function that the driver has."""
 
     folder: str
     token: int
@@ -143,7 +143,7 @@ class SparkBatches:
             rows = _read(asked)
             result = self._transformed(rows)
         except BaseException as error:  # a function may call sys.exit
-            if self._worker.over:  # it was given up, and so is the task
+            if self._worker.over:  # it was cancelled, and so is the task
                 return
             failed = {"reason": reason(error), "trace": user_trace(error)}
             _place(asked.with_suffix(_FAILED), lambda path: path.write_text(json.dumps(failed)))

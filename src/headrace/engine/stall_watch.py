@@ -1,6 +1,6 @@
 """Watches whether a run goes on: a thread looks every second, and another asks Spark.
 
-Spark may be what does not answer, so nobody but the asking thread waits for it. Spark is asked
+Spark may be what does not answer, so only the asking thread waits for it. Spark is asked
 only when nothing has moved for some time.
 """
 
@@ -18,7 +18,7 @@ from headrace.inspect.stall import RunSample, StallDetector, TaskCounts
 _EVERY = 1.0  # seconds
 _FRESH = 5_000  # ms for which an answer of Spark's holds
 
-Report = Callable[[str, str | None], None]  # what is news; what stands, None when it goes on
+OnStall = Callable[[str, str | None], None]  # the news; the text while it is stalled, else None
 
 
 def heartbeat(scratch: str) -> Path:
@@ -41,7 +41,7 @@ class StallWatcher:
     def text(self) -> str | None:
         return self._stand.text
 
-    def begin(self, report: Report) -> None:
+    def begin(self, report: OnStall) -> None:
         def watch() -> None:
             while not self._over.wait(_EVERY):
                 news = self._stand.see(self._look())

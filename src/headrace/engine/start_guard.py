@@ -1,8 +1,8 @@
-"""A start that can be given up at any moment.
+"""A start that can be abandoned at any moment.
 
-What begins a process or a folder does so under one lock, and not at all once the start is given
-up: so whoever ends Spark knows all there is to end. What speaks with Spark does so in a thread of
-its own: a signal interrupts the main thread, never half a conversation with the JVM.
+What begins a process or a folder does so under one lock, and not at all once the start is
+abandoned: so whoever ends Spark knows all there is to end. What speaks with Spark does so in a
+thread of its own: a signal interrupts the main thread, never half a conversation with the JVM.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from headrace.errors import RunError
 
 T = TypeVar("T")
 
-_PATIENCE = 60.0  # seconds for a start that was given up to notice
+_PATIENCE = 60.0  # seconds for a start that was abandoned to notice
 _lock = threading.RLock()
-_given_up = False
+_abandoned = False
 
 
 class StartAbandoned(Exception):
-    """The start was given up before this could begin."""
+    """The start was abandoned before this could begin."""
 
 
 @contextmanager
 def registering() -> Iterator[None]:
     """Within the block something begins that must be known to whoever ends it."""
     with _lock:
-        if _given_up:
+        if _abandoned:
             raise StartAbandoned
         yield
 
 
 def abandon() -> None:
     """Nothing begins from now on; what has begun is known when this returns."""
-    global _given_up  # noqa: PLW0603
+    global _abandoned  # noqa: PLW0603
     with _lock:
-        _given_up = True
+        _abandoned = True
 
 
 def is_abandoned() -> bool:
-    return _given_up
+    return _abandoned
 
 
 def resume() -> None:
     """Another start may be made."""
-    global _given_up  # noqa: PLW0603
+    global _abandoned  # noqa: PLW0603
     with _lock:
-        _given_up = False
+        _abandoned = False
 
 
 def uninterrupted(work: Callable[[], T], undo: Callable[[], None]) -> T:

@@ -47,9 +47,9 @@ def run(
     drop: names of steps and inputs that the program has no more, whose state or offsets may go;
     and of outputs whose earlier rows may be gone.
     take_over: take the folder from a run that is alive, which then fails.
-    go_back: go on from a folder that is older than its outputs; what is done is told.
+    go_back: go on from a folder that is older than its outputs; what is done is reported.
     for_good: let until="end" close the windows of a job that has run without an end.
-    quiet: say nothing; else progress and, at the end, where every record went, are told on
+    quiet: print nothing; else progress and, at the end, where every record went, are printed on
     standard error.
     """
     if until not in (None, "end"):

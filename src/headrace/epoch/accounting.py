@@ -7,7 +7,7 @@ only one place, counting rows is enough; elsewhere its offset is followed.
 A record is used where something is made of it: at an output, or at an operator. Operators that
 only pass rows on (`passes`: lookups, deduplication and the like) make nothing of them, so what
 becomes of such a row behind them corrects what the source has counted: by number where it can
-go no other way, and else by name (`ways`).
+take no other branch, and else by name (`branched_records.py`).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def places(rows: pa.Table) -> np.ndarray:
 
 
 def passes_on(node: object) -> bool:
-    """Whether the step gives the rows it got, at most once each, and makes nothing else of them."""
+    """Whether the step emits the rows it received, at most once each, and nothing else."""
     return isinstance(node, Stateful) and node.what.passes
 
 

@@ -1,7 +1,7 @@
-"""Records that go several ways: their fates, which several tasks met, brought together.
+"""Records that take several branches: their fates, reported by several tasks, brought together.
 
-A record that a step passes on (`lookup`, `deduplicate` and the like) and that goes another way
-as well is used if any of its ways uses it. No task sees all of them. So the source names the
+A record that a step passes on (`lookup`, `deduplicate` and the like) and that takes another branch
+as well is used if any of its branches uses it. No task sees all of them. So the source names the
 records that it counted as used and that such a step got, the tasks behind name those that they
 used and those that were late, and the driver, which has all reports of an epoch, corrects.
 
@@ -36,7 +36,7 @@ SURE = "sure"  # something else has
 
 
 def may_branch(program: Program, name: str) -> bool:
-    """Whether a record of input `name` may be passed on by a step that is not its only way."""
+    """Whether a record of input `name` may be passed on by a step that is not its only branch."""
     return any(
         not leads_only_to(program, name, step) or _has_side(program, step)
         for step in _passing(program, name)

@@ -1,8 +1,12 @@
 """What every process of a run holds: the program, its inputs, outputs and clock, opened.
 
 Inputs and outputs are opened once, on the driver, where relative paths mean what the user
-meant; they are small, and travel with the program. So does the clock, and who is told of
-durable steps: a test brings its own.
+meant; they are small, and travel with the program. So do the clock and the callback for durable
+steps: a test passes its own. Opening changes nothing.
+
+Each input and output has an id besides its name: what it stores in the job's folder, and what it
+has written elsewhere, goes by the id. That is the name under which it first appeared, and it stays
+when the name changes; the id of an input that was dropped is not used again.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ class Bundle:
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
     clock: Clock = field(default_factory=SystemClock)
-    on_step: Callable[[str], None] | None = None  # of the durable steps of a commit, by name
+    on_step: Callable[[str], None] | None = None  # called at each durable step, with its name
     reads: Mapping[str, InputFacts] = field(default_factory=dict)  # as a manifest has them
     writes: Mapping[str, OutputFacts] = field(default_factory=dict)
     endless: bool = False  # it does not run until="end"
@@ -32,13 +36,6 @@ class Bundle:
     def place_of(self, output: str) -> str:
         """The place of an output, as a key; the job's own for dead letters has none."""
         return self.writes[output].place if output in self.writes else "None"
-
-
-# A job's inputs and outputs, opened; opening changes nothing.
-#
-# Each has an id beside its name: what it keeps in the job's folder, and what it has written
-# elsewhere, goes by the id. It is the name under which it first appeared, and stays when that
-# changes; the id of an input that was dropped is not used again.
 
 
 DEAD = "dead"  # the job's own output for dead letters, when the program has none
@@ -89,7 +86,7 @@ def as_written(name: str, written: Mapping[str, OutputFacts], folder: str) -> Si
 
 @dataclass(frozen=True)
 class Edges:
-    """How a job's inputs and outputs are opened, and who is told of a commit's durable steps."""
+    """How a job's inputs and outputs are opened, and what is called at durable steps."""
 
     inputs: Callable[[Program, str, str | None, Clock, Ids], Mapping[str, Source]] = open_inputs
     outputs: Callable[[Program, str, Ids], Mapping[str, Sink]] = open_sinks

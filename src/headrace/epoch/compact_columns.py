@@ -1,10 +1,10 @@
-"""Columns made small for the way between two tasks, and plain again on arrival.
+"""Columns compacted for the journey between two tasks, and expanded on arrival.
 
 A byte that travels is copied a dozen times, in two Pythons and the JVM between them, which
 takes longer than leaving it out. Whole numbers and times travel as distances from the
 smallest, as narrow as these are; a column of one value not at all; texts that repeat as
 numbers of the few there are; and the hash of a key, where it is soon worked out again, not
-either. What was done stands in the schema's metadata.
+either. What was done is recorded in the schema's metadata.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 
 def compact(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
-    """The table made small; `keys` are the columns of which its hashes are made, if known."""
+    """The table compacted; `keys` are the columns of which its hashes are made, if known."""
     if table.num_rows < _FEW:
         return _decoded(table, _uncoded(table.schema))
     again = keys is not None and all(_soon_hashed(table.column(k).type) for k in keys)
@@ -81,7 +81,7 @@ def compact(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
 
 
 def expand(table: pa.Table) -> pa.Table:
-    """What `compact` was given, its texts as they were before they were coded."""
+    """The table that `compact` was called with, its texts as they were before they were coded."""
     about = table.schema.metadata or {}
     if _NOTE not in about:
         return table

@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
 DDL = """level int, task int, op string, port int, chunk string, piece int, pieces int,
     payload binary"""
 
-# Notes, told apart from operators by a leading "@", which no step name may have.
+# Notes, distinguished from operators by a leading "@", which no step name may have.
 CONTROL = "@control"  # driver -> each level task: epoch, clock, state references
 WATERMARKS = "@watermarks"  # source task -> each level task: what its splits reached
 REPORT = "@report"  # any task -> sink: state written, outputs staged, counters
@@ -66,7 +66,7 @@ def note(level: int, task: int, op: str, content: Any) -> Envelope:
 def send(
     level: int, task: int, op: str, port: int, table: pa.Table, keys: Sequence[str] | None = None
 ) -> Iterator[Envelope]:
-    """A chunk, made small, in pieces that the JVM's collector takes for short-lived things: a
+    """A chunk, compacted, in pieces that the JVM's collector takes for short-lived things: a
     large one would be copied among the old, and every batch end in a search through all."""
     table = compact(table.combine_chunks(), keys)
     sink = pa.BufferOutputStream()

@@ -1,4 +1,4 @@
-"""What a task tells the driver about an epoch, and how the reports of all tasks add up.
+"""What a task reports to the driver about an epoch, and how the reports of all tasks add up.
 
 A report is a JSON note that travels to the sink. It names what the task made durable;
 nothing in it counts until the manifest does.
@@ -34,7 +34,7 @@ class Report:
     dead: list[tuple[str, str, int]] = field(default_factory=list)  # places, from level tasks
     # input, split, fate, first and last offset: records that did not count as used, but were
     several: list[tuple[str, str, str, int, int]] = field(default_factory=list)
-    # input, split, fate, offsets: what became of records that go several ways
+    # input, split, fate, offsets: what became of records that take several branches
     branched: list[tuple[str, str, str, str]] = field(default_factory=list)
     examples: dict[str, dict[str, str]] = field(default_factory=dict)  # a dead letter by step
     timing: dict[str, float] = field(default_factory=dict)  # milliseconds by phase

@@ -73,7 +73,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SourceTask:
-    """What one source task does; the first also tells every level task about the epoch."""
+    """What one source task does; the first also describes the epoch to every level task."""
 
     index: int
     epoch: Epoch
@@ -84,10 +84,10 @@ class SourceTask:
 
 
 def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:
-    """The event time that the given inputs have all reached.
+    """The event time that these inputs have all reached.
 
     The minimum over live splits. When all are idle it moves on with the clock from where
-    the furthest split stood, so windows close; when all have ended it is the end of time.
+    the furthest split was, so windows close; when all have ended it is the end of time.
     """
     wanted = set(inputs)
     considered = [s for s in splits if s.input in wanted]
@@ -102,6 +102,6 @@ def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> 
 
 
 def reached_by(clocked: bool, inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:
-    """Where an operator stands: the clock if it goes by that, else the watermark."""
+    """How far an operator is: at the clock if it goes by that, else the watermark."""
     watermark = watermark_of(inputs, splits, clock)
     return clock if clocked and watermark < MAX_TIME else watermark

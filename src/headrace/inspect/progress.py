@@ -1,4 +1,7 @@
-"""The last epoch of a run in figures, for status lines, pages and tests."""
+"""The last epoch of a run: in figures, and as the lines that terminals, logs and the demo show.
+
+Everything here is computed from a manifest; `engine/reporter.py` prints it.
+"""
 
 from __future__ import annotations
 
@@ -102,19 +105,14 @@ def _bytes(manifest: Manifest) -> dict[str, int]:
 
 
 def _counts(manifest: Manifest) -> dict[str, Mapping[str, int]]:
-    """Fates by input, those of inputs that have given no row yet included."""
+    """Fates by input, those of inputs that have delivered no rows yet included."""
     none = {name: dict.fromkeys(FATES, 0) for name in manifest.reads}
     return dict(sorted({**none, **manifest.counts}.items()))
 
 
-# How a run is doing, in one line: for terminals, logs and the demo's screen.
-#
-# Everything here is text made from the figures of an epoch; `engine/reporter.py` prints it.
-
-
 _WINDOW = 10_000  # ms over which the rate is taken
 _FATES = ("used", "filtered", "late", "dead")
-_FAR = 60_000_000_000_000  # ms from 1970; beyond it, in the year 3871, a date tells nobody more
+_FAR = 60_000_000_000_000  # ms from 1970; beyond it, in the year 3871, a date says nothing more
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"))
 
 

@@ -1,8 +1,8 @@
-"""A job that stands still: nothing of it has moved for a while, although it should.
+"""A job that is stalled: nothing of it has moved for a while, although it should.
 
 What moves is one value: the last epoch, the batch in hand, the planner's last turn, the tasks that
 are done. While any part of it changes the job goes on, however slowly. No clock and no thread
-here: somebody looks now and then, and says when.
+here: `engine/stall_watch.py` takes samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """What Spark says of the batch in hand."""
+    """Spark's figures of the current batch."""
 
     done: int
     running: int
@@ -40,7 +40,7 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True)
 class RunSample:
-    """The job as somebody found it at `now`, in milliseconds."""
+    """The job as it was at `now`, in milliseconds."""
 
     now: int
     epoch: int  # the last that was committed
@@ -50,14 +50,14 @@ class RunSample:
 
 
 class StallDetector:
-    """Compares look with look; `text` is what to say, while it stands still."""
+    """Compares samples; `text` is what to report while the job is stalled."""
 
     def __init__(self, after: int) -> None:
         self._after = after
         self._mark: Hashable = None
         self._since: int | None = None
         self._tasks: TaskCounts | None = None
-        self._next = after  # it is said again at twice the time
+        self._next = after  # it is reported again at twice the time
         self.text: str | None = None
 
     def quiet(self, now: int) -> int:
@@ -65,7 +65,7 @@ class StallDetector:
         return 0 if self._since is None else now - self._since
 
     def see(self, sample: RunSample) -> str | None:
-        """What is news: that it stands still, again after twice the time, or that it goes on."""
+        """What is news: that it is stalled, again after twice the time, or that it goes on."""
         mark = (sample.epoch, sample.batch_since, sample.planned)
         moved = self._tasks is not None and sample.tasks not in (None, self._tasks)
         self._tasks = sample.tasks or self._tasks
@@ -85,12 +85,12 @@ class StallDetector:
 
 def _text(sample: RunSample, quiet: int) -> str:
     if sample.batch_since is None:
-        return f"stands still: its inputs have not answered for {span(quiet)}"
+        return f"stalled: its inputs have not answered for {span(quiet)}"
     begun = (
         f"batch {sample.epoch + 1} has been under way for {span(sample.now - sample.batch_since)}"
     )
     tasks = "Spark does not answer" if sample.tasks is None else str(sample.tasks)
-    return f"stands still: {begun}, without any progress for {span(quiet)}; {tasks}"
+    return f"stalled: {begun}, without any progress for {span(quiet)}; {tasks}"
 
 
 def note(folder: str | Path, text: str | None, now: int) -> None:
@@ -106,7 +106,7 @@ def reason(job: str, folder: str | Path) -> Reason | None:
     """The reason for an empty output that is left in the folder, if one is."""
     try:
         left = json.loads((Path(folder) / _NOTE).read_text())
-        text = f"the job {left['text']} (at {moment(int(left['at']))} UTC)"
+        text = f"the job is {left['text']} (at {moment(int(left['at']))} UTC)"
     except (OSError, ValueError, KeyError, TypeError):  # none, or half written
         return None
     return Reason("standstill", job, text, HINT)

@@ -1,7 +1,7 @@
-"""State that grows while a run goes on: told when that of a step has doubled.
+"""State that grows while a run goes on: a warning when that of a step has doubled.
 
 A step whose state has no bound is refused when the program is built, unless the user allows it.
-This is about what was allowed, and becomes larger than anybody thought: it is said while there
+This is about what was allowed, and becomes larger than expected: the warning comes while there
 is time to do something about it, and seldom enough to be read.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from headrace.inspect.progress import Progress, short, span
 from headrace.sizes import size
 
-FLOOR = 256_000_000  # bytes: below, nobody need know
+FLOOR = 256_000_000  # bytes: below, no warning
 _SOON = 7 * 86_400_000  # ms in which the disk would be full
 
 
@@ -32,11 +32,11 @@ class StateGrowth:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was told last of each step, unless its state has become small again."""
+        """The last warning of each step, unless its state has become small again."""
         return tuple(warning for _, warning in self._warned.values())
 
     def see(self, progress: Progress) -> list[str]:
-        """Take note of an epoch; what there is to say of it."""
+        """Take note of an epoch; returns new warnings."""
         new = []
         for step, now in progress.held_bytes.items():
             mark = self._marks.setdefault(step, _Mark(progress.clock, now))

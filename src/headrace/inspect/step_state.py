@@ -1,8 +1,9 @@
-"""What a step keeps, as people look at it: a snapshot that can be cut, sorted and asked.
+"""The state of a step, to look at: a snapshot that can be sliced, sorted and queried.
 
 A `StepState` is a value: it shows one epoch and does not change while the job goes on. The
-key is found by its hash, so looking at a few keys does not read the others. What a step keeps
-beside, for all keys or in further tables, is shown under a name of its own, "step.name".
+key is found by its hash, so looking at a few keys does not read the others. What a step
+stores for all keys, or in further tables, is shown under a name of its own, "step.name". It is read
+by way of the newest manifest, so it is whole and of one epoch, whatever the job writes meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class StepState:
     snapshot: StateSnapshot
     since: int = MIN_TIME
     until: int = MAX_TIME
-    part: str = ""  # which of the things that it keeps beside; what is kept by key if empty
+    part: str = ""  # which of its further tables; the state by key if empty
 
     @property
     def name(self) -> str:
@@ -89,7 +90,7 @@ class StepState:
                 "Give a value of that type for each of its columns.",
             ) from error
         tables = self.snapshot.tables
-        if not self.part:  # what is kept beside may lie under no key's hash
+        if not self.part:  # further tables may lie under no key's hash
             hashes = hash_keys(values, 1)
             tables = {n: _only(t, hashes) for n, t in tables.items()}
         found = self._seen(tables)
@@ -99,14 +100,14 @@ class StepState:
         return found
 
     def slice(self, since: Moment, until: Moment) -> StepState:
-        """What it keeps of this stretch of time: `slice("21:00", "21:05")`, in UTC.
+        """The state of this stretch of time: `slice("21:00", "21:05")`, in UTC.
 
         Of aggregates over panes that is one result per key, over the panes within it.
         """
         if self.part or not any(t.spec.timed for t in self.snapshot.tables.values()):
             raise StateError(
                 "HR-STATE-032",
-                f"{self.name!r} keeps nothing by time",
+                f"{self.name!r} stores nothing by time",
                 "Only windows and joins can be cut by time; use get, top or sql.",
             )
         lo, hi = (_millis(m, self._now()) for m in (since, until))
@@ -119,7 +120,7 @@ class StepState:
         return replace(self, since=lo, until=hi)
 
     def _now(self) -> int:
-        """Where it stands in time: at the watermark, or when all has ended, at its last row."""
+        """Its position in event time: the watermark or, when all has ended, its last row."""
         if MIN_TIME < self.snapshot.watermark < MAX_TIME:
             return self.snapshot.watermark
         times = (t.last_time() for t in self.snapshot.tables.values())
@@ -196,7 +197,7 @@ class StepState:
 
 
 def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
-    """All state that can be looked at, by name: that of steps, and what they keep beside."""
+    """All state that can be looked at, by name: that of steps, and their further tables."""
     found = {node.name: (node, "") for node in program.stateful()}
     for node in program.stateful():
         for name in node.operator().side_views():
@@ -205,21 +206,21 @@ def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
 
 
 def state_of(program: Program, log: EpochLog, step: str) -> StepState:
-    """What `step` keeps, as the job's folder knows it now."""
+    """The state of `step`, as the job's folder has it now."""
     names = names_of(program)
     if step not in names:
         known = ", ".join(names) or "none"
         raise StateError(
             "HR-STATE-030",
-            f"{program.name!r} has no step {step!r} that keeps state",
-            f"Those that do: {known}.",
+            f"{program.name!r} has no step {step!r} with state",
+            f"The steps with state are: {known}.",
         )
     node, part = names[step]
     return StepState(node, read_snapshot(log, node, log.open(program.name, 1)), part=part)
 
 
 def peek(job: Drafted, step: str, *, folder: str | None = None, **settings: Any) -> StepState:
-    """What a step of a job keeps: `hr.peek(job, "averages").top(10)`.
+    """The state of a step of a job: `hr.peek(job, "averages").top(10)`.
 
     From any session, while the job runs elsewhere or after it; nothing is changed.
     """
@@ -297,18 +298,12 @@ def _read(text: str, now: int) -> datetime:
     return datetime.combine(day, time.fromisoformat(text), UTC)
 
 
-# The tables of a step as they are after the last epoch, read from the job's folder.
-#
-# Goes by the newest manifest, so what is seen is whole and of one epoch, whatever the job
-# writes meanwhile. Changes nothing.
-
-
 _PATIENCE = 3  # a file may be merged away between reading its name and opening it
 
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
-    """What one step keeps after one epoch."""
+    """The tables of one step after one epoch."""
 
     epoch: int
     watermark: int

@@ -1,7 +1,7 @@
 """Why there is no output: what each step waits for, read from the last manifest.
 
 `why` compares three values, a program, a manifest and a clock reading, and
-touches nothing. Without the program it says what the manifest alone shows. Each kind of
+touches nothing. Without the program it reports what the manifest alone shows. Each kind of
 reason is one small function over the `WhyCase`; their order is the order of `REASONS`: what
 most often explains an empty output comes first.
 """
@@ -50,12 +50,12 @@ def _first_batch(program: Program | None, before: str) -> list[Reason]:
         text = f"job {name!r} has not run" if name else "no run has started here"
         return [Reason("not run", name, text, "Start it with headrace run.")]
     hint = (
-        "Is it the right place, and does anybody write there? If it has rows, the first batch is "
+        "Is it the right place, and is anything writing to it? If it has rows, the first batch is "
         "not done yet, or it failed: then the run says why."
     )
     texts = {r.name: f"input {r.name!r} is empty" for r in program.sources()} if program else {}
     return [
-        Reason("empty", where, f"{text}: it has given no row yet", hint)
+        Reason("empty", where, f"{text}: it has delivered no rows yet", hint)
         for where, text in (texts or {"": "the job's input is empty"}).items()
     ]
 
@@ -69,8 +69,8 @@ def empty_inputs(case: WhyCase) -> Reasons:
         yield Reason(
             "empty",
             name,
-            f"input {name!r} has never given a row ({place})",
-            "Is it the right place, and does anybody write there?",
+            f"input {name!r} has never delivered a row ({place})",
+            "Is it the right place, and is anything writing to it?",
             {"splits": count},
         )
 
@@ -132,7 +132,7 @@ def late_rows(case: WhyCase) -> Reasons:
 
 
 def unmarked_inputs(case: WhyCase) -> Reasons:
-    """Inputs whose rows have to say how far they are, and none has said so yet."""
+    """Inputs whose rows carry the watermark, of which none has come yet."""
     for name in {i: None for step in case.waiting() for i in sorted(case.inputs_of(step))}:
         if case.unmarked(name):
             strategy, read = case.reads[name].watermark, case.fates(name)["read"]
@@ -162,7 +162,7 @@ def holding_splits(case: WhyCase) -> Reasons:
 def _holds(case: WhyCase, split: Split) -> Reason:
     silent, idle = max(0, case.clock - split.seen), idle_after(case.reads.get(split.input))
     begun = split.watermark > MIN_TIME
-    place = f"it stands at {moment(split.watermark)}" if begun else _not_begun(case, split.input)
+    place = f"it is at {moment(split.watermark)}" if begun else _not_begun(case, split.input)
     unsure = "" if split.input in case.reads else ", if the program does not say otherwise"
     return Reason(
         "split",
@@ -185,12 +185,12 @@ def _not_begun(case: WhyCase, name: str) -> str:
     read = case.reads.get(name)
     plain = read is not None and isinstance(read.watermark, Bounded)
     if plain and not case.fates(name)["dead"]:  # then any row would have moved it
-        return "it has given no row yet"
+        return "it has delivered no rows yet"
     return "no row of it has moved the watermark yet"
 
 
 def waiting_rows(case: WhyCase) -> Reasons:
-    """Operators that have given nothing yet and wait for neither event time nor the clock."""
+    """Operators that have emitted nothing yet and wait for neither event time nor the clock."""
     for name, facts in case.manifest.ops.items():
         step, due = case.counts(name), min(facts.next, facts.wake)
         taken = step.received - step.late - step.dead
@@ -200,9 +200,9 @@ def waiting_rows(case: WhyCase) -> Reasons:
             yield Reason(
                 "rows",
                 name,
-                f"step {name!r} has taken {taken:,} rows and given none; it waits for more rows",
+                f"step {name!r} has received {taken:,} rows and emitted none; it waits for more",
                 "No time makes it go on: windows bounded by rows have to fill, and a process "
-                "function gives what it likes.",
+                "function emits when it chooses to.",
                 {"taken": taken, "held": facts.held},
             )
 
@@ -244,7 +244,7 @@ def starved_steps(case: WhyCase) -> Reasons:
             "starved",
             names[0],
             f"no row has come to {listed}{at}",
-            "What is said of the steps before it explains this.",
+            "The reasons for the steps before it explain this.",
             {"steps": list(names), "stopped_at": list(causes)},
         )
 

@@ -2,6 +2,8 @@
 
 Everything is worked out from these three; without the program, what it alone knows is
 unknown: which inputs a step depends on (then: all), and what a condition says.
+
+A `Reason` never shows a number that means "never": such a time has a name.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class StepCounts:
     emitted: int
     late: int
     dead: int
-    stateless: bool  # neither input, output nor operator: what it does not give is filtered
+    stateless: bool  # neither input, output nor operator: what it does not emit is filtered
     failing: str = ""  # the step inside a fused one on which most rows failed
     filtered_before: int = (
         0  # rows that were filtered on the way to it, in a step made by rewriting
@@ -50,7 +52,7 @@ class StepCounts:
 
     @property
     def filtered(self) -> int:
-        """One row may become many, so this is not what came less what was given."""
+        """One row may become many, so this is not what was received less what was emitted."""
         missing = self.received - self.emitted - self.dead
         return self.filtered_before + (max(0, missing) if self.stateless else 0)
 
@@ -60,7 +62,7 @@ class StepCounts:
 
     @property
     def label(self) -> str:
-        """The name that the user knows: steps made by rewriting have a suffix."""
+        """The name that the user knows: steps added by rewriting have a suffix."""
         return _label(self.name)
 
 
@@ -103,14 +105,14 @@ class WhyCase:
                 yield self.counts(name)
 
     def user_steps(self) -> dict[str, StepCounts]:
-        """Every step by the name that the user knows: what rewriting made is part of another."""
+        """Every step by the name that the user knows: what rewriting added is part of another."""
         found: dict[str, StepCounts] = {}
         for step in self.steps():
             edge = step.name in self.inputs or step.name in self.manifest.writes
             if step.name == step.label and not edge:
                 found[step.name] = step
         for step in self.steps():
-            if step.name.endswith(":arguments"):  # what is beside the way, as ":late", counts twice
+            if step.name.endswith(":arguments"):  # side branches, as ":late", count twice
                 name = self._ends_with(step) or step.label
                 found[name] = _before(step, found.get(name) or self.counts(name))
         return dict(sorted(found.items()))
@@ -170,7 +172,7 @@ class WhyCase:
         return [n for n in known if FOREVER <= ops[n].next < MAX_TIME]
 
     def unmarked(self, name: str) -> bool:
-        """Whether an input whose rows carry the watermark has given rows, but no watermark."""
+        """Whether an input whose rows carry the watermark has delivered rows, but no watermark."""
         read, fates = self.reads.get(name), self.fates(name)
         if read is None or by_clock(read) or isinstance(read.watermark, Bounded):
             return False
@@ -262,14 +264,9 @@ def _aside(program: Program) -> set[str]:
     return found
 
 
-# A reason why there is no output: the value that `why` gives, and how a time is told.
-#
-# No number is told that means "never": such a time has a name.
-
-
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that keeps rows from the outputs: what it is, and what can be done."""
+    """One thing that holds rows back from the outputs: what it is, and what can be done."""
 
     kind: str
     where: str  # the name of the input, step or output

@@ -1,6 +1,6 @@
-"""Why a window gives nothing: its trigger, its end, its function.
+"""Why a window emits nothing: its trigger, its end, its function.
 
-A window gives its result when it is over, unless its trigger says otherwise; one without an
+A window emits its result when it is over, unless its trigger decides otherwise; one without an
 end has nothing but its trigger. Each reason is a function over the `WhyCase`, as in `why.py`.
 """
 
@@ -16,7 +16,7 @@ from headrace.ops.window.trigger_base import Trigger
 from headrace.ops.window.triggers import AtWatermark
 from headrace.plan.nodes import Node, Stateful
 
-_NEXT_BATCH = "The next batch gives its result. Is the job running?"
+_NEXT_BATCH = "The next batch emits its result. Is the job running?"
 
 
 def dead_triggers(case: WhyCase) -> Reasons:
@@ -25,13 +25,13 @@ def dead_triggers(case: WhyCase) -> Reasons:
             yield Reason(
                 "trigger",
                 node.name,
-                f"step {node.name!r} gives nothing while it runs: {because}",
+                f"step {node.name!r} emits nothing while it runs: {because}",
                 "Give the window a trigger, such as t.every(...) or t.after_rows(...).",
             )
 
 
 def endless_windows(case: WhyCase) -> Reasons:
-    """Windows that never end wait for their trigger; one that goes by the clock says when."""
+    """Windows that never end wait for their trigger; one that goes by the clock shows when."""
     for name in case.endless():
         node = case.node(name)
         if node is not None and never_fires(node) is not None:
@@ -44,7 +44,7 @@ def endless_windows(case: WhyCase) -> Reasons:
             "trigger",
             name,
             f"step {name!r} waits for its trigger{trigger_text}: its window has no end",
-            "Only the trigger, or the end of the input, makes it give a result.",
+            "Only the trigger, or the end of the input, makes it emit a result.",
             {"trigger": trigger},
         )
 
@@ -58,7 +58,7 @@ def silent_firings(case: WhyCase) -> Reasons:
             yield Reason(
                 "nothing",
                 name,
-                f"windows of step {name!r} have fired {times}, and each time they gave nothing",
+                f"windows of step {name!r} have fired {times}, and each time they emitted nothing",
                 _silence(case, name),
                 {"fired": fired},
             )
@@ -70,9 +70,9 @@ def _silence(case: WhyCase, name: str) -> str:
     windows = _windows(case.node(name))
     evicts = windows is None or windows.evictor is not None
     return (
-        "Its evictor leaves no row, or its function gives none: look at both."
+        "Its evictor leaves no row, or its function returns none: look at both."
         if evicts
-        else "Its function gives no row: look at what it is given."
+        else "Its function returns no row: look at its input."
     )
 
 
@@ -89,7 +89,7 @@ def lost_windows(case: WhyCase) -> Reasons:
                 f"{many} of step {name!r} ended with rows that the trigger{trigger_text} had not "
                 "shown: these rows are gone",
                 "The end of a window does not make it fire: the step has may_lose=True. With "
-                "t.at_watermark(early=...) each window gives a result when it is over.",
+                "t.at_watermark(early=...) each window emits a result when it is over.",
                 {"windows": lost, "trigger": trigger},
             )
 
@@ -107,14 +107,14 @@ def waiting_windows(case: WhyCase) -> Reasons:
 
 
 def _triggered(case: WhyCase, name: str, trigger: Trigger, due: int) -> Reason:
-    """A step whose windows end without a result, unless the trigger gives one before."""
+    """A step whose windows end without a result, unless the trigger emits one before."""
     time = "clock" if case.clocked(name) else "watermark"
     when = f"when the {time} reaches {moment(due)}"
     ends = f"It is judged again {when}" if trigger.marked else f"The next window is over {when}"
     return Reason(
         "trigger",
         name,
-        f"step {name!r} waits for its trigger ({trigger}): the end of a window gives no result",
+        f"step {name!r} waits for its trigger ({trigger}): the end of a window emits no result",
         f"{ends}. Rows that the trigger has not shown when their window is over are lost "
         "(may_lose=True).",
         {"trigger": str(trigger), "next": due},
@@ -125,7 +125,7 @@ def _window(case: WhyCase, name: str, due: int, reached: int) -> Reason:
     begun = reached > MIN_TIME
     far = f"is {span(due - reached)} away" if begun else "has not begun"
     text = f"step {name!r} waits for the watermark to reach {moment(due)}; it {far}"
-    hint = "A window gives its result when it is over: newer rows move the watermark."
+    hint = "A window emits its result when it is over: newer rows move the watermark."
     if reached >= due:
         text, hint = f"step {name!r} is due: the watermark has passed {moment(due)}", _NEXT_BATCH
     elif case.holding(name) is None and begun:
@@ -133,7 +133,7 @@ def _window(case: WhyCase, name: str, due: int, reached: int) -> Reason:
     elif trigger := _early(case.node(name)):
         hint = f"Its trigger goes by it ({trigger}): newer rows move the watermark."
     elif any(map(case.unmarked, case.inputs_of(name))):
-        hint = "A window gives its result when it is over: only a watermark in the rows ends it."
+        hint = "A window emits its result when it is over: only a watermark in the rows ends it."
     return Reason(
         "window", name, text, hint, {"next": due, "watermark": reached if begun else None}
     )

@@ -4,6 +4,7 @@
     <folder>/fence/<n>.json        the n-th driver to take the folder; the newest holds it, and
                                    has the file locked for as long as it lives
     <folder>/epochs/<epoch>.json   the manifest: offsets, state, outputs, counters
+    <folder>/published             how far publishing has come
 
 What no manifest names does not exist. A manifest is written once and never changed; when
 `commit` returns it is durable, and before that a crash at any step leaves either the whole
@@ -29,6 +30,7 @@ from headrace.state.prune import Pruner
 
 _EPOCH = re.compile(r"(\d{12})\.json")
 _FENCE = re.compile(r"(\d+)\.json")
+_PUBLISHED = "published"
 
 
 class EpochLog:
@@ -91,7 +93,7 @@ class EpochLog:
             self._holding.release()
 
     def driver(self) -> str | None:
-        """The driver that holds the folder and lives, in words; None if nobody does."""
+        """The driver that holds the folder and lives, in words; None if there is none."""
         if not self.is_held():
             return None
         holder = sealed.read_sealed(self._fence(max(self._tokens())), "fence")
@@ -119,7 +121,7 @@ class EpochLog:
             )
 
     def epochs(self) -> list[int]:
-        """The epochs whose manifests are kept, ascending."""
+        """The epochs whose manifests are there, ascending."""
         return sealed.numbered(self._epochs, _EPOCH) if self._epochs.is_dir() else []
 
     def newest(self) -> int:
@@ -194,18 +196,15 @@ def _fenced(message: str) -> FencedError:
     )
 
 
-# How far publishing has come: a small file beside the manifests.
-#
-# Publishing is idempotent, so the mark may be behind the truth after a crash, never ahead. One
-# that is damaged says nothing, and everything that manifests name is published again.
-
-
-_PUBLISHED = "published"
-
-
 class PublishedMark:
+    """How far publishing has come: a small file next to the manifests.
+
+    Publishing is idempotent, so the mark may be behind the truth after a crash, never ahead. A
+    damaged one counts as none, and everything that manifests name is published again.
+    """
+
     def __init__(self, folder: str | Path) -> None:
-        self._path = Path(folder) / "published"
+        self._path = Path(folder) / _PUBLISHED
 
     def epoch(self) -> int:
         """The last epoch known to be published; 0 if none is."""

@@ -1,8 +1,8 @@
 """The manifest: what is true of a job after an epoch, as values.
 
-`to_json` gives the content of the manifest's file and `from_json` reads it, also one that an
-older version has written: what that did not know has a default here, and keys that nobody
-knows are left out. The number of the format stands in the file's header (`files.py`). How
+`to_json` is the content of the manifest's file and `from_json` reads it, also one that an older
+version has written: what that did not know has a default here, and unknown keys are left out.
+The number of the format is in the file's header (`files.py`). How
 manifests are written, fenced and cleared away is in `epochs.py`.
 """
 

@@ -1,6 +1,6 @@
 """Clean-up of a job's folder: deletes what no manifest names any more.
 
-A file in `runs/` or `staged/` is named if its path or its name stands anywhere in the JSON
+A file in `runs/` or `staged/` is named if its path or its name is anywhere in the JSON
 of a manifest that is kept. It is deleted only if it is also older than the oldest manifest
 kept: what a running task has just written is younger. Manifests go first, and files only
 when no manifest that is to go is left, so a manifest that is there has its files.
@@ -61,7 +61,7 @@ class Pruner:
 
     def _leftovers(self, named: frozenset[str], before: int) -> Iterator[Path]:
         for path in (*self._unnamed(named), *self._temporary()):
-            with suppress(FileNotFoundError):  # somebody else was quicker
+            with suppress(FileNotFoundError):  # another process was quicker
                 if path.stat().st_mtime_ns < before:
                     yield path
 

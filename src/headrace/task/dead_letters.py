@@ -1,4 +1,4 @@
-"""Dead letters: rows on which something failed, kept as data instead of stopping the job.
+"""Dead letters: rows on which something failed, stored as data instead of stopping the job.
 
 A letter names the input, split and offset it came from, the step that failed, the error
 with the user's own traceback, and holds the record's bytes. With `on_error="fail"` the

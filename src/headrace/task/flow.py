@@ -59,11 +59,11 @@ class Flow:
         self._held_rows: Counter[tuple[str, int]] = Counter()
         self._ready: list[Envelope] = []
         self.steps: dict[str, Counter[str]] = defaultdict(Counter)
-        self.fate: Fate = _nobody_counts
+        self.fate: Fate = _uncounted
         self.raw: dict[int, bytes] | None = None
 
     def push(self, name: str, port: str, rows: pa.Table) -> None:
-        """Send rows that step `name` gave at `port` to whoever consumes them."""
+        """Send rows that step `name` has emitted at `port` to whoever consumes them."""
         if not rows.num_rows:
             return
         for consumer, index in self._program.consumers_of(name, port):
@@ -105,10 +105,10 @@ class Flow:
                     self._fail(node.name, rows.slice(index, 1), error)
                 yield output
             case _:
-                raise TypeError(f"no way to run {type(node).__name__}")
+                raise TypeError(f"cannot run {type(node).__name__}")
 
     def _batches(self, node: Python, rows: pa.Table) -> Iterator[pa.Table]:
-        """What a function of tables gives; the rows on which it fails are found by halving."""
+        """What a function of tables returns; the rows on which it fails are found by halving."""
         parts, tries = [rows], _TRIES
         while parts:
             part, tries = parts.pop(), tries - 1
@@ -240,7 +240,7 @@ def stamped(rows: pa.Table, clock: int) -> pa.Table:
     return rows.set_column(rows.column_names.index(TIME), TIME, times)
 
 
-def _nobody_counts(fate: str, rows: pa.Table) -> None:
+def _uncounted(fate: str, rows: pa.Table) -> None:
     pass
 
 

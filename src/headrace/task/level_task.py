@@ -2,7 +2,7 @@
 
 It gathers the epoch's chunks, opens the state that the manifest before names, lets each
 operator take one step over all its keys at once, writes one file of new state, and sends on
-what the operators gave. Chunks for later levels pass untouched.
+what the operators emit. Chunks for later levels pass untouched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Staging what a task gives to the job's outputs.
+"""Staging what a task writes to the job's outputs.
 
 Rows are gathered by output and staged when there are enough, and at the end of the task.
 Staged files are durable and invisible; only the manifest makes them count.

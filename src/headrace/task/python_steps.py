@@ -104,7 +104,7 @@ def _origin(where: Where, rows: list[Any], seen: pa.Table) -> tuple[list[Any], p
 def _through(
     steps: Sequence[Python], where: Where, rows: list[Any], failed: Failures
 ) -> tuple[Where, list[Any]]:
-    """All steps over all rows; what a step gives is a row again for the step after."""
+    """All steps over all rows; what a step returns is a row again for the step after."""
     for step, after in zip(steps, [*steps[1:], None], strict=True):
         where, rows = ROW_KINDS[step.kind](step, where, rows, failed)
         if after is not None and step.kind in ("map", "flat_map"):
@@ -121,7 +121,7 @@ def _row_maker(step: Python) -> Callable[[Any], Any]:
 def _each(
     fn: Callable[[Any], Any], step: Python, where: Where, rows: list[Any], failed: Failures
 ) -> tuple[Where, list[Any]]:
-    """What the function gives for each row, and of which rows; those on which it raises fail."""
+    """What the function returns for each row, and of which rows; those on which it raises fail."""
     results: list[Any] = []
     rest = iter(rows)
     lost: list[int] = []  # places among `rows`

@@ -1,7 +1,7 @@
 """How far a split has come: the watermark strategies of its input, run over its rows.
 
-A tracker sees the rows that a source task reads of one split, in order, and keeps the
-highest watermark that they gave: going back is ignored. What it must know in the next epoch
+A tracker sees the rows that a source task reads of one split, in order, and holds the
+highest watermark that they produced: going back is ignored. What it must know in the next epoch
 is its `memory`, plain JSON that travels in the manifest; the objects themselves live for one
 epoch, so a replayed epoch finds what the first try found.
 """
@@ -94,7 +94,7 @@ class CustomTracker(Tracker):
         try:
             self._object = self._kind()
         except Exception as error:
-            raise self._broken(f"cannot be made: {type(error).__name__}: {error}") from error
+            raise self._broken(f"cannot be created: {type(error).__name__}: {error}") from error
         if self._declares:
             known = memory is not None and memory["of"] == self._kind.__qualname__
             first = memory["state"] if known else self._kind.state  # type: ignore[attr-defined]
@@ -132,7 +132,7 @@ class CustomTracker(Tracker):
         return StepError(
             "HR-TIME-013",
             f"the watermark {self._kind.__qualname__} of input {self._node.name!r} {fact}",
-            "It is made without arguments for each split and batch; its state may hold "
+            "It is created without arguments for each split and batch; its state may hold "
             "numbers, texts, lists and dicts.",
         )
 
