@@ -281,7 +281,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "task.flow": {
         "_TRIES": "rows looked for one by one",
     },
-    "testing.drawing": {
+    "testing.column_values": {
         "_YEARS": "what is drawn",
     },
     "testing.drive": {

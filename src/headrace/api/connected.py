@@ -57,8 +57,8 @@ class ConnectedStreams(Generic[ResultT]):
         """Hand the rows of each key, in order of event time, to a `hr.KeyedProcess`."""
         step = StepBuilder(self._draft, self._edges[0], name, was)
         self._check(step, fn)
-        said = output if output is not None else getattr(fn, "output", None)
-        schema = step.attempt(lambda: _output(fn, said))
+        declared = output if output is not None else getattr(fn, "output", None)
+        schema = step.attempt(lambda: _output(fn, declared))
         state = type(fn).state() if isinstance(fn, KeyedProcess) else UNKNOWN
         sides = type(fn).sides() if isinstance(fn, KeyedProcess) else {}
         timed = (e.node.timed for i, e in enumerate(self._edges) if i not in self._broadcast)
@@ -143,14 +143,14 @@ def _good(labels: Sequence[str], count: int) -> bool:
     return fit and len(set(labels)) == len(labels) == count
 
 
-def _output(fn: object, said: SchemaLike | None) -> pa.Schema:
-    if said is None:
+def _output(fn: object, declared: SchemaLike | None) -> pa.Schema:
+    if declared is None:
         raise PlanError(
             "HR-PLAN-017",
             f"process does not know what rows {title(fn)} gives",
             "Declare output = SomeDataclass in the class, or pass output=.",
         )
-    return output_schema(said)
+    return output_schema(declared)
 
 
 def _bad_names(labels: Sequence[str], count: int) -> PlanError:

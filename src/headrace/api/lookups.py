@@ -103,8 +103,8 @@ class LookupTable:
 
 def table_file(path: str | Path, *, schema: SchemaLike | None = None) -> LookupTable:
     """A Parquet, CSV or JSON-lines file (or folder of Parquet files) for `lookup`."""
-    said = None if schema is None else schema_of(schema)
-    return LookupTable(TableFile(str(Path(path).absolute()), said), said)
+    declared = None if schema is None else schema_of(schema)
+    return LookupTable(TableFile(str(Path(path).absolute()), declared), declared)
 
 
 def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLike) -> LookupTable:
@@ -148,13 +148,13 @@ class _TableColumns:
 
 def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -> LookupTable:
     """The table; rows of a list may leave out the columns in `names`."""
-    said = None if schema is None else schema_of(schema)
+    declared = None if schema is None else schema_of(schema)
     if isinstance(table, LookupTable):
-        return table if said is None else LookupTable(table.source, said)
+        return table if declared is None else LookupTable(table.source, declared)
     if callable(table):
-        return LookupTable(Called(table, names), said)
+        return LookupTable(Called(table, names), declared)
     try:
-        return LookupTable(Fixed(as_table(table, names)), said)
+        return LookupTable(Fixed(as_table(table, names)), declared)
     except Exception as error:
         hint = (
             "Give hr.table_file, hr.sql_table, hr.spark_table, a function, or an Arrow or "

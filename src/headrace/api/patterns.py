@@ -210,8 +210,8 @@ class _Output:
 
         given = self._step.attempt(checked)
         adds = self._named and PATTERN not in given.names and len(given) > 0
-        said = [pa.field(PATTERN, pa.string())] if adds else []
-        schema = pa.schema([*said, *given])
+        pattern_column = [pa.field(PATTERN, pa.string())] if adds else []
+        schema = pa.schema([*pattern_column, *given])
         return Selection(self._step.schema, self._whole, schema, function=fn, named=adds)
 
     def _clashes(self, names: Any) -> None:

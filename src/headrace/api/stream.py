@@ -268,9 +268,9 @@ class Stream(
         with self._draft.attempt(step.site):
             check_place(uri, "write")
             check_kind(uri, "write")
-        said = {**({"format": format} if format else {}), **options}
+        chosen = {**({"format": format} if format else {}), **options}
         place = place_name(uri) if points_somewhere(str(uri)) else ""
-        node = Write(schema=self.schema, uri=str(uri), options=said, **step.common())
+        node = Write(schema=self.schema, uri=str(uri), options=chosen, **step.common())
         step.add(node, "write", place)
 
     if not TYPE_CHECKING:

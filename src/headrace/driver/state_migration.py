@@ -2,7 +2,7 @@
 
 Every run of a changed table is read once and written again under the new columns; nothing
 is overwritten, and until a manifest names the new runs the old state is in force. Costs
-what is stored, once per change. What may change is judged in `plan/evolving_values.py`.
+what is stored, once per change. What may change is judged in `plan/step_changes.py`.
 """
 
 from __future__ import annotations

@@ -316,12 +316,12 @@ def _moved(old: Described, new: Described) -> str:
     )
 
 
-def _place_text(said: Described, *more: str) -> str:
+def _place_text(description: Described, *more: str) -> str:
     """A place as its user would know it."""
-    if "place" not in said:
-        return str(said.get(URI, "another place"))
-    place = ":".join(str(said[k]) for k in ("kind", "place") if said.get(k))
-    extra = [str(said[k]) for k in more if said.get(k)]
+    if "place" not in description:
+        return str(description.get(URI, "another place"))
+    place = ":".join(str(description[k]) for k in ("kind", "place") if description.get(k))
+    extra = [str(description[k]) for k in more if description.get(k)]
     return f"{place} as {' '.join(extra)}" if extra else place
 
 

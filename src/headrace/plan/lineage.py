@@ -168,10 +168,10 @@ def _chain(edge: Edge) -> list[Any]:
     return [*chain(node.inputs[0]), *_words(node)]
 
 
-def _short(said: list[Any]) -> list[Any]:
+def _short(content: list[Any]) -> list[Any]:
     """Unions of unions of the same rows would grow without end: what is long is a digest."""
-    text = json.dumps(said)
-    return said if len(text) < _LONG else [hashlib.sha256(text.encode()).hexdigest()]
+    text = json.dumps(content)
+    return content if len(text) < _LONG else [hashlib.sha256(text.encode()).hexdigest()]
 
 
 def _words(node: Node) -> list[str]:

@@ -103,12 +103,12 @@ def detail_of(node: Node) -> str:
 @detail_of.register
 def _(node: Read) -> str:
     uri = node.uri if isinstance(node.uri, str) else type(node.uri).__name__
-    said = [f"time {node.time}"] if node.time is not None else []
-    said += [bare_sql(str(node.watermark))] if isinstance(node.time, str) else []
+    parts = [f"time {node.time}"] if node.time is not None else []
+    parts += [bare_sql(str(node.watermark))] if isinstance(node.time, str) else []
     for name in ("idle", "max_skew", "align"):
         length = getattr(node, name)
-        said += [f"{name} {pretty(length)}"] if length is not None else []
-    return ", ".join([uri, *said])
+        parts += [f"{name} {pretty(length)}"] if length is not None else []
+    return ", ".join([uri, *parts])
 
 
 @detail_of.register

@@ -105,8 +105,8 @@ def _by_input(origin: Origin, renames: Renames) -> dict[str, set[str]]:
         renames.get(name, name): set() for names in origin["inputs"] for name in names
     }
     for side in origin["times"]:
-        for name, said in _renamed(side, renames).items():
-            found.setdefault(name, set()).update(said)
+        for name, texts in _renamed(side, renames).items():
+            found.setdefault(name, set()).update(texts)
     return found
 
 
@@ -129,8 +129,8 @@ def _sides(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
         yield from _unclear([was[label] for label in now], list(now.values()))
 
 
-def _rows_of(said: Sequence[Any], renames: Renames) -> list[Any]:
-    chain, made = said
+def _rows_of(side: Sequence[Any], renames: Renames) -> list[Any]:
+    chain, made = side
     return [_moved(chain, renames), {n: _renamed(of, renames) for n, of in made.items()}]
 
 
@@ -160,9 +160,9 @@ def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
         yield f"which side is which cannot be told: {sides}"
 
 
-def _side_text(said: Sequence[Any]) -> str:
+def _side_text(side: Sequence[Any]) -> str:
     """The rows of a side: the chain they come by, and what its columns are made of."""
-    chain, made = said
+    chain, made = side
     columns = {
         n: " or ".join(sorted({t for s in of.values() for t in s})) for n, of in made.items()
     }
@@ -171,7 +171,7 @@ def _side_text(said: Sequence[Any]) -> str:
 
 
 def _renamed(origin: Mapping[str, Any], renames: Renames) -> dict[str, Any]:
-    return {renames.get(name, name): said for name, said in origin.items()}
+    return {renames.get(name, name): value for name, value in origin.items()}
 
 
 def _moved(chain: Any, renames: Renames) -> Any:

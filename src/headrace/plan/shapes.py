@@ -92,7 +92,9 @@ def _filled(node: Stateful, found: Shape) -> Shape:
 def _derived_columns(edge: Edge) -> Shape:
     """What each column of the rows is made of, where it is not simply there."""
     found = {name: origins(edge, name) for name in edge.schema.names}
-    return {n: said for n, said in found.items() if any(s != [col(n).sql()] for s in said.values())}
+    return {
+        n: texts for n, texts in found.items() if any(s != [col(n).sql()] for s in texts.values())
+    }
 
 
 def labels(node: Stateful) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def any_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -
 def value_schema(
     fn: Callable[..., Any], zero: object, schema: SchemaLike | None, method: str
 ) -> pa.Schema:
-    """What a fold accumulates: said, hinted by the function, or the type of its zero."""
+    """What a fold accumulates: declared, hinted by the function, or the type of its zero."""
     if schema is not None:
         return record_schema(schema)
     hint = _hints(fn).get("return")

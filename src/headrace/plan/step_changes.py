@@ -52,7 +52,7 @@ def _some_change(node: Stateful) -> str:
 
 
 def _itself(shape: Shape) -> dict[str, Any]:
-    return {part: said for part, said in shape.items() if part != FROM}
+    return {part: value for part, value in shape.items() if part != FROM}
 
 
 def _differences(old: Shape, new: Shape) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _list(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={said}" for name, said in value.items())
+        return " ".join(f"{name}={setting}" for name, setting in value.items())
     return " ".join(_list(v) for v in value or ()) or "nothing"
 
 
@@ -217,9 +217,9 @@ def stored_text(shape: Shape) -> str:
     return f"the value of its {shape['folds']}" if "folds" in shape else "aggregates"
 
 
-def _value(said: list[str]) -> str:
+def _value(described: list[str]) -> str:
     """The type of a column; of a value also what it is kept for."""
-    kind, *owner = said
+    kind, *owner = described
     return f"{kind} {_VALUES.get(owner[0], 'per key')}" if owner else kind
 
 
@@ -264,14 +264,14 @@ def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[Part]:
     kind, known = type(what.function), known_values(old)
     found = sources(kind._kept, known)
     for name, was in found.items():
-        said = kind._kept[name].was
+        earlier = kind._kept[name].was
         if was is not None:
             yield from _one(name, kind._kept[name], was)
-        elif said is None:
+        elif earlier is None:
             yield Part(name, NEW)
         else:
             there = ", ".join(map(repr, known)) or "no value"
-            yield Part(name, UNKNOWN, f"says it was {said!r}, but what is kept has {there}")
+            yield Part(name, UNKNOWN, f"says it was {earlier!r}, but what is kept has {there}")
     used = {was.name for was in found.values() if was is not None}
     yield from (Part(name, DROPPED) for name in known if name not in used)
     if old["timers"] and not kind.timed():

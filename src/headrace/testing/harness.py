@@ -209,7 +209,7 @@ class Harness:
         return self._stage_of(Play(self._job, folder, clock, edges, self._tasks, drop))
 
     def _follow_names(self) -> None:
-        """What was said of an input is said of it under its new name."""
+        """Move what the script holds of an input to its new name."""
         page = self._script.turn()
         reads = [r for r in self._job.inputs.values() if r.name not in page.inputs]
         moved = {r.was: r.name for r in reads if r.was is not None and r.was in page.inputs}

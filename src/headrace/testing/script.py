@@ -47,7 +47,7 @@ Entries = tuple[Entry, ...]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that has been said; a value."""
+    """The whole script at one moment; a value."""
 
     clock: int = 0
     inputs: Mapping[str, Mapping[str, Entries]] = field(default_factory=dict)
@@ -132,17 +132,17 @@ def _replace(path: Path, content: Any) -> None:
 
 
 def _written(page: Page) -> bytes:
-    said = {"clock": page.clock, "inputs": page.inputs, "ended": page.ended}
-    return json.dumps(said, separators=(",", ":")).encode()
+    fields = {"clock": page.clock, "inputs": page.inputs, "ended": page.ended}
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def _read(content: bytes) -> Page:
-    said = json.loads(content)
+    fields = json.loads(content)
     inputs = {
         name: {split: tuple(Entry(*e) for e in entries) for split, entries in splits.items()}
-        for name, splits in said["inputs"].items()
+        for name, splits in fields["inputs"].items()
     }
-    return Page(said["clock"], inputs, tuple(said["ended"]))
+    return Page(fields["clock"], inputs, tuple(fields["ended"]))
 
 
 # Fakes at a job's edges: inputs and a clock that read a script, outputs that collect.
@@ -188,8 +188,8 @@ class FakeSource(Source):
         return self._name in self._page.ended and offset >= self.latest(split)
 
     def watermark(self, split: str, offset: int) -> int:
-        said = [e.watermark for e in self._entries(split) if e.end <= offset]
-        return max((w for w in said if w is not None), default=MIN_TIME)
+        times = [e.watermark for e in self._entries(split) if e.end <= offset]
+        return max((w for w in times if w is not None), default=MIN_TIME)
 
     def idle(self, split: str, offset: int) -> bool:
         last = [e for e in self._entries(split) if e.end <= offset][-1:]

@@ -28,14 +28,14 @@ class Step:
 
     def __repr__(self) -> str:
         """The call that makes it; what is as by default is left out."""
-        said = []
+        arguments = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.default is dataclasses.MISSING:
-                said.append(repr(list(value) if isinstance(value, tuple) else value))
+                arguments.append(repr(list(value) if isinstance(value, tuple) else value))
             elif value != field.default:
-                said.append(f"{field.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(said)})"
+                arguments.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.schema import SchemaLike, schema_of
-from headrace.testing.drawing import st, time_value, values
+from headrace.testing.column_values import st, time_value, values
 from headrace.testing.script import Time, moment
 from headrace.testing.steps import Advance, Crash, End, Idle, Restart, Send, Step, Watermark, play
 
@@ -186,12 +186,12 @@ def _true_of_time(
 ) -> list[Steps]:
     """What inputs may say here without making a row late that would not be."""
     quiet = [Idle(name, split) for name, split in _silent(done, coming)]
-    said: list[Steps] = [st.sampled_from(quiet)] if quiet else []
+    found: list[Steps] = [st.sampled_from(quiet)] if quiet else []
     for name, column in columns.items():
         times = [moment(r[column]) for s in coming if s.input == name for r in s.rows if column]
         if times:
-            said.append(_reached(name, min(times)))
-    return said
+            found.append(_reached(name, min(times)))
+    return found
 
 
 def _reached(name: str, most: int) -> Steps:
