@@ -69,7 +69,7 @@ def own_meanings() -> set[str]:
     for module in pkgutil.walk_packages(ops.__path__, "headrace.ops."):
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             makes = hasattr(cls, "operator") or hasattr(cls, "run")
-            if hasattr(cls, "kind") and makes and not getattr(cls, "_is_protocol", False):
+            if hasattr(cls, "kind") and makes and not inspect.isabstract(cls):
                 found.add(name)
     return found
 
