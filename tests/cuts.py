@@ -47,7 +47,7 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.join.pairs": {"_ROOM": 1},
     "ops.panes.firing": {"_BAND": 1, "_FEW_KEYS": 1, "_SHORT": 1, "_SPARSE": 1},
     "ops.panes.operator": {"_ENOUGH": 2},
-    "ops.pattern.conditions": {"WORD": 1},
+    "ops.pattern.rules": {"WORD": 1},
     "ops.process.operator": {"BLOCK": 1},
     "ops.row_windows.store": {"FEW": 1},
     "ops.row_windows.work": {"_BAND": 1},
@@ -208,30 +208,30 @@ OTHERS: dict[str, dict[str, str]] = {
         "_DIGITS": "what a decimal holds",
         "_HALF": "half of 64 bits",
     },
-    "ops.calls.work": {
-        "Manner.backoff": "ms",
-        "Manner.cache_size": "the user's",
-        "Manner.concurrency": "the user's",
+    "ops.calls.caller": {
+        "CallOptions.backoff": "ms",
+        "CallOptions.cache_size": "the user's",
+        "CallOptions.concurrency": "the user's",
     },
     "ops.pattern.automaton": {
         "_EDGES": "a limit that is refused",
     },
+    "ops.pattern.checks": {
+        "MOST": "a limit that is refused",
+    },
+    "ops.pattern.json_text": {
+        "_DEEPEST": "a limit that is refused",
+    },
     "ops.pattern.operator": {
         "MatchOperator.version": "a version",
     },
-    "ops.pattern.refusals": {
-        "MOST": "a limit that is refused",
-    },
-    "ops.pattern.texts": {
-        "_DEEPEST": "a limit that is refused",
-    },
-    "ops.process.chunked": {
+    "ops.process.chunks": {
         "ChunkOperator.version": "a version",
     },
     "ops.process.operator": {
         "ProcessOperator.version": "a version",
     },
-    "ops.stream.sample": {
+    "ops.stream.chunk_steps": {
         "_ALL": "what 64 bits hold",
     },
     "ops.window.assigners": {

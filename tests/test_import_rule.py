@@ -23,8 +23,8 @@ PACKAGE = ROOT / "src" / "headrace"
 BASE = (
     "errors", "clock", "times", "sizes", "uris", "ddl", "schema", "chunk", "records",
     "column_types", "values", "rows", "defensive_copy", "reads", "hashing", "hints",
-    "settings", "import_path", "files", "metrics", "callables", "at_rest", "expr", "expr/*",
-    "functions", "kernel", "kernel/*",
+    "settings", "arrays", "isolate", "import_path", "files", "metrics", "callables", "at_rest",
+    "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip
 
 # What a running job is made of.

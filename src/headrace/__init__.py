@@ -48,7 +48,8 @@ from headrace.ops.agg.named import (
 )
 from headrace.ops.agg.own import OwnAggregate as Aggregate
 from headrace.ops.calls.resource import resource
-from headrace.ops.process.declare import (
+from headrace.ops.process.function import Context, KeyedProcess
+from headrace.ops.process.state_kinds import (
     aggregating,
     last_of,
     list_of,
@@ -57,7 +58,6 @@ from headrace.ops.process.declare import (
     shared_map,
     value,
 )
-from headrace.ops.process.keyed import Context, KeyedProcess
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
 from headrace.ops.window.assigners import cumulating, everything, session

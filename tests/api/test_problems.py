@@ -8,8 +8,8 @@ from headrace.api.job import Job
 from headrace.api.many_streams import connect
 from headrace.errors import PlanError
 from headrace.ops.agg.named import count, max_by, mean
-from headrace.ops.process.declare import value
-from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.state_kinds import value
 from headrace.ops.window.aligned import sliding, tumbling
 
 SCHEMA = "area string, celsius double, at timestamp, sensor bigint, tags array<string>"

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.api.many_streams import connect
-from headrace.ops.process.declare import value
-from headrace.ops.process.keyed import KeyedProcess
-from headrace.ops.process.spec import ProcessSpec
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.operator import ProcessSpec
+from headrace.ops.process.state_kinds import value
 
 SMOKE = "area string, level double, at timestamp"
 

@@ -12,9 +12,9 @@ import pytest
 
 import headrace as hr
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Step
-from headrace.ops.join.interval import Interval
-from headrace.ops.join.pairs import Sorted, meeting
+from headrace.ops.contract import Place, Step
+from headrace.ops.join.interval import IntervalJoin
+from headrace.ops.join.pairs import SortedRows, matches
 from headrace.state.table import KeyedTable
 from headrace.testing import Harness
 from tests.joins.driving import ARROW, SCHEMA, Row, plain, send
@@ -163,7 +163,7 @@ def test_explain_says_what_a_join_does() -> None:
 def test_keys_that_share_a_hash_do_not_meet() -> None:
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     output = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("v_right", pa.int64())])
-    spec = Interval("full", -10, 10, 0, ((-1, "$k0"), (0, "v"), (1, "v")))
+    spec = IntervalJoin("full", -10, 10, 0, ((-1, "$k0"), (0, "v"), (1, "v")))
 
     def arrived(keys: list[int], first: int) -> pa.Table:
         count = len(keys)
@@ -174,7 +174,7 @@ def test_keys_that_share_a_hash_do_not_meet() -> None:
     found = []
     turns = [(arrived([1, 2], 0), None), (None, arrived([2, 3], 10)), (None, None)]
     for epoch, inputs in enumerate(turns):
-        operator = spec.operator([["k"], ["k"]], [schema, schema], output)
+        operator = spec.operator(Place((("k",), ("k",)), (schema, schema), output))
         tables = {s.name: KeyedTable(s, runs.get(s.name, [])) for s in operator.tables()}
         after = MAX_TIME if epoch == 2 else MIN_TIME
         step = Step(inputs, tables, MIN_TIME, after, 0, epoch)
@@ -190,8 +190,8 @@ def test_keys_that_share_a_hash_do_not_meet() -> None:
 def test_times_far_apart_are_searched_exactly() -> None:
     number = np.array([0, 0, 1, 1, 2])
     at = np.array([MIN_TIME, MAX_TIME, 5, MAX_TIME, -3])
-    assert Sorted(number, at).order.tolist() == [0, 1, 2, 3, 4]
-    found = meeting(
+    assert SortedRows(number, at).order.tolist() == [0, 1, 2, 3, 4]
+    found = matches(
         np.array([0, 1, 2]), np.array([0, 5, -3]), np.array([MAX_TIME, 5, -3]), number, at
     )
     assert found.pairs()[1].tolist() == [1, 2, 4]

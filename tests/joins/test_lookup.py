@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import headrace as hr
-from headrace.ops.join import loaded
+from headrace.ops.join import lookup_tables
 from headrace.testing import Harness
 
 SCHEMA = "k bigint, v bigint, at timestamp"
@@ -285,12 +285,12 @@ def test_a_lookup_opens_its_own_connections() -> None:
 
 
 def test_the_copy_of_a_table_goes_with_its_program() -> None:
-    before = set(loaded._COPIES)
+    before = set(lookup_tables._COPIES)
     made = job(lambda: [{"k": 1, "name": "one"}], schema=NAMES)
     with Harness(made) as harness:
         harness.send("a", rows(1))
         assert shown(harness) == [(1, 10, "one")]
-    assert len(set(loaded._COPIES) - before) == 1
+    assert len(set(lookup_tables._COPIES) - before) == 1
     del made, harness
     gc.collect()
-    assert not set(loaded._COPIES) - before
+    assert not set(lookup_tables._COPIES) - before

@@ -131,7 +131,7 @@ WRONG = {
     ),
     "no number": ("select 1 k, 'NaN'::numeric as name", NAMES, "does not fit: it has Decimal"),
     "a range": ("select 1 k, int4range(1, 5) as name", NAMES, "does not fit: it has Range"),
-    "no table": ("create temp table t (a int)", NAMES, "the query gives no table: 'create temp"),
+    "no table": ("create temp table t (a int)", NAMES, "the query returns no table: 'create temp"),
 }  # fmt: skip
 
 

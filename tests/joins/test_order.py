@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.ops.join.tables import HOWS
+from headrace.ops.join.table_join import HOWS
 from headrace.testing import Harness
 
 LEFT, RIGHT = "p string, fk string, at bigint", "id string, v bigint, at bigint"

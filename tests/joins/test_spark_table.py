@@ -16,7 +16,7 @@ import pytest
 
 import headrace as hr
 from headrace.engine.lookup_tables import put
-from headrace.ops.join.loaded import MadeFile
+from headrace.ops.join.lookup_tables import SparkTableFile
 from headrace.sources.table_file import TableFile
 from headrace.testing import Harness
 
@@ -90,9 +90,9 @@ def test_columns_must_be_said_and_right() -> None:
     assert {p.code for p in caught.value.problems} == {"HR-JOIN-003", "HR-JOIN-023"}
 
 
-@pytest.mark.parametrize("kind", [MadeFile, TableFile])
+@pytest.mark.parametrize("kind", [SparkTableFile, TableFile])
 def test_who_reads_while_a_table_is_replaced_sees_one_of_the_two(
-    kind: type[MadeFile] | type[TableFile], tmp_path: Path
+    kind: type[SparkTableFile] | type[TableFile], tmp_path: Path
 ) -> None:
     path, over = tmp_path / "1-0.parquet", threading.Event()
     put(path, pa.table({"n": pa.repeat(0, 5)}))
@@ -109,7 +109,7 @@ def test_who_reads_while_a_table_is_replaced_sees_one_of_the_two(
         (n,) = {*(table := kind(str(path)).load()).column("n").to_pylist()}
         assert table.num_rows == 5 + 997 * (n % 7) and n >= last
         last = n
-        versions.add(MadeFile(str(path)).version())
+        versions.add(SparkTableFile(str(path)).version())
     writer.join()
     assert len(versions) > 3 and [p.name for p in tmp_path.iterdir()] == ["1-0.parquet"]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Step
+from headrace.ops.contract import Place, Step
 from headrace.ops.join.latest import Latest
 from headrace.state.table import KeyedTable
 
@@ -39,7 +39,7 @@ class Epochs:
         self._number, self._before = 0, MIN_TIME
 
     def run(self, left: pa.Table | None, right: pa.Table | None, after: int) -> Step:
-        operator = self._what.operator([["k"], ["k"]], [SCHEMA, SCHEMA], OUTPUT)
+        operator = self._what.operator(Place((("k",), ("k",)), (SCHEMA, SCHEMA), OUTPUT))
         specs = operator.tables()
         tables: dict[str, Any] = {s.name: Counted(s, self._runs.get(s.name, [])) for s in specs}
         step = Step((left, right), tables, self._before, after, 0, self._number)

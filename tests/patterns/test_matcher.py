@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.expr import parsed
 from headrace.ops.pattern import automaton as automata
-from headrace.ops.pattern.machine import Found, Machine, Track
+from headrace.ops.pattern.machine import Machine, RunResults, Track
 from headrace.ops.pattern.parts import Condition
 from tests.patterns.cases import FEATURES, KINDS, UNIT, Case
 from tests.patterns.model import Judge, skipped
@@ -31,13 +31,13 @@ def condition(name: str, where: Any) -> Condition:
     return Condition(parsed(text), tuple(one for one in where if callable(one)))
 
 
-def told(found: Found, machine: Machine) -> Counter[Any]:
+def told(found: RunResults, machine: Machine) -> Counter[Any]:
     places = machine.automaton.places
     return Counter((tuple(places[p].name for p in run[2]), run[1]) for _, run, _ in found.rows)
 
 
 def played(case: Case, rows: list[Row]) -> Machine:
-    tests = automata.Tests()
+    tests = automata.RowTests()
     automaton = automata.compiled(case.pattern().resolved(condition), tests)
     kinds = [set(re.findall(r"'(\w)'", text)) for text in tests.exprs]
     machine, track = Machine("x", automaton, lambda key, number: rows[number]), Track()

@@ -16,7 +16,7 @@ import pytest
 import headrace as hr
 from headrace import ops
 from headrace.ops.contract import Spec
-from headrace.ops.process.kept import Kept
+from headrace.ops.process.state_kinds import ValueState
 
 for module in pkgutil.walk_packages(ops.__path__, "headrace.ops."):
     importlib.import_module(module.name)
@@ -78,7 +78,11 @@ def test_every_kind_of_step_is_known_by_the_name_it_always_had() -> None:
 
 
 def test_every_kind_of_value_is_known_by_the_name_it_always_had() -> None:
-    plain = {one.word: one.at_rest for one in [Kept, *below(Kept)] if one.at_rest != "WindowValue"}
+    plain = {
+        one.word: one.at_rest
+        for one in [ValueState, *below(ValueState)]
+        if one.at_rest != "WindowValue"
+    }
     assert plain == WORDS
     assert type(hr.window_value(int)).at_rest == "WindowValue"
 

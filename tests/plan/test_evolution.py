@@ -11,8 +11,8 @@ from headrace.api.job import Job
 from headrace.api.patterns import pattern
 from headrace.errors import StateError
 from headrace.ops.agg.named import count, mean, sum
-from headrace.ops.process.declare import value
-from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.state_kinds import value
 from headrace.ops.window.aligned import sliding, tumbling
 from headrace.plan.evolution import Comparison, compare, describe, fingerprint
 

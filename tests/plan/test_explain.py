@@ -19,8 +19,8 @@ from headrace.api.job import Job
 from headrace.errors import PlanError
 from headrace.expr import col
 from headrace.ops.agg.named import count, max, mean
-from headrace.ops.process.declare import value
-from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.state_kinds import value
 from headrace.ops.window.aligned import sliding, tumbling
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -28,7 +28,7 @@ from tests.plan.identities import (
 )  # fmt: skip
 
 import headrace as hr
-from headrace.ops.process.spec import ProcessSpec
+from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.evolution import compare, describe
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import PlanError
 from headrace.ops.agg.named import count, mean
-from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.function import KeyedProcess
 from headrace.ops.window.aligned import tumbling
 
 WINDOW = tumbling("5s")

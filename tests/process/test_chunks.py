@@ -138,8 +138,8 @@ def test_a_key_that_fails_is_set_aside_with_all_its_rows(play: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        (lambda c, x: "text", "gives a str, not an Arrow table"),
-        (lambda c, x: pa.table({"k": c["k"]}), "gives no column 'n'"),
+        (lambda c, x: "text", "returns a str, not an Arrow table"),
+        (lambda c, x: pa.table({"k": c["k"]}), "returns no column 'n'"),
         (lambda c, x: pa.table({"k": ["a"] * 9, "n": range(9)}), "say which rows they come from"),
         (lambda c, x: (pa.table({"k": ["a"], "n": [1]}), [99]), "1 rows and 1 places among"),
         (lambda c, x: pa.table({"k": c["k"], "n": ["x"] * len(c)}), "string is no bigint"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import PlanError
-from headrace.ops.process.guard import Guard
+from headrace.ops.process.shared_maps import SharedMapGuard
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "[]": lambda m: m["a"],
@@ -25,11 +25,11 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def guard() -> Guard:
+def guard() -> SharedMapGuard:
     def kept() -> dict[str, dict[Any, Any]]:
         return {"rules": {"a": [1], "b": [2]}, "plain": {"a": 1}}
 
-    return Guard(kept(), ["rules"], kept)
+    return SharedMapGuard(kept(), ["rules"], kept)
 
 
 @pytest.mark.parametrize("way", WAYS)

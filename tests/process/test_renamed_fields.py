@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.ops.process.refit import fits, refitted
+from headrace.ops.process.migration import fits, refitted
 from headrace.testing import Harness
 from tests.process.playing import SCHEMA, job_of, said
 from tests.process.test_evolving import begun, keeping, record, shared_job, values
@@ -176,7 +176,7 @@ def test_a_declared_state_begins_with_its_default(harness: Any, kind: str, given
 
 AB = record("R", ("a", int), ("b", int), ("i", record("I", ("x", int))))
 BAD = [
-    ({"c": "z"}, "was_fields names 'c', which is no field of what is kept", "There is 'a', 'b'"),
+    ({"c": "z"}, "was_fields names 'c', which is no field of the stored", "There is 'a', 'b'"),
     ({"i.y": "z"}, "was_fields names 'i.y', which is no field", "There is 'x'."),
     ({"a.x": "z"}, "was_fields names 'a.x', which is no field", "There is no field."),
     ({"a": "b"}, "the field 'a' says it was 'b', which is still there", "was_fields={"),

@@ -158,9 +158,9 @@ class Wrong(hr.KeyedProcess):
 @pytest.mark.parametrize(
     ("rule", "error"),
     [
-        ("give", "HR-PROCESS-012 on_changes gives rows"),
-        ("read", "HR-PROCESS-013 Wrong.n is kept per key, and a control row has none"),
-        ("write", "HR-PROCESS-013 Wrong.n is kept per key"),
+        ("give", "HR-PROCESS-012 on_changes returns rows"),
+        ("read", "HR-PROCESS-013 Wrong.n is state of a key, and a control row has no key"),
+        ("write", "HR-PROCESS-013 Wrong.n is state of a key"),
         ("timer", "HR-PROCESS-010 a timer cannot be set here: a control row has no key"),
         ("type", "column 'value' (bigint)"),
     ],

@@ -15,7 +15,7 @@ import time
 import pytest
 
 import headrace as hr
-from headrace.ops.calls.work import Answers, Breaker, BrokenError
+from headrace.ops.calls.caller import AnswerCache, Breaker, BrokenError
 from headrace.testing import Harness
 from tests.streams.server import get, serving
 
@@ -189,7 +189,7 @@ def test_answers_are_kept_for_a_while(server):
 
 
 def test_known_answers_are_bounded_and_grow_old():
-    known = Answers(ttl=10, size=2)
+    known = AnswerCache(ttl=10, size=2)
     known.put("a", 1, now=0)
     known.put("b", 2, now=0)
     assert known.get("a", now=9) == (True, 1)

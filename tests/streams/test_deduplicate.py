@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.hashing import hash_keys
-from headrace.ops.stream import base
-from headrace.ops.stream.apart import apart
+from headrace.ops import keys
+from headrace.ops.stream.key_groups import rows_apart
 from headrace.testing import Harness, drive
 from tests.streams.playing import OPTIONS, Row, play, turns
 
@@ -74,7 +74,7 @@ def test_rows_that_stay_are_apart_and_those_that_go_are_near_one(rows, gap):
     rows = sorted(rows)
     numbers, times = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     first = np.r_[True, numbers[1:] != numbers[:-1]]
-    stays = apart(numbers, times, first, gap)
+    stays = rows_apart(numbers, times, first, gap)
     last: dict[int, int] = {}
     for (key, time), kept in zip(rows, stays.tolist(), strict=True):
         fresh = key not in last or time - last[key] >= gap
@@ -87,7 +87,7 @@ def test_a_chain_of_many_rows_takes_few_rounds():
     times = np.arange(300_000, dtype=np.int64) * 10
     first = np.zeros(len(times), np.bool_)
     first[0] = True
-    stays = apart(np.zeros(len(times), np.int64), times, first, 20)
+    stays = rows_apart(np.zeros(len(times), np.int64), times, first, 20)
     assert (np.flatnonzero(stays) == np.arange(0, len(times), 2)).all()
 
 
@@ -181,7 +181,7 @@ def test_keys_that_share_a_hash_are_told_apart(monkeypatch):
     def few(columns, rows=0):
         return hash_keys(columns, rows) & np.uint64(1 << 63)
 
-    monkeypatch.setattr(base, "hash_keys", few)
+    monkeypatch.setattr(keys, "hash_keys", few)
     with harness(lambda s: s.deduplicate("id", within="1s")) as test:
         test.send("x", [(f"id{i % 7}", i, i) for i in range(20)])
         test.send("x", [(f"id{i % 9}", 100 + i, 20) for i in range(20)])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.ops.stream.explode import Explode
+from headrace.ops.stream.chunk_steps import Explode
 from headrace.testing import Harness, drive
 
 SCHEMA = "k string, xs array<bigint>, n int"

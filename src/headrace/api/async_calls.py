@@ -12,8 +12,7 @@ from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
 from headrace.api.step_builder import Names, StepBuilder, names_of
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
-from headrace.ops.calls.spec import AsyncCalls
-from headrace.ops.calls.work import Manner
+from headrace.ops.calls.caller import AsyncCalls, CallOptions
 from headrace.plan.signature import check_takes, row_schema, rows_schema
 from headrace.schema import SchemaLike
 
@@ -64,7 +63,7 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
             _useless(step, "backoff", backoff, "tried again", "retries=3")
         if not isinstance(ordered, bool):
             _refuse(step, "ordered", ordered, "Choose True or False.")
-        manner = Manner(
+        manner = CallOptions(
             concurrency=_count(step, concurrency, "concurrency", 1),
             timeout=_length(step, timeout, "timeout"),
             retries=_count(step, retries, "retries", 0),

@@ -16,8 +16,8 @@ from headrace.api.step_builder import StepBuilder
 from headrace.callables import title
 from headrace.errors import PlanError, call_site
 from headrace.hints import named_arguments
-from headrace.ops.process.keyed import KeyedProcess
-from headrace.ops.process.spec import ProcessSpec
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, Draft
 from headrace.plan.nodes import Edge

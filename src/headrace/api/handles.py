@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.api.step_builder import StepBuilder
 from headrace.errors import PlanError
-from headrace.ops.join.side import GONE
+from headrace.ops.join.sides import GONE
 from headrace.plan.draft import Draft
 from headrace.plan.nodes import Edge
 

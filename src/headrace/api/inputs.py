@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError, Site
 from headrace.expr.lower import unknown_column
-from headrace.ops.watermarks import Bounded, Custom, Ingestion, Punctuated, Strategy
+from headrace.ops.watermarks import Bounded, CustomWatermark, Ingestion, Punctuated, Strategy
 from headrace.plan import columns as cols
 from headrace.plan.draft import Draft
 from headrace.schema import ddl_type
@@ -158,7 +158,7 @@ def _strategy(
     match strategy:
         case None:
             return None
-        case Bounded() | Custom():
+        case Bounded() | CustomWatermark():
             return strategy
         case Punctuated(predicate=predicate, by=by):
             if by is not None and (problem := _column("watermark", by, schema)):

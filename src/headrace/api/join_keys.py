@@ -17,7 +17,8 @@ from headrace.api.windowed import gap_of
 from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError
 from headrace.ops.contract import Spec
-from headrace.ops.join.layout import KEY, Columns
+from headrace.ops.join.sides import KEY, Columns
+from headrace.ops.keys import HIDDEN_KEY, key_names
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import AlignedAssigner, Assigner, Everything, NonMerging, Session
 from headrace.ops.window.by_rows import RowWindow as RowSpec
@@ -183,7 +184,8 @@ def result_of_all(
         return (), UNKNOWN
     rest = [[f for f in s if f.name not in k] for s, k in zip(schemas, keys, strict=True)]
     every = [f.name for fields in rest for f in fields]
-    columns = [((KEY, f"$k{i}"), schemas[0].field(k)) for i, k in enumerate(keys[0])]
+    hidden = key_names(len(keys[0]), HIDDEN_KEY)
+    columns = [((KEY, n), schemas[0].field(k)) for n, k in zip(hidden, keys[0], strict=True)]
     for port, (fields, name) in enumerate(zip(rest, names, strict=True)):
         for f in fields:
             shared = every.count(f.name) > 1 or f.name in keys[0]
@@ -192,7 +194,9 @@ def result_of_all(
 
 
 def _origin(name: str, keys: Sequence[str]) -> tuple[int, str]:
-    return (KEY, f"$k{keys.index(name)}") if name in keys else (0, name)
+    if name not in keys:
+        return 0, name
+    return KEY, key_names(len(keys), HIDDEN_KEY)[keys.index(name)]
 
 
 def _unique(

@@ -31,15 +31,14 @@ from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.expr import col
 from headrace.ops.contract import Spec
-from headrace.ops.join.changes import CHANGE, Changes
-from headrace.ops.join.cogroup import Cogroup
-from headrace.ops.join.interval import HOWS, Interval
+from headrace.ops.join.interval import HOWS, IntervalJoin
 from headrace.ops.join.latest import HOWS as LATEST_HOWS
 from headrace.ops.join.latest import Latest
-from headrace.ops.join.side import GONE
-from headrace.ops.join.tables import HOWS as TABLE_HOWS
-from headrace.ops.join.tables import TableJoin
-from headrace.ops.join.windowed import WindowJoin
+from headrace.ops.join.sides import GONE
+from headrace.ops.join.table_changes import CHANGE, Changes
+from headrace.ops.join.table_join import HOWS as TABLE_HOWS
+from headrace.ops.join.table_join import TableJoin
+from headrace.ops.join.window_joins import Cogroup, WindowJoin
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import AlignedAssigner
 from headrace.plan.columns import clashes, key_clashes
@@ -145,14 +144,14 @@ def _join_streams(
         step, left.schema, right.schema, keys, asked.suffix, bounds, left_only=asked.left_only
     )
     rows = (ddl_of(left.schema), ddl_of(right.schema))
-    what: Spec = Interval("inner", 0, 0, 0, columns, rows)
+    what: Spec = IntervalJoin("inner", 0, 0, 0, columns, rows)
     with step.draft.attempt(step.site):
         wait = _bounded_patience(asked)
         if asked.window is not None:
             cut = join_keys.windows(step, asked.window, left.schema, right.schema)
             what = WindowJoin(asked.how, cut, wait, columns, rows)
         else:
-            what = Interval(asked.how, *join_keys.interval(asked.within), wait, columns, rows)
+            what = IntervalJoin(asked.how, *join_keys.interval(asked.within), wait, columns, rows)
     return add_join(step, (left, right), keys, what, schema)
 
 

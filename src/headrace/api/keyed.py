@@ -19,7 +19,7 @@ from headrace.api.windowed import WindowArguments, WindowedStream
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
-from headrace.ops.process.keyed import KeyedProcess
+from headrace.ops.process.function import KeyedProcess
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan.draft import Draft

@@ -16,15 +16,15 @@ from headrace.api import join_keys
 from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
 from headrace.clock import Duration, millis
 from headrace.errors import HeadraceError, PlanError
-from headrace.ops.join.loaded import (
-    Called,
-    Fixed,
-    Source,
+from headrace.ops.join.lookup import MISSING, Lookup
+from headrace.ops.join.lookup_tables import (
+    FixedTable,
+    FunctionTable,
+    LookupSource,
     SparkTable,
     SqlTable,
     as_table,
 )
-from headrace.ops.join.lookup import MISSING, Lookup
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.signature import check_takes
 from headrace.schema import SchemaLike, ddl_of, schema_of
@@ -59,7 +59,7 @@ class Lookups(Results[StreamT, TimedT, JoinT, TableT]):
         on = on or self._keys or None
         keys = join_keys.keys_of(step, (self, _TableColumns(found)), on) if len(found) else ((), ())
         _, output = join_keys.result_of(step, self.schema, found, keys, suffix)
-        what = Lookup(Fixed(pa.table({})), "", (), UNKNOWN, None, "null", 0)
+        what = Lookup(FixedTable(pa.table({})), "", (), UNKNOWN, None, "null", 0)
         with step.draft.attempt(step.site):
             often = None if refresh is None else millis(refresh)
             wait = 0 if patience is None else millis(patience)
@@ -78,13 +78,13 @@ class Lookups(Results[StreamT, TimedT, JoinT, TableT]):
 class LookupTable:
     """A table outside of the job, and its columns if they were declared."""
 
-    def __init__(self, source: Source, schema: pa.Schema | None) -> None:
+    def __init__(self, source: LookupSource, schema: pa.Schema | None) -> None:
         self.source, self.declared = source, schema
 
     def schema(self) -> pa.Schema:
         if self.declared is not None:
             return self.declared
-        if isinstance(self.source, Fixed) and self.source.table.column_names:
+        if isinstance(self.source, FixedTable) and self.source.table.column_names:
             return pa.schema([f.with_type(plain(f.type)) for f in self.source.table.schema])
         if isinstance(self.source, TableFile):
             try:
@@ -152,9 +152,9 @@ def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -
     if isinstance(table, LookupTable):
         return table if declared is None else LookupTable(table.source, declared)
     if callable(table):
-        return LookupTable(Called(table, names), declared)
+        return LookupTable(FunctionTable(table, names), declared)
     try:
-        return LookupTable(Fixed(as_table(table, names)), declared)
+        return LookupTable(FixedTable(as_table(table, names)), declared)
     except Exception as error:
         hint = (
             "Give hr.table_file, hr.sql_table, hr.spark_table, a function, or an Arrow or "

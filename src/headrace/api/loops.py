@@ -15,9 +15,8 @@ from headrace.api.handles import AnyStream, JoinT, Results, StreamT, TableT, Tim
 from headrace.api.step_builder import StepBuilder
 from headrace.clock import Duration
 from headrace.errors import PlanError
-from headrace.ops.loop.operator import Iterate
-from headrace.ops.loop.turns import EMPTY, SAME, Loop
-from headrace.ops.stream.transform import Transform
+from headrace.ops.loops import EMPTY, SAME, Iterate, Loop
+from headrace.ops.stream.whole_batches import Transform
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.signature import check_takes
 from headrace.schema import SchemaLike, schema_of

@@ -18,13 +18,13 @@ from headrace.callables import is_lambda
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr, Untraceable, as_expr, col
 from headrace.kernel import never_true
+from headrace.ops.pattern.checks import all_of, never, takes_match
+from headrace.ops.pattern.matches import PATTERN, Selection, parts_of, whole_schema
 from headrace.ops.pattern.operator import TIMEOUTS
 from headrace.ops.pattern.parts import Condition, rows_in
 from headrace.ops.pattern.pattern import Pattern, either, pattern
-from headrace.ops.pattern.refusals import all_of, never, takes_match
 from headrace.ops.pattern.rules import NAME, TEXT
-from headrace.ops.pattern.selection import PATTERN, Selection, parts_of, whole_schema
-from headrace.ops.pattern.spec import MatchSpec, OfRow
+from headrace.ops.pattern.spec import MatchSpec, RowFunction
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge
@@ -161,11 +161,11 @@ def _condition(step: StepBuilder, name: str, where: Any) -> Expr | Callable[[Any
         if takes_match(where):
             return where  # type: ignore[no-any-return]
         if not is_lambda(where):
-            return OfRow(where)
+            return RowFunction(where)
         try:
             as_expr(where, step.schema)
         except Untraceable:
-            return OfRow(where)
+            return RowFunction(where)
         except PlanError:
             pass  # an expression with a mistake, which is reported below
     return step.condition(where, f"the part {name!r}")

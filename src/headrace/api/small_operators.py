@@ -18,12 +18,11 @@ from headrace.api.step_builder import StepBuilder, names_of
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.stream.batch import Batch, packed_schema
-from headrace.ops.stream.best import Best, types_of
+from headrace.ops.stream.best_rows import CHANGE, RANK, Best, Top, types_of
 from headrace.ops.stream.changes import ChangesOnly
+from headrace.ops.stream.chunk_steps import Share
 from headrace.ops.stream.deduplicate import Deduplicate
-from headrace.ops.stream.sample import Share
 from headrace.ops.stream.throttle import DROPPED, Throttle
-from headrace.ops.stream.top import CHANGE, RANK, Top
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN
 

@@ -18,7 +18,7 @@ from headrace.api.handles import StreamT
 from headrace.api.step_builder import StepBuilder
 from headrace.errors import PlanError
 from headrace.expr import Expr
-from headrace.ops.stream.explode import Explode, is_array
+from headrace.ops.stream.chunk_steps import Explode, is_array
 from headrace.plan.draft import bad_name
 from headrace.schema import ddl_type
 

@@ -21,11 +21,9 @@ from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
-from headrace.ops.process.call import many
-from headrace.ops.process.declare import value
-from headrace.ops.process.kept import Kept
-from headrace.ops.process.keyed import Declared, KeyedProcess
-from headrace.ops.process.spec import ProcessSpec
+from headrace.ops.process.function import KeyedProcess, ProcessMeta, many
+from headrace.ops.process.operator import ProcessSpec
+from headrace.ops.process.state_kinds import ValueState, value
 from headrace.ops.running.spec import Folding, RunningAggregates, RunningFold
 from headrace.plan.columns import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN
@@ -249,16 +247,16 @@ class UpdateState(_WithState):
         return (*key, *(values_of(state, self.fields) if self.fields else (state,)))
 
 
-def with_state(kind: type[_WithState], fn: Any, declared: Kept, **more: Any) -> ProcessSpec:
+def with_state(kind: type[_WithState], fn: Any, declared: ValueState, **more: Any) -> ProcessSpec:
     """The step of a process function named after the user's, which it calls."""
     members = {"state": declared, "__doc__": kind.__doc__, **more}
-    made: Any = Declared(title(fn), (kind,), members)
+    made: Any = ProcessMeta(title(fn), (kind,), members)
     return ProcessSpec(("row",), made(fn), made.state())
 
 
 def _state_columns(step: StepBuilder, schema: Any) -> tuple[Any, pa.Schema, tuple[str, ...]]:
     """The type of a state (or its declaration), its columns, and its fields if it is a record."""
-    if isinstance(schema, Kept):  # all that a declaration can say, such as its default
+    if isinstance(schema, ValueState):  # all that a declaration can say, such as its default
         if pa.types.is_struct(schema.type):
             columns = pa.schema(list(schema.type))
             return schema, columns, tuple(columns.names)
@@ -271,12 +269,14 @@ def _state_columns(step: StepBuilder, schema: Any) -> tuple[Any, pa.Schema, tupl
     return columns.field(0).type if len(columns) else str, columns, ()
 
 
-def _declared(step: StepBuilder, fn: Any, state: Any, ttl: Duration | None, method: str) -> Kept:
+def _declared(
+    step: StepBuilder, fn: Any, state: Any, ttl: Duration | None, method: str
+) -> ValueState:
     """The declaration of the state; text where it is reported to be wrong."""
     with step.draft.attempt(step.site):
         check_takes(fn, 2, method)
-        if not isinstance(state, Kept):
-            made: Kept = value(state, ttl=ttl)
+        if not isinstance(state, ValueState):
+            made: ValueState = value(state, ttl=ttl)
             return made
         if state.word == "value" and ttl is None:
             return state

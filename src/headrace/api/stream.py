@@ -29,9 +29,8 @@ from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.hints import named_arguments, no_such_name
-from headrace.ops.stream.best import Best, types_of
-from headrace.ops.stream.explode import Explode
-from headrace.ops.stream.top import RANK
+from headrace.ops.stream.best_rows import RANK, Best, types_of
+from headrace.ops.stream.chunk_steps import Explode
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger

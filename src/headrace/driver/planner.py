@@ -19,7 +19,7 @@ from headrace.driver.stop_requests import drain_requested, stop_requested
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.lineage import upstream
 from headrace.epoch.values import Epoch, Offset, Piece, SourceTask, reached_by
-from headrace.ops.watermarks import Custom
+from headrace.ops.watermarks import CustomWatermark
 from headrace.plan.nodes import Read
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import ENDED, IDLE, LIVE, Manifest, Split
@@ -243,7 +243,7 @@ class Planner:
             if begin == split.at:
                 continue
             pieces = max(1, -(-rows[split.id] * count // max(total, 1)))
-            if isinstance(self._read(split).watermark, Custom):
+            if isinstance(self._read(split).watermark, CustomWatermark):
                 pieces = 1  # its object sees all rows of the split, in order
             for part in source.cut(split.name, begin, split.at, pieces):
                 lightest = loads.index(min(loads))

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME
-from headrace.ops.process.kept import Kept
-from headrace.ops.process.keyed import KeyedProcess
-from headrace.ops.process.refit import refitted, start_column
-from headrace.ops.process.shared import KEY, VALUE, table_name
-from headrace.ops.process.spec import ProcessSpec, life_of
-from headrace.ops.process.values import EXPIRY, VALUES, stamp_of
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.key_state import EXPIRY, VALUES, stamp_of
+from headrace.ops.process.migration import refitted, start_column
+from headrace.ops.process.operator import ProcessSpec, life_of
+from headrace.ops.process.shared_maps import KEY, VALUE, table_name
+from headrace.ops.process.state_kinds import ValueState
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
 from headrace.plan.step_changes import StoredValue, known_values, sources
@@ -128,7 +128,7 @@ class _Migration:
     def _key_names(self) -> list[str]:
         return list(self._specs[VALUES].key.names)
 
-    def _value(self, run: pa.Table, declared: Kept, was: StoredValue | None) -> pa.Array:
+    def _value(self, run: pa.Table, declared: ValueState, was: StoredValue | None) -> pa.Array:
         default = declared.stored(declared.start())
         start = start_column(default, declared.type, run.num_rows)
         if was is None:
@@ -139,7 +139,7 @@ class _Migration:
             return column
         return pc.if_else(run.column(stamp_of(was.name)).combine_chunks().is_valid(), column, start)
 
-    def _stamp(self, run: pa.Table, declared: Kept, was: StoredValue | None) -> pa.Array:
+    def _stamp(self, run: pa.Table, declared: ValueState, was: StoredValue | None) -> pa.Array:
         """When the value was last written; now, if that was not stored or not by this time."""
         if was is not None and was.life == life_of(declared):
             return run.column(stamp_of(was.name)).combine_chunks()

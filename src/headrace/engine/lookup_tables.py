@@ -22,8 +22,8 @@ from headrace.engine.driver_worker import DriverThread, clean_folder, reason, to
 from headrace.errors import HeadraceError, StepError
 from headrace.files import replacing, sync_folder
 from headrace.inspect.progress import moment
-from headrace.ops.join.loaded import MadeFile, SparkTable, column_of
 from headrace.ops.join.lookup import Lookup
+from headrace.ops.join.lookup_tables import SparkTable, SparkTableFile, column_of
 from headrace.plan.nodes import Node, Stateful
 from headrace.sinks.durable import named, write
 
@@ -54,7 +54,7 @@ class _Table:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def node_for_tasks(self) -> Stateful:
-        return replace(self.node, what=replace(self.what, source=MadeFile(str(self.path))))
+        return replace(self.node, what=replace(self.what, source=SparkTableFile(str(self.path))))
 
 
 def put(path: Path, made: pa.Table) -> None:

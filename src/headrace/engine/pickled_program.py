@@ -18,7 +18,7 @@ import cloudpickle
 from headrace import import_path
 from headrace.epoch.bundle import Bundle
 from headrace.errors import is_users
-from headrace.ops.watermarks import Custom
+from headrace.ops.watermarks import CustomWatermark
 from headrace.plan.nodes import Chunks, Stateful
 
 
@@ -67,7 +67,7 @@ def _user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
     functions: list[Any] = [p.function.fn for p in program.python()]
     functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
     watermarks = [r.watermark for r in program.sources()]
-    functions += [w.kind for w in watermarks if isinstance(w, Custom)]
+    functions += [w.kind for w in watermarks if isinstance(w, CustomWatermark)]
     for node in program.nodes.values():
         functions += node.what.functions if isinstance(node, Chunks | Stateful) else ()
     names = {getattr(f, "__module__", None) for f in functions}

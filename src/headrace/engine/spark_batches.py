@@ -25,7 +25,7 @@ from headrace.engine.driver_worker import DriverThread, clean_folder, reason, to
 from headrace.engine.session import at_once
 from headrace.errors import RunError
 from headrace.files import replacing
-from headrace.ops.stream.transform import Transform
+from headrace.ops.stream.whole_batches import Transform
 from headrace.plan.nodes import Node, Stateful
 from headrace.sinks.durable import named
 from headrace.task.dead_letters import user_trace

@@ -24,7 +24,7 @@ from headrace.driver.start import folder_of
 from headrace.errors import StateError
 from headrace.hashing import Hashes, hash_keys
 from headrace.kernel import duckdb
-from headrace.ops.view import plain_view
+from headrace.ops.tables import plain_view
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Drafted, Program, build
 from headrace.schema import ddl_type

@@ -18,13 +18,13 @@ import json
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from headrace.arrays import Mask
 from headrace.clock import FIRST_TIME, LAST_TIME
+from headrace.isolate import by_halving
 from headrace.schema import ddl_type
 from headrace.times import beyond, milliseconds
 
@@ -57,20 +57,16 @@ def isolate(
     """`cast(values)`, with null at the places that do not go through."""
     bad: list[int] = []
 
-    def attempt(part: pa.Array, base: int) -> pa.Array:
-        try:
-            return cast(part)
-        except (pa.ArrowException, ValueError):
-            if len(part) == 1:
-                bad.append(base)
-                return pa.nulls(1, kind)
-            half = len(part) // 2
-            return pa.concat_arrays([attempt(part[:half], base), attempt(part[half:], base + half)])
+    def null(first: int, _: int, __: Exception) -> pa.Array:
+        bad.append(first)
+        return pa.nulls(1, kind)
 
-    return attempt(values, 0), bad
+    caught = (pa.ArrowException, ValueError)
+    parts = by_halving(len(values), lambda a, b: cast(values[a:b]), null, caught=caught)
+    return pa.concat_arrays(list(parts)), bad
 
 
-def gather(columns: Sequence[pa.Array], schema: pa.Schema, bad: npt.NDArray[np.bool_]) -> pa.Table:
+def gather(columns: Sequence[pa.Array], schema: pa.Schema, bad: Mask) -> pa.Table:
     """The good rows of `columns`."""
     loose = pa.schema([f.with_nullable(True) for f in schema])
     table = pa.Table.from_arrays(list(columns), schema=loose)

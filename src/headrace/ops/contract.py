@@ -1,10 +1,10 @@
 """What a stateful operator is: plain functions over Arrow, the same in a test and on Spark.
 
-An operator is made anew for each task and epoch from its node. It never sees Spark, files
+An operator is built anew for each task and epoch from its spec. It never sees Spark, files
 or the wall clock: its state comes as keyed tables, its time as two watermarks and a clock
-reading; to one that goes by processing time, the clock is its watermark. Within an epoch
-all rows are applied under the watermark `before`; then the watermark moves to `after`, and
-what is due fires. So an epoch's result does not depend on the order in which rows arrive.
+reading; in processing time, the clock is its watermark. Within an epoch all rows are applied
+under the watermark `before`; then the watermark moves to `after`, and what is due fires. So an
+epoch's result does not depend on the order in which rows arrive.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Step:
     filtered: list[pa.Table] = field(default_factory=list)  # rows it left out, to be counted so
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input
-    newest: int = MIN_TIME  # the furthest watermark of its splits; tells most when they have ended
+    newest: int = MIN_TIME  # the furthest watermark of its splits; of use when they have ended
     homes: Sequence[int] = ()  # a key hash in each slot of this task: see `broadcast.py`
 
 
@@ -197,7 +197,7 @@ class Spec(ABC):
 
     @property
     def user_code(self) -> list[Any]:
-        """What tells it from another step with other functions."""
+        """What distinguishes it from a step with other functions."""
         return list(self.functions)
 
     @property

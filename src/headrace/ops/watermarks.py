@@ -1,7 +1,7 @@
 """Watermark strategies: how a split's rows say how far it has come.
 
-A strategy is a value, given to `job.read(..., watermark=...)`. It is asked for each split by
-itself, and what it says never goes back. Values only: what runs them is in
+A strategy is a value, passed to `job.read(..., watermark=...)`. It is asked for each split by
+itself, and its watermark never goes back. Values only: what runs them is in
 `task/watermark_trackers.py`, what checks them against an input in `api/inputs.py`.
 """
 
@@ -42,7 +42,7 @@ class Punctuated:
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
+class CustomWatermark:
     """Whatever an object of the user's class says."""
 
     kind: type
@@ -55,7 +55,7 @@ class Custom:
         return tuple(n for n in METHODS if callable(getattr(self.kind, n, None)))
 
 
-Strategy = Bounded | Punctuated | Custom
+Strategy = Bounded | Punctuated | CustomWatermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def punctuated(predicate: Any, by: str | None = None) -> Punctuated:
     return Punctuated(predicate, by)
 
 
-def custom(kind: type) -> Custom:
+def custom(kind: type) -> CustomWatermark:
     """A class of your own, made anew for each split and batch.
 
     `on_chunk(self, times, rows)` sees many rows at once, an array of milliseconds and an
@@ -97,23 +97,23 @@ def custom(kind: type) -> Custom:
     milliseconds, or None. What is to be known in the next batch is kept in `self.state`,
     which the class declares with its first value and which must be plain JSON.
     """
-    made = Custom(kind)
+    made = CustomWatermark(kind)
     if not isinstance(kind, type) or not made.methods:
         name = kind.__qualname__ if isinstance(kind, type) else repr(kind)
         fact = "has neither on_chunk nor on_row" if isinstance(kind, type) else "is not a class"
         raise _refused(
             f"{name} {fact}",
             "Give a class with on_chunk(times, rows) or on_row(time,"
-            " row); each gives a watermark in milliseconds, or None.",
+            " row); each returns a watermark in milliseconds, or None.",
         )
     _check_state(kind)
     try:
         inspect.signature(kind).bind()
-    except ValueError:  # a class that does not tell its signature
+    except ValueError:  # a class without a signature
         return made
     except TypeError as error:
         raise _refused(
-            f"{kind.__qualname__} cannot be made without arguments: {error}",
+            f"{kind.__qualname__} cannot be created without arguments: {error}",
             "Each split gets an object of its own: give its settings defaults, or make a subclass.",
         ) from error
     return made
@@ -139,7 +139,7 @@ def ingestion() -> Ingestion:
 def columns_watched(strategy: Strategy, every: tuple[str, ...]) -> frozenset[str]:
     """The columns that a strategy looks at, of `every` one there is."""
     match strategy:
-        case Custom():
+        case CustomWatermark():
             return frozenset(every)
         case Punctuated(predicate=Expr() as predicate, by=by):
             return predicate.columns | ({by} if by else set())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from headrace.ops.process.spec import ProcessSpec
+from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.comparison import (
     DROPPED,
     INPUT,

@@ -14,7 +14,7 @@ from headrace.callables import title
 from headrace.clock import pretty
 from headrace.expr import Expr
 from headrace.ops.agg.named import bare_sql
-from headrace.ops.watermarks import Custom
+from headrace.ops.watermarks import CustomWatermark
 from headrace.plan.nodes import (
     OUT,
     Chunks,
@@ -89,7 +89,7 @@ def python_of(node: Node) -> str | None:
         return str(node.function)
     if isinstance(node, Stateful | Chunks):
         return node.what.python
-    if isinstance(node, Read) and isinstance(node.watermark, Custom):
+    if isinstance(node, Read) and isinstance(node.watermark, CustomWatermark):
         return f"{node.watermark.kind.__qualname__}: a watermark of your own"
     return None
 

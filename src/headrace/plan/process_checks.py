@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.ops.process.keyed import KeyedProcess
-from headrace.ops.process.spec import ProcessSpec
+from headrace.ops.keys import key_names
+from headrace.ops.process.function import KeyedProcess
+from headrace.ops.process.operator import ProcessSpec
 from headrace.plan.draft import unknown_columns
 from headrace.plan.nodes import Edge, Node, Stateful
 from headrace.schema import ddl_type
@@ -163,7 +164,7 @@ def shared_state(graph: Sequence[Node]) -> Problems:
 def value_names(graph: Sequence[Node]) -> Problems:
     for node, what in processes(graph):
         kind, claimed = type(what.function), dict[str, str]()
-        columns = {f"k{i}" for i in range(len(node.keys[0]))}
+        columns = set(key_names(len(node.keys[0])))
         for name, declared in kind._kept.items():
             was = declared.was
             wrong = (

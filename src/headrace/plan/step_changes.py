@@ -12,9 +12,17 @@ from typing import Any, NamedTuple
 from headrace.clock import pretty
 from headrace.ddl import read_type
 from headrace.ops.contract import Spec
-from headrace.ops.process.kept import Kept
-from headrace.ops.process.refit import DROPPED, NEW, REFUSED, RENAMED, UNKNOWN, Part, fits
-from headrace.ops.process.spec import ProcessSpec, life_of
+from headrace.ops.process.migration import (
+    DROPPED,
+    NEW,
+    REFUSED,
+    RENAMED,
+    UNKNOWN,
+    MigratedPart,
+    fits,
+)
+from headrace.ops.process.operator import ProcessSpec, life_of
+from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.window.aligned import Window
 from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import FROM
@@ -246,7 +254,7 @@ class StoredValue(NamedTuple):
 
 
 def sources(
-    kept: Mapping[str, Kept], known: Mapping[str, StoredValue]
+    kept: Mapping[str, ValueState], known: Mapping[str, StoredValue]
 ) -> dict[str, StoredValue | None]:
     """For each value now, what it was; None for a new one."""
     return {
@@ -259,7 +267,7 @@ def known_values(shape: Mapping[str, Any]) -> dict[str, StoredValue]:
     return {entry[0]: StoredValue(*entry) for entry in shape["values"]}
 
 
-def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[Part]:
+def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[MigratedPart]:
     """What becomes of each value that changes; `old` is the shape in a manifest."""
     kind, known = type(what.function), known_values(old)
     found = sources(kind._kept, known)
@@ -268,34 +276,36 @@ def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[Part]:
         if was is not None:
             yield from _one(name, kind._kept[name], was)
         elif earlier is None:
-            yield Part(name, NEW)
+            yield MigratedPart(name, NEW)
         else:
             there = ", ".join(map(repr, known)) or "no value"
-            yield Part(name, UNKNOWN, f"says it was {earlier!r}, but what is kept has {there}")
+            yield MigratedPart(
+                name, UNKNOWN, f"says it was {earlier!r}, but what is kept has {there}"
+            )
     used = {was.name for was in found.values() if was is not None}
-    yield from (Part(name, DROPPED) for name in known if name not in used)
+    yield from (MigratedPart(name, DROPPED) for name in known if name not in used)
     if old["timers"] and not kind.timed():
-        yield Part(ON_TIMER, DROPPED)
+        yield MigratedPart(ON_TIMER, DROPPED)
 
 
-def _one(name: str, kept: Kept, was: StoredValue) -> Iterator[Part]:
+def _one(name: str, kept: ValueState, was: StoredValue) -> Iterator[MigratedPart]:
     if was.name != name:
-        yield Part(name, RENAMED, f"from {was.name}")
+        yield MigratedPart(name, RENAMED, f"from {was.name}")
     if was.word != kept.word:
-        yield Part(name, REFUSED, f"was a {was.word} and is a {kept.word}")
+        yield MigratedPart(name, REFUSED, f"was a {was.word} and is a {kept.word}")
     elif was.type != ddl_type(kept.type):
         yield from fits(read_type(was.type), kept.type, name, kept.whole, kept.was_fields)
     if was.life != life_of(kept):
-        yield Part(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(kept)]}")
+        yield MigratedPart(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(kept)]}")
 
 
-def misnamed(parts: Sequence[Part]) -> bool:
+def misnamed(parts: Sequence[MigratedPart]) -> bool:
     """Whether nothing is wrong but a name before, which is not known."""
     refused = {p.verdict for p in parts} & {REFUSED, UNKNOWN}
     return refused == {UNKNOWN}
 
 
-def correction(parts: Sequence[Part]) -> str:
+def correction(parts: Sequence[MigratedPart]) -> str:
     """What to do about names before that are not known: of values, or of fields in them."""
     fields = any("." in p.path for p in parts if p.verdict == UNKNOWN)
     if fields:
@@ -303,6 +313,6 @@ def correction(parts: Sequence[Part]) -> str:
     return "Correct was=, or leave it out: the value is then new."
 
 
-def refusals(parts: Sequence[Part]) -> str:
+def refusals(parts: Sequence[MigratedPart]) -> str:
     refused = (p for p in parts if p.verdict in (REFUSED, UNKNOWN))
     return "; ".join(f"the value {p.path!r} {p.because}" for p in refused)

@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.arrays import Mask
 from headrace.clock import MIN_TIME
 from headrace.errors import InputError
 
 Offset = Any  # JSON-able; an int for every source in this package
 Positions = npt.NDArray[np.int64]
 Chunk = tuple[pa.Table, Positions]  # rows, and the offset of each: strictly increasing
-Decoded = tuple[pa.Table, npt.NDArray[np.bool_], list[str]]
+Decoded = tuple[pa.Table, Mask, list[str]]
 
 RAW = "__raw"  # the one column of a chunk that is still to be decoded
 BEGINNING: Mapping[str, Offset] = MappingProxyType({})  # where a new job stands

@@ -4,8 +4,8 @@ State is data: immutable sorted runs, named by the manifest of an epoch. What no
 names does not exist. No Spark here, and no pickle.
 """
 
+from headrace.arrays import Mask
 from headrace.state.epochs import EpochLog
-from headrace.state.identity import Mask
 from headrace.state.manifest import Manifest
 from headrace.state.merging import plan_slot, plan_young
 from headrace.state.prune import RUNS, STAGED

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from headrace.arrays import Mask, numbers
 from headrace.hashing import Hashes, Ints, plain_floats
 from headrace.state.search import seek
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +34,6 @@ class Identities:
     def take(self, at: Ints) -> Identities:
         times = None if self.times is None else self.times[at]
         return Identities(times, self.hashes[at], take(self.keys, at))
-
-
-def numbers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[Any]:
-    """A column without nulls as NumPy: a view if it is in one piece and not of booleans."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return found
 
 
 def take(columns: Sequence[pa.Array], at: Ints) -> list[pa.Array]:

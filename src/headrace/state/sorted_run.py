@@ -12,19 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Mask, numbers
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, Ints
-from headrace.state.identity import (
-    Identities,
-    Mask,
-    Wanted,
-    distinct,
-    find,
-    newest,
-    numbers,
-    sort_order,
-)
+from headrace.state.identity import Identities, Wanted, distinct, find, newest, sort_order
 from headrace.state.search import seek
 from headrace.state.spec import GONE, TableSpec
 

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Mask, numbers
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, Ints
-from headrace.state.identity import Identities, Mask, Wanted, numbers, sort_order
+from headrace.state.identity import Identities, Wanted, sort_order
 from headrace.state.sorted_run import Run, as_run, identities, merge_runs, sorted_run
 from headrace.state.spec import GONE, TableSpec, conform
 

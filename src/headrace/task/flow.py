@@ -24,6 +24,7 @@ from headrace.epoch.envelope import Envelope, send
 from headrace.epoch.values import Epoch
 from headrace.errors import HeadraceError
 from headrace.hashing import hash_keys, tasks_of, with_plain_keys
+from headrace.isolate import by_halving
 from headrace.kernel import Kernel, compile_chain
 from headrace.kernel.sql import epoch_clock
 from headrace.plan.nodes import (
@@ -109,21 +110,18 @@ class Flow:
 
     def _batches(self, node: Python, rows: pa.Table) -> Iterator[pa.Table]:
         """What a function of tables returns; the rows on which it fails are found by halving."""
-        parts, tries = [rows], _TRIES
-        while parts:
-            part, tries = parts.pop(), tries - 1
-            try:
-                output = run_batches(node, part)
-            except Exception as error:
-                if part.num_rows == 1 or tries < 0:
-                    self._fail(node.name, part, error)
-                else:
-                    middle = part.num_rows // 2
-                    parts += [part.slice(middle), part.slice(0, middle)]
-                continue
+
+        def run(first: int, last: int) -> pa.Table:
+            part = rows.slice(first, last - first)
+            output = run_batches(node, part)
             if OFFSET not in output.column_names:
                 self.fate("used", part)  # its rows are new ones: here the record was used
-            yield output
+            return output
+
+        def failed(first: int, last: int, error: Exception) -> None:
+            self._fail(node.name, rows.slice(first, last - first), error)
+
+        return by_halving(rows.num_rows, run, failed, tries=_TRIES)
 
     def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
         self._bury(step, rows, [error] * rows.num_rows)
@@ -139,17 +137,15 @@ class Flow:
         if node.name not in self._risky:
             self._judge(node, index, rows)
             return
-        try:
-            self._judge(node, index, rows)
-        except HeadraceError:
-            raise
-        except Exception as error:  # the user's: find the rows on which it fails, halving
-            if rows.num_rows == 1:
-                self._fail(node.name, rows, error)
-                return
-            middle = rows.num_rows // 2
-            for part in (rows.slice(0, middle), rows.slice(middle)):
-                self._to_operator(node, index, part)
+
+        def judge(first: int, last: int) -> None:
+            self._judge(node, index, rows.slice(first, last - first))
+
+        def failed(first: int, last: int, error: Exception) -> None:
+            self._fail(node.name, rows.slice(first, last - first), error)
+
+        for _ in by_halving(rows.num_rows, judge, failed, fatal=HeadraceError):
+            pass  # where the user's code fails, the rows on which it does are found
 
     def _fit(self, node: Stateful, index: int, rows: pa.Table) -> pa.Table:
         """The rows without those of which the operator can say at once that it cannot use them."""

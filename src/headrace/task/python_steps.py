@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.chunk import HIDDEN, hidden_columns, visible
 from headrace.defensive_copy import RowCopier, row_copier
+from headrace.isolate import by_halving, one_by_one
 from headrace.plan.nodes import Python
 from headrace.reads import columns_read
 from headrace.rows import collector_paused, fitted, row_class, rows_of, table_of, values_of
@@ -80,18 +81,18 @@ class Failures(dict[int, Failed]):
 
 def _rows(step: Python, seen: pa.Table, failed: Failures) -> tuple[list[Any], Where]:
     """Rows for the user's functions; a row may hold a time that Python does not have."""
+    where = range(seen.num_rows)
     try:
-        return rows_of(seen), range(seen.num_rows)
+        return rows_of(seen), where
     except ValueError:
-        rows: list[Any] = []
-        for index in range(seen.num_rows):
-            try:
-                rows += rows_of(seen.slice(index, 1))
-            except ValueError as error:
-                rows.append(None)
-                failed.add(index, step, error)
-        where, good = failed.without(range(seen.num_rows), rows)
-        return good, where
+        found = one_by_one(
+            where,
+            lambda index: rows_of(seen.slice(index, 1))[0],
+            lambda index, error: failed.add(index, step, error),
+            caught=ValueError,
+        )
+        good = dict(found)
+        return list(good.values()), list(good)
 
 
 def _origin(where: Where, rows: list[Any], seen: pa.Table) -> tuple[list[Any], pa.Table] | None:
@@ -150,22 +151,14 @@ def _fitting(
     try:
         return where, table_of(results, step.schema, origin)
     except Exception:
-        good = _fit(step, list(where), results, failed)
+        parts = by_halving(
+            len(results),
+            lambda first, last: table_of(results[first:last], step.schema),
+            lambda first, _, error: failed.add(where[first], step, error),
+        )
+        good = pa.concat_tables([step.schema.empty_table(), *parts])
         where, results = failed.without(where, results)
         return where, good if len(results) == good.num_rows else table_of(results, step.schema)
-
-
-def _fit(step: Python, where: list[int], results: list[Any], failed: Failures) -> pa.Table:
-    """The rows that fit, by halving."""
-    try:
-        return table_of(results, step.schema)
-    except Exception as error:
-        if len(results) == 1:
-            failed.add(where[0], step, error)
-            return step.schema.empty_table()
-    half = len(results) // 2
-    parts = (slice(None, half), slice(half, None))
-    return pa.concat_tables([_fit(step, where[p], results[p], failed) for p in parts])
 
 
 def _map(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple[Where, list[Any]]:

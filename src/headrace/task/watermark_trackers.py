@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from headrace.chunk import TIME, visible
 from headrace.clock import LAST_TIME, MIN_TIME
 from headrace.errors import StepError
+from headrace.isolate import one_by_one
 from headrace.kernel import Kernel, SelectStep, compile_chain
-from headrace.ops.watermarks import Bounded, Custom, Punctuated
+from headrace.ops.watermarks import Bounded, CustomWatermark, Punctuated
 from headrace.plan.nodes import Read
 from headrace.rows import rows_of
 from headrace.times import beyond, milliseconds
@@ -88,7 +89,7 @@ class CustomTracker(Tracker):
 
     def __init__(self, node: Read, limit: int | None, memory: Any) -> None:
         super().__init__(node, limit)
-        assert isinstance(node.watermark, Custom)
+        assert isinstance(node.watermark, CustomWatermark)
         self._kind, self._methods = node.watermark.kind, node.watermark.methods
         self._declares = hasattr(self._kind, "state")
         try:
@@ -111,11 +112,13 @@ class CustomTracker(Tracker):
 
     def _rows(self, times: np.ndarray, seen: pa.Table) -> Failures:
         failures: Failures = {}
-        for place, (time, row) in enumerate(zip(times.tolist(), rows_of(seen), strict=True)):
-            try:
-                self._reach(_time(self._object.on_row(time, row)))
-            except Exception as error:
-                failures[place] = error
+        rows = zip(times.tolist(), rows_of(seen), strict=True)
+
+        def judge(row: tuple[int, Any]) -> None:
+            self._reach(_time(self._object.on_row(*row)))
+
+        for _ in one_by_one(rows, judge, failures.__setitem__):
+            pass
         return failures
 
     @property
@@ -152,6 +155,6 @@ def tracker(node: Read, limit: int | None, memory: Any) -> Tracker:
     match node.watermark:
         case Punctuated():
             return PunctuatedTracker(node, limit)
-        case Custom():
+        case CustomWatermark():
             return CustomTracker(node, limit, memory)
     return Tracker(node, limit)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.ops.agg.groups import Column, Finish, Grouping, Index, take
+from headrace.arrays import Column, Index, take
+from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.span import RunningSpan, Span
 
 

@@ -23,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.ops.agg.groups import Column, Grouping, Index, Mask, array, flat, floats, valid
+from headrace.arrays import Column, Index, Mask, array, flat, floats, valid
+from headrace.ops.agg.groups import Grouping
 from headrace.ops.agg.span import ADD, RunningSpan, Span
 
 TERMS = pa.list_(pa.float64())

@@ -8,7 +8,7 @@ rows within a group in the order of the table. Nothing here knows what an aggreg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -20,10 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+from headrace.arrays import Column, Index, flat
+
 Finish: TypeAlias = "Callable[[], list[Column]]"
-Index = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _COUNT_ALL = "rows:count_all"
 
@@ -137,48 +136,6 @@ def _summable(values: Column) -> bool:
 
 def _one_group(rows: int) -> pa.Table:
     return pa.table({"all": pa.array(np.zeros(rows, np.int8))})
-
-
-def floats(column: Column) -> npt.NDArray[np.float64]:
-    """The values as float64, NaN for null."""
-    values: npt.NDArray[np.float64] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return values
-
-
-def integers(column: Column, missing: int = 0) -> Index:
-    """The values as int64, `missing` for null."""
-    filled = column.fill_null(missing) if column.null_count else column
-    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
-
-
-def valid(column: Column) -> Mask:
-    """True where a value is present."""
-    if not column.null_count:
-        return np.ones(len(column), np.bool_)
-    mask: Mask = column.is_valid().to_numpy(zero_copy_only=False)
-    return mask
-
-
-def array(values: npt.NDArray[np.generic], kind: pa.DataType, present: object = None) -> pa.Array:
-    """An Arrow array of `kind`, null where `present` (a mask) is false."""
-    mask = None if present is None else ~np.asarray(present, np.bool_)
-    return pa.array(values, kind, mask=mask)
-
-
-def flat(column: Column) -> pa.Array:
-    """The column as one array."""
-    if isinstance(column, pa.Array):
-        return column
-    joined = column.combine_chunks()
-    if isinstance(joined, pa.ChunkedArray):
-        return pa.concat_arrays(joined.chunks) if joined.num_chunks else pa.array([], column.type)
-    return joined
-
-
-def take(columns: Sequence[Column], rows: Index, present: object = None) -> list[Column]:
-    """The given rows of each column, null where `present` (a mask) is false."""
-    index = array(rows, pa.int64(), present)
-    return [flat(flat(c).take(index)) for c in columns]
 
 
 # Groups as numbered cells: what makes sums and counts per group a single NumPy pass.

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import Column, Index, flat, valid
 from headrace.chunk import HASH
-from headrace.ops.agg.groups import Column, Grouping, Index, flat, valid
+from headrace.ops.agg.groups import Grouping
 from headrace.ops.agg.order import group_numbers
 
 

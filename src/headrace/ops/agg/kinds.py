@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Column, Index, array, floats, integers, valid
 from headrace.chunk import plain_type
 from headrace.errors import PlanError
 from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
-from headrace.ops.agg.groups import Column, Finish, Grouping, Index, array, floats, integers, valid
+from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import group_numbers
 from headrace.ops.agg.ordered import Collect, Distinct, Pick
 from headrace.ops.agg.own import OwnAggregate, OwnSynopsis

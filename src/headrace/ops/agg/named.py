@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.arrays import Column, flat
 from headrace.at_rest import described
 from headrace.callables import settings
 from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME, plain_column
 from headrace.errors import PlanError, RunError, call_site
 from headrace.ops.agg.base import Arguments, Order
-from headrace.ops.agg.groups import Column, Finish, Grouping, flat
+from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.kinds import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.agg.sums import Overflow

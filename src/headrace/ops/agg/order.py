@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.ops.agg.groups import Column, Index, array, flat, integers
+from headrace.arrays import Column, Index, array, flat, integers
 
 _SIGN = np.int64(2**63 - 1)
 _LIMIT = 2**63

@@ -13,19 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import Column, Index, Mask, array, flat, integers, take, valid
 from headrace.ops.agg.base import Arguments, Exploding, Synopsis, UnsuitableType
-from headrace.ops.agg.groups import (
-    Column,
-    Finish,
-    Grouping,
-    Index,
-    Mask,
-    array,
-    flat,
-    integers,
-    take,
-    valid,
-)
+from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import (
     best_rows,
     codes,

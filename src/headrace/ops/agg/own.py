@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Column, Index, flat
 from headrace.errors import PlanError, call_site
 from headrace.ops.agg.base import Arguments, Exploding
-from headrace.ops.agg.groups import Column, Finish, Grouping, Index, flat
+from headrace.ops.agg.groups import Finish, Grouping
 from headrace.records import like, maker
 from headrace.rows import collector_paused, pylist, table_of
 from headrace.schema import SchemaLike, type_of

@@ -15,18 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import Column, array, flat, floats, integers, valid
 from headrace.ops.agg import exact
 from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
-from headrace.ops.agg.groups import (
-    Column,
-    Finish,
-    Grouping,
-    array,
-    flat,
-    floats,
-    integers,
-    valid,
-)
+from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import codes, is_sortable
 from headrace.ops.agg.span import ADD, Numbers, Span, Ufunc
 from headrace.ops.agg.sums import (

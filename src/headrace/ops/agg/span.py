@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.agg.groups import Index
+from headrace.arrays import Index
 
 Numbers = npt.NDArray[Any]
 

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import Column, Index, array, flat, integers, valid
 from headrace.ops.agg.exact import TERMS, ask_floats, ask_partials
-from headrace.ops.agg.groups import Column, Grouping, Index, array, flat, integers, valid
+from headrace.ops.agg.groups import Grouping
 
 _LIMIT = 2**63
 _HALF = 2**32

@@ -1,7 +1,7 @@
 """Resources: what a function needs and cannot travel, made once in each worker process.
 
 `db = hr.resource(connect)` is a value that travels with the program; `db()` inside a function
-gives what `connect()` gave in this process, making it at the first call. With an async
+returns what `connect()` returned in this process, which the first call calls. With an async
 factory it is `await db()`. A fork starts with none. `close` is called when the process ends
 in good order or is hung up, as Spark does with its workers; a killed one closes nothing.
 A lambda that calls one is not traced: what it gives belongs to a worker, not to the plan.
@@ -16,13 +16,12 @@ import os
 import signal
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.errors import PlanError, RunError, call_site
 from headrace.expr.operators import TRACING, Untraceable
-from headrace.ops.calls.loop import wait_for
 
 _lock = threading.RLock()  # a factory may use another resource
 Held = dict[str, tuple[Any, Callable[[Any], Any] | None]]
@@ -44,10 +43,10 @@ class Resource:
             held = _of_this_process()
             if self.name in held and not _failed(held[self.name][0]):
                 return held[self.name][0]
-            held[self.name] = (self._made(), self.close)
+            held[self.name] = (self._instance(), self.close)
             return held[self.name][0]
 
-    def _made(self) -> Any:
+    def _instance(self) -> Any:
         if not inspect.iscoroutinefunction(self.factory):
             return self.factory()
         try:
@@ -55,7 +54,7 @@ class Resource:
         except RuntimeError as error:
             raise RunError(
                 "HR-ASYNC-010",
-                "the resource is made by an async function, and no event loop runs here",
+                "the resource is created by an async function, and no event loop runs here",
                 "Use it as `await resource()` in a function for map_async.",
             ) from error
         return loop.create_task(self.factory())
@@ -105,9 +104,9 @@ def _closed(made: Any, close: Callable[[Any], Any]) -> None:
         return
 
     async def end() -> None:
-        given = close(await made if isinstance(made, asyncio.Future) else made)
-        if inspect.isawaitable(given):
-            await given
+        returned = close(await made if isinstance(made, asyncio.Future) else made)
+        if inspect.isawaitable(returned):
+            await returned
 
     wait_for(end())
 
@@ -130,3 +129,32 @@ def _hung_up(number: int, frame: Any) -> None:
     close_all()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGHUP)
+
+
+# One event loop per process, in a thread of its own, on which asynchronous calls run. It is
+# created at the first call and again after a fork, because a thread does not survive one.
+
+
+T = TypeVar("T")
+
+_loop_lock = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run it on this process's loop and wait; if waiting is broken off, so is the work."""
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    with _loop_lock:
+        if os.getpid() not in _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="headrace-calls", daemon=True).start()
+            _loops[os.getpid()] = loop
+        return _loops[os.getpid()]

@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask, Times, flat, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.groups import Index, Mask, flat
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Fault, Step
 from headrace.ops.general_windows.stored_rows import ARRIVED, StoredRows
@@ -28,14 +28,13 @@ from headrace.ops.general_windows.window_state import (
     Retraction,
     WindowState,
 )
-from headrace.ops.window.aligned import Times, floor_of
+from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
 from headrace.ops.window.function import StoredValues, WindowedRows, WindowFunction, WindowResults
 from headrace.ops.window.process import ProcessRows
 from headrace.ops.window.trigger_base import Facts
 from headrace.ops.window.triggers import Windowing
-from headrace.schema import TIMESTAMP
 from headrace.state.table import TableSpec
 
 WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
@@ -229,7 +228,7 @@ class WindowFiring:
         timing, final = told
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
         shown_end = end - self._windowing.assigner.slack
-        columns = {"window_start": _stamps(start), "window_end": _stamps(shown_end)}
+        columns = {"window_start": _bounds(start), "window_end": _bounds(shown_end)}
         taken_back = 1 if sign == "-" else 0
         columns["pane"] = pa.array(windows.column(PANES).to_numpy() - taken_back)
         columns["timing"] = pa.array(TIMINGS).take(pa.array(timing))
@@ -286,10 +285,9 @@ def _floats(column: pa.ChunkedArray) -> np.ndarray:
     return values
 
 
-def _stamps(times: Times) -> pa.Array:
+def _bounds(times: Times) -> pa.Array:
     """Bounds as timestamps; null where there is none."""
-    open_ended = (times <= MIN_TIME) | (times >= FOREVER)
-    return pa.array(np.where(open_ended, 0, times) * 1_000, mask=open_ended).cast(TIMESTAMP)
+    return timestamps(times, (times > MIN_TIME) & (times < FOREVER))
 
 
 # What process functions over windows remember: per key in a table, per window with it.

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import timestamps
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Operator, Step
-from headrace.ops.grouping import group, in_order
+from headrace.ops.keys import in_order, key_groups
 from headrace.ops.panes.operator import derived
 from headrace.ops.running.fold import Folder
 from headrace.ops.window.aligned import Window
-from headrace.schema import TIMESTAMP
 from headrace.state.table import KeyedTable, TableSpec
 
 WINDOWS = "windows"
@@ -61,7 +61,7 @@ class FoldWindowOperator(Operator):
 
     def _absorb(self, table: KeyedTable, arrived: pa.Table, step: Step) -> None:
         spread = self._spread(in_order(arrived), step.before)
-        found = group(spread, ["__w", HASH, *self._keys])
+        found = key_groups(spread, ["__w", HASH, *self._keys])
         keys = found.keys.rename_columns([TIME, HASH, *self._keys])
         self._fold.apply(table, keys, found, self._input.names, step)
 
@@ -85,7 +85,7 @@ class FoldWindowOperator(Operator):
         bounds = {"window_start": starts, "window_end": starts + self._window.size}
         rows = due.drop_columns([n for n in bounds if n in due.column_names])  # those of its rows
         for name, times in bounds.items():
-            rows = rows.append_column(name, pa.array(times * 1_000).cast(TIMESTAMP))
+            rows = rows.append_column(name, timestamps(times))
         return derived(rows, self._schema)
 
 

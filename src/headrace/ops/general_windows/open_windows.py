@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Mask, Times, flat
 from headrace.chunk import HASH, TIME
-from headrace.ops.agg.groups import Mask, flat
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.general_windows.window_state import START
-from headrace.ops.window.aligned import Times, floor_of
+from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
 

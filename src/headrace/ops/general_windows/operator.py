@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Times
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
@@ -24,8 +25,8 @@ from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFi
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
 from headrace.ops.general_windows.window_state import END, START, WindowState
-from headrace.ops.view import with_bounds
-from headrace.ops.window.aligned import Times, floor_of
+from headrace.ops.tables import with_bounds
+from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import GAP, Assigner, Everything, Session, no_gap, why_no_gap
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.function import WindowFunction

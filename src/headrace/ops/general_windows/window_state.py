@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import Index, Mask, Times, flat, integers, valid
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.groups import Index, Mask, flat, integers, valid
 from headrace.ops.agg.named import Aggregate, merge, part_names, result
-from headrace.ops.window.aligned import Times
 from headrace.ops.window.function import WindowResults
 
 START, END = "$start", "$end"

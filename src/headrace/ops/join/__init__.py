@@ -1,1 +1,1 @@
-"""Joins: streams and tables that meet by key, for all keys of a task at once."""
+"""Joins of streams and tables by key, for all keys of a task at once."""

@@ -1,8 +1,8 @@
 """Interval joins: rows of two streams with the same key whose times are near each other.
 
-A pair comes out when its second row arrives, with the later of the two times. A row that met
-nobody comes out when the watermark has passed the last time at which a partner could come.
-Rows are kept until then and no longer.
+A pair is emitted when its second row arrives, with the later of the two times. A row without a
+partner is emitted when the watermark has passed the last time at which a partner could come.
+Rows are stored until then and no longer.
 """
 
 from __future__ import annotations
@@ -14,18 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.contract import Operator, Place, Spec, Step
-from headrace.ops.join.columns import numbers
-from headrace.ops.join.kept import Kept
-from headrace.ops.join.layout import Columns, Layout
-from headrace.ops.join.outer_rows import Firsts, Unmet
-from headrace.ops.join.pairs import meeting, shared_numbers
-from headrace.ops.join.side import AT, Side
-from headrace.ops.join.view import SIDES, Held, held_view
-from headrace.ops.window.aligned import Times
+from headrace.ops.join.pairs import matches, shared_key_ids
+from headrace.ops.join.row_stores import OuterRows, RowStore, SemiRows
+from headrace.ops.join.sides import AT, SIDES, Columns, JoinOutput, JoinSide, SideRows, stored_view
 from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
@@ -33,7 +28,7 @@ LEAST = 1_000  # ms in a bucket of kept rows, however short the interval is
 
 
 @dataclass(frozen=True)
-class Interval(Spec):
+class IntervalJoin(Spec):
     """`lower` <= right time - left time <= `upper`, in milliseconds."""
 
     how: str
@@ -65,30 +60,30 @@ class Interval(Spec):
 class IntervalOperator(Operator):
     def __init__(
         self,
-        spec: Interval,
+        spec: IntervalJoin,
         keys: Sequence[Sequence[str]],
         inputs: Sequence[pa.Schema],
         output: pa.Schema,
     ) -> None:
-        self._spec, self._layout = spec, Layout(spec.columns, output)
+        self._spec, self._output = spec, JoinOutput(spec.columns, output)
         self._bucket = max((spec.upper - spec.lower) // 2, LEAST)
-        self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
+        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
         left, right = self._sides
-        self._kept = Kept("left", left, self._bucket), Kept("right", right, self._bucket)
+        self._stores = RowStore("left", left, self._bucket), RowStore("right", right, self._bucket)
         # How long after its time a row may still meet one of the other side.
         self._reach = spec.upper, -spec.lower
-        self._unmet: list[Unmet | None] = [None, None]
+        self._outer: list[OuterRows | None] = [None, None]
         if spec.how in ("left", "full", "anti"):
-            self._unmet[0] = Unmet("left waiting", left, self._reach[0])
+            self._outer[0] = OuterRows("left waiting", left, self._reach[0])
         if spec.how in ("right", "full"):
-            self._unmet[1] = Unmet("right waiting", right, self._reach[1])
-        self._firsts = Firsts("left met", left, self._reach[0]) if spec.how == "semi" else None
+            self._outer[1] = OuterRows("right waiting", right, self._reach[1])
+        self._firsts = SemiRows("left met", left, self._reach[0]) if spec.how == "semi" else None
 
     # what it keeps
 
     def tables(self) -> tuple[TableSpec, ...]:
-        found = [kept.spec for kept in self._kept]
-        found += [unmet.spec for unmet in self._unmet if unmet is not None]
+        found = [stored.spec for stored in self._stores]
+        found += [unmet.spec for unmet in self._outer if unmet is not None]
         if self._firsts is not None:
             found += [self._firsts.spec, self._firsts.known]
         return tuple(found)
@@ -96,12 +91,12 @@ class IntervalOperator(Operator):
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows that are kept, also those without a key that wait to come out."""
         parts = []
-        for name, side, kept, unmet in zip(
-            SIDES, self._sides, self._kept, self._unmet, strict=True
+        for name, side, stored, unmet in zip(
+            SIDES, self._sides, self._stores, self._outer, strict=True
         ):
-            rows = [kept.rows(tables), *([] if unmet is None else [unmet.keyless(tables)])]
-            parts.append(Held(name, side, pa.concat_tables(rows)))
-        return held_view(parts, since, until)
+            rows = [stored.rows(tables), *([] if unmet is None else [unmet.keyless(tables)])]
+            parts.append(SideRows(name, side, pa.concat_tables(rows)))
+        return stored_view(parts, since, until)
 
     # where the rows are
 
@@ -110,7 +105,7 @@ class IntervalOperator(Operator):
         return None if floor == MIN_TIME else numbers(rows[TIME]) < floor
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows if self._unmet[port] is not None else self._sides[port].without_nulls(rows)
+        return rows if self._outer[port] is not None else self._sides[port].without_nulls(rows)
 
     # one epoch
 
@@ -122,38 +117,44 @@ class IntervalOperator(Operator):
         floor = passed(step.after, self._spec.lateness)
         if any(rows.num_rows for rows in arrived):
             self._meet(arrived, floor, step)
-        self._give_alone(floor, step)
-        for port, kept in enumerate(self._kept):
-            stays = self._reach[port] if self._unmet[port] is None else max(self._reach[port], 0)
-            kept.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
+        self._emit_outer(floor, step)
+        for port, stored in enumerate(self._stores):
+            stays = self._reach[port] if self._outer[port] is None else max(self._reach[port], 0)
+            stored.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
         self._look_ahead(step)
 
     def _meet(self, arrived: list[pa.Table], floor: int, step: Step) -> None:
-        for port, unmet in enumerate(self._unmet):
+        for port, unmet in enumerate(self._outer):
             arrived[port], never = self._sides[port].solid(arrived[port])
             if unmet is not None:
                 unmet.add(never, floor, step)
         (left, right), (lower, upper) = arrived, (self._spec.lower, self._spec.upper)
-        old_left = self._kept[0].near(right, -upper, -lower, step)
-        old_right = self._kept[1].near(left, lower, upper, step)
-        for kept, rows in zip(self._kept, arrived, strict=True):
-            kept.add(rows, step)
+        old_left = self._stores[0].near(right, -upper, -lower, step)
+        old_right = self._stores[1].near(left, lower, upper, step)
+        for stored, rows in zip(self._stores, arrived, strict=True):
+            stored.add(rows, step)
         parts = [left, old_left, right, old_right]
-        numbered = shared_numbers(parts, self._sides[0].identity)
+        numbered = shared_key_ids(parts, self._sides[0].identity)
         every = pa.concat_tables([right, old_right])
-        theirs = np.concatenate(numbered[2:])
-        met, reached = self._found(left, every, numbered[0], theirs, floor, step)
-        old_met, again = self._found(old_left, right, numbered[1], numbered[2], floor, step)
+        others = np.concatenate(numbered[2:])
+        met, reached = self._join(left, every, numbered[0], others, floor, step)
+        old_met, again = self._join(old_left, right, numbered[1], numbered[2], floor, step)
         new, old = reached[: right.num_rows] | again, reached[right.num_rows :]
         for port, rows in enumerate(((left, met, old_left, old_met), (right, new, old_right, old))):
             self._note(port, *rows, floor, step)
 
-    def _found(
-        self, left: pa.Table, right: pa.Table, mine: Index, theirs: Index, floor: int, step: Step
+    def _join(
+        self,
+        left: pa.Table,
+        right: pa.Table,
+        mine: Index,
+        other_rows: Index,
+        floor: int,
+        step: Step,
     ) -> tuple[Mask, Mask]:
-        """Give the pairs of these rows; which rows of each side have met somebody."""
+        """Emit the pairs of these rows; which rows of each side have a partner."""
         at, others = numbers(left[AT]), numbers(right[AT])
-        found = meeting(mine, at + self._spec.lower, at + self._spec.upper, theirs, others)
+        found = matches(mine, at + self._spec.lower, at + self._spec.upper, other_rows, others)
         met, reached = found.many > 0, np.zeros(right.num_rows, np.bool_)
         if self._firsts is not None and met.any():
             first = np.maximum(at[met], others[found.nearest()[met]])
@@ -162,7 +163,7 @@ class IntervalOperator(Operator):
             row, other = found.pairs()
             reached[other] = True
             times = np.maximum(at[row], others[other]) + self._spec.lateness
-            step.out.append(self._layout.pairs((left, right), (row, other), times))
+            step.out.append(self._output.pairs((left, right), (row, other), times))
         return met, reached
 
     def _note(
@@ -175,24 +176,24 @@ class IntervalOperator(Operator):
         floor: int,
         step: Step,
     ) -> None:
-        """Remember of an outer side who has met nobody so far, and who has now."""
-        unmet = self._unmet[port]
+        """Store which rows of an outer side have no partner so far, and which have one now."""
+        unmet = self._outer[port]
         if unmet is not None:
             unmet.add(new.filter(pa.array(~new_met)), floor, step)
             unmet.meet(old.filter(pa.array(old_met)), step)
 
-    def _give_alone(self, floor: int, step: Step) -> None:
-        for port, waiting in enumerate((self._firsts or self._unmet[0], self._unmet[1])):
+    def _emit_outer(self, floor: int, step: Step) -> None:
+        for port, waiting in enumerate((self._firsts or self._outer[0], self._outer[1])):
             if waiting is not None:
                 rows, due = waiting.take(floor, step)
-                self._give((None, rows) if port else (rows, None), due, step)
+                self._emit((None, rows) if port else (rows, None), due, step)
 
-    def _give(self, parts: Sequence[pa.Table | None], at: Times, step: Step) -> None:
+    def _emit(self, parts: Sequence[pa.Table | None], at: Times, step: Step) -> None:
         if len(at):
-            step.out.append(self._layout.rows(parts, at + self._spec.lateness))
+            step.out.append(self._output.rows(parts, at + self._spec.lateness))
 
     def _look_ahead(self, step: Step) -> None:
-        waiting = [w for w in (self._firsts, *self._unmet) if w is not None]
+        waiting = [w for w in (self._firsts, *self._outer) if w is not None]
         first = min((w.next(step) for w in waiting), default=MAX_TIME)
         if first < MAX_TIME:
             step.next = first + self._spec.lateness + 1

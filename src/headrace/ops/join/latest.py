@@ -1,9 +1,9 @@
 """Joins of a stream with a table: each row with the latest version of its key.
 
 By event time a row waits until the watermark has passed its time, and then sees the version
-that was the latest at that time: the answer does not depend on the order of arrival. By
-processing time it sees at once what has come so far. Right and full joins also tell the versions
-that no row saw, when they are over (`unseen.py`).
+that was the latest at that time: the result does not depend on the order of arrival. By
+processing time it sees at once what has come so far. Right and full joins also emit the versions
+that no row saw, when they have ended.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Operator, Place, Spec, Step
-from headrace.ops.join.columns import numbers
 from headrace.ops.join.interval import passed
-from headrace.ops.join.layout import Columns, Layout
-from headrace.ops.join.pairs import meeting, shared_numbers
-from headrace.ops.join.side import AT, PLACE, Side, null_keys
-from headrace.ops.join.versions import Versions, in_turn, one_before
-from headrace.ops.join.view import Held, held_view
-from headrace.ops.window.aligned import Times
+from headrace.ops.join.pairs import matches, shared_key_ids
+from headrace.ops.join.sides import (
+    AT,
+    PLACE,
+    Columns,
+    JoinOutput,
+    JoinSide,
+    SideRows,
+    null_keys,
+    stored_view,
+)
+from headrace.ops.join.table_changes import Versions, in_turn, one_before
 from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
@@ -97,17 +102,17 @@ class LatestOperator(Operator):
         inputs: Sequence[pa.Schema],
         output: pa.Schema,
     ) -> None:
-        self._spec, self._layout = spec, Layout(spec.columns, output)
-        self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
+        self._spec, self._output = spec, JoinOutput(spec.columns, output)
+        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
         left, right = self._sides
         self._versions = Versions(right, spec.gone, spec.within)
         self._waiting = TableSpec(
             WAITING, left.key, pa.schema([*left.value, *PLACE]), timed=True, once=True
         )
-        self._alone = spec.how in ("left", "full", "anti")
-        self._unseen: Unseen | None = None
+        self._outer = spec.how in ("left", "full", "anti")
+        self._unseen: UnmatchedVersions | None = None
         if spec.how in ("right", "full"):
-            self._unseen = Unseen(right, self._versions, spec.within)
+            self._unseen = UnmatchedVersions(right, self._versions, spec.within)
 
     def tables(self) -> tuple[TableSpec, ...]:
         unseen = () if self._unseen is None else (self._unseen.spec,)
@@ -117,8 +122,11 @@ class LatestOperator(Operator):
         """The rows that wait, and the table's."""
         left, right = self._sides
         waiting = tables[WAITING].scan().select(left.held.names)
-        parts = [Held("left", left, waiting), Held("right", right, self._versions.rows(tables))]
-        return held_view(parts, since, until, self._spec.timed)
+        parts = [
+            SideRows("left", left, waiting),
+            SideRows("right", right, self._versions.rows(tables)),
+        ]
+        return stored_view(parts, since, until, self._spec.timed)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         floor = passed(watermark, self._spec.lateness)
@@ -126,7 +134,7 @@ class LatestOperator(Operator):
         return numbers(rows[TIME]) < floor if waits else None
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        keep = port == 1 or self._alone  # of the table, they are told in `step`
+        keep = port == 1 or self._outer  # of the table, they are emitted in `step`
         return rows if keep else self._sides[port].without_nulls(rows)
 
     def step(self, step: Step) -> None:
@@ -142,9 +150,9 @@ class LatestOperator(Operator):
             self._join(due, new, step)
         old = self._versions.settle(new, floor, step)
         if self._unseen is not None:
-            self._tell(self._unseen.aged(old, step), step)
+            self._emit_ended(self._unseen.aged(old, step), step)
             if step.after >= MAX_TIME:
-                self._tell(self._unseen.rest(step), step)
+                self._emit_ended(self._unseen.rest(step), step)
         if not self._spec.processing:
             self._look_ahead(step)
 
@@ -173,44 +181,44 @@ class LatestOperator(Operator):
         known = self._versions.known(asked, step)
         versions = pa.concat_tables([known, new]).combine_chunks()
         other = self._latest(due, versions, known.num_rows)
-        self._give(due, versions, other, step)
+        self._emit(due, versions, other, step)
         if self._unseen is not None:
-            self._tell(self._unseen.passing(versions, known.num_rows, other, step), step)
+            self._emit_ended(self._unseen.passing(versions, known.num_rows, other, step), step)
 
-    def _give(self, due: pa.Table, versions: pa.Table, other: Index, step: Step) -> None:
+    def _emit(self, due: pa.Table, versions: pa.Table, other: Index, step: Step) -> None:
         met, how = other >= 0, self._spec.how
         if how in ("semi", "anti"):
             row = np.flatnonzero(met == (how == "semi"))
             seen: pa.Table | None = None
         else:
-            row = np.arange(len(met)) if self._alone else np.flatnonzero(met)
+            row = np.arange(len(met)) if self._outer else np.flatnonzero(met)
             seen = versions.take(pa.array(other[row], mask=~met[row]))
         if len(row):
             times = numbers(due[AT])[row] + self._spec.lateness if self._spec.timed else None
-            step.out.append(self._layout.rows((due.take(pa.array(row)), seen), times))
+            step.out.append(self._output.rows((due.take(pa.array(row)), seen), times))
 
-    def _tell(self, told: Told, step: Step) -> None:
+    def _emit_ended(self, ended: EndedVersions, step: Step) -> None:
         """Give versions alone, at the time at which they were over."""
-        versions, over = told
+        versions, over = ended
         if versions.num_rows:
             # By processing time, what ends a version may itself be behind the watermark.
             over = np.maximum(over + self._spec.lateness, step.before)
             times = over if self._spec.timed else None
-            step.out.append(self._layout.rows((None, versions), times))
+            step.out.append(self._output.rows((None, versions), times))
 
     def _latest(self, due: pa.Table, versions: pa.Table, known: int) -> Index:
         """For each row the version that it sees, of which `known` were there before; or -1."""
-        mine, theirs = shared_numbers([due, versions], self._sides[0].identity)
+        own, others = shared_key_ids([due, versions], self._sides[0].identity)
         nulls = null_keys(due, self._sides[0].key.names)
         if nulls is not None:
-            mine = np.where(nulls, -1, mine)
+            own = np.where(nulls, -1, own)
         at, since = numbers(due[AT]), numbers(versions[AT])
         if self._spec.processing and len(at) and len(since):
             # what came before counts, whatever its time
             since = np.where(np.arange(len(since)) < known, min(at.min(), since.min()), since)
         within = self._spec.within
         low = np.full(len(at), MIN_TIME) if within is None else at - within
-        found = meeting(mine, low, at, theirs, since).last()
+        found = matches(own, low, at, others, since).last()
         dead = np.append(self._versions.deletes(versions), False)
         return np.where(dead[found], -1, found)
 
@@ -219,25 +227,25 @@ def _without_time(rows: pa.Table) -> pa.Table:
     return rows.drop_columns([TIME]) if TIME in rows.column_names else rows
 
 
-# Versions of a table that no row of the stream has seen: right and full joins tell them alone.
+# Versions of a table that no row of the stream has seen: right and full joins emit them alone.
 #
-# A version is over when a later one of its key has taken its place, when its key is deleted, when
-# it is too old, or when the input has ended; only then is it sure that nobody saw it. Of the
-# versions that are not over, the keys of those that nobody has seen so far are kept: a set that is
-# written where it changes and read for the keys of an epoch, whole only at the end of the input.
+# A version has ended when a later one of its key replaces it, when its key is deleted, when it is
+# too old, or when the input has ended; only then is it certain that no row saw it. Of the current
+# versions, the keys of those that no row has seen are stored: a set that is written where it
+# changes and read for the keys of an epoch, whole only at the end of the input.
 # Times here are event times without lateness.
 
 
 UNSEEN = "unseen"
-Told = tuple[pa.Table, Times]  # versions, and when each was over
+EndedVersions = tuple[pa.Table, Times]  # versions, and when each was over
 
 
-class Unseen:
-    def __init__(self, side: Side, versions: Versions, within: int | None) -> None:
+class UnmatchedVersions:
+    def __init__(self, side: JoinSide, versions: Versions, within: int | None) -> None:
         self._side, self._versions, self._within = side, versions, within
         self.spec = TableSpec(UNSEEN, side.key, pa.schema([]))
 
-    def passing(self, versions: pa.Table, known: int, seen: Index, step: Step) -> Told:
+    def passing(self, versions: pa.Table, known: int, seen: Index, step: Step) -> EndedVersions:
         """Take note of an epoch; the versions that are over because others took their place.
 
         `versions` are in order, of which `known` were there before; `seen` are those that rows
@@ -257,20 +265,20 @@ class Unseen:
         keys = versions.select(self._side.identity).take(pa.array(first))
         self._table(step).put(keys.filter(pa.array(now & ~was)))
         self._table(step).delete(keys.filter(pa.array(was & ~now)))
-        told, at = np.flatnonzero(alone & (after >= 0)), numbers(versions[AT])
-        ends: Times = at[after[told]]
+        emitted, at = np.flatnonzero(alone & (after >= 0)), numbers(versions[AT])
+        ends: Times = at[after[emitted]]
         if self._within is not None:
-            ends = np.minimum(ends, at[told] + self._within)
-        return versions.take(pa.array(told)), ends
+            ends = np.minimum(ends, at[emitted] + self._within)
+        return versions.take(pa.array(emitted)), ends
 
-    def aged(self, old: pa.Table, step: Step) -> Told:
-        """Of the versions that are too old now, those that nobody saw."""
+    def aged(self, old: pa.Table, step: Step) -> EndedVersions:
+        """Of the versions that are too old now, those that no row saw."""
         old = old.filter(pa.array(self._waits(old, step)))
         self._table(step).delete(old.select(self._side.identity))
         return old, numbers(old[AT]) + (self._within or 0)
 
-    def rest(self, step: Step) -> Told:
-        """At the end of the input, all that nobody saw: over where the watermarks ended."""
+    def rest(self, step: Step) -> EndedVersions:
+        """At the end of the input, all that no row saw: they end where the watermarks ended."""
         keys = self._table(step).scan()
         self._table(step).delete(keys)
         rows = self._versions.known(keys, step)
@@ -281,7 +289,7 @@ class Unseen:
         return min(self._versions.next(step), self._versions.next_old(step))
 
     def _waits(self, versions: pa.Table, step: Step) -> Mask:
-        """Which of these, the latest of their keys, nobody has seen so far."""
+        """Which of these, the latest of their keys, no row has seen so far."""
         found: Mask = self._table(step).get(versions.select(self._side.identity))[1]
         return found
 

@@ -1,8 +1,8 @@
-"""Lookups: rows completed from a table that is held outside and loaded now and then.
+"""Lookups: rows completed from an outside table that is loaded now and then.
 
-A row that is not found there comes out with nulls, becomes a dead letter, or waits: it is
-looked for again after each refresh, until its patience is over. A row that has waited comes
-out with an event time that is not behind the watermark.
+A row whose key is missing there is emitted with nulls, becomes a dead letter, or waits: it is
+looked up again after each refresh, until its time is up. A row that has waited is emitted with
+an event time that is not behind the watermark.
 """
 
 from __future__ import annotations
@@ -14,13 +14,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Mask, numbers
 from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.agg.groups import Mask
 from headrace.ops.contract import Fault, Operator, Place, Spec, Step
-from headrace.ops.join.columns import numbers
-from headrace.ops.join.loaded import Called, MadeFile, Source, SparkTable, SqlTable, copy_of
-from headrace.ops.join.side import null_keys
+from headrace.ops.join.lookup_tables import (
+    FunctionTable,
+    LookupSource,
+    SparkTable,
+    SparkTableFile,
+    SqlTable,
+    copy_of,
+)
+from headrace.ops.join.sides import null_keys
+from headrace.ops.keys import HIDDEN_KEY, key_schema
 from headrace.state.table import KeyedTable, TableSpec
 
 MISSING = ("null", "dead", "wait")
@@ -31,7 +38,7 @@ _PLACES = {TIME: "$time", SOURCE: "$source", OFFSET: "$offset"}
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Spec):
-    source: Source
+    source: LookupSource
     token: str  # which table it is, among those that a process holds
     theirs: tuple[str, ...]  # its key columns
     value: pa.Schema  # its other columns
@@ -46,7 +53,7 @@ class Lookup(Spec):
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         match self.source:
-            case Called(function):
+            case FunctionTable(function):
                 return (function,)
             case SqlTable(connect, _):
                 return (connect,)
@@ -74,11 +81,11 @@ class LookupOperator(Operator):
         self, spec: Lookup, keys: Sequence[str], input: pa.Schema, output: pa.Schema
     ) -> None:
         self._spec, self._keys, self._input, self._schema = spec, list(keys), input, output
-        key = pa.schema([(f"$k{i}", input.field(k).type) for i, k in enumerate(keys)])
+        key = key_schema(keys, input, HIDDEN_KEY)
         self._table = TableSpec("table", key, spec.value)
         places = [(name, HIDDEN[hidden]) for hidden, name in _PLACES.items()]
-        kept = pa.schema([*input, *places, (_SINCE, pa.int64())])
-        self._waiting = TableSpec(WAITING, pa.schema([]), kept, timed=True, once=True)
+        stored = pa.schema([*input, *places, (_SINCE, pa.int64())])
+        self._waiting = TableSpec(WAITING, pa.schema([]), stored, timed=True, once=True)
 
     def tables(self) -> tuple[TableSpec, ...]:
         return (self._waiting,) if self._spec.on_missing == "wait" else ()
@@ -96,9 +103,9 @@ class LookupOperator(Operator):
         nulls = null_keys(identity, self._table.key.names)
         found = found if nulls is None else found & ~nulls
         if self._spec.on_missing == "null":
-            self._give(rows, values, step)
+            self._emit(rows, values, step)
             return
-        self._give(rows.filter(pa.array(found)), values.filter(pa.array(found)), step)
+        self._emit(rows.filter(pa.array(found)), values.filter(pa.array(found)), step)
         missing, since = rows.filter(pa.array(~found)), since[~found]
         if self._spec.on_missing == "wait":
             over = self._over(since, step)
@@ -112,12 +119,12 @@ class LookupOperator(Operator):
         return KeyedTable(self._table, [] if run is None else [run])
 
     def _version(self, clock: int) -> int:
-        """Which copy it must be: the file tells by itself, for all else the clock does."""
-        if isinstance(self._spec.source, MadeFile):
+        """Which copy is needed: a file decides by itself, for all else the clock does."""
+        if isinstance(self._spec.source, SparkTableFile):
             return self._spec.source.version()
         return 0 if self._spec.refresh is None else clock // self._spec.refresh
 
-    def _give(self, rows: pa.Table, values: pa.Table, step: Step) -> None:
+    def _emit(self, rows: pa.Table, values: pa.Table, step: Step) -> None:
         if not rows.num_rows:
             return
         columns = [*rows.select(self._input.names).columns, *values.columns]
@@ -141,17 +148,17 @@ class LookupOperator(Operator):
         if not rows.num_rows:
             return
         count = rows.num_rows
-        kept = rows.select([HASH, *self._input.names]).append_column(_SINCE, pa.array(since))
+        stored = rows.select([HASH, *self._input.names]).append_column(_SINCE, pa.array(since))
         for hidden, name in _PLACES.items():
             there = hidden in rows.column_names
-            kept = kept.append_column(
+            stored = stored.append_column(
                 name, rows.column(hidden) if there else pa.nulls(count, HIDDEN[hidden])
             )
         again = (step.clock // self._spec.refresh + 1) * self._spec.refresh
-        step.tables[WAITING].put(kept.append_column(TIME, pa.array(np.full(count, again))))
+        step.tables[WAITING].put(stored.append_column(TIME, pa.array(np.full(count, again))))
 
     def _over(self, since: np.ndarray, step: Step) -> Mask:
-        """Whose patience is over; nobody waits beyond the end of the input."""
+        """Which rows have waited long enough; none waits beyond the end of the input."""
         over: Mask = step.clock - since >= self._spec.patience
         return over | (step.after >= MAX_TIME)
 

@@ -1,8 +1,8 @@
 """Joins of many streams: rows with the same key, one of each stream, all near each other.
 
-A combination comes out when its last row arrives, with the latest of its times. It is found
-from the first input that has a new row in it, so it is found once. Those of left and full
-joins that lack a stream are in `partial.py`.
+A combination is emitted when its last row arrives, with the latest of its times. It is found
+from the first input that has a new row in it, so it is found once. Left and full joins also
+emit combinations that lack a stream: see the second half.
 """
 
 from __future__ import annotations
@@ -14,18 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.contract import Operator, Place, Spec, Step
-from headrace.ops.join.columns import numbers
 from headrace.ops.join.interval import LEAST, passed
-from headrace.ops.join.kept import Kept
-from headrace.ops.join.layout import Columns, Layout
-from headrace.ops.join.pairs import Sorted, meeting, shared_numbers
-from headrace.ops.join.side import AT, PLACE, Side
-from headrace.ops.join.view import Held, held_view
-from headrace.ops.window.aligned import Times
+from headrace.ops.join.pairs import SortedRows, matches, shared_key_ids
+from headrace.ops.join.row_stores import RowStore
+from headrace.ops.join.sides import AT, PLACE, Columns, JoinOutput, JoinSide, SideRows, stored_view
 from headrace.ops.window.assigners import expanded
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -52,8 +48,8 @@ class ManyJoin(Spec):
         return f"{self.how} of {', '.join(self.names)} within {pretty(self.within)}{late}"
 
     def shape(self) -> dict[str, Any]:
-        said = {"how": self.how, "names": list(self.names), "within": self.within}
-        return said | {"rows": list(self.rows)}
+        shape = {"how": self.how, "names": list(self.names), "within": self.within}
+        return shape | {"rows": list(self.rows)}
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -68,7 +64,7 @@ class ManyJoin(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
+class _EpochInput:
     """The rows of one input in this epoch, old ones first."""
 
     rows: pa.Table
@@ -76,8 +72,8 @@ class _Input:
     at: Index
     old: int
 
-    def only_old(self) -> _Input:
-        return _Input(self.rows, self.number[: self.old], self.at[: self.old], self.old)
+    def only_old(self) -> _EpochInput:
+        return _EpochInput(self.rows, self.number[: self.old], self.at[: self.old], self.old)
 
 
 class ManyJoinOperator(Operator):
@@ -88,37 +84,37 @@ class ManyJoinOperator(Operator):
         inputs: Sequence[pa.Schema],
         output: pa.Schema,
     ) -> None:
-        self._spec, self._layout = spec, Layout(spec.columns, output)
+        self._spec, self._output = spec, JoinOutput(spec.columns, output)
         self._bucket = max(spec.within // 2, LEAST)
-        self._sides = [Side(k, s) for k, s in zip(keys, inputs, strict=True)]
+        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
         named = zip(spec.names, self._sides, strict=True)
-        self._kept = [Kept(name, side, self._bucket) for name, side in named]
-        self._partial: Partial | None = None
+        self._stores = [RowStore(name, side, self._bucket) for name, side in named]
+        self._partial: PartialCombinations | None = None
         if spec.how != "inner":
-            self._partial = Partial(
+            self._partial = PartialCombinations(
                 spec.how,
                 spec.within,
                 spec.lateness,
                 spec.names,
                 self._sides,
-                self._kept,
-                self._layout,
+                self._stores,
+                self._output,
             )
 
     def tables(self) -> tuple[TableSpec, ...]:
         more = () if self._partial is None else self._partial.tables
-        return *(kept.spec for kept in self._kept), *more
+        return *(stored.spec for stored in self._stores), *more
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows that are kept of each input, also those without a key that wait."""
         parts = []
-        named = zip(self._spec.names, self._sides, self._kept, strict=True)
-        for port, (name, side, kept) in enumerate(named):
-            rows = kept.rows(tables)
+        named = zip(self._spec.names, self._sides, self._stores, strict=True)
+        for port, (name, side, stored) in enumerate(named):
+            rows = stored.rows(tables)
             if self._partial is not None:
                 rows = pa.concat_tables([rows, self._partial.keyless(port, tables)])
-            parts.append(Held(name, side, rows))
-        return held_view(parts, since, until)
+            parts.append(SideRows(name, side, rows))
+        return stored_view(parts, since, until)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         floor = passed(watermark, self._spec.lateness)
@@ -139,31 +135,31 @@ class ManyJoinOperator(Operator):
             arrived = self._partial.add(arrived, step)
         if any(rows.num_rows for rows in arrived):
             inputs = self._gather(arrived, step)
-            for kept, rows in zip(self._kept, arrived, strict=True):
-                kept.add(rows, step)
+            for stored, rows in zip(self._stores, arrived, strict=True):
+                stored.add(rows, step)
             for port in range(len(inputs)):
                 self._combine(inputs, port, step)
         stays = self._spec.within
         if self._partial is not None:
-            self._partial.give(floor, step)
+            self._partial.emit_due(floor, step)
             stays *= 2  # a row may belong to what begins up to `within` after it
-        for kept in self._kept:
-            kept.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
+        for stored in self._stores:
+            stored.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
 
-    def _gather(self, arrived: list[pa.Table], step: Step) -> list[_Input]:
+    def _gather(self, arrived: list[pa.Table], step: Step) -> list[_EpochInput]:
         within, identity = self._spec.within, self._sides[0].identity
         old = []
-        for port, kept in enumerate(self._kept):
+        for port, stored in enumerate(self._stores):
             others = [r.select([*identity, AT]) for i, r in enumerate(arrived) if i != port]
-            old.append(kept.near(pa.concat_tables(others), -within, within, step))
+            old.append(stored.near(pa.concat_tables(others), -within, within, step))
         rows = [pa.concat_tables(pair).combine_chunks() for pair in zip(old, arrived, strict=True)]
-        number = shared_numbers(rows, identity)
+        number = shared_key_ids(rows, identity)
         return [
-            _Input(r, n, numbers(r[AT]), o.num_rows)
+            _EpochInput(r, n, numbers(r[AT]), o.num_rows)
             for r, n, o in zip(rows, number, old, strict=True)
         ]
 
-    def _combine(self, inputs: list[_Input], first: int, step: Step) -> None:
+    def _combine(self, inputs: list[_EpochInput], first: int, step: Step) -> None:
         """Give the combinations whose first input with a new row is this one."""
         begin, within = inputs[first], self._spec.within
         chosen = {first: np.arange(begin.old, len(begin.at))}
@@ -173,14 +169,14 @@ class ManyJoinOperator(Operator):
             if port == first:
                 continue
             other = one.only_old() if port < first else one
-            row, at = meeting(number, high - within, low + within, other.number, other.at).pairs()
+            row, at = matches(number, high - within, low + within, other.number, other.at).pairs()
             chosen = {p: rows[row] for p, rows in chosen.items()} | {port: at}
             number, times = number[row], other.at[at]
             low, high = np.minimum(low[row], times), np.maximum(high[row], times)
         if len(number):
             at_each = [chosen[port] for port in range(len(inputs))]
             parts = [one.rows for one in inputs]
-            step.out.append(self._layout.pairs(parts, at_each, high + self._spec.lateness))
+            step.out.append(self._output.pairs(parts, at_each, high + self._spec.lateness))
 
 
 # Combinations of a join of many streams that lack some of them, in left and full joins.
@@ -189,12 +185,12 @@ class ManyJoinOperator(Operator):
 # the watermark has passed its earliest row by `within`. Its rows all lie in that stretch, and any
 # two rows there are near each other. So a stream that has rows there is in it, by any one of
 # them; and a stream that has none is lacking, unless its last row before the stretch is near
-# enough to the latest row. Each row is looked at once as the earliest, when it is due, beside
-# rows of other streams only: an epoch pays for what is due in it, and for what that may meet.
+# enough to the latest row. Each row is considered once as the earliest, when it is due, with rows
+# of other streams only: an epoch pays for what is due in it, and for what may match that.
 # Times here are event times without lateness.
 
 
-class _Earliest(NamedTuple):
+class _EarliestRows(NamedTuple):
     """The rows that are due, of all inputs one after the other, as the earliest of combinations."""
 
     port: Index
@@ -203,10 +199,10 @@ class _Earliest(NamedTuple):
     at: Times
 
 
-class _Choice(NamedTuple):
+class _Candidates(NamedTuple):
     """For each earliest row, which rows of one input go with it: a stretch of `order`.
 
-    The last of `order` is nobody, -1, whose time is before all others.
+    The last of `order` is no row, -1, whose time is before all others.
     """
 
     first: Index
@@ -217,19 +213,19 @@ class _Choice(NamedTuple):
     before: Times  # the time of an absent input's last row before, if that is near enough
 
 
-class Partial:
+class PartialCombinations:
     def __init__(
         self,
         how: str,
         within: int,
         lateness: int,
         names: Sequence[str],
-        sides: Sequence[Side],
-        kept: Sequence[Kept],
-        layout: Layout,
+        sides: Sequence[JoinSide],
+        stores: Sequence[RowStore],
+        layout: JoinOutput,
     ) -> None:
         self._how, self._within, self._lateness = how, within, lateness
-        self._sides, self._kept, self._layout = sides, kept, layout
+        self._sides, self._stores, self._output = sides, stores, layout
         self.tables = tuple(
             TableSpec(
                 f"{name} waiting", side.key, pa.schema([*side.value, *PLACE]), timed=True, once=True
@@ -253,7 +249,7 @@ class Partial:
             step.tables[spec.name].put(rows.append_column(TIME, due))
         return [s.solid(rows)[0] for s, rows in zip(self._sides, arrived, strict=True)]
 
-    def give(self, floor: int, step: Step) -> None:
+    def emit_due(self, floor: int, step: Step) -> None:
         """All combinations that lack a stream and are due before `floor`."""
         due, soonest = [], MAX_TIME
         for side, spec in zip(self._sides, self.tables, strict=True):
@@ -271,11 +267,11 @@ class Partial:
         identity, within = self._sides[0].identity, self._within
         places = [rows.select([*identity, AT]) for rows in due]
         rows, counts = [], [p.num_rows for p in places]
-        for port, kept in enumerate(self._kept):
+        for port, stored in enumerate(self._stores):
             others = pa.concat_tables([p for i, p in enumerate(places) if i != port])
-            rows.append(kept.near(others, -within, within, step))
-        known = shared_numbers([*places, *rows], identity)
-        begin = _Earliest(
+            rows.append(stored.near(others, -within, within, step))
+        known = shared_key_ids([*places, *rows], identity)
+        begin = _EarliestRows(
             np.repeat(np.arange(len(due)), counts),
             np.concatenate([np.arange(n) for n in counts]),
             np.concatenate(known[: len(due)]),
@@ -292,11 +288,13 @@ class Partial:
             parts = [pa.concat_tables(both) for both in zip(due, rows, strict=True)]
             keys = pa.concat_tables(places).take(pa.array(which))
             times = begin.at[which] + within + self._lateness
-            step.out.append(self._layout.pairs(parts, at, times, keys))
+            step.out.append(self._output.pairs(parts, at, times, keys))
 
-    def _choice(self, begin: _Earliest, port: int, due: Times, number: Index, at: Times) -> _Choice:
+    def _choice(
+        self, begin: _EarliestRows, port: int, due: Times, number: Index, at: Times
+    ) -> _Candidates:
         """Among the rows of one input: those that are due themselves, and then the others."""
-        there, low, own = Sorted(number, at), begin.at, begin.port == port
+        there, low, own = SortedRows(number, at), begin.at, begin.port == port
         since = there.before(begin.number, low)
         end = there.before(begin.number, low + self._within + 1)
         absent: Mask = (since == end) & ~own
@@ -309,9 +307,13 @@ class Partial:
         many = np.where(absent | own, 1, end - first)
         first[own], first[absent] = len(at) + begin.row[own], len(at) + len(due)
         order = np.concatenate([there.order + len(due), np.arange(len(due)), [-1]])
-        return _Choice(first, many, order, np.concatenate([due, at, [MIN_TIME]]), absent, before)
+        return _Candidates(
+            first, many, order, np.concatenate([due, at, [MIN_TIME]]), absent, before
+        )
 
-    def _chosen(self, begin: _Earliest, choices: list[_Choice]) -> tuple[Index, list[Index]]:
+    def _chosen(
+        self, begin: _EarliestRows, choices: list[_Candidates]
+    ) -> tuple[Index, list[Index]]:
         """Every combination: its earliest row, and its row of each input."""
         lacking = np.logical_or.reduce([c.absent for c in choices])
         if self._how == "left":

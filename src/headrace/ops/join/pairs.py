@@ -1,7 +1,7 @@
-"""Which rows meet: searches by key and time, for all rows at once.
+"""Which rows match: searches by key and time, for all rows at once.
 
-Keys are small numbers that both sides share (`ops/agg/keys.py`). A pair costs what it takes to
-write it down; rows that meet nobody cost one search. Arrays only.
+Keys are small ids that both sides share (`ops/agg/keys.py`). A pair costs what it takes to
+write it down; a row without a partner costs one search. Arrays only.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headrace.ops.agg.groups import Index
+from headrace.arrays import Index, Times
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.window.aligned import Times
 from headrace.ops.window.assigners import expanded
 
 _ROOM = 2**62  # up to here a key and a time fit into one number
 
 
-class Sorted:
+class SortedRows:
     """Rows by key number and time."""
 
     def __init__(self, number: Index, at: Times) -> None:
@@ -40,7 +39,7 @@ class Sorted:
         return np.searchsorted(self._codes, number * self._width + since)
 
 
-class Ranges(NamedTuple):
+class MatchRanges(NamedTuple):
     """For each row that asked, where the rows it meets lie in the order of the others."""
 
     first: Index
@@ -53,28 +52,28 @@ class Ranges(NamedTuple):
         return row, self.order[place]
 
     def nearest(self) -> Index:
-        """The earliest row that each met, and -1 for those that met nobody."""
+        """The earliest row that each matches, and -1 for those without a match."""
         if not len(self.order):
             return np.full(len(self.many), -1)
         at = np.take(self.order, self.first, mode="clip")
         return np.where(self.many > 0, at, -1)
 
     def last(self) -> Index:
-        """The latest row that each met, and -1 for those that met nobody."""
+        """The latest row that each matches, and -1 for those without a match."""
         if not len(self.order):
             return np.full(len(self.many), -1)
         at = np.take(self.order, self.first + self.many - 1, mode="clip")
         return np.where(self.many > 0, at, -1)
 
 
-def meeting(asking: Index, low: Times, high: Times, others: Index, at: Times) -> Ranges:
+def matches(asking: Index, low: Times, high: Times, others: Index, at: Times) -> MatchRanges:
     """The others of the same key with low <= time <= high."""
-    there = Sorted(others, at)
+    there = SortedRows(others, at)
     first = there.before(asking, low)
-    return Ranges(first, np.maximum(there.before(asking, high + 1) - first, 0), there.order)
+    return MatchRanges(first, np.maximum(there.before(asking, high + 1) - first, 0), there.order)
 
 
-def shared_numbers(parts: list[pa.Table], identity: list[str]) -> list[Index]:
+def shared_key_ids(parts: list[pa.Table], identity: list[str]) -> list[Index]:
     """A number for each row's key, the same in all parts."""
     counts = [part.num_rows for part in parts]
     if not sum(counts):

@@ -14,14 +14,13 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Column, Index, Times, integers, take, timestamps
 from headrace.chunk import HASH, TIME
-from headrace.ops.agg.groups import Column, Index, array, integers, take
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, columns_of, naming
 from headrace.ops.agg.order import by_number
 from headrace.ops.agg.span import ADD, Numbers, Op, RangeSpan, Span, stretches
-from headrace.ops.window.aligned import Times, Window
-from headrace.schema import TIMESTAMP
+from headrace.ops.window.aligned import Window
 
 _BAND = 1 << 18  # panes taken at a time, or four windows' worth: bounds memory
 
@@ -90,7 +89,8 @@ class _PaneFiring:
 
     def _table(self, identity: pa.Table, ends: Times, results: Mapping[str, Column]) -> pa.Table:
         columns = {name: identity[name] for name in self.names}
-        bounds = {"window_start": _stamps(ends - self.window.size), "window_end": _stamps(ends)}
+        starts = timestamps(ends - self.window.size)
+        bounds = {"window_start": starts, "window_end": timestamps(ends)}
         return pa.table(columns | bounds | dict(results))
 
 
@@ -98,10 +98,6 @@ def _runs(times: Times) -> tuple[Times, Index]:
     """The distinct times of a sorted array, and how often each comes."""
     heads = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
     return times[heads], np.diff(heads, append=len(times))
-
-
-def _stamps(times: Times) -> pa.Array:
-    return array(times * 1_000, pa.int64()).cast(TIMESTAMP)
 
 
 # How panes are laid out so that windows can be made of them.

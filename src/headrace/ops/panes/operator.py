@@ -14,17 +14,16 @@ from math import isqrt
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Times, flat, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
-from headrace.ops.agg.groups import flat
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, merge, partial, result, with_held
 from headrace.ops.contract import Operator, Step
 from headrace.ops.panes.firing import fire
-from headrace.ops.view import with_bounds
-from headrace.ops.window.aligned import Times, Window
-from headrace.schema import TIMESTAMP
+from headrace.ops.tables import with_bounds
+from headrace.ops.window.aligned import Window
 from headrace.state.table import KeyedTable, TableSpec
 
 PANES, BLOCKS = "panes", "blocks"
@@ -258,6 +257,6 @@ class CoarsePanes:
         place = fired.column("window_end").cast(pa.int64()).to_numpy() // 1_000
         ends = block + (place - self._panes - 1) * self._pane
         for name, times in (("window_start", ends - self._window.size), ("window_end", ends)):
-            stamps = pa.array(times * 1_000).cast(TIMESTAMP)
+            stamps = timestamps(times)
             fired = fired.set_column(fired.column_names.index(name), name, stamps)
         return fired

@@ -1,11 +1,11 @@
-"""A pattern as an automaton: which row may follow which, and what may lie between.
+"""A pattern as an automaton: which row may follow which, and what may come between.
 
-Loops with counts are unrolled, so a partial match is told by its last place alone. An edge says
-all about one step: what the row must be and not be (`bars`), what ends the waiting for it (`link`,
-`negs`, `stops`), and which other edges of the same place forbid it as long as they can be gone
-(`blockers`: a greedy loop goes on). `guards` are about the first row after the place alone, so
-that a place with any has one more bit, `fresh`, which every row clears. An automaton is a value;
-it knows no rows.
+Loops with counts are unrolled, so the last state alone says where a partial match is. A
+transition says all about one step: what the row must be and not be (`bars`), what ends the
+waiting for it (`link`, `negs`, `stops`), and which other transitions of the same state forbid it
+as long as they are possible (`blockers`: a greedy loop goes on). `guards` are about the first row
+after the state only, so a state with guards has one more bit, `fresh`, which every row clears. An
+automaton is a value; it knows no rows.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from headrace.ops.pattern.parts import (
     NEXT,
     THEN,
     Condition,
-    Either,
-    Group,
+    EitherPart,
+    GroupPart,
     Part,
-    Repeat,
-    Row,
-    Without,
+    RepeatPart,
+    RowPart,
+    WithoutPart,
     rows_in,
 )
 from headrace.ops.pattern.pattern import Pattern
@@ -36,7 +36,7 @@ _EDGES = 62  # of one place: they are kept as the bits of a number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Test:
+class RowTest:
     """A condition: the bit of its expression (0: none, so perhaps), and functions."""
 
     mask: int
@@ -44,23 +44,23 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Guard:
+class NextRowGuard:
     """What the next row must not be."""
 
     name: str
-    test: Test
+    test: RowTest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Edge:
+class Transition:
     target: int  # a place, or ACCEPT
     link: str
-    take: Test | None
-    negs: tuple[Test, ...]
-    stops: tuple[Test, ...]  # `until` of the loops that the edge stays in: such a row ends it
-    bars: tuple[Test, ...]  # `until` of the loops that the edge enters: such a row is not taken
+    take: RowTest | None
+    negs: tuple[RowTest, ...]
+    stops: tuple[RowTest, ...]  # `until` of the loops that the edge stays in: such a row ends it
+    bars: tuple[RowTest, ...]  # `until` of the loops that the edge enters: such a row is not taken
     blockers: tuple[int, ...]  # edges of the same place
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[NextRowGuard, ...] = ()
     limit: int | None = None  # ms from the last row, before which it must be gone
 
     @property
@@ -69,11 +69,11 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """Where a partial match stands: the row it took last, and how it may go on."""
+class AutomatonState:
+    """Where a partial match is: the row it took last, and how it may go on."""
 
     name: str
-    edges: tuple[Edge, ...]
+    edges: tuple[Transition, ...]
     steps: int  # the edges that take a row, as bits
     strict: int  # those that the next row ends in any case
     waiting: int  # those that accept later, when nothing forbids it any more
@@ -91,8 +91,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Automaton:
-    places: tuple[Place, ...]
-    start: Place
+    places: tuple[AutomatonState, ...]
+    start: AutomatonState
     names: tuple[str, ...]
     span: int | None
     skip: Any
@@ -113,18 +113,18 @@ class Automaton:
 
 
 @dataclass(slots=True)
-class Tests:
+class RowTests:
     """The expressions of some patterns, each numbered once."""
 
     exprs: dict[str, Expr] = field(default_factory=dict)
 
-    def of(self, condition: Condition) -> Test:
+    def of(self, condition: Condition) -> RowTest:
         if condition.expr is None:
-            return Test(0, condition.functions)
+            return RowTest(0, condition.functions)
         text = condition.expr.sql()
         number = list(self.exprs).index(text) if text in self.exprs else len(self.exprs)
         self.exprs.setdefault(text, condition.expr)
-        return Test(1 << number, condition.functions)
+        return RowTest(1 << number, condition.functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,44 +134,44 @@ class _Exit:
     place: int
     link: str = THEN
     owner: int | None = None  # who said the link; a part inside does not say it again
-    negs: tuple[Test, ...] = ()
+    negs: tuple[RowTest, ...] = ()
     goes_on: frozenset[int] = frozenset()  # the greedy choices that this way takes
     unless: frozenset[int] = frozenset()  # the greedy choices that this way leaves
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[NextRowGuard, ...] = ()
     limit: int | None = None  # said by whoever says the link
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    way: _Exit
+class _DraftTransition:
+    entry: _Exit
     target: int
-    take: Test | None
-    stops: tuple[Test, ...] = ()
-    bars: tuple[Test, ...] = ()
+    take: RowTest | None
+    stops: tuple[RowTest, ...] = ()
+    bars: tuple[RowTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
+class _OpenLoop:
     """A loop with `until` that is being built."""
 
     number: int
     first: int  # its first place
-    until: Test
+    until: RowTest
 
     def holds(self, place: int) -> bool:
         """Whether a way from there begins inside the loop."""
         return place >= self.first or place <= _back(self.number)
 
 
-def compiled(pattern: Pattern, tests: Tests) -> Automaton:
+def compiled(pattern: Pattern, tests: RowTests) -> Automaton:
     """The automaton of a pattern whose conditions are known."""
     builder = _Builder(tests)
     exits = builder.part(pattern.group, [_Exit(START)])
     ending = pattern.ending
     negs = () if ending is None else (tests.of(ending.where),)
-    for way in exits:
-        end = replace(way, link=ANY, limit=None, negs=(*way.negs, *negs))
-        builder.made.append(_Made(end, ACCEPT, None))
+    for entry in exits:
+        end = replace(entry, link=ANY, limit=None, negs=(*entry.negs, *negs))
+        builder.drafts.append(_DraftTransition(end, ACCEPT, None))
     names = tuple(dict.fromkeys(name for name, _ in rows_in(pattern.group)))
     places = tuple(builder.place(i, ending is not None) for i in range(len(builder.names)))
     length = None if ending is None else ending.length or pattern.span
@@ -188,75 +188,79 @@ def compiled(pattern: Pattern, tests: Tests) -> Automaton:
 
 
 class _Builder:
-    def __init__(self, tests: Tests) -> None:
+    def __init__(self, tests: RowTests) -> None:
         self._tests, self._count = tests, 0
-        self._loops: list[_Loop] = []  # those with `until` around what is being built
+        self._loops: list[_OpenLoop] = []  # those with `until` around what is being built
         self.names: list[str] = []
-        self.made: list[_Made] = []
+        self.drafts: list[_DraftTransition] = []
 
-    def part(self, part: Part, ways: list[_Exit]) -> list[_Exit]:
+    def part(self, part: Part, entries: list[_Exit]) -> list[_Exit]:
         """Add a part that is entered by these ways; the ways out of it."""
         match part:
-            case Row():
-                return self._row(part, ways)
-            case Either(parts=parts):
-                return [way for one in parts for way in self.part(one, ways)]
-            case Group():
-                return self._group(part, ways)
-            case Repeat():
-                return self._repeat(part, ways)
+            case RowPart():
+                return self._row(part, entries)
+            case EitherPart(parts=parts):
+                return [entry for one in parts for entry in self.part(one, entries)]
+            case GroupPart():
+                return self._group(part, entries)
+            case RepeatPart():
+                return self._repeat(part, entries)
 
-    def _row(self, row: Row, ways: list[_Exit]) -> list[_Exit]:
+    def _row(self, row: RowPart, entries: list[_Exit]) -> list[_Exit]:
         target, take = len(self.names), self._tests.of(row.where)
         self.names.append(row.name)
-        for way in ways:
-            stops = tuple(loop.until for loop in self._loops if loop.holds(way.place))
-            bars = tuple(loop.until for loop in self._loops if not loop.holds(way.place))
-            self.made.append(_Made(way, target, take, stops, bars))
+        for entry in entries:
+            stops = tuple(loop.until for loop in self._loops if loop.holds(entry.place))
+            bars = tuple(loop.until for loop in self._loops if not loop.holds(entry.place))
+            self.drafts.append(_DraftTransition(entry, target, take, stops, bars))
         return [_Exit(target)]
 
-    def _group(self, group: Group, ways: list[_Exit]) -> list[_Exit]:
+    def _group(self, group: GroupPart, entries: list[_Exit]) -> list[_Exit]:
         me = self._fresh()
         for item in group.items:
-            if isinstance(item.part, Without):
-                ways = self._forbidden(item.part, ways)
+            if isinstance(item.part, WithoutPart):
+                entries = self._forbidden(item.part, entries)
                 continue
-            entered = [_linked(way, item.link, item.limit, me) for way in ways]
-            ways = self.part(item.part, entered)
-        return [_free(way, me) for way in ways]
+            entered = [_linked(entry, item.link, item.limit, me) for entry in entries]
+            entries = self.part(item.part, entered)
+        return [_free(entry, me) for entry in entries]
 
-    def _forbidden(self, part: Without, ways: list[_Exit]) -> list[_Exit]:
+    def _forbidden(self, part: WithoutPart, entries: list[_Exit]) -> list[_Exit]:
         test = self._tests.of(part.where)
         if part.directly:
-            guard = Guard(part.name, test)
-            return [replace(way, guards=(*way.guards, guard)) for way in ways]
-        return [replace(way, negs=(*way.negs, test)) for way in ways]
+            guard = NextRowGuard(part.name, test)
+            return [replace(entry, guards=(*entry.guards, guard)) for entry in entries]
+        return [replace(entry, negs=(*entry.negs, test)) for entry in entries]
 
-    def _repeat(self, loop: Repeat, ways: list[_Exit]) -> list[_Exit]:
+    def _repeat(self, loop: RepeatPart, entries: list[_Exit]) -> list[_Exit]:
         me = self._fresh()
         if loop.until is not None:
-            self._loops.append(_Loop(me, len(self.names), self._tests.of(loop.until)))
-        ways = self._rounds(loop, ways, me)
+            self._loops.append(_OpenLoop(me, len(self.names), self._tests.of(loop.until)))
+        entries = self._rounds(loop, entries, me)
         if loop.until is not None:
             self._loops.pop()
-        return [_free(way, me) for way in ways]
+        return [_free(entry, me) for entry in entries]
 
-    def _rounds(self, loop: Repeat, ways: list[_Exit], me: int) -> list[_Exit]:
+    def _rounds(self, loop: RepeatPart, entries: list[_Exit], me: int) -> list[_Exit]:
         out = list[_Exit]()
         rounds = max(loop.low, 1) if loop.high is None else loop.high
         for done in range(rounds):
             if done:
-                ways = [_linked(w, loop.by, loop.limit, me) for w in ways]
+                entries = [_linked(w, loop.by, loop.limit, me) for w in entries]
             if done >= loop.low:
-                leave, ways = self._choice(ways, ways, loop.greedy)
+                leave, entries = self._choice(entries, entries, loop.greedy)
                 out += leave
             back = [_Exit(_back(me), loop.by, me, limit=loop.limit)]
             endless = loop.high is None and done == rounds - 1
-            ways = self.part(loop.part, [*ways, *back] if endless else ways)
+            entries = self.part(loop.part, [*entries, *back] if endless else entries)
         if loop.high is None:
-            self._close(_back(me), ways, choice := self._fresh())
-            ways = [replace(w, unless=w.unless | {choice}) for w in ways] if loop.greedy else ways
-        return [*out, *ways]
+            self._close(_back(me), entries, choice := self._fresh())
+            entries = (
+                [replace(w, unless=w.unless | {choice}) for w in entries]
+                if loop.greedy
+                else entries
+            )
+        return [*out, *entries]
 
     def _choice(
         self, leave: list[_Exit], stay: list[_Exit], greedy: bool
@@ -268,44 +272,44 @@ class _Builder:
         leave = [replace(w, unless=w.unless | {choice}) for w in leave]
         return leave, [replace(w, goes_on=w.goes_on | {choice}) for w in stay]
 
-    def _close(self, back: int, ways: list[_Exit], choice: int) -> None:
+    def _close(self, back: int, entries: list[_Exit], choice: int) -> None:
         """What leads into the last round leads there from its own end, too."""
-        again = [m for m in self.made if m.way.place == back]
-        self.made = [m for m in self.made if m.way.place != back]
-        for way in ways:
+        again = [m for m in self.drafts if m.entry.place == back]
+        self.drafts = [m for m in self.drafts if m.entry.place != back]
+        for entry in entries:
             for m in again:
                 through = replace(
-                    m.way,
-                    place=way.place,
-                    negs=(*way.negs, *m.way.negs),
-                    guards=(*way.guards, *m.way.guards),
-                    goes_on=m.way.goes_on | {choice},
-                    unless=m.way.unless | way.unless,
+                    m.entry,
+                    place=entry.place,
+                    negs=(*entry.negs, *m.entry.negs),
+                    guards=(*entry.guards, *m.entry.guards),
+                    goes_on=m.entry.goes_on | {choice},
+                    unless=m.entry.unless | entry.unless,
                 )
-                self.made.append(replace(m, way=through))
+                self.drafts.append(replace(m, entry=through))
 
     def _fresh(self) -> int:
         self._count += 1
         return self._count
 
-    def place(self, number: int, ending: bool) -> Place:
-        mine = sorted((m for m in self.made if m.way.place == number), key=lambda m: m.target)
-        if len(mine) > _EDGES:
+    def place(self, number: int, ending: bool) -> AutomatonState:
+        own = sorted((m for m in self.drafts if m.entry.place == number), key=lambda m: m.target)
+        if len(own) > _EDGES:
             raise refusal(
                 "HR-PATTERN-027",
                 f"the pattern goes on in more than {_EDGES} ways from one row",
                 "Use fewer optional parts one after the other.",
             )
         if number == START:  # nothing lies before the first row
-            mine = [replace(m, way=_first(m.way)) for m in mine]
-        edges = tuple(_edge(m, mine) for m in mine)
+            own = [replace(m, entry=_first(m.entry)) for m in own]
+        edges = tuple(_edge(m, own) for m in own)
         at_once = not ending and any(e.accepts and _waits_for_nothing(e) for e in edges)
         later = 0 if at_once else _bits(edges, lambda e: e.accepts)
         steps = _bits(edges, lambda e: not e.accepts)
         guarded = _bits(edges, lambda e: bool(e.guards)) & (steps | later)
         fresh = 1 << len(edges) if guarded else 0
         tests = [t for e in edges for t in _tests(e)]
-        return Place(
+        return AutomatonState(
             name=self.names[number] if number >= 0 else "",
             edges=edges,
             steps=steps,
@@ -320,21 +324,21 @@ class _Builder:
         )
 
 
-def _first(way: _Exit) -> _Exit:
-    return replace(way, link=THEN, limit=None, negs=(), guards=())
+def _first(entry: _Exit) -> _Exit:
+    return replace(entry, link=THEN, limit=None, negs=(), guards=())
 
 
-def _waits_for_nothing(edge: Edge) -> bool:
+def _waits_for_nothing(edge: Transition) -> bool:
     return not (edge.blockers or edge.negs or edge.guards)
 
 
-def _tests(edge: Edge) -> list[Test]:
+def _tests(edge: Transition) -> list[RowTest]:
     guards = (guard.test for guard in edge.guards)
     every = (edge.take, *edge.negs, *edge.stops, *edge.bars, *guards)
     return [test for test in every if test is not None]
 
 
-def _limits(edges: tuple[Edge, ...]) -> tuple[tuple[int, int], ...]:
+def _limits(edges: tuple[Transition, ...]) -> tuple[tuple[int, int], ...]:
     found: dict[int, int] = {}
     for i, edge in enumerate(edges):
         if edge.limit is not None:
@@ -342,19 +346,19 @@ def _limits(edges: tuple[Edge, ...]) -> tuple[tuple[int, int], ...]:
     return tuple((bits, length) for length, bits in sorted(found.items()))
 
 
-def _edge(made: _Made, every: list[_Made]) -> Edge:
-    way = made.way
-    blockers = tuple(i for i, other in enumerate(every) if other.way.goes_on & way.unless)
-    return Edge(
-        made.target,
-        way.link,
-        made.take,
-        way.negs,
-        made.stops,
-        made.bars,
+def _edge(drafts: _DraftTransition, every: list[_DraftTransition]) -> Transition:
+    entry = drafts.entry
+    blockers = tuple(i for i, other in enumerate(every) if other.entry.goes_on & entry.unless)
+    return Transition(
+        drafts.target,
+        entry.link,
+        drafts.take,
+        entry.negs,
+        drafts.stops,
+        drafts.bars,
         blockers,
-        way.guards,
-        way.limit,
+        entry.guards,
+        entry.limit,
     )
 
 
@@ -363,22 +367,22 @@ def _back(loop: int) -> int:
     return -10 - loop
 
 
-def _linked(way: _Exit, link: str, limit: int | None, owner: int) -> _Exit:
+def _linked(entry: _Exit, link: str, limit: int | None, owner: int) -> _Exit:
     """By this link and within this time, unless a part around it has said them."""
-    if way.owner not in (None, owner):
-        return way
-    return replace(way, link=link, limit=limit, owner=owner)
+    if entry.owner not in (None, owner):
+        return entry
+    return replace(entry, link=link, limit=limit, owner=owner)
 
 
-def _free(way: _Exit, owner: int) -> _Exit:
-    return replace(way, owner=None) if way.owner == owner else way
+def _free(entry: _Exit, owner: int) -> _Exit:
+    return replace(entry, owner=None) if entry.owner == owner else entry
 
 
-def _bits(edges: tuple[Edge, ...], which: Callable[[Edge], bool]) -> int:
+def _bits(edges: tuple[Transition, ...], which: Callable[[Transition], bool]) -> int:
     return sum(1 << i for i, edge in enumerate(edges) if which(edge))
 
 
-def _union(tests: list[Test]) -> int:
+def _union(tests: list[RowTest]) -> int:
     found = 0
     for test in tests:
         found |= test.mask

@@ -1,9 +1,9 @@
 """The matcher: one key's rows, one after the other, through an automaton.
 
-A partial match (a `Run`) is the numbers of its rows, the places where they stand, and which of
-its last place's edges can still be gone. Time is part of the sequence: what ends before a row's
-time is over before the row is looked at, so the result is the same however rows are cut into
-batches. A row on which a user's function raises leaves everything as it was.
+A partial match (a `Run`) is the numbers of its rows, the states they led to, and which
+transitions of its last state are still possible. Time is part of the sequence: what ends before
+a row's time has ended when the row is looked at, so the result is the same however rows are cut
+into batches. A row on which a user's function raises leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
-from headrace.ops.pattern.automaton import Automaton, Place, Test
-from headrace.ops.pattern.match import Match
+from headrace.ops.pattern.automaton import Automaton, AutomatonState, RowTest
+from headrace.ops.pattern.matches import Match
 from headrace.ops.pattern.parts import NEXT, THEN, Skip
 
 # edges that can be gone (-1: a match that is held back), rows, places, first time, last time
@@ -33,7 +33,7 @@ class Track:
 
 
 @dataclass(slots=True)
-class Found:
+class RunResults:
     """Matches, or partial ones whose time was over: (key, run, time)."""
 
     rows: list[tuple[int, Run, int]] = field(default_factory=list)
@@ -53,8 +53,8 @@ class Machine:
         self._sorts = automaton.skip.to != "none" or len(set(names)) < len(names)
         self.key: int = 0
         self.key_value: Any = None
-        self._known: dict[tuple[Place, int, int], Outcome] = {}
-        self.matches, self.timeouts = Found(), Found()
+        self._known: dict[tuple[AutomatonState, int, int], Outcome] = {}
+        self.matches, self.timeouts = RunResults(), RunResults()
 
     # rows
 
@@ -79,16 +79,16 @@ class Machine:
             else:
                 runs.append(run)
         if self._start.always or bits & self._start.watch:
-            nobody: Run = (self._start.steps, (), (), time, time)
-            for target in self._outcome(self._start, nobody, bits, row)[0]:
-                self._take(nobody, target, number, time, runs, done)
+            fresh_run: Run = (self._start.steps, (), (), time, time)
+            for target in self._outcome(self._start, fresh_run, bits, row)[0]:
+                self._take(fresh_run, target, number, time, runs, done)
         elif not looked:
             return
         self._place(track, runs)
         if done or track.held:
             self._settle(track, done, time)
 
-    def _outcome(self, place: Place, run: Run, bits: int, row: Any) -> Outcome:
+    def _outcome(self, place: AutomatonState, run: Run, bits: int, row: Any) -> Outcome:
         """What one row does to one partial match; known already where no function is asked."""
         if place.asks:
             return self._worked_out(place, run[0], lambda test: self._holds(test, run, bits, row))
@@ -99,7 +99,9 @@ class Machine:
             self._known[key] = known
         return known
 
-    def _worked_out(self, place: Place, alive: int, holds: Callable[[Test], bool]) -> Outcome:
+    def _worked_out(
+        self, place: AutomatonState, alive: int, holds: Callable[[RowTest], bool]
+    ) -> Outcome:
         """The places that the row leads to, the edges that are left, and whether it is sure."""
         alive &= ~_guarded(place, alive, holds)
         hits, stopped, barred = _hits(place, alive, holds)
@@ -127,7 +129,7 @@ class Machine:
         if longer[0]:
             runs.append(longer)
 
-    def _holds(self, test: Test, run: Run, bits: int, row: Any) -> bool:
+    def _holds(self, test: RowTest, run: Run, bits: int, row: Any) -> bool:
         if test.mask and not bits & test.mask:
             return False
         if not test.functions:
@@ -176,8 +178,8 @@ class Machine:
         while track.due <= until and track.due < MAX_TIME:
             now = track.due
             done: list[Run] = []
-            kept = [run for run in (self._at(run, now, done) for run in track.runs) if run[0]]
-            self._place(track, kept)
+            stored = [run for run in (self._at(run, now, done) for run in track.runs) if run[0]]
+            self._place(track, stored)
             self._settle(track, done, now - 1)
 
     def _at(self, run: Run, now: int, done: list[Run]) -> Run:
@@ -194,7 +196,7 @@ class Machine:
             self.timeouts.rows.append((self.key, run, now - 1))
         return (alive if alive != place.fresh else 0, *run[1:])
 
-    def _sure(self, place: Place, run: Run, alive: int, now: int, over: bool) -> bool:
+    def _sure(self, place: AutomatonState, run: Run, alive: int, now: int, over: bool) -> bool:
         """Whether time has made a match of what waited to be one."""
         if self._ending is not None:
             return self._ends(run) <= now
@@ -222,7 +224,7 @@ class Machine:
             done = self._in_order(done)
         if self.automaton.skip.to == "none":
             for run in done:
-                self._tell(run, time, floor)
+                self._emit(run, time, floor)
             return
         track.held += done
         while track.held:
@@ -230,7 +232,7 @@ class Machine:
             if any(run[1][0] < first[1][0] for run in track.runs):
                 break
             track.held.remove(first)
-            self._tell(first, time, floor)
+            self._emit(first, time, floor)
             self._skip(track, self._target(self.automaton.skip, first))
 
     def _in_order(self, done: list[Run]) -> list[Run]:
@@ -240,7 +242,7 @@ class Machine:
         known = {(run[1], tuple(order[places[p].name] for p in run[2])): run for run in done}
         return [known[at] for at in sorted(known)]
 
-    def _tell(self, run: Run, time: int | None, floor: int) -> None:
+    def _emit(self, run: Run, time: int | None, floor: int) -> None:
         at = max(run[4], floor) if time is None else time
         self.matches.rows.append((self.key, run, at))
 
@@ -265,7 +267,9 @@ class Machine:
         self._place(track, [run for run in track.runs if run[1][0] >= target])
 
 
-def _hits(place: Place, alive: int, holds: Callable[[Test], bool]) -> tuple[int, int, int]:
+def _hits(
+    place: AutomatonState, alive: int, holds: Callable[[RowTest], bool]
+) -> tuple[int, int, int]:
     """The edges whose row this is, those that it stops, and those that may not take it."""
     hits = stopped = barred = 0
     for i, edge in enumerate(place.edges):
@@ -281,7 +285,7 @@ def _hits(place: Place, alive: int, holds: Callable[[Test], bool]) -> tuple[int,
     return hits, stopped, barred
 
 
-def _guarded(place: Place, alive: int, holds: Callable[[Test], bool]) -> int:
+def _guarded(place: AutomatonState, alive: int, holds: Callable[[RowTest], bool]) -> int:
     """The edges that end because the first row since is one that it must not be."""
     if not alive & place.fresh:
         return 0
@@ -292,12 +296,12 @@ def _guarded(place: Place, alive: int, holds: Callable[[Test], bool]) -> int:
     )
 
 
-def _late(place: Place, run: Run, now: int) -> int:
+def _late(place: AutomatonState, run: Run, now: int) -> int:
     """The edges whose time since the last row is over."""
     return sum(edges for edges, length in place.limits if run[4] + length <= now)
 
 
-def _free(place: Place, left: int) -> bool:
+def _free(place: AutomatonState, left: int) -> bool:
     """Whether some way to accept waits neither for a row or a loop nor for the time."""
     fresh = bool(left & place.fresh)
     return any(

@@ -14,23 +14,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import integers, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.groups import integers
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import Fault, Operator, Step
+from headrace.ops.keys import HIDDEN_KEY, key_schema
 from headrace.ops.pattern.automaton import ACCEPT, Automaton
-from headrace.ops.pattern.conditions import BAD, Bits, conditions
 from headrace.ops.pattern.machine import HELD, Machine, Run
-from headrace.ops.pattern.rounds import Round
-from headrace.ops.pattern.rules import NAME, RULES, TEXT, Rule, Rules
-from headrace.ops.pattern.selection import Laid, Selection, whole_rows, whole_schema
-from headrace.ops.pattern.store import ROWS, RUNS, Kept, Store
-from headrace.ops.pattern.telling import Gathered, Teller, Told
-from headrace.ops.pattern.work import Due, arranged
-from headrace.ops.view import free
+from headrace.ops.pattern.match_output import EmittedMatch, GatheredMatches, MatchOutput
+from headrace.ops.pattern.matches import MatchRows, Selection, whole_rows, whole_schema
+from headrace.ops.pattern.partial_matches import ROWS, RUNS, KeyMatches, MatchStore
+from headrace.ops.pattern.rounds import DueRows, MatchRound, due_rows
+from headrace.ops.pattern.rules import (
+    BAD,
+    NAME,
+    RULES,
+    TEXT,
+    Bits,
+    PatternRule,
+    PatternRules,
+    conditions,
+)
+from headrace.ops.tables import free_name
 from headrace.rows import collector_paused
-from headrace.schema import TIMESTAMP
 from headrace.state.table import KeyedTable, TableSpec
 
 TIMEOUTS = "timeouts"
@@ -42,7 +49,7 @@ class MatchOperator(Operator):
 
     def __init__(
         self,
-        known: Sequence[Rule] | None,
+        known: Sequence[PatternRule] | None,
         exprs: tuple[str, ...],
         selection: Selection,
         keys: Sequence[str],
@@ -58,10 +65,10 @@ class MatchOperator(Operator):
         self._key = key
         self._words = [] if known is None else self._word_names()
         fields = [*input, *(pa.field(n, pa.int64()) for n in self._words)]
-        self._buffer = Buffer(key, pa.schema(fields))
-        self._store = Store(key, input)
-        self._teller = Teller(selection, input, key)
-        self._rules = Rules(input, unbounded) if known is None else None
+        self._buffer = RowBuffer(key, pa.schema(fields))
+        self._store = MatchStore(key, input)
+        self._match_output = MatchOutput(selection, input, key)
+        self._rules = PatternRules(input, unbounded) if known is None else None
         self._blind = known is not None and all(r.automaton.blind for r in known)
 
     def _word_names(self) -> list[str]:
@@ -72,7 +79,7 @@ class MatchOperator(Operator):
         return (self._buffer.spec, *self._store.tables(), *rules)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """Partial matches, and rows that wait: made of what is kept, when somebody looks."""
+        """Partial matches, and rows that wait: computed from the state, when someone looks."""
         rules = self._known
         if self._rules is not None:
             rules = self._rules.known(tables[RULES].scan())
@@ -80,7 +87,7 @@ class MatchOperator(Operator):
         return matches_view(
             self._key,
             self._input,
-            (runs, self._store.kept(runs)),
+            (runs, self._store.matches_of(runs)),
             held,
             self._store.ids(held),
             tables[WAITING].scan(),
@@ -126,13 +133,13 @@ class MatchOperator(Operator):
             others.append(self._store.everyone(step, ending))
         if step.after >= MAX_TIME:
             others.append(self._store.everyone(step))
-        due = arranged(rows, self._key, others, self._store)
+        due = due_rows(rows, self._key, others, self._store)
         if due.keys.num_rows:
             self._match(due, rules, step)
         waiting = self._buffer.next(step)
         step.next = min(self._store.next(step), MAX_TIME if waiting is None else waiting)
 
-    def _turn(self, step: Step) -> tuple[Sequence[Rule], set[str]]:
+    def _turn(self, step: Step) -> tuple[Sequence[PatternRule], set[str]]:
         if self._rules is not None:
             return self._rules.turn(step.inputs[1], step)
         assert self._known is not None
@@ -155,8 +162,8 @@ class MatchOperator(Operator):
         names = [n for n in row.column_names if n not in (HASH, *self._words)]
         step.faults.append(Fault(row.select(names), why))
 
-    def _match(self, due: Due, rules: Sequence[Rule], step: Step) -> None:
-        found = Round(self._store, due, self._key, self._input, step)
+    def _match(self, due: DueRows, rules: Sequence[PatternRule], step: Step) -> None:
+        found = MatchRound(self._store, due, self._key, self._input, step)
         for rule, words in zip(rules, self._bits(due, rules, step), strict=True):
             found.plan(rule, words)
         found.run()
@@ -164,17 +171,19 @@ class MatchOperator(Operator):
         timeouts = [(m, *one) for m in found.machines for one in m.timeouts.rows]
         if matches:
             gathered = self._gather(matches, found, step)
-            step.out.append(self._teller.rows(gathered, step))
+            step.out.append(self._match_output.rows(gathered, step))
         if timeouts and self._timeouts:
             gathered = self._gather(timeouts, found, step)
-            step.sides.setdefault(TIMEOUTS, []).append(self._teller.whole(gathered))
+            step.sides.setdefault(TIMEOUTS, []).append(self._match_output.whole(gathered))
         found.save()
 
-    def _gather(self, told: Sequence[Told], found: Round, step: Step) -> Gathered:
+    def _gather(
+        self, emitted: Sequence[EmittedMatch], found: MatchRound, step: Step
+    ) -> GatheredMatches:
         due = found.due
-        return self._teller.gather(told, due.keys, due.rows, found.base, self._store, step)
+        return self._match_output.gather(emitted, due.keys, due.rows, found.base, self._store, step)
 
-    def _bits(self, due: Due, rules: Sequence[Rule], step: Step) -> list[list[Bits]]:
+    def _bits(self, due: DueRows, rules: Sequence[PatternRule], step: Step) -> list[list[Bits]]:
         """For each rule the bits of each due row: made when the rows came, or now."""
         if self._rules is None:
             words = [due.rows.column(n).to_numpy() for n in self._words]
@@ -193,7 +202,7 @@ class MatchOperator(Operator):
 # Rows that wait for the watermark: a pattern sees rows in the order of their time.
 #
 # A row is due when the watermark has passed its time. One that is due in the epoch in which it
-# comes never touches the table; what has been given out expires for free.
+# comes never touches the table; what has been matched expires for free.
 
 
 WAITING = "waiting"
@@ -201,7 +210,7 @@ _PLACE = {"$source": SOURCE, "$offset": OFFSET}
 _EPOCH, _NUMBER = "$epoch", "$number"
 
 
-class Buffer:
+class RowBuffer:
     def __init__(self, key: pa.Schema, rows: pa.Schema) -> None:
         """`rows` are the columns that are kept, the key's included, hidden ones not."""
         self._key, self._rows = key, rows
@@ -225,7 +234,7 @@ class Buffer:
             return due
         rows = _placed(arrived).select(self.schema.names).cast(self.schema)
         ready = rows.column(TIME).to_numpy() < step.after
-        self._keep(rows.filter(pa.array(~ready)), step)
+        self._store(rows.filter(pa.array(~ready)), step)
         return pa.concat_tables([due, rows.filter(pa.array(ready))])
 
     def next(self, step: Step) -> int | None:
@@ -233,12 +242,12 @@ class Buffer:
         first = step.tables[WAITING].first_time()
         return None if first is None else first + 1
 
-    def _keep(self, rows: pa.Table, step: Step) -> None:
+    def _store(self, rows: pa.Table, step: Step) -> None:
         count = rows.num_rows
         names = [{v: k for k, v in _PLACE.items()}.get(n, n) for n in rows.column_names]
-        kept = rows.rename_columns(names)
-        kept = kept.append_column(_EPOCH, pa.array(np.full(count, step.epoch, np.int64)))
-        step.tables[WAITING].put(kept.append_column(_NUMBER, pa.array(np.arange(count))))
+        stored = rows.rename_columns(names)
+        stored = stored.append_column(_EPOCH, pa.array(np.full(count, step.epoch, np.int64)))
+        step.tables[WAITING].put(stored.append_column(_NUMBER, pa.array(np.arange(count))))
 
     def _known(self, found: pa.Table) -> pa.Table:
         order = np.lexsort((integers(found[_NUMBER]), integers(found[_EPOCH])))
@@ -255,7 +264,7 @@ def _placed(rows: pa.Table) -> pa.Table:
     return rows
 
 
-# What a match step holds, as people look at it: partial matches, and rows that wait.
+# The state of a match step as people see it: partial matches, and rows that wait.
 #
 # A row per partial match: its pattern, the row it waits for, the rows it has, when the first of
 # them was and when time ends it. A match that the skip policy holds back is shown as well, and
@@ -266,7 +275,7 @@ PARTIAL, MATCH, ROW = "partial", "match", "row"  # what is held
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _HeldMatch:
     """One thing that is held."""
 
     key: int  # its place among the keys
@@ -281,16 +290,16 @@ class _Seen:
 def matches_view(
     key: pa.Schema,
     columns: pa.Schema,
-    runs: tuple[pa.Table, Sequence[Kept]],
+    runs: tuple[pa.Table, Sequence[KeyMatches]],
     held: pa.Table,
     ids: Sequence[int],
     waiting: pa.Table,
-    rules: Sequence[Rule],
+    rules: Sequence[PatternRule],
     since: int,
     until: int,
 ) -> pa.Table:
     """What began in [since, until); `held` are the rows of partial matches, numbered by `ids`."""
-    keys, kept = runs
+    keys, stored = runs
     identity = [HASH, *key.names]
     both = pa.concat_tables([keys.select(identity), held.select(identity)])
     whose, _ = key_numbers(both)
@@ -299,13 +308,13 @@ def matches_view(
     machines = {(r.name, r.since): Machine(r.name, r.automaton, _no_row) for r in rules}
     found = [
         _partial(i, machines[name, known], run, {n: place[int(whose[i]), n] for n in run[1]})
-        for i, one in enumerate(kept)
+        for i, one in enumerate(stored)
         for name, known, run in one.runs
         if (name, known) in machines
     ]
     times = integers(waiting.column(TIME)).tolist()
     found += [
-        _Seen(count + i, ROW, None, None, at, None, ((None, held.num_rows + i),))
+        _HeldMatch(count + i, ROW, None, None, at, None, ((None, held.num_rows + i),))
         for i, at in enumerate(times)
     ]
     found = [one for one in found if since <= one.since < until]
@@ -327,28 +336,28 @@ def waits_for(automaton: Automaton, run: Run) -> str:
     return " or ".join(dict.fromkeys(names))
 
 
-def _partial(key: int, machine: Machine, run: Run, place: Mapping[int, int]) -> _Seen:
+def _partial(key: int, machine: Machine, run: Run, place: Mapping[int, int]) -> _HeldMatch:
     automaton = machine.automaton
     names = [automaton.places[p].name for p in run[2]]
     rows = tuple((name, place[n]) for name, n in zip(names, run[1], strict=True))
     if run[0] == HELD:
-        return _Seen(key, MATCH, machine.name, None, run[3], None, rows)
+        return _HeldMatch(key, MATCH, machine.name, None, run[3], None, rows)
     ends = machine.deadline(run)
     deadline = None if ends >= MAX_TIME else ends
-    return _Seen(key, PARTIAL, machine.name, waits_for(automaton, run), run[3], deadline, rows)
+    return _HeldMatch(key, PARTIAL, machine.name, waits_for(automaton, run), run[3], deadline, rows)
 
 
 def _table(
-    found: Sequence[_Seen], key: pa.Schema, columns: pa.Schema, keys: pa.Table, pool: pa.Table
+    found: Sequence[_HeldMatch], key: pa.Schema, columns: pa.Schema, keys: pa.Table, pool: pa.Table
 ) -> pa.Table:
-    hidden = pa.schema([pa.field(f"$k{i}", f.type) for i, f in enumerate(key)])
+    hidden = key_schema(key.names, key, HIDDEN_KEY)
     owner = np.repeat(np.arange(len(found)), [len(one.rows) for one in found]).astype(np.int64)
     names = np.array([name for one in found for name, _ in one.rows], object)
     rows = pool.take(pa.array([at for one in found for _, at in one.rows], pa.int64()))
-    mine = keys.rename_columns(hidden.names).take(pa.array([one.key for one in found], pa.int64()))
-    laid = Laid(owner, names, rows, mine, [one.pattern for one in found])
-    whole = whole_rows(laid, whole_schema(hidden, columns, None, named=True), columns)
-    ours = {
+    own = keys.rename_columns(hidden.names).take(pa.array([one.key for one in found], pa.int64()))
+    arranged = MatchRows(owner, names, rows, own, [one.pattern for one in found])
+    whole = whole_rows(arranged, whole_schema(hidden, columns, None, named=True), columns)
+    own_columns = {
         "held": pa.array([one.held for one in found], pa.string()),
         "pattern": whole.column("pattern"),
         "waits_for": pa.array([one.waits_for for one in found], pa.string()),
@@ -357,13 +366,13 @@ def _table(
         "deadline": _moments([one.deadline for one in found]),
     }
     taken = {f.name: f.type for f in key}
-    said = [*whole.select(hidden.names).columns, *ours.values()]
-    return pa.table(said, names=[*key.names, *(free(name, taken) for name in ours)])
+    words = [*whole.select(hidden.names).columns, *own_columns.values()]
+    return pa.table(words, names=[*key.names, *(free_name(name, taken) for name in own_columns)])
 
 
 def _moments(millis: Sequence[int | None]) -> pa.Array:
-    micros = [None if ms is None else ms * 1_000 for ms in millis]
-    return pa.array(micros, pa.int64()).cast(TIMESTAMP)
+    present = np.array([ms is not None for ms in millis], np.bool_)
+    return timestamps(np.array([ms or 0 for ms in millis], np.int64), present)
 
 
 def _no_row(key: int, number: int) -> Any:

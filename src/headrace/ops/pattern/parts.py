@@ -27,7 +27,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class RowPart:
     """One row, by name."""
 
     name: str
@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Without:
+class WithoutPart:
     """No such row between the parts before and after; `directly`: only the next row is no such."""
 
     name: str
@@ -44,7 +44,7 @@ class Without:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Repeat:
+class RepeatPart:
     """A part `low` to `high` times (None: without end), its rounds linked as `by` says.
 
     `limit`: less than so many ms from the last row of a round to the first of the next one.
@@ -64,25 +64,25 @@ class Item:
     """A part, and how it follows what is before it: by `link`, and within `limit` ms."""
 
     link: str
-    part: Part | Without
+    part: Part | WithoutPart
     limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class GroupPart:
     """Parts one after the other."""
 
     items: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Either:
+class EitherPart:
     """One of these."""
 
-    parts: tuple[Group, ...]
+    parts: tuple[GroupPart, ...]
 
 
-Part = Row | Repeat | Group | Either
+Part = RowPart | RepeatPart | GroupPart | EitherPart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,162 +105,164 @@ class Skip:
         return self.to.replace("_", " ") + (f" {self.name}" if self.name else "")
 
 
-def rows_in(part: Part | Without, many: bool = False) -> Iterator[tuple[str, bool]]:
+def rows_in(part: Part | WithoutPart, many: bool = False) -> Iterator[tuple[str, bool]]:
     """The names of the rows, and whether a match can hold several of them."""
     match part:
-        case Row(name=name):
+        case RowPart(name=name):
             yield name, many
-        case Repeat(part=inner, high=high):
+        case RepeatPart(part=inner, high=high):
             yield from rows_in(inner, many or high != 1)
-        case Group(items=items):
+        case GroupPart(items=items):
             for item in items:
                 yield from rows_in(item.part, many)
-        case Either(parts=parts):
+        case EitherPart(parts=parts):
             for one in parts:
                 yield from rows_in(one, many)
 
 
-def all_names(part: Part | Without) -> Iterator[str]:
+def all_names(part: Part | WithoutPart) -> Iterator[str]:
     """The names of rows and of what must not be."""
     match part:
-        case Row(name=name) | Without(name=name):
+        case RowPart(name=name) | WithoutPart(name=name):
             yield name
-        case Repeat(part=inner):
+        case RepeatPart(part=inner):
             yield from all_names(inner)
-        case Group(items=items):
+        case GroupPart(items=items):
             for item in items:
                 yield from all_names(item.part)
-        case Either(parts=parts):
+        case EitherPart(parts=parts):
             for one in parts:
                 yield from all_names(one)
 
 
-def may_be_empty(part: Part | Without) -> bool:
+def may_be_empty(part: Part | WithoutPart) -> bool:
     """Whether it can be there without any row."""
     match part:
-        case Row():
+        case RowPart():
             return False
-        case Without():
+        case WithoutPart():
             return True
-        case Repeat(part=inner, low=low):
+        case RepeatPart(part=inner, low=low):
             return low == 0 or may_be_empty(inner)
-        case Group(items=items):
+        case GroupPart(items=items):
             return all(may_be_empty(item.part) for item in items)
-        case Either(parts=parts):
+        case EitherPart(parts=parts):
             return any(map(may_be_empty, parts))
 
 
-def several(part: Part | Without) -> bool:
+def several(part: Part | WithoutPart) -> bool:
     """Whether a match can have more than one row, so that one of its rows waits for others."""
     return _most(part) > 1
 
 
-def limits(part: Part | Without) -> Iterator[int]:
+def limits(part: Part | WithoutPart) -> Iterator[int]:
     """The times, in ms, that are set between two successive rows."""
     match part:
-        case Repeat(part=inner, limit=limit):
+        case RepeatPart(part=inner, limit=limit):
             yield from () if limit is None else (limit,)
             yield from limits(inner)
-        case Group(items=items):
+        case GroupPart(items=items):
             for item in items:
                 yield from () if item.limit is None else (item.limit,)
                 yield from limits(item.part)
-        case Either(parts=parts):
+        case EitherPart(parts=parts):
             for one in parts:
                 yield from limits(one)
 
 
-def unlimited(part: Part | Without) -> bool:
+def unlimited(part: Part | WithoutPart) -> bool:
     """Whether one of its rows may wait for another one without a time between the two."""
     match part:
-        case Repeat(part=inner, high=high, limit=limit):
+        case RepeatPart(part=inner, high=high, limit=limit):
             return (high != 1 and limit is None) or unlimited(inner)
-        case Group(items=items):
-            open_steps = (i.limit is None and not isinstance(i.part, Without) for i in items[1:])
+        case GroupPart(items=items):
+            open_steps = (
+                i.limit is None and not isinstance(i.part, WithoutPart) for i in items[1:]
+            )
             return any(open_steps) or any(unlimited(item.part) for item in items)
-        case Either(parts=parts):
+        case EitherPart(parts=parts):
             return any(map(unlimited, parts))
     return False
 
 
-def may_end_directly(part: Part | Without) -> bool:
+def may_end_directly(part: Part | WithoutPart) -> bool:
     """Whether it may end with `not_next`, so that its last row waits for the next one."""
     match part:
-        case Without(directly=directly):
+        case WithoutPart(directly=directly):
             return directly
-        case Repeat(part=inner):
+        case RepeatPart(part=inner):
             return may_end_directly(inner)
-        case Group(items=items):
+        case GroupPart(items=items):
             for item in reversed(items):
                 if may_end_directly(item.part):
                     return True
                 if not may_be_empty(item.part):
                     return False
-        case Either(parts=parts):
+        case EitherPart(parts=parts):
             return any(map(may_end_directly, parts))
     return False
 
 
-def _most(part: Part | Without) -> float:
+def _most(part: Part | WithoutPart) -> float:
     """How many rows it can have."""
     match part:
-        case Row():
+        case RowPart():
             return 1
-        case Without():
+        case WithoutPart():
             return 0
-        case Repeat(part=inner, high=high):
+        case RepeatPart(part=inner, high=high):
             return _most(inner) * (inf if high is None else high)
-        case Group(items=items):
+        case GroupPart(items=items):
             return sum(_most(item.part) for item in items)
-        case Either(parts=parts):
+        case EitherPart(parts=parts):
             return max(map(_most, parts))
 
 
 def replaced(part: Any, change: Callable[[str, Any], Any]) -> Any:
     """The same tree with other conditions: change(name, where)."""
     match part:
-        case Row(name=name, where=where) | Without(name=name, where=where):
+        case RowPart(name=name, where=where) | WithoutPart(name=name, where=where):
             return replace(part, where=change(name, where))
-        case Repeat(part=inner, until=until):
+        case RepeatPart(part=inner, until=until):
             name = next(all_names(inner))
             after = until if until is None else change(name, until)
             return replace(part, part=replaced(inner, change), until=after)
-        case Group(items=items):
-            return Group(tuple(replace(i, part=replaced(i.part, change)) for i in items))
-        case Either(parts=parts):
-            return Either(tuple(replaced(one, change) for one in parts))
+        case GroupPart(items=items):
+            return GroupPart(tuple(replace(i, part=replaced(i.part, change)) for i in items))
+        case EitherPart(parts=parts):
+            return EitherPart(tuple(replaced(one, change) for one in parts))
     raise TypeError(part)
 
 
-def told(items: Sequence[Item]) -> str:
+def described(items: Sequence[Item]) -> str:
     """The parts in a few words: "small then large{2,4}"."""
-    said = []
+    words = []
     for i, item in enumerate(items):
-        said += [_link(item)] if i else []
-        said += [_words(item.part)]
-    return " ".join(said)
+        words += [_link(item)] if i else []
+        words += [_words(item.part)]
+    return " ".join(words)
 
 
 def _link(item: Item) -> str:
-    if isinstance(item.part, Without):
+    if isinstance(item.part, WithoutPart):
         return "not next" if item.part.directly else "without"
     word = item.link.replace("_", " ")
     return word if item.limit is None else f"{word} within {pretty(item.limit)}"
 
 
-def _words(part: Part | Without) -> str:
+def _words(part: Part | WithoutPart) -> str:
     match part:
-        case Row(name=name) | Without(name=name):
+        case RowPart(name=name) | WithoutPart(name=name):
             return name
-        case Repeat(part=inner, low=low, high=high):
+        case RepeatPart(part=inner, low=low, high=high):
             return f"{_words(inner)}{_count(low, high)}{_manner(part)}"
-        case Group(items=items):
-            return f"({told(items)})"
-        case Either(parts=parts):
-            return f"({' or '.join(told(p.items) for p in parts)})"
+        case GroupPart(items=items):
+            return f"({described(items)})"
+        case EitherPart(parts=parts):
+            return f"({' or '.join(described(p.items) for p in parts)})"
 
 
-def _manner(loop: Repeat) -> str:
+def _manner(loop: RepeatPart) -> str:
     said = f" by {loop.by}" if loop.by != THEN else ""
     said += " greedy" if loop.greedy else ""
     said += f" each within {pretty(loop.limit)}" if loop.limit is not None else ""

@@ -15,27 +15,27 @@ from typing import Any
 from headrace.at_rest import Identified
 from headrace.clock import Duration, pretty
 from headrace.errors import PlanError, refusal
-from headrace.ops.pattern import refusals as no
-from headrace.ops.pattern import texts
+from headrace.ops.pattern import checks as no
+from headrace.ops.pattern import json_text
 from headrace.ops.pattern.parts import (
     ANY,
     NEXT,
     THEN,
-    Either,
+    EitherPart,
     Ending,
-    Group,
+    GroupPart,
     Item,
     Part,
-    Repeat,
-    Row,
+    RepeatPart,
+    RowPart,
     Skip,
-    Without,
+    WithoutPart,
     all_names,
+    described,
     ended,
     limits,
     may_end_directly,
     replaced,
-    told,
     unlimited,
 )
 
@@ -44,13 +44,13 @@ from headrace.ops.pattern.parts import (
 class Pattern(Identified):
     """Rows of one key, in order, that mean something together; see `hr.pattern`."""
 
-    group: Group
+    group: GroupPart
     span: int | None = None  # ms from the first row to before the last
     skip: Skip = Skip()  # noqa: RUF009  a value
     ending: Ending | None = None
 
     def at_rest(self) -> str:
-        words = told(self.group.items) + ended(self.ending)
+        words = described(self.group.items) + ended(self.ending)
         words += f" within {pretty(self.span)}" if self.span is not None else ""
         return words + (f", skip {self.skip}" if self.skip.to != "none" else "")
 
@@ -80,7 +80,7 @@ class Pattern(Identified):
         return self._forbid(name, where, directly=True)
 
     def then_not(self, name: str, *where: Any, within: Duration | None = None) -> Pattern:
-        """No such row afterwards, for so long: the match is told when the time is over."""
+        """No such row afterwards, for so long: the match is emitted when the time is over."""
         self._check_open()
         no.check_name(name, self._names())
         no.check_where(name, where)
@@ -122,7 +122,7 @@ class Pattern(Identified):
         """The last part, or nothing in its place; `greedy`: nothing only if no row is it."""
         last = self._last()
         no.check_repeat(last, greedy, times=False)
-        return self._change(Repeat(last, 0, 1, greedy=greedy))  # type: ignore[arg-type]
+        return self._change(RepeatPart(last, 0, 1, greedy=greedy))  # type: ignore[arg-type]
 
     def until(self, *where: Any) -> Pattern:
         """The loop just written takes no row that satisfies this, and none after such a row."""
@@ -130,7 +130,7 @@ class Pattern(Identified):
         loop = _loop(last)
         no.check_until(loop)
         no.check_where("until", where)
-        assert isinstance(loop, Repeat) and isinstance(last, Repeat)
+        assert isinstance(loop, RepeatPart) and isinstance(last, RepeatPart)
         stopped = replace(loop, until=where)
         return self._change(stopped if loop is last else replace(last, part=stopped))
 
@@ -161,12 +161,12 @@ class Pattern(Identified):
     def to_json(self) -> str:
         """The pattern as JSON; only if its conditions are expressions."""
         self.check()
-        return texts.written(self.group, self.span, self.skip, self.ending)
+        return json_text.to_json(self.group, self.span, self.skip, self.ending)
 
     @staticmethod
     def from_json(text: str) -> Pattern:
         """The pattern that `to_json` wrote; refused like any other if it cannot be."""
-        made: Pattern = texts.read(text, pattern, either)
+        made: Pattern = json_text.from_json(text, pattern, either)
         return made
 
     def check(self) -> None:
@@ -208,12 +208,12 @@ class Pattern(Identified):
         self._check_open()
         no.check_name(name, self._names())
         no.check_where(name, where)
-        return self._with(*self.group.items, Item(THEN, Without(name, where, directly)))
+        return self._with(*self.group.items, Item(THEN, WithoutPart(name, where, directly)))
 
     def _with(self, *items: Item) -> Pattern:
-        return replace(self, group=Group(items))
+        return replace(self, group=GroupPart(items))
 
-    def _last(self) -> Part | Without:
+    def _last(self) -> Part | WithoutPart:
         self._check_open()
         return self.group.items[-1].part
 
@@ -224,7 +224,7 @@ class Pattern(Identified):
         no.check_by(by)
         no.check_repeat(last, greedy, times=True)
         limit = None if within is None else no.limit_of(within, high)
-        made = Repeat(last, low, high, by, greedy, limit=limit)  # type: ignore[arg-type]
+        made = RepeatPart(last, low, high, by, greedy, limit=limit)  # type: ignore[arg-type]
         return self._change(made)
 
     def _change(self, part: Part) -> Pattern:
@@ -235,7 +235,7 @@ class Pattern(Identified):
         if self.ending is not None:
             raise refusal(
                 "HR-PATTERN-019",
-                f"something stands after then_not {self.ending.name!r}",
+                f"something follows then_not {self.ending.name!r}",
                 "then_not ends a pattern: use without(...) or not_next(...) between two parts.",
             )
 
@@ -262,18 +262,18 @@ def either(*patterns: Pattern) -> Pattern:
     for one in patterns:
         group = _part(one, (), taken)
         taken += all_names(group)
-        groups.append(group if isinstance(group, Group) else Group((Item(THEN, group),)))
-    return _begun(Item(THEN, Either(tuple(groups))))
+        groups.append(group if isinstance(group, GroupPart) else GroupPart((Item(THEN, group),)))
+    return _begun(Item(THEN, EitherPart(tuple(groups))))
 
 
-def _loop(part: Part | Without) -> Part | Without:
+def _loop(part: Part | WithoutPart) -> Part | WithoutPart:
     """The loop that `until` is about: also one that may be left out."""
-    optional = isinstance(part, Repeat) and (part.low, part.high) == (0, 1)
+    optional = isinstance(part, RepeatPart) and (part.low, part.high) == (0, 1)
     return part.part if optional else part  # type: ignore[union-attr]
 
 
 def _begun(item: Item) -> Pattern:
-    return Pattern(Group((item,)))
+    return Pattern(GroupPart((item,)))
 
 
 def _part(part: object, where: tuple[Any, ...], taken: Any) -> Part:
@@ -281,7 +281,7 @@ def _part(part: object, where: tuple[Any, ...], taken: Any) -> Part:
     if not isinstance(part, Pattern):
         no.check_name(part, taken)
         no.check_where(str(part), where)
-        return Row(str(part), where)
+        return RowPart(str(part), where)
     if where:
         raise refusal(
             "HR-PATTERN-020", "a pattern as a part has conditions of its own", "Put them inside."

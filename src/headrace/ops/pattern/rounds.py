@@ -1,4 +1,4 @@
-"""One pass over the keys that have something to do: each through the matchers, then kept.
+"""One epoch of patterns: which due rows matter, and one pass with them over the keys.
 
 Only the keys with rows that matter, with a time that is over or with a rule that ends are looked
 at, and only their partial matches are read. What has not changed is not written.
@@ -7,36 +7,36 @@ at, and only their partial matches are read. What has not changed is not written
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask
 from headrace.chunk import HASH
 from headrace.clock import MAX_TIME
-from headrace.ops.agg.groups import Index
 from headrace.ops.contract import Fault, Step
-from headrace.ops.pattern.conditions import Bits, whole
+from headrace.ops.keys import key_values
 from headrace.ops.pattern.machine import HELD, Machine, Track
-from headrace.ops.pattern.rules import Rule
-from headrace.ops.pattern.store import Kept, Owned, Store
-from headrace.ops.pattern.telling import plain_keys
-from headrace.ops.pattern.work import Due, relevant
+from headrace.ops.pattern.partial_matches import KeyMatches, MatchStore, Owned, times_of
+from headrace.ops.pattern.rules import BAD, WORD, Bits, PatternRule, whole
+from headrace.ops.row_windows.store import ordered
 from headrace.rows import rows_of
 
 
-class Round:
+class MatchRound:
     def __init__(
-        self, store: Store, due: Due, key: pa.Schema, columns: pa.Schema, step: Step
+        self, store: MatchStore, due: DueRows, key: pa.Schema, columns: pa.Schema, step: Step
     ) -> None:
         self._store, self.due, self._key, self._columns = store, due, key, columns
         self._step = step
         self.base = step.epoch << 32  # the number of this epoch's first row
         self._found, self._there = store.known(due.keys, step)
         self.machines: list[Machine] = []
-        self._plans: list[tuple[Rule, Index, list[Bits]]] = []
+        self._plans: list[tuple[PatternRule, Index, list[Bits]]] = []
 
-    def plan(self, rule: Rule, words: Sequence[Bits]) -> None:
+    def plan(self, rule: PatternRule, words: Sequence[Bits]) -> None:
         """Have a pattern looked for; which rows matter to it is worked out by column."""
         rows = relevant(rule, self.due, words, self._there)
         self.machines.append(Machine(rule.name, rule.automaton, self._row))
@@ -48,7 +48,7 @@ class Round:
         asked = [*with_rows, timed, self._over()]
         self._numbers = np.unique(np.concatenate(asked))
         found = self._found.take(pa.array(self._numbers))
-        self._before = self._store.kept(found)
+        self._before = self._store.matches_of(found)
         self._failed: dict[int, BaseException] = {}
         self._look_up()
         self._tracks = [self._passed(i) for i in range(len(self._plans))]
@@ -73,14 +73,14 @@ class Round:
         self._key_values: list[Any] = []
         if not asks:
             return
-        self._key_values = plain_keys(self.due.keys, self._key)
+        self._key_values = key_values(self.due.keys, self._key.names)
         rows = np.unique(np.concatenate([rows for _, rows, _ in self._plans]))
         table = self.due.rows.select(self._columns.names).take(pa.array(rows))
         self._fresh = dict(zip(rows.tolist(), rows_of(table), strict=True))
         pairs = [
             (int(k), i)
-            for k, kept in zip(self._numbers, self._before, strict=True)
-            for i in sorted(kept.ids())
+            for k, stored in zip(self._numbers, self._before, strict=True)
+            for i in sorted(stored.ids())
         ]
         keys = self.due.keys.take(pa.array([k for k, _ in pairs], pa.int64()))
         held = self._store.rows(keys, [i for _, i in pairs], self._step)
@@ -101,15 +101,15 @@ class Round:
         starts = np.searchsorted(self.due.codes[rows], self._numbers).tolist()
         stops = np.searchsorted(self.due.codes[rows], self._numbers, side="right").tolist()
         tracks = []
-        for i, (key, kept) in enumerate(zip(self._numbers.tolist(), self._before, strict=True)):
-            track = _track(rule, kept)
+        for i, (key, stored) in enumerate(zip(self._numbers.tolist(), self._before, strict=True)):
+            track = _track(rule, stored)
             machine.key = key
             machine.key_value = self._key_values[key] if asks else None
-            mine = seen[starts[i] : stops[i]]
+            own = seen[starts[i] : stops[i]]
             if asks:
-                self._asking(machine, track, mine)
+                self._asking(machine, track, own)
             else:
-                for row, time, bits in mine:
+                for row, time, bits in own:
                     machine.row(track, self.base + row, time, bits, None)
             self._end(machine, rule, track)
             tracks.append(track)
@@ -123,7 +123,7 @@ class Round:
             except Exception as error:
                 self._failed.setdefault(row, error)
 
-    def _end(self, machine: Machine, rule: Rule, track: Track) -> None:
+    def _end(self, machine: Machine, rule: PatternRule, track: Track) -> None:
         """Let the time pass that has passed."""
         if not track.runs and not track.held:
             return
@@ -145,13 +145,13 @@ class Round:
 
     def save(self) -> None:
         changed: list[int] = []
-        after: list[Kept] = []
+        after: list[KeyMatches] = []
         wakes: list[tuple[int, int]] = []
         fresh: list[tuple[int, int]] = []
         gone: list[tuple[int, int]] = []
         rules = [rule for rule, _, _ in self._plans]
         for i, (key, before) in enumerate(zip(self._numbers.tolist(), self._before, strict=True)):
-            now = _kept(rules, [tracks[i] for tracks in self._tracks], self.machines)
+            now = _after_round(rules, [tracks[i] for tracks in self._tracks], self.machines)
             if now.due < MAX_TIME and now.due != before.due:
                 wakes.append((key, now.due))
             if now == before:
@@ -166,7 +166,7 @@ class Round:
     def _write(
         self,
         changed: list[int],
-        after: list[Kept],
+        after: list[KeyMatches],
         wakes: list[tuple[int, int]],
         fresh: list[tuple[int, int]],
         gone: list[tuple[int, int]],
@@ -186,15 +186,17 @@ class Round:
         return self.due.keys.take(pa.array(numbers, pa.int64()))
 
 
-def _track(rule: Rule, kept: Kept) -> Track:
-    mine = [run for name, since, run in kept.runs if name == rule.name and since == rule.since]
-    if not mine:
+def _track(rule: PatternRule, kept: KeyMatches) -> Track:
+    own = [run for name, since, run in kept.runs if name == rule.name and since == rule.since]
+    if not own:
         return Track()
-    held = [run for run in mine if run[0] == HELD]
-    return Track([run for run in mine if run[0] != HELD], held, kept.due)
+    held = [run for run in own if run[0] == HELD]
+    return Track([run for run in own if run[0] != HELD], held, kept.due)
 
 
-def _kept(rules: Sequence[Rule], tracks: Sequence[Track], machines: Sequence[Machine]) -> Kept:
+def _after_round(
+    rules: Sequence[PatternRule], tracks: Sequence[Track], machines: Sequence[Machine]
+) -> KeyMatches:
     runs: list[Owned] = []
     due = MAX_TIME
     for rule, track, machine in zip(rules, tracks, machines, strict=True):
@@ -202,10 +204,85 @@ def _kept(rules: Sequence[Rule], tracks: Sequence[Track], machines: Sequence[Mac
             runs += [(rule.name, rule.since, run) for run in track.runs]
             runs += [(rule.name, rule.since, (HELD, *run[1:])) for run in track.held]
             due = min(due, min(map(machine.deadline, track.runs), default=MAX_TIME))
-    return Kept(tuple(runs), due)
+    return KeyMatches(tuple(runs), due)
 
 
-def _asks(rule: Rule) -> bool:
+def _asks(rule: PatternRule) -> bool:
     """Whether a function of the user's looks at rows."""
     automaton = rule.automaton
     return any(place.asks for place in (automaton.start, *automaton.places))
+
+
+# Due rows by key in order, and which of them matter.
+#
+# Everything here is by column. A row matters to a pattern if one of its conditions may hold, or,
+# where rows must follow directly, if it comes after such a row; and then only if the key has a
+# partial match or the row comes after one that can begin one.
+
+
+@dataclass(frozen=True, slots=True)
+class DueRows:
+    """Rows that are due, key by key, and the keys: those with rows first."""
+
+    rows: pa.Table
+    codes: Index  # of each row: the number of its key
+    times: Index
+    keys: pa.Table
+
+
+def due_rows(
+    rows: pa.Table, key: pa.Schema, others: Sequence[pa.Table], store: MatchStore
+) -> DueRows:
+    """Due rows and further keys that have something to do."""
+    identity = pa.schema([pa.field(HASH, pa.uint64()), *key])
+    if rows.num_rows:
+        found = ordered(rows, key)
+        rows, keys = rows.take(pa.array(found.order)), found.keys
+        codes = np.repeat(np.arange(keys.num_rows), found.sizes)
+    else:
+        keys, codes = identity.empty_table(), np.zeros(0, np.int64)
+    for more in others:
+        new = store.among(keys, more) < 0
+        if new.any():
+            added = more.filter(pa.array(new)).cast(identity)
+            keys = pa.concat_tables([keys, added]).combine_chunks()
+    return DueRows(rows, codes, times_of(rows), keys)
+
+
+def relevant(rule: PatternRule, due: DueRows, words: Sequence[Bits], there: Mask) -> Index:
+    """The rows that may do something; `there`: which keys have partial matches."""
+    some: Mask = np.zeros(len(due.codes), np.bool_)
+    for word in words:
+        some |= word != 0
+    keep = _in_sight(rule, due, some)
+    begins = _begins(rule, words) & keep
+    seen = np.cumsum(begins)
+    first = np.flatnonzero(np.diff(due.codes, prepend=-1))
+    before: Index = (seen - begins)[first]  # how many came before each key's first row
+    sizes = np.diff(first, append=len(seen))
+    keep &= there[due.codes] | (seen > np.repeat(before, sizes))
+    for word in words:
+        keep &= word != BAD
+    return np.flatnonzero(keep)
+
+
+def _in_sight(rule: PatternRule, due: DueRows, some: Mask) -> Mask:
+    automaton = rule.automaton
+    if automaton.blind:
+        keep = some.copy()
+    elif any(place.always for place in (automaton.start, *automaton.places)):
+        keep = np.ones(len(some), np.bool_)
+    else:  # a row without any condition ends what waits for the next row
+        new = np.diff(due.codes, prepend=-1) != 0
+        keep = some | new | np.append(False, some[:-1])[: len(some)]
+    keep &= (due.times >= rule.since) & (due.times < rule.until)
+    return keep
+
+
+def _begins(rule: PatternRule, words: Sequence[Bits]) -> Mask:
+    start = rule.automaton.start
+    found: Mask = np.full(len(words[0]), start.always)
+    for place, word in enumerate(words):
+        mask = start.watch >> (WORD * place) & ((1 << WORD) - 1)
+        found |= (word & mask) != 0
+    return found

@@ -2,7 +2,7 @@
 
 A control row names a pattern and holds it as JSON, or nothing to remove it. It counts from its
 own event time on: rows before it do not know it, whichever came first. One that comes late counts
-from now on. Every slot keeps the same rules; a task reads one copy.
+from now on. Every slot stores the same rules; a task reads one copy.
 """
 
 from __future__ import annotations
@@ -13,28 +13,30 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.arrays import timestamps
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.errors import HeadraceError, refusal
-from headrace.expr import parsed
+from headrace.errors import HeadraceError, StepError, refusal
+from headrace.expr import Expr, parsed
 from headrace.expr.lower import check_condition
-from headrace.ops.broadcast import Broadcast
+from headrace.kernel import SelectStep, compile_chain
+from headrace.kernel.arrow import simple_mask
 from headrace.ops.contract import Fault, Step
-from headrace.ops.grouping import in_order
-from headrace.ops.pattern.automaton import Automaton, Tests, compiled
-from headrace.ops.pattern.conditions import conditions
+from headrace.ops.keys import in_order
+from headrace.ops.pattern.automaton import Automaton, RowTests, compiled
 from headrace.ops.pattern.parts import Condition
 from headrace.ops.pattern.pattern import Pattern
-from headrace.ops.view import timestamps
+from headrace.ops.tables import BroadcastTable
 
 RULES = "rules"
 NAME, TEXT, SINCE = "name", "pattern", "$since"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class PatternRule:
     """A pattern that counts for rows from `since` to before `until`."""
 
     name: str
@@ -44,27 +46,27 @@ class Rule:
     until: int = MAX_TIME
 
 
-class Rules:
+class PatternRules:
     def __init__(self, schema: pa.Schema, unbounded: bool) -> None:
         self._schema, self._unbounded = schema, unbounded
         identity = pa.schema([(NAME, pa.string()), (SINCE, pa.int64())])
-        self._kept = Broadcast(RULES, identity, pa.schema([(TEXT, pa.string())]))
+        self._table = BroadcastTable(RULES, identity, pa.schema([(TEXT, pa.string())]))
 
     @property
     def spec(self) -> Any:
-        return self._kept.spec
+        return self._table.spec
 
-    def turn(self, arrived: pa.Table | None, step: Step) -> tuple[list[Rule], set[str]]:
+    def turn(self, arrived: pa.Table | None, step: Step) -> tuple[list[PatternRule], set[str]]:
         """The rules that count somewhere up to `after`, and the names of those that end there."""
         if arrived is not None and arrived.num_rows:
             self._learn(in_order(arrived), step)
-        rows = _in_turn(self._kept.rows(step))
+        rows = _in_turn(self._table.rows(step))
         versions = _versions(rows)
         over = _over(versions, step.after)
         self._forget(rows, over, step)
         return self._rules(versions), {versions[i][0] for i in over}
 
-    def known(self, rows: pa.Table) -> list[Rule]:
+    def known(self, rows: pa.Table) -> list[PatternRule]:
         """The rules that are kept, for those who only look."""
         return self._rules(_versions(_in_turn(rows)))
 
@@ -74,11 +76,11 @@ class Rules:
         since = timestamps(rows.column(SINCE).to_numpy())
         return rows.select([NAME, TEXT]).append_column("since", since)
 
-    def _rules(self, versions: list[tuple[str, int, str]]) -> list[Rule]:
+    def _rules(self, versions: list[tuple[str, int, str]]) -> list[PatternRule]:
         return [self._rule(versions, i) for i in range(len(versions)) if versions[i][2]]
 
     def _learn(self, arrived: pa.Table, step: Step) -> None:
-        """Keep what came; a row that is no rule is a dead letter, told by one task only."""
+        """Store what came; a row that is no rule is a dead letter, reported by one task only."""
         good = []
         for i, text in enumerate(arrived.column(TEXT).to_pylist()):
             try:
@@ -96,18 +98,18 @@ class Rules:
         put = rows.select([NAME]).append_column(SINCE, pa.array(since))
         texts = pa.array([t or "" for t in rows.column(TEXT).to_pylist()], pa.string())
         for i in range(put.num_rows):  # of two at one time the last counts
-            self._kept.put(put.append_column(TEXT, texts).slice(i, 1), step)
+            self._table.put(put.append_column(TEXT, texts).slice(i, 1), step)
 
     def _forget(self, rows: pa.Table, over: Sequence[int], step: Step) -> None:
         if over:
             identity = rows.take(pa.array(over)).select([NAME, SINCE])
-            self._kept.delete(identity, step)
+            self._table.delete(identity, step)
 
-    def _rule(self, versions: list[tuple[str, int, str]], i: int) -> Rule:
+    def _rule(self, versions: list[tuple[str, int, str]], i: int) -> PatternRule:
         name, since, text = versions[i]
         automaton, exprs = compiled_rule(text, self._schema, self._unbounded)
         more = i + 1 < len(versions) and versions[i + 1][0] == name
-        return Rule(name, automaton, exprs, since, versions[i + 1][1] if more else MAX_TIME)
+        return PatternRule(name, automaton, exprs, since, versions[i + 1][1] if more else MAX_TIME)
 
 
 def _in_turn(known: pa.Table) -> pa.Table:
@@ -139,7 +141,7 @@ def compiled_rule(
     if pattern.endless and not unbounded:
         raise refusal(
             "HR-PATTERN-016",
-            "the rule has no within, so its partial matches would be kept for ever",
+            "the rule has no within, so its partial matches would be stored forever",
             'Say "within": "10m" in the rule, or unbounded=True in match.',
         )
 
@@ -154,7 +156,71 @@ def compiled_rule(
             whole = whole & expr
         return Condition(whole)
 
-    tests = Tests()
+    tests = RowTests()
     automaton, exprs = compiled(pattern.resolved(condition), tests), tuple(tests.exprs)
     conditions(exprs, schema)  # refused now, not when rows come
     return automaton, exprs
+
+
+# The conditions of patterns, by column: for each row one bit per expression.
+#
+# Simple comparisons go straight to Arrow, all others are one compiled query. A row on which an
+# expression fails has the bits `BAD`; why it fails is asked for that row alone.
+
+
+Bits = npt.NDArray[np.int64]
+BAD = -1
+WORD = 62  # bits of one number
+
+
+class Conditions:
+    def __init__(self, exprs: Sequence[Expr], schema: pa.Schema) -> None:
+        self.words = max(-(-len(exprs) // WORD), 1)
+        self._names, self._count = schema.names, len(exprs)
+        masks = [simple_mask(expr.node, schema) for expr in exprs]
+        self._simple = [(i, mask) for i, mask in enumerate(masks) if mask is not None]
+        self._rest = [i for i, mask in enumerate(masks) if mask is None]
+        columns = tuple((f"c{i}", exprs[i]) for i in self._rest)
+        self._kernel = compile_chain([SelectStep(columns=columns)], schema) if columns else None
+
+    def of(self, rows: pa.Table) -> list[Bits]:
+        """The bits of each row, in as many numbers as it takes."""
+        found = [np.zeros(rows.num_rows, np.int64) for _ in range(self.words)]
+        table = rows.select(self._names)
+        for i, mask in self._simple:
+            _set(found, i, mask(table), slice(None))
+        if self._kernel is not None:
+            returned, bad = self._kernel.run(table)
+            good = np.ones(rows.num_rows, np.bool_)
+            good[[row for row, _ in bad]] = False
+            for i in self._rest:
+                _set(found, i, returned.column(f"c{i}"), good)
+            found[0][~good] = BAD
+        return found
+
+    def reason(self, row: pa.Table) -> StepError:
+        """Why an expression fails on this row."""
+        assert self._kernel is not None
+        _, bad = self._kernel.run(row.select(self._names))
+        return StepError("HR-STEP-002", bad[0][1] if bad else "an expression fails on this row")
+
+
+def _set(
+    found: list[Bits], number: int, mask: pa.ChunkedArray | pa.Array, where: slice | np.ndarray
+) -> None:
+    true = np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    found[number // WORD][where] |= true.astype(np.int64) << (number % WORD)
+
+
+@lru_cache(maxsize=256)
+def conditions(texts: tuple[str, ...], schema: pa.Schema) -> Conditions:
+    """Compiled once per process."""
+    return Conditions([parsed(text) for text in texts], schema)
+
+
+def whole(words: Sequence[Bits]) -> list[int]:
+    """The bits of each row as one number of any length."""
+    first: list[int] = words[0].tolist()
+    for place, word in enumerate(words[1:], 1):
+        first = [a | b << (WORD * place) for a, b in zip(first, word.tolist(), strict=True)]
+    return first

@@ -1,4 +1,4 @@
-"""What a `match` step does, as a value: patterns or rules, and what is told of a match."""
+"""What a `match` step does, as a value: patterns or rules, and what is emitted of a match."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.ops.contract import Operator, Place, Spec
-from headrace.ops.pattern.automaton import Tests, compiled
+from headrace.ops.pattern.automaton import RowTests, compiled
+from headrace.ops.pattern.matches import Selection
 from headrace.ops.pattern.operator import MatchOperator
 from headrace.ops.pattern.parts import Condition
 from headrace.ops.pattern.pattern import Pattern
-from headrace.ops.pattern.rules import Rule
-from headrace.ops.pattern.selection import Selection
+from headrace.ops.pattern.rules import PatternRule
 from headrace.schema import ddl_type
 
 
-class OfRow:
+class RowFunction:
     """A function of the row alone, called as one of the row and the match."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -31,7 +31,7 @@ class MatchSpec(Spec):
     """`rules` are the patterns by name, compiled; None if they come on a control stream."""
 
     patterns: Mapping[str, Pattern]
-    rules: tuple[Rule, ...] | None
+    rules: tuple[PatternRule, ...] | None
     exprs: tuple[str, ...]
     selection: Selection
     timeouts: bool = False
@@ -44,10 +44,10 @@ class MatchSpec(Spec):
     @classmethod
     def of(cls, patterns: Mapping[str, Pattern], selection: Selection, **more: Any) -> MatchSpec:
         """For patterns whose conditions are known."""
-        tests = Tests()
+        tests = RowTests()
         automata = [(name, compiled(one, tests)) for name, one in patterns.items()]
         exprs = tuple(tests.exprs)
-        rules = tuple(Rule(name, automaton, exprs) for name, automaton in automata)
+        rules = tuple(PatternRule(name, automaton, exprs) for name, automaton in automata)
         return cls(patterns, rules, exprs, selection, **more)
 
     @property
@@ -63,7 +63,7 @@ class MatchSpec(Spec):
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         found = [f for one in self.patterns.values() for c in _conditions(one) for f in c.functions]
-        plain = [f.function if isinstance(f, OfRow) else f for f in found]
+        plain = [f.function if isinstance(f, RowFunction) else f for f in found]
         return (*plain, *([self.selection.function] if self.selection.function else []))
 
     @property
@@ -84,13 +84,13 @@ class MatchSpec(Spec):
 
         Patterns are numbered by their order, and so are the conditions that a row fulfils.
         """
-        said = [
+        shape = [
             [name, one.at_rest(), *map(_said, _conditions(one))]
             for name, one in self.patterns.items()
         ]
         rows = self.selection.rows
         return {
-            "patterns": None if self.rules is None else said,
+            "patterns": None if self.rules is None else shape,
             "rows": [[f.name, ddl_type(f.type)] for f in rows],
         }
 

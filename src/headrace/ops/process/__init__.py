@@ -1,1 +1,1 @@
-"""Process functions: what users write to see one key's rows, and what it may keep."""
+"""Process functions: what users write to see one key's rows, and their state."""

@@ -1,8 +1,8 @@
 """Keyed process functions: the user's code sees one key's rows, one at a time, in order.
 
-The keys that have rows or timers in an epoch are gone through one after the other. First in
-a pass that trusts the user's code; only if a call fails, or gives what does not fit, again
-in one that checks every call by itself. What it gave and kept leaves by column.
+The keys that have rows or timers in an epoch are processed one after the other: first in a pass
+that trusts the user's code; only if a call fails, or returns what does not fit, again in one that
+checks every call by itself. Rows and state are written by column.
 """
 
 from __future__ import annotations
@@ -17,17 +17,26 @@ import pyarrow as pa
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.defensive_copy import NO_COPY, row_copier
 from headrace.errors import PlanError
-from headrace.ops.contract import Fault, Operator, Step
-from headrace.ops.process.call import Call
-from headrace.ops.process.guard import Guard
-from headrace.ops.process.keyed import KeyedProcess, own_attributes
-from headrace.ops.process.passing import Care, Pass
-from headrace.ops.process.shared import KEY, Shared, table_name
-from headrace.ops.process.values import VALUES, KeyValues, Left, Loaded, Timer, Timers
-from headrace.ops.process.work import Arranged, Arranger, seen
-from headrace.ops.view import plain_view
+from headrace.ops.contract import Fault, Operator, Place, Spec, Step
+from headrace.ops.keys import key_schema, key_values
+from headrace.ops.process.calls_by_key import CallChecks, KeyPass
+from headrace.ops.process.chunks import ChunkOperator
+from headrace.ops.process.function import Call, KeyedProcess, own_attributes
+from headrace.ops.process.key_state import (
+    KeyState,
+    LoadedState,
+    NewState,
+    Timer,
+    Timers,
+    seen_by_key,
+)
+from headrace.ops.process.rows_by_key import RowArranger, RowsByKey, seen
+from headrace.ops.process.shared_maps import KEY, SharedMapGuard, SharedMaps, table_name
+from headrace.ops.process.state_kinds import ValueState
+from headrace.ops.tables import plain_view
 from headrace.reads import ignores
-from headrace.rows import collector_paused, rows_of, table_of
+from headrace.rows import collector_paused, table_of
+from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
 
 NO_ON_TIMER = "the class has no on_timer"
@@ -36,13 +45,13 @@ BLOCK = 16_384  # rows that are Python objects at a time
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _BlockResult:
     """What came of some keys: no row of theirs is a Python object any more."""
 
     keys: pa.Table
     out: pa.Table | None
     sides: dict[str, pa.Table]
-    left: Left
+    left: NewState
     armed: set[Timer]
     cancelled: set[Timer]
     faults: list[Fault]
@@ -65,13 +74,13 @@ class ProcessOperator(Operator):
         self._function, self._names, self._schema = function, names, output
         self._timed, self._sides, self._by = timed, type(function).sides(), list(keys[0])
         self._key = key_schema(keys[0], inputs[0])
-        self._arranger = Arranger(self._key, keys)
-        self._values = KeyValues(function, self._key)
+        self._arranger = RowArranger(self._key, keys)
+        self._values = KeyState(function, self._key)
         self._timers = Timers(type(function).timed(), self._key)
-        self._shared = Shared(function, names, broadcast)
+        self._shared = SharedMaps(function, names, broadcast)
         self._blind = self._looks_at_nothing()
-        mutable = any(kept.mutable for kept in type(function).values.values())
-        self._apart = row_copier(output) if mutable else NO_COPY
+        mutable = any(stored.mutable for stored in type(function).values.values())
+        self._copier = row_copier(output) if mutable else NO_COPY
         self._sides_apart = {
             n: row_copier(s) if mutable else NO_COPY for n, s in self._sides.items()
         }
@@ -96,11 +105,11 @@ class ProcessOperator(Operator):
         self._values.forget(step)
         self._timers.look_ahead(step)
 
-    def _worth(self, work: Arranged, control: Sequence[pa.Table | None]) -> bool:
+    def _worth(self, work: RowsByKey, control: Sequence[pa.Table | None]) -> bool:
         return len(work) > 0 or any(rows is not None for rows in control)
 
     def _calls(
-        self, work: Arranged, inputs: Sequence[pa.Table | None], guard: Guard, step: Step
+        self, work: RowsByKey, inputs: Sequence[pa.Table | None], guard: SharedMapGuard, step: Step
     ) -> None:
         """All keys, some at a time: so what Python makes of them stays near the processor."""
         kind, loaded = type(self._function), self._values.load(work.keys, step)
@@ -109,9 +118,9 @@ class ProcessOperator(Operator):
         own = {**own_attributes(self._function), **guard.maps}
         made = []
         for first, block in work.blocks(BLOCK):
-            mine = loaded.slice(first, len(block))
+            own_rows = loaded.slice(first, len(block))
             begin = partial(
-                Pass,
+                KeyPass,
                 self._function,
                 own,
                 handlers,
@@ -120,37 +129,37 @@ class ProcessOperator(Operator):
                 columns,
                 step,
                 self._values,
-                mine,
-                self._apart,
+                own_rows,
+                self._copier,
             )
             made.append(self._block(begin, block, inputs, guard, step))
         self._store(made, work, loaded, step)
 
     def _block(
         self,
-        begin: Callable[[Call], Pass],
-        block: Arranged,
+        begin: Callable[[Call], KeyPass],
+        block: RowsByKey,
         inputs: Sequence[pa.Table | None],
-        guard: Guard,
+        guard: SharedMapGuard,
         step: Step,
-    ) -> _Made:
-        keys = plain_keys(block.keys, self._key)
+    ) -> _BlockResult:
+        keys = key_values(block.keys, self._key.names)
 
-        def made(care: Care | None) -> _Made:
-            found = self._made(begin(self._call(step)).run(keys, care), block, step)
+        def made(care: CallChecks | None) -> _BlockResult:
+            found = self._result(begin(self._call(step)).run(keys, care), block, step)
             guard.check()
             return found
 
         arrived, blamed = partial(block.arrived, inputs), partial(self._blamed, block)
         try:
             return made(None)
-        except Exception:  # the user's, or what it gave or kept does not fit
+        except Exception:  # the user's, or what it returned or stored does not fit
             guard.restore()
         try:
-            return made(Care(self._accept, arrived, blamed))
+            return made(CallChecks(self._accept, arrived, blamed))
         except PlanError:  # a call changed what is shared: look for it after each
             guard.restore()
-            return made(Care(self._accept, arrived, blamed, guard))
+            return made(CallChecks(self._accept, arrived, blamed, guard))
 
     def _call(self, step: Step) -> Call:
         call = Call(step.before, step.clock, self._sides_apart)
@@ -164,19 +173,19 @@ class ProcessOperator(Operator):
         for name, row in sides:
             table_of([row], self._sides[name])
 
-    def _blamed(self, work: Arranged, number: int, time: int) -> pa.Table:
+    def _blamed(self, work: RowsByKey, number: int, time: int) -> pa.Table:
         """The record of a timer that failed: its key, and its time."""
         key = work.keys.slice(number, 1).select(self._key.names).rename_columns(self._by)
         return key.append_column("timer", pa.array([time], pa.int64()))
 
-    def _made(self, done: Pass, block: Arranged, step: Step) -> _Made:
+    def _result(self, done: KeyPass, block: RowsByKey, step: Step) -> _BlockResult:
         """What came of some keys; refuses what does not fit, before anything is written."""
         out = table_of(done.outs, self._schema)
         sides = {
             name: block.placed(table_of(rows, self._sides[name]), places, step, self._timed)
             for name, (rows, places) in done.sides.items()
         }
-        return _Made(
+        return _BlockResult(
             block.keys,
             block.placed(out, done.places, step, self._timed) if len(out) else None,
             sides,
@@ -187,7 +196,9 @@ class ProcessOperator(Operator):
             done.counts,
         )
 
-    def _store(self, parts: list[_Made], work: Arranged, loaded: Loaded, step: Step) -> None:
+    def _store(
+        self, parts: list[_BlockResult], work: RowsByKey, loaded: LoadedState, step: Step
+    ) -> None:
         self._values.store(work.keys, loaded, [part.left for part in parts], step)
         for part in parts:
             self._timers.store(part.keys, part.armed, part.cancelled, step)
@@ -209,28 +220,75 @@ class ProcessOperator(Operator):
         return plain_view(tables[table_name(name)], MIN_TIME, MAX_TIME)
 
 
-def key_schema(keys: Sequence[str], input: pa.Schema) -> pa.Schema:
-    """The key as tables have it, whatever the inputs call its columns."""
-    return pa.schema([(f"k{i}", input.field(k).type) for i, k in enumerate(keys)])
-
-
-def seen_by_key(
-    tables: Mapping[str, KeyedTable], by: Sequence[str], key: pa.Schema, since: int, until: int
-) -> pa.Table:
-    """Keys by the names of the first input, and what is kept of each."""
-    if VALUES not in tables:
-        fields = [f.with_name(n) for n, f in zip(by, key, strict=True)]
-        return pa.schema(fields).empty_table()
-    rows = plain_view(tables[VALUES], since, until)
-    return rows.rename_columns([*by, *rows.column_names[len(by) :]])
-
-
-def plain_keys(keys: pa.Table, key: pa.Schema) -> list[Any]:
-    """Keys as the user's code knows them: a value, or a tuple of several."""
-    rows = rows_of(keys.select(key.names))
-    return [row[0] for row in rows] if len(key) == 1 else list(map(tuple, rows))
-
-
 def _handler(kind: type, name: str) -> Any:
     handler = getattr(kind, f"on_{name}", None)
     return handler if handler is not None else kind.on_row  # type: ignore[attr-defined]
+
+
+# The spec of a keyed process function.
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessSpec(Spec):
+    """A user's keyed process function over named inputs."""
+
+    names: tuple[str, ...]  # of the inputs, as the function sees them
+    function: Any  # an instance of the user's KeyedProcess
+    state: pa.Schema  # its declared values
+
+    at_rest = "Process"
+    kind = "process"
+
+    @property
+    def endless(self) -> bool:
+        return len(self.state) > 0 and not type(self.function).forgets()
+
+    @property
+    def bound(self) -> str:
+        return 'unbounded=True; otherwise say ttl="1h" for every value of its state.'
+
+    @property
+    def by_event_time(self) -> bool:
+        kind = type(self.function)
+        return kind.timed() or any(life_of(stored) == "event" for stored in kind._kept.values())
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return (type(self.function),)
+
+    @property
+    def user_code(self) -> list[Any]:
+        return [type(self.function), vars(self.function)]
+
+    @property
+    def python(self) -> str:
+        path = "by chunk" if type(self.function).chunked() else "row by row"
+        return f"{type(self.function).__name__}: a process function, {path}"
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return self.names
+
+    def __str__(self) -> str:
+        return f"{type(self.function).__name__} over {', '.join(self.names)}"
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        return {"kind": self.at_rest, **self.values_shape()}
+
+    def values_shape(self) -> dict[str, Any]:
+        """The values of its state, as plain JSON."""
+        kind = type(self.function)
+        values = [[n, ddl_type(v.type), v.word, life_of(v)] for n, v in kind._kept.items()]
+        return {"values": values, "timers": kind.timed()}
+
+    def operator(self, place: Place) -> Operator:
+        fn, output, timed = self.function, place.output, place.timed
+        if type(fn).chunked():
+            return ChunkOperator(fn, place.key, place.input, output, timed)
+        inputs = list(place.inputs)
+        return ProcessOperator(fn, self.names, place.keys, inputs, output, timed, place.broadcast)
+
+
+def life_of(kept: ValueState) -> str:
+    """By which time a value is forgotten: "", "event", "clock"."""
+    return "" if kept.ttl is None else "clock" if kept.by_clock else "event"

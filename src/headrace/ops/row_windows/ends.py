@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.ops.agg.groups import Column, Index, Mask, array, floats, integers, valid
+from headrace.arrays import Column, Index, Mask, array, floats, integers, valid
 from headrace.ops.agg.span import Numbers, stretches
 from headrace.ops.row_windows.store import Ordered
 from headrace.ops.window.by_rows import (

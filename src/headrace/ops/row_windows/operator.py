@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Column, Index, Mask, array, flat, integers, take
 from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.groups import Column, Index, Mask, array, flat, integers, take
 from headrace.ops.agg.named import Aggregate, part_names, partial, result, with_held
 from headrace.ops.contract import Operator, Step
 from headrace.ops.row_windows.ends import Ends, ends_of
@@ -25,7 +25,7 @@ from headrace.ops.row_windows.sequence import KeyCounters, book_fields
 from headrace.ops.row_windows.store import Ordered, PackedRows, fitted, ordered
 from headrace.ops.row_windows.stored_windows import StoredWindows
 from headrace.ops.row_windows.work import AggregateWork, Ended, Fired, FunctionWork, WindowWork
-from headrace.ops.view import plain_view
+from headrace.ops.tables import plain_view
 from headrace.ops.window.by_rows import (
     LastRows,
     RowWindow,

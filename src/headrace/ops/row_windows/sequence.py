@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Column, Index, integers
 from headrace.chunk import TIME
-from headrace.ops.agg.groups import Column, Index, integers
 from headrace.ops.agg.order import distinct, rises, sorted_by
 from headrace.ops.agg.span import stretches
 from headrace.ops.row_windows.ends import Ends, reference_type

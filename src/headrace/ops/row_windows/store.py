@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from headrace.arrays import Column, Index, Mask, array, flat, integers, take, valid
 from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
-from headrace.ops.agg.groups import Column, Index, Mask, array, flat, integers, take, valid
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.order import by_number, rises, sorted_by
 from headrace.ops.agg.span import stretches

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask
 from headrace.clock import MAX_TIME
-from headrace.ops.agg.groups import Index, Mask
 from headrace.ops.agg.span import stretches
 from headrace.ops.contract import Step
 from headrace.ops.row_windows.ends import Ends, ends_of

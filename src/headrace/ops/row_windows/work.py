@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Column, Index, Mask, array, flat, integers, take, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME, hidden_columns
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.groups import Column, Index, Mask, array, flat, integers, take
 from headrace.ops.agg.named import Aggregate, columns_of, naming, singles
 from headrace.ops.agg.span import RangeSpan, Ufunc, stretches
 from headrace.ops.contract import Fault, Step
@@ -214,9 +214,9 @@ class Fired:
             return windows.keys[name]
         match name:
             case "window_start":
-                return _stamps(windows.begins, count)
+                return _times(windows.begins, count)
             case "window_end":
-                return _stamps(windows.ends, count)
+                return _times(windows.ends, count)
             case "pane":
                 return array(windows.number, pa.int32())
             case "timing":
@@ -226,7 +226,5 @@ class Fired:
         raise KeyError(name)
 
 
-def _stamps(times: Index | None, count: int) -> pa.Array:
-    if times is None:
-        return pa.nulls(count, TIMESTAMP)
-    return pa.array(times * 1_000).cast(TIMESTAMP)
+def _times(times: Index | None, count: int) -> pa.Array:
+    return pa.nulls(count, TIMESTAMP) if times is None else timestamps(times)

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.arrays import Column, Index, Mask, flat, take
 from headrace.chunk import OFFSET, SOURCE, TIME
-from headrace.ops.agg.groups import Column, Index, flat, take
 from headrace.ops.agg.named import Aggregate, columns_of, naming, part_names, result, singles
 from headrace.ops.agg.span import RunningSpan
 from headrace.ops.contract import Operator, Step
-from headrace.ops.grouping import by_key
+from headrace.ops.keys import rows_by_key
 from headrace.state.table import KeyedTable, TableSpec
 
 PARTIALS = "partials"
@@ -42,7 +41,7 @@ class RunningAggregateOperator(Operator):
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
-        found, starts = by_key(arrived, self._keys)
+        found, starts = rows_by_key(arrived, self._keys)
         held, known = step.tables[PARTIALS].get(found.keys)
         running, after = rolling(found.rows, starts, self._aggs, held, known)
         put = found.keys
@@ -77,7 +76,7 @@ def rolling(
     starts: Index,
     aggs: Mapping[str, Aggregate],
     held: pa.Table | None = None,
-    known: npt.NDArray[np.bool_] | None = None,
+    known: Mask | None = None,
 ) -> tuple[pa.Table, pa.Table]:
     """The aggregates after each row, and the partial of each group after its last.
 
@@ -101,7 +100,7 @@ def _laid(
     alone: pa.Table,
     starts: Index,
     held: pa.Table | None,
-    known: npt.NDArray[np.bool_] | None,
+    known: Mask | None,
 ) -> tuple[pa.Table, Index | None, Index]:
     """Each group's starting partial, where it has one, and then its rows.
 

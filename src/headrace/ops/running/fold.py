@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.defensive_copy import row_copier, value_copier
 from headrace.ops.contract import Fault, Operator, Step
-from headrace.ops.grouping import Grouped, group, in_order
+from headrace.ops.keys import KeyGroups, in_order, key_groups
 from headrace.records import is_record, like, maker
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
@@ -46,7 +46,7 @@ class RunningFoldOperator(Operator):
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
-        found = group(in_order(arrived), [HASH, *self._keys])
+        found = key_groups(in_order(arrived), [HASH, *self._keys])
         kept, values = self._fold.apply(
             step.tables[VALUES], found.keys, found, self._input.names, step
         )
@@ -100,7 +100,7 @@ class Folder:
 
     @collector_paused()
     def apply(
-        self, table: KeyedTable, keys: pa.Table, found: Grouped, names: list[str], step: Step
+        self, table: KeyedTable, keys: pa.Table, found: KeyGroups, names: list[str], step: Step
     ) -> tuple[list[int], pa.Table]:
         """Fold the rows into the table; which rows gave something, and what.
 
@@ -133,7 +133,7 @@ class Folder:
         make, pairs = self._make or _as_it_is, zip(values, known, strict=True)
         return [make(value) if is_known else _NOTHING for value, is_known in pairs]
 
-    def _run(self, found: Grouped, values: list[Any], rows: list[Any]) -> list[Any]:
+    def _run(self, found: KeyGroups, values: list[Any], rows: list[Any]) -> list[Any]:
         """Fold each row into its key's value; what came after each."""
         fn, zero = self._fn, self._zero
         plain, take = self._apart.plain, self._apart.take
@@ -150,14 +150,14 @@ class Folder:
         return outs
 
     def _run_checked(
-        self, found: Grouped, values: list[Any], rows: list[Any], faults: list[Fault]
+        self, found: KeyGroups, values: list[Any], rows: list[Any], faults: list[Fault]
     ) -> tuple[list[int], list[Any]]:
         """The same, a row at a time; which rows gave something."""
         kept: list[int] = []
         outs: list[Any] = []
         for i, code in enumerate(found.codes.tolist()):
             before = copy.deepcopy(values[code])
-            one = Grouped(found.rows.slice(i, 1), found.codes[i : i + 1], found.keys)
+            one = KeyGroups(found.rows.slice(i, 1), found.codes[i : i + 1], found.keys)
             try:
                 (value,) = self._run(one, values, rows[i : i + 1])
                 self._table([value], None)

@@ -1,1 +1,1 @@
-"""Small operators on a stream: which rows go on, the best of them, rows packed together."""
+"""Small operators on a stream: deduplicate, throttle, sample, top, batch, transform."""

@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask, flat, integers
 from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import Operator, Place, Spec, Step
-from headrace.ops.stream.alike import Mask, heads, numbered
-from headrace.ops.stream.apart import list_starts
-from headrace.ops.stream.base import Keys
-from headrace.ops.stream.stored import Stored
+from headrace.ops.keys import KeyColumns
+from headrace.ops.stream.key_groups import group_heads, key_ids, list_starts
+from headrace.ops.stream.row_layout import RowLayout
 from headrace.state.table import KeyedTable, TableSpec
 
 WAITING, DUE = "waiting", "due"
@@ -56,12 +55,12 @@ class Batch(Spec):
 
     @property
     def bound(self) -> str:
-        return 'unbounded=True; otherwise say within="1m": what waits is given on by then.'
+        return 'unbounded=True; otherwise say within="1m": what waits is emitted by then.'
 
     def shape(self) -> dict[str, Any]:
         timed = self.within is not None
-        said = {"timed": timed, "by_clock": timed and self.by_clock}
-        return {**said, "columns": [list(pair) for pair in self.types]}
+        shape = {"timed": timed, "by_clock": timed and self.by_clock}
+        return {**shape, "columns": [list(pair) for pair in self.types]}
 
     @staticmethod
     def of(
@@ -71,7 +70,7 @@ class Batch(Spec):
         return Batch(rows, within, by_clock, into, timed, types)
 
     def operator(self, place: Place) -> Operator:
-        return _Batching(self, Keys(place.key, place.input), place.input, place.output)
+        return _BatchOperator(self, KeyColumns(place.key, place.input), place.input, place.output)
 
 
 def packed_schema(keys: Sequence[str], into: str, input: pa.Schema) -> pa.Schema:
@@ -80,10 +79,10 @@ def packed_schema(keys: Sequence[str], into: str, input: pa.Schema) -> pa.Schema
     return pa.schema([*(input.field(k) for k in keys), pa.field(into, pa.list_(inner))])
 
 
-class _Batching(Operator):
-    def __init__(self, what: Batch, keys: Keys, input: pa.Schema, output: pa.Schema) -> None:
+class _BatchOperator(Operator):
+    def __init__(self, what: Batch, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
         self._what, self._keys, self._input, self._output = what, keys, input, output
-        self._stored = Stored(keys, input)
+        self._stored = RowLayout(keys, input)
 
     def tables(self) -> tuple[TableSpec, ...]:
         place = pa.schema([*self._keys.schema, (_TURN, pa.int64())])
@@ -143,12 +142,14 @@ class _Batching(Operator):
         return hashes
 
     def _pack(self, rows: pa.Table, step: Step) -> None:
-        numbers = numbered(rows.select(self._keys.identity))
+        numbers = key_ids(rows.select(self._keys.identity))
         ties = [integers(rows.column(n)) for n in (_WHEN, "t", "s", "o", _TURN)]
         order = sorted_by([numbers, *ties])
         rows, numbers = rows.take(pa.array(order)), numbers[order]
         when = integers(rows.column(_WHEN))
-        starts = list_starts(numbers, when, heads(numbers), self._what.rows, self._what.within)
+        starts = list_starts(
+            numbers, when, group_heads(numbers), self._what.rows, self._what.within
+        )
         first = np.flatnonzero(starts)
         sizes = np.diff(first, append=len(numbers))
         ends = when[first] + (self._what.within or 0)
@@ -163,7 +164,7 @@ class _Batching(Operator):
             step.out.append(self._lists(packed, sizes[leaves], ends[leaves], step))
 
     def _remember(self, rows: pa.Table, gone: Mask, first: Index, ends: Index, step: Step) -> None:
-        """New rows that wait are put, old ones that left are deleted; lists tell when due."""
+        """Store new rows that wait and when lists are due; delete old rows that left."""
         old = integers(rows.column(_TURN)) >> 32 != step.epoch
         waiting = step.tables[WAITING]
         place = [*self._keys.identity, _TURN]

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Mask, flat
 from headrace.at_rest import described
-from headrace.ops.agg.groups import flat
 from headrace.ops.contract import Operator, Place, Spec, Step
-from headrace.ops.stream.alike import Mask, heads, in_turn, numbered, same
-from headrace.ops.stream.base import Keys, given_on
+from headrace.ops.keys import KeyColumns
+from headrace.ops.stream.key_groups import by_key_order, group_heads, key_ids, same_values
+from headrace.ops.stream.row_layout import output_rows
 from headrace.state.table import KeyedTable, TableSpec
 
 LAST = "last"
@@ -59,12 +60,14 @@ class ChangesOnly(Spec):
         return ChangesOnly(tuple(columns), pairs)
 
     def operator(self, place: Place) -> Operator:
-        return _Changes(self.columns, Keys(place.key, place.input), place.input, place.output)
+        return _ChangesOnlyOperator(
+            self.columns, KeyColumns(place.key, place.input), place.input, place.output
+        )
 
 
-class _Changes(Operator):
+class _ChangesOnlyOperator(Operator):
     def __init__(
-        self, columns: Sequence[str], keys: Keys, input: pa.Schema, output: pa.Schema
+        self, columns: Sequence[str], keys: KeyColumns, input: pa.Schema, output: pa.Schema
     ) -> None:
         self._columns, self._keys, self._output = list(columns), keys, output
         fields = [(f"c{i}", input.field(c).type) for i, c in enumerate(columns)]
@@ -77,18 +80,18 @@ class _Changes(Operator):
         arrived, table = step.inputs[0], step.tables[LAST]
         if arrived is None or not arrived.num_rows:
             return
-        numbers = numbered(self._keys.of(arrived))
-        order = in_turn(arrived, numbers)
-        rows, first = arrived.take(pa.array(order)), heads(numbers[order])
+        numbers = key_ids(self._keys.of(arrived))
+        order = by_key_order(arrived, numbers)
+        rows, first = arrived.take(pa.array(order)), group_heads(numbers[order])
         keys = self._keys.of(rows.filter(pa.array(first)))
         held, known = table.get(keys)
         changed = ~self._unchanged(rows, first, held, known)
-        self._keep(rows, keys, first, changed, step)
-        step.out.append(given_on(rows.filter(pa.array(changed)), self._output.names))
+        self._store(rows, keys, first, changed, step)
+        step.out.append(output_rows(rows.filter(pa.array(changed)), self._output.names))
         step.filtered.append(rows.filter(pa.array(~changed)))
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """Of each key what was told last."""
+        """Of each key what was emitted last."""
         held = tables[LAST].scan().select([*self._keys.schema.names, *self._value.names])
         return held.rename_columns([*self._keys.columns, *self._columns])
 
@@ -99,12 +102,14 @@ class _Changes(Operator):
         before = pa.array(np.maximum(np.arange(len(first)) - 1, 0))
         for name, column in zip(self._value.names, self._columns, strict=True):
             values = flat(rows.column(column))
-            here = same(values, values.take(before))
-            here[first] = same(values.filter(pa.array(first)), flat(held.column(name)))
+            here = same_values(values, values.take(before))
+            here[first] = same_values(values.filter(pa.array(first)), flat(held.column(name)))
             alike &= here
         return alike
 
-    def _keep(self, rows: pa.Table, keys: pa.Table, first: Mask, changed: Mask, step: Step) -> None:
+    def _store(
+        self, rows: pa.Table, keys: pa.Table, first: Mask, changed: Mask, step: Step
+    ) -> None:
         """The last row of each key in which anything changed."""
         starts = np.flatnonzero(first)
         written = np.logical_or.reduceat(changed, starts)

@@ -17,20 +17,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask, flat, integers, timestamps
 from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME, pretty
-from headrace.ops.agg.groups import Index, flat, integers
 from headrace.ops.agg.order import by_number
 from headrace.ops.contract import Operator, Place, Spec, Step
-from headrace.ops.stream.alike import heads, in_turn, mixed, numbered, repeated
-from headrace.ops.stream.apart import apart
-from headrace.ops.stream.base import Keys, given_on
-from headrace.ops.view import timestamps
+from headrace.ops.keys import KeyColumns
+from headrace.ops.stream.key_groups import (
+    by_key_order,
+    group_heads,
+    key_ids,
+    mixed_hashes,
+    repeated,
+    rows_apart,
+)
+from headrace.ops.stream.row_layout import output_rows
 from headrace.state.table import KeyedTable, TableSpec
 
 SEEN = "seen"
 _AT = "at"
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -67,20 +72,20 @@ class Deduplicate(Spec):
         return {"within": self.within}
 
     def operator(self, place: Place) -> Operator:
-        made = Keys(place.key, place.input)
+        made = KeyColumns(place.key, place.input)
         return (
-            _Ever(made, place.output)
+            _DeduplicateForever(made, place.output)
             if self.within is None
-            else _Within(self.within, made, place.output)
+            else _DeduplicateWithin(self.within, made, place.output)
         )
 
 
-class _Deduplicating(Operator):
+class _DeduplicateOperator(Operator):
     """Leaves out, where the rows are, those that no state is needed for."""
 
     filters = True
 
-    def __init__(self, keys: Keys, output: pa.Schema) -> None:
+    def __init__(self, keys: KeyColumns, output: pa.Schema) -> None:
         self._keys, self._output = keys, output
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
@@ -95,7 +100,7 @@ class _Deduplicating(Operator):
             return None
         part = rows.take(pa.array(some))
         order, numbers = self._ordered(part)
-        new = heads(numbers)
+        new = group_heads(numbers)
         if TIME in self._counts():
             times = integers(part.column(TIME))[order]
             new[1:] |= times[1:] != times[:-1]
@@ -108,21 +113,21 @@ class _Deduplicating(Operator):
 
     def _alike(self, rows: pa.Table) -> npt.NDArray[np.uint64]:
         hashes = flat(rows.column(HASH)).to_numpy()
-        return mixed(hashes, [integers(rows.column(n)) for n in self._counts()])
+        return mixed_hashes(hashes, [integers(rows.column(n)) for n in self._counts()])
 
     def _ordered(self, rows: pa.Table) -> tuple[Index, Index]:
         """The rows by key and, within one, in order; the number of each one's key."""
-        numbers = numbered(self._keys.of(rows))
-        order = in_turn(rows, numbers)
+        numbers = key_ids(self._keys.of(rows))
+        order = by_key_order(rows, numbers)
         return order, numbers[order]
 
-    def _give(self, rows: pa.Table, stays: Mask, step: Step) -> None:
-        step.out.append(given_on(rows.filter(pa.array(stays)), self._output.names))
+    def _emit(self, rows: pa.Table, stays: Mask, step: Step) -> None:
+        step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
         if not stays.all():
             step.filtered.append(rows.filter(pa.array(~stays)))
 
 
-class _Ever(_Deduplicating):
+class _DeduplicateForever(_DeduplicateOperator):
     def tables(self) -> tuple[TableSpec, ...]:
         return (TableSpec(SEEN, self._keys.schema, pa.schema([])),)
 
@@ -136,11 +141,11 @@ class _Ever(_Deduplicating):
         _, known = table.get(keys)
         stays &= ~known
         table.put(keys.filter(pa.array(stays)))
-        self._give(rows, stays, step)
+        self._emit(rows, stays, step)
 
 
-class _Within(_Deduplicating):
-    def __init__(self, within: int, keys: Keys, output: pa.Schema) -> None:
+class _DeduplicateWithin(_DeduplicateOperator):
+    def __init__(self, within: int, keys: KeyColumns, output: pa.Schema) -> None:
         super().__init__(keys, output)
         self._within = within
 
@@ -166,7 +171,7 @@ class _Within(_Deduplicating):
             stays = self._fresh(rows, times, stays)
             put = asked.append_column(_AT, pa.array(times[order]))
             table.put(put.filter(pa.array(stays[order])))
-            self._give(rows, stays, step)
+            self._emit(rows, stays, step)
         if step.after > MIN_TIME:
             table.expire(step.after - 2 * self._within + 2)
 
@@ -209,5 +214,5 @@ class _Within(_Deduplicating):
         if len(some):
             order, numbers = self._ordered(rows.take(pa.array(some)))
             some = some[order]
-            stays[some] = apart(numbers, times[some], heads(numbers), self._within)
+            stays[some] = rows_apart(numbers, times[some], group_heads(numbers), self._within)
         return stays

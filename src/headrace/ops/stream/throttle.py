@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask, integers
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME, pretty
-from headrace.ops.agg.groups import Index, integers
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import Operator, Place, Spec, Step
-from headrace.ops.grouping import ORDER
-from headrace.ops.stream.alike import Mask, numbered, place_in_group
-from headrace.ops.stream.base import Keys, given_on
+from headrace.ops.keys import ORDER, KeyColumns
+from headrace.ops.stream.key_groups import key_ids, place_in_group
+from headrace.ops.stream.row_layout import output_rows
 from headrace.state.table import TableSpec
 
 COUNTS, DROPPED = "counts", "dropped"
@@ -50,11 +50,11 @@ class Throttle(Spec):
         return {"per": self.per}
 
     def operator(self, place: Place) -> Operator:
-        return _Throttling(self, Keys(place.key, place.input), place.output)
+        return _ThrottleOperator(self, KeyColumns(place.key, place.input), place.output)
 
 
-class _Throttling(Operator):
-    def __init__(self, what: Throttle, keys: Keys, output: pa.Schema) -> None:
+class _ThrottleOperator(Operator):
+    def __init__(self, what: Throttle, keys: KeyColumns, output: pa.Schema) -> None:
         self._rows, self._per, self._keys, self._output = what.rows, what.per, keys, output
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -79,7 +79,7 @@ class _Throttling(Operator):
             stays = place + before[number] < self._rows
             went = before + np.add.reduceat(stays, np.flatnonzero(first))
             table.put(asked.append_column(_COUNT, pa.array(went)))
-            self._give(rows, stays, step)
+            self._emit(rows, stays, step)
         if step.after > MIN_TIME:
             table.expire(step.after - self._per + 1)
 
@@ -89,7 +89,7 @@ class _Throttling(Operator):
 
     def _grouped(self, rows: pa.Table) -> tuple[pa.Table, Index]:
         """Rows by period and key, in order, and a number that is equal within a group."""
-        periods, numbers = self._periods(rows), numbered(self._keys.of(rows))
+        periods, numbers = self._periods(rows), key_ids(self._keys.of(rows))
         order = sorted_by(
             [periods, numbers, *(integers(rows.column(n)) for n in ORDER if n in rows.column_names)]
         )
@@ -98,9 +98,9 @@ class _Throttling(Operator):
         new[1:] = (periods[1:] != periods[:-1]) | (numbers[1:] != numbers[:-1])
         return rows.take(pa.array(order)), np.cumsum(new)
 
-    def _give(self, rows: pa.Table, stays: Mask, step: Step) -> None:
-        step.out.append(given_on(rows.filter(pa.array(stays)), self._output.names))
+    def _emit(self, rows: pa.Table, stays: Mask, step: Step) -> None:
+        step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
         if not stays.all():
             dropped = rows.filter(pa.array(~stays))
             step.filtered.append(dropped)
-            step.sides[DROPPED] = [given_on(dropped, self._output.names)]
+            step.sides[DROPPED] = [output_rows(dropped, self._output.names)]

@@ -13,14 +13,12 @@ from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from headrace.arrays import Mask, Times
 from headrace.at_rest import Identified
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import refusal
 from headrace.ops.window.by_rows import CountWindow, DeltaWindow, LastRows, LastTime, UntilWindow
-
-Times = npt.NDArray[np.int64]
 
 
 class Interval(NamedTuple):
@@ -74,9 +72,9 @@ class Window(Identified):
         """The start of the pane that holds each time."""
         return _floor(times, self.pane_size, self.offset)
 
-    def is_late(self, times: Times, watermark: int, lateness: int = 0) -> npt.NDArray[np.bool_]:
+    def is_late(self, times: Times, watermark: int, lateness: int = 0) -> Mask:
         """True where every window that contains the time ended at or before the watermark."""
-        late: npt.NDArray[np.bool_] = times < self.oldest_needed_pane(watermark, lateness)
+        late: Mask = times < self.oldest_needed_pane(watermark, lateness)
         return late
 
     def oldest_needed_pane(self, watermark: int, lateness: int = 0) -> int:

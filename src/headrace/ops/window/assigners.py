@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.arrays import Times
 from headrace.at_rest import Identified
 from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.window.aligned import Times, Window
+from headrace.ops.window.aligned import Window
 
 FOREVER = MAX_TIME - 1  # the end of a window that only the end of input ends
 GAP = "$gap"  # the column into which the plan puts a gap that is an expression

@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Times
 from headrace.clock import MIN_TIME
 from headrace.errors import refusal
-from headrace.ops.window.aligned import Times
 from headrace.ops.window.assigners import FOREVER, NonMerging, Placed, whole
 
 UNITS = ("day", "week", "month", "year")

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index, Mask
 from headrace.chunk import TIME
 from headrace.clock import Duration, millis, pretty
 from headrace.errors import refusal
-from headrace.ops.agg.groups import Index, Mask
+from headrace.isolate import one_by_one
 from headrace.ops.contract import Fault
 from headrace.ops.window.assigners import above_zero, said, whole
 from headrace.rows import rows_of
@@ -114,12 +115,17 @@ def kept_by(evictor: Evictor, rows: pa.Table, starts: Index) -> tuple[Mask, dict
             raise
     stays, faults = np.zeros(rows.num_rows, np.bool_), dict[int, Fault]()
     ends = np.append(starts[1:], rows.num_rows)
-    for window, (first, last) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        mine = rows.slice(first, last - first)
-        try:
-            stays[first:last] = evictor.keeps(mine, np.zeros(1, np.int64))
-        except Exception as error:
-            faults[window] = Fault(mine.slice(0, 1), error)
+
+    def keeps(bounds: tuple[int, int]) -> Mask:
+        first, last = bounds
+        return evictor.keeps(rows.slice(first, last - first), np.zeros(1, np.int64))
+
+    def failed(window: int, error: Exception) -> None:
+        faults[window] = Fault(rows.slice(int(starts[window]), 1), error)
+
+    windows = zip(starts.tolist(), ends.tolist(), strict=True)
+    for window, stay in one_by_one(windows, keeps, failed):
+        stays[starts[window] : ends[window]] = stay
     return stays, faults
 
 

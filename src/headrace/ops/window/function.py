@@ -20,8 +20,8 @@ from typing import Any, Protocol, overload
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Index
 from headrace.chunk import HIDDEN
-from headrace.ops.agg.groups import Index
 from headrace.ops.agg.named import Aggregate, partial, result
 from headrace.ops.agg.order import rises, sorted_by
 from headrace.ops.contract import Fault

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Times
 from headrace.at_rest import Identified
 from headrace.chunk import visible
 from headrace.clock import FURTHEST, MIN_TIME
-from headrace.ops.window.aligned import Interval, Times
+from headrace.ops.window.aligned import Interval
 from headrace.ops.window.assigners import Joined, Placed
 from headrace.rows import rows_of
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.contract import Fault
-from headrace.ops.process.declare import value
-from headrace.ops.process.kept import Kept
+from headrace.ops.keys import key_values
+from headrace.ops.process.state_kinds import ValueState, value
 from headrace.ops.window.function import (
     StoredValues,
     WindowedRows,
@@ -27,7 +27,7 @@ from headrace.ops.window.function import (
     WindowRows,
     one_by_one,
 )
-from headrace.rows import collector_paused, pylist, rows_of, table_of
+from headrace.rows import collector_paused, pylist, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class WindowCall:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowValue(Kept):
+class WindowValue(ValueState):
     """A value kept per window, as long as the window is."""
 
     at_rest = "WindowValue"
@@ -77,11 +77,11 @@ class WindowProcess:
     `hr.value` is kept per key, for good; `hr.window_value` per window.
     """
 
-    values: ClassVar[dict[str, Kept]] = {}
+    values: ClassVar[dict[str, ValueState]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = {n: v for n, v in vars(cls).items() if isinstance(v, Kept)}
+        own = {n: v for n, v in vars(cls).items() if isinstance(v, ValueState)}
         for name in own:
             delattr(cls, name)
         cls.values = {**cls.values, **own}
@@ -199,8 +199,7 @@ class ProcessRows:
     def _key_values(self, laid: WindowedRows) -> list[Any]:
         if not self._keys:
             return [None] * len(laid)
-        rows = rows_of(laid.keys.select(self._keys))
-        return [row[0] for row in rows] if len(self._keys) == 1 else list(map(tuple, rows))
+        return key_values(laid.keys, self._keys)
 
     def _windows(self, laid: WindowedRows) -> list[FiredWindow]:
         begins = [None if b <= MIN_TIME else b for b in laid.begins.tolist()]

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from headrace.arrays import Mask, Times
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.window.aligned import Times
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.arrays import Mask, Times
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.errors import StepError
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
-from headrace.ops.window.aligned import Times
 from headrace.ops.window.assigners import Assigner, said
-from headrace.ops.window.trigger_base import TIMES, Facts, Mask, Trigger, Watch
+from headrace.ops.window.trigger_base import TIMES, Facts, Trigger, Watch
 
 
 @dataclass(frozen=True)

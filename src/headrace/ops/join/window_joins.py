@@ -1,0 +1,268 @@
+"""Window joins and `cogroup`: rows of two streams with the same key in the same window.
+
+All results of a window are emitted when the watermark has passed its end, with the window's
+last millisecond as their event time: a join's pairs and the rows without a partner there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.arrays import Index, Times, numbers, timestamps
+from headrace.chunk import HASH
+from headrace.clock import pretty
+from headrace.isolate import rows_of_calls
+from headrace.ops.contract import Fault, Operator, Place, Spec, Step
+from headrace.ops.join.pairs import matches
+from headrace.ops.join.sides import Columns, JoinOutput, JoinSide, null_keys, with_place
+from headrace.ops.join.window_store import InputWindows, store_of
+from headrace.ops.keys import HIDDEN_KEY, key_values
+from headrace.ops.process.function import many
+from headrace.ops.window.assigners import Assigner, Session
+from headrace.rows import collector_paused, rows_of
+from headrace.state.table import KeyedTable, TableSpec
+
+
+@dataclass(frozen=True)
+class WindowJoin(Spec):
+    how: str
+    window: Assigner
+    lateness: int
+    columns: Columns
+    rows: tuple[str, ...] = ()  # the columns of each input, as text
+
+    kind = "join"
+    needs_time = True
+    has_late = True
+
+    def __str__(self) -> str:
+        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
+        return f"{self.how} in {self.window}{late}"
+
+    def shape(self) -> dict[str, Any]:
+        return {"window": self.window.at_rest(), "rows": list(self.rows)}
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.lateness}
+
+    @property
+    def runs_user_code(self) -> bool:
+        return isinstance(self.window, Session) and self.window.differs
+
+    def operator(self, place: Place) -> WindowJoinOperator:
+        return WindowJoinOperator(self, place.keys, place.inputs, place.output)
+
+
+class WindowJoinOperator(Operator):
+    def __init__(
+        self,
+        spec: WindowJoin,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
+        output: pa.Schema,
+    ) -> None:
+        self._spec, self._output = spec, JoinOutput(spec.columns, output)
+        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
+        self._windows = store_of(spec.window, spec.lateness, keys, inputs, apart=True)
+        self._outer = spec.how in ("left", "full", "anti"), spec.how in ("right", "full")
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return self._windows.tables()
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of windows that are not over."""
+        return self._windows.view(tables, since, until)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        return self._windows.late(port, rows, watermark)
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        rows = rows if self._outer[port] else self._sides[port].without_nulls(rows)
+        return self._windows.prepare(port, rows)
+
+    def step(self, step: Step) -> None:
+        windowed = self._windows.over(step)
+        if windowed is not None:
+            self._join(windowed[0], windowed[1], step)
+
+    def _join(self, left: InputWindows, right: InputWindows, step: Step) -> None:
+        groups = [self._meets(side, windowed) for side, windowed in enumerate((left, right))]
+        nowhen = np.zeros(len(left.group), np.int64)
+        found = matches(groups[0], nowhen, nowhen, groups[1], np.zeros(len(right.group), np.int64))
+        met, how = found.many > 0, self._spec.how
+        if how == "semi":
+            self._emit(left, np.flatnonzero(met), 0, step)
+        elif how != "anti":
+            row, other = found.pairs()
+            reached = np.zeros(len(right.group), np.bool_)
+            reached[other] = True
+            self._emit_pairs(left, right, row, other, step)
+            if self._outer[1]:
+                self._emit(right, np.flatnonzero(~reached), 1, step)
+        if self._outer[0]:
+            self._emit(left, np.flatnonzero(~met), 0, step)
+
+    def _meets(self, side: int, windowed: InputWindows) -> Index:
+        """The group of each row; a row with a null in its key is in one of its own."""
+        nulls = null_keys(windowed.rows, self._sides[side].key.names)
+        return windowed.group if nulls is None else np.where(nulls, -1 - side, windowed.group)
+
+    def _emit_pairs(
+        self, left: InputWindows, right: InputWindows, row: Index, other: Index, step: Step
+    ) -> None:
+        if len(row):
+            parts = left.rows.take(pa.array(row)), right.rows.take(pa.array(other))
+            self._emit_rows(parts, left.start[row], left.end[row], step)
+
+    def _emit(self, of: InputWindows, at: Index, port: int, step: Step) -> None:
+        if len(at):
+            rows = of.rows.take(pa.array(at))
+            self._emit_rows((None, rows) if port else (rows, None), of.start[at], of.end[at], step)
+
+    def _emit_rows(
+        self, parts: Sequence[pa.Table | None], start: Times, end: Times, step: Step
+    ) -> None:
+        bounds = [timestamps(start), timestamps(end)]
+        step.out.append(self._output.rows(parts, end - 1 + self._windows.wait, bounds))
+
+
+# `cogroup`: a user's function over the rows of two streams, key by key and window by window.
+#
+# It is called once for each key and window that has rows on either side, when the watermark has
+# passed the window's end. If a call fails, its first row is a dead letter; the others go on.
+
+
+@dataclass(frozen=True, eq=False)
+class Cogroup(Spec):
+    function: Callable[[Any, list[Any], list[Any]], Any]
+    window: Assigner
+    lateness: int
+    rows: tuple[str, ...] = ()
+
+    kind = "cogroup"
+    needs_time = True
+    has_late = True
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self.function,)
+
+    def __str__(self) -> str:
+        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
+        return f"{self.window}{late}"
+
+    def shape(self) -> dict[str, Any]:
+        return {"window": self.window.at_rest(), "rows": list(self.rows)}
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.lateness}
+
+    @property
+    def runs_user_code(self) -> bool:
+        return isinstance(self.window, Session) and self.window.differs
+
+    def operator(self, place: Place) -> CogroupOperator:
+        return CogroupOperator(self, place.keys, place.inputs, place.output)
+
+
+class CogroupOperator(Operator):
+    def __init__(
+        self,
+        spec: Cogroup,
+        keys: Sequence[Sequence[str]],
+        inputs: Sequence[pa.Schema],
+        output: pa.Schema,
+    ) -> None:
+        self._spec, self._keys, self._inputs = spec, keys, inputs
+        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
+        self._windows = store_of(spec.window, spec.lateness, keys, inputs, apart=False)
+        self._schema = output
+        self._value = pa.schema(list(output)[len(keys[0]) + 2 :])  # after key and bounds
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        return self._windows.tables()
+
+    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
+        """The rows of windows that are not over."""
+        return self._windows.view(tables, since, until)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        return self._windows.late(port, rows, watermark)
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        return self._windows.prepare(port, rows)
+
+    @collector_paused()
+    def step(self, step: Step) -> None:
+        windowed = self._windows.over(step)
+        if windowed is not None:
+            self._call(windowed, step)
+
+    def _call(self, windowed: list[InputWindows], step: Step) -> None:
+        groups = np.unique(np.concatenate([p.group for p in windowed]))
+        bounds = [[*np.searchsorted(p.group, groups).tolist(), len(p.group)] for p in windowed]
+        seen = [rows_of(self._as_came(port, p.rows)) for port, p in enumerate(windowed)]
+        known, at = _first_of_each(windowed, groups)
+        known = known.take(pa.array(at))
+        calls = [
+            (key, seen[0][a:b], seen[1][c:d])
+            for key, (a, b), (c, d) in zip(
+                key_values(known, self._sides[0].key.names), *map(pairwise, bounds), strict=True
+            )
+        ]
+
+        def failed(number: int, error: Exception) -> None:
+            port = 0 if calls[number][1] else 1
+            row = windowed[port].rows.slice(bounds[port][number], 1)
+            step.faults.append(Fault(self._as_came(port, row), error))
+
+        function = self._spec.function
+        table, number = rows_of_calls(
+            calls, lambda call: many(function(*call)), self._value, failed
+        )
+        self._emit(table, number, known, _bounds(windowed, at), step)
+
+    def _emit(
+        self,
+        table: pa.Table,
+        calls: Index,
+        known: pa.Table,
+        bounds: tuple[Index, Index],
+        step: Step,
+    ) -> None:
+        if not table.num_rows:
+            return
+        owners, (start, end) = known.take(pa.array(calls)), (b[calls] for b in bounds)
+        keys = [owners.column(n) for n in self._sides[0].key.names]
+        columns = [*keys, timestamps(start), timestamps(end), *table.columns]
+        table = pa.Table.from_arrays(columns, self._schema.names).cast(self._schema)
+        at = end - 1 + self._windows.wait
+        step.out.append(with_place(table, at, numbers(owners[HASH])))
+
+    def _as_came(self, port: int, held: pa.Table) -> pa.Table:
+        """Held rows with the columns of their input, in its order."""
+        names = dict(zip(self._keys[port], self._sides[port].key.names, strict=True))
+        columns = [names.get(n, n) for n in self._inputs[port].names]
+        return held.select(columns).rename_columns(self._inputs[port].names)
+
+
+def _first_of_each(windowed: list[InputWindows], groups: Index) -> tuple[pa.Table, Index]:
+    """The keys of all rows, and for each group the place of one of its rows among them."""
+    names = [n for n in windowed[0].rows.column_names if n == HASH or n.startswith(HIDDEN_KEY)]
+    keys = pa.concat_tables([p.rows.select(names) for p in windowed]).combine_chunks()
+    every = np.concatenate([p.group for p in windowed])
+    _, first = np.unique(every, return_index=True)
+    return keys, first
+
+
+def _bounds(windowed: list[InputWindows], at: Index) -> tuple[Index, Index]:
+    start = np.concatenate([p.start for p in windowed])[at]
+    return start, np.concatenate([p.end for p in windowed])[at]

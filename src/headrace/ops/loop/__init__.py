@@ -1,1 +1,0 @@
-"""Loops: rows go back to where they came from, within a batch or with the next."""

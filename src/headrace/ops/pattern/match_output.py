@@ -1,0 +1,153 @@
+"""From the matches of an epoch to rows: gathered once, then by column or by the user's function.
+
+The rows of matches are this epoch's, or were stored; either way they are looked up for all
+matches at once. If the function or a column fails on a match, its last row is a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.errors import StepError
+from headrace.isolate import one_by_one
+from headrace.ops.contract import Fault, Step
+from headrace.ops.keys import key_values
+from headrace.ops.pattern.machine import Machine, Run
+from headrace.ops.pattern.matches import PATTERN, Match, MatchRows, Selection, kernel_of, whole_rows
+from headrace.ops.pattern.partial_matches import MatchStore
+from headrace.ops.process.function import many
+from headrace.rows import rows_of, table_of
+
+EmittedMatch = tuple[Machine, int, Run, int]  # by whom, number of the key, rows, time
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredMatches:
+    """Matches, their rows, and when they were emitted."""
+
+    rows_of_matches: MatchRows
+    emitted: Sequence[EmittedMatch]
+    rows: pa.Table  # with hidden columns
+    ends: np.ndarray  # where the rows of each match end
+
+    def fault(self, number: int, error: BaseException) -> Fault:
+        last = self.rows.slice(int(self.ends[number]) - 1, 1)
+        return Fault(last.select([n for n in last.column_names if n != HASH]), error)
+
+
+class MatchOutput:
+    def __init__(self, selection: Selection, columns: pa.Schema, key: pa.Schema) -> None:
+        self._selection, self._columns, self._key = selection, columns, key
+
+    def gather(
+        self,
+        emitted: Sequence[EmittedMatch],
+        keys: pa.Table,
+        fresh: pa.Table,
+        base: int,
+        store: MatchStore,
+        step: Step,
+    ) -> GatheredMatches:
+        """`fresh` are the rows of this epoch, numbered from `base` on."""
+        sizes = np.array([len(run[1]) for _, _, run, _ in emitted], np.int64)
+        owner = np.repeat(np.arange(len(emitted)), sizes)
+        ids = np.array([n for _, _, run, _ in emitted for n in run[1]], np.int64)
+        number = np.array([key for _, key, _, _ in emitted], np.int64)[owner]
+        old = np.flatnonzero(ids < base)
+        names = [*self._columns.names, HASH, TIME, SOURCE, OFFSET]
+        stored = store.rows(keys.take(pa.array(number[old])), ids[old].tolist(), step)
+        pool = pa.concat_tables([fresh.select(names), stored.select(names)])
+        at = ids - base
+        at[old] = fresh.num_rows + np.arange(len(old))
+        rows = pool.take(pa.array(at))
+        called = np.array(
+            [machine.automaton.places[p].name for machine, _, run, _ in emitted for p in run[2]],
+            object,
+        )
+        whose = keys.take(pa.array([key for _, key, _, _ in emitted], pa.int64()))
+        patterns = [machine.name for machine, _, _, _ in emitted]
+        return GatheredMatches(
+            MatchRows(owner, called, rows, whose, patterns), emitted, rows, np.cumsum(sizes)
+        )
+
+    def whole(self, found: GatheredMatches) -> pa.Table:
+        """Each match as a row, with hidden columns."""
+        made = whole_rows(found.rows_of_matches, self._selection.whole, self._columns)
+        return self._hidden(made, found, np.arange(len(found.emitted)))
+
+    def rows(self, found: GatheredMatches, step: Step) -> pa.Table:
+        """What is emitted of the matches."""
+        if self._selection.function is not None:
+            return self._called(found, step)
+        made = whole_rows(found.rows_of_matches, self._selection.whole, self._columns)
+        of = np.arange(made.num_rows)
+        if self._selection.columns is not None:
+            texts = tuple((name, expr.sql()) for name, expr in self._selection.columns)
+            made, bad = kernel_of(texts, self._selection.whole).run(made)
+            for number, why in bad:
+                step.faults.append(found.fault(number, StepError("HR-STEP-002", why)))
+            of = np.delete(of, [number for number, _ in bad])
+        return self._hidden(made.cast(self._selection.output), found, of)
+
+    def _called(self, found: GatheredMatches, step: Step) -> pa.Table:
+        matches = self._matches(found)
+        returned, of, faults = self._call(matches, found, careful=False)
+        try:
+            made = table_of(returned, self._selection.function_schema)
+        except ValueError:  # something does not fit: find out which, one match at a time
+            returned, of, faults = self._call(matches, found, careful=True)
+            made = table_of(returned, self._selection.function_schema)
+        step.faults += faults
+        if self._selection.named:
+            names = [matches[i].pattern for i in of]
+            made = made.add_column(0, PATTERN, pa.array(names, pa.string()))
+        made = made.select(self._selection.output.names).cast(self._selection.output)
+        return self._hidden(made, found, np.array(of, np.int64))
+
+    def _call(
+        self, matches: list[Match], found: GatheredMatches, careful: bool
+    ) -> tuple[list[Any], list[int], list[Fault]]:
+        """What the function gives for each match; where it raises, the match is set aside."""
+        returned: list[Any] = []
+        of: list[int] = []
+        faults: list[Fault] = []
+        function = self._selection.function
+        assert function is not None
+
+        def call(match: Match) -> list[Any]:
+            rows = many(function(match))
+            if careful:
+                table_of(rows, self._selection.function_schema)
+            return rows
+
+        def failed(number: int, error: Exception) -> None:
+            faults.append(found.fault(number, error))
+
+        for number, rows in one_by_one(matches, call, failed):
+            returned += rows
+            of += [number] * len(rows)
+        return returned, of, faults
+
+    def _matches(self, found: GatheredMatches) -> list[Match]:
+        rows = rows_of(found.rows.select(self._columns.names))
+        keys = key_values(found.rows_of_matches.keys, self._key.names)
+        made, start = [], 0
+        for i, (machine, _, _, _) in enumerate(found.emitted):
+            stop = int(found.ends[i])
+            own = zip(found.rows_of_matches.names[start:stop], rows[start:stop], strict=True)
+            made.append(Match(machine.name, keys[i], machine.automaton.names, [*own]))
+            start = stop
+        return made
+
+    def _hidden(self, made: pa.Table, found: GatheredMatches, of: np.ndarray) -> pa.Table:
+        times = np.array([time for _, _, _, time in found.emitted], np.int64)[of]
+        hashes = found.rows_of_matches.keys.column(HASH).to_numpy()[of]
+        made = made.append_column(TIME, pa.array(times))
+        made = made.append_column(SOURCE, pa.array(np.full(len(of), -1, np.int32)))
+        return made.append_column(OFFSET, pa.array(hashes.view(np.int64)))

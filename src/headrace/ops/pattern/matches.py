@@ -1,0 +1,163 @@
+"""A match as a user's function sees it, and as a row: what a step emits of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.arrays import flat
+from headrace.expr import Expr, parsed
+from headrace.kernel import Kernel, SelectStep, compile_chain
+
+
+class Match(Mapping[str, list[Any]]):
+    """The rows that were matched: `match["large"][-1].amount`; a name without rows is empty."""
+
+    __slots__ = ("_found", "_names", "key", "pattern", "rows")
+
+    def __init__(
+        self, pattern: str, key: Any, names: Sequence[str], rows: Sequence[tuple[str, Any]]
+    ) -> None:
+        self.pattern, self.key = pattern, key
+        self.rows = rows  # (name, row) in order
+        self._names = names
+        self._found: dict[str, list[Any]] | None = None
+
+    def __getitem__(self, name: str) -> list[Any]:
+        if self._found is None:
+            self._found = {n: [] for n in self._names}
+            for part, row in self.rows:
+                self._found[part].append(row)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"<Match {dict(self)}>"
+
+
+# What is emitted of a match: its rows by name, columns computed from them, or what a function
+# returns.
+#
+# A match as a row has the key, the pattern's name where there are several patterns, and a column
+# for each name: a struct, or a list of structs where a match can have several such rows. Columns
+# are expressions over that. Values only, and tables of them; no state.
+
+
+PATTERN, ROWS, NAME = "pattern", "rows", "name"
+Columns = tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """`whole` is a match as a row; of it `columns` are made, or `function` is called instead."""
+
+    rows: pa.Schema  # of the input
+    whole: pa.Schema
+    output: pa.Schema
+    columns: Columns | None = None
+    function: Callable[[Any], Any] | None = None
+    named: bool = False  # the function's rows get the pattern's name
+
+    @property
+    def function_schema(self) -> pa.Schema:
+        """The columns of the rows that the function gives."""
+        return pa.schema([f for f in self.output if not (self.named and f.name == PATTERN)])
+
+
+def whole_schema(
+    keys: pa.Schema, rows: pa.Schema, parts: Mapping[str, bool] | None, named: bool
+) -> pa.Schema:
+    """A match as a row; `parts`: by name whether there can be several, None if not known."""
+    words = [pa.field(PATTERN, pa.string())] if named else []
+    struct = pa.struct([pa.field(f.name, f.type) for f in rows])
+    if parts is None:
+        return pa.schema([*keys, *words, pa.field(ROWS, pa.list_(_pairs(struct)))])
+    fields = [pa.field(n, pa.list_(struct) if many else struct) for n, many in parts.items()]
+    return pa.schema([*keys, *words, *fields])
+
+
+def parts_of(groups: Iterable[Iterable[tuple[str, bool]]]) -> dict[str, bool]:
+    """The names of several patterns, and whether any of them can have several such rows."""
+    found: dict[str, bool] = {}
+    for names in groups:
+        for name, many in names:
+            found[name] = found.get(name, False) or many
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRows:
+    """Matches end to end: for each of their rows the match, its name, where it is."""
+
+    owner: np.ndarray
+    names: np.ndarray  # of objects
+    rows: pa.Table  # the rows themselves, in that order
+    keys: pa.Table  # a row per match
+    patterns: Sequence[str | None]  # None: a row that no pattern has taken
+
+    def __len__(self) -> int:
+        return len(self.patterns)
+
+
+def whole_rows(arranged: MatchRows, schema: pa.Schema, columns: pa.Schema) -> pa.Table:
+    """The matches as rows of `schema`; `columns` are those of their rows."""
+    structs = pa.StructArray.from_arrays(
+        [flat(arranged.rows.column(f.name)) for f in columns],
+        fields=[pa.field(f.name, f.type) for f in columns],
+    )
+    generic = _pairs(structs.type)
+    made = []
+    for field in schema:
+        if field.name in arranged.keys.column_names:
+            made.append(arranged.keys.column(field.name))
+        elif field.name == PATTERN and pa.types.is_string(field.type):
+            made.append(pa.array(arranged.patterns, pa.string()))
+        elif field.name == ROWS and field.type == pa.list_(generic):
+            made.append(_every(arranged, structs))
+        else:
+            made.append(_part(arranged, field, structs))
+    return pa.table(made, schema=schema)
+
+
+def _pairs(struct: pa.DataType) -> pa.DataType:
+    """A row and the name it has in the match, for matches of patterns not known before."""
+    return pa.struct([pa.field(NAME, pa.string()), pa.field("row", struct)])
+
+
+def _every(arranged: MatchRows, structs: pa.StructArray) -> pa.Array:
+    names = pa.array(arranged.names, pa.string())
+    fields = [pa.field(NAME, pa.string()), pa.field("row", structs.type)]
+    pairs = pa.StructArray.from_arrays([names, structs], fields=fields)
+    return pa.ListArray.from_arrays(_offsets(arranged.owner, len(arranged)), pairs)
+
+
+def _part(arranged: MatchRows, field: pa.Field, structs: pa.StructArray) -> pa.Array:
+    own = np.flatnonzero(arranged.names == field.name)
+    owner = arranged.owner[own]
+    if pa.types.is_list(field.type):
+        return pa.ListArray.from_arrays(_offsets(owner, len(arranged)), structs.take(pa.array(own)))
+    at = np.full(len(arranged), -1, np.int64)
+    at[owner] = own
+    return structs.take(pa.array(at, mask=at < 0))
+
+
+def _offsets(owner: np.ndarray, count: int) -> pa.Array:
+    sizes = np.bincount(owner, minlength=count)
+    return pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
+
+
+@lru_cache(maxsize=64)
+def kernel_of(texts: tuple[tuple[str, str], ...], schema: pa.Schema) -> Kernel:
+    """The columns as a compiled projection, once per process."""
+    columns = tuple((name, parsed(text)) for name, text in texts)
+    return compile_chain([SelectStep(columns=columns)], schema)

@@ -1,0 +1,270 @@
+"""One pass over the keys of an epoch: all rows of a key, then its timers that are due.
+
+The first pass is quick: any failure abandons it. The second checks every call by itself; one
+that fails leaves the key as it was, and its row is a dead letter. One object of the user's class
+serves all keys; between two keys its state is swapped.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.clock import MAX_TIME
+from headrace.defensive_copy import RowCopier
+from headrace.ops.contract import Fault, Step
+from headrace.ops.process.function import CLOCK, EVENT, HELD, Call, KeyedProcess, many
+from headrace.ops.process.key_state import KeyState, LoadedState, State, Timer
+from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
+from headrace.ops.process.shared_maps import SharedMapGuard
+
+DueTimers = list[tuple[int, int]]  # times and domains, a heap
+
+
+@dataclass(frozen=True, slots=True)
+class CallChecks:
+    """How every call is checked: `accept` refuses rows, `blame` gives the record of a timer."""
+
+    accept: Callable[[list[Any], list[tuple[str, Any]]], None]
+    arrived: Callable[[int], pa.Table]  # the record of a row
+    blame: Callable[[int, int], pa.Table]
+    guard: SharedMapGuard | None = None  # asked after every call, if what is shared was changed
+
+
+class KeyPass:
+    def __init__(
+        self,
+        function: KeyedProcess,
+        own: dict[str, Any],
+        handlers: list[tuple[Any, str]],
+        blind: bool,
+        work: RowsByKey,
+        columns: Sequence[pa.Table | None],
+        step: Step,
+        values: KeyState,
+        loaded: LoadedState,
+        copier: RowCopier,
+        call: Call,
+    ) -> None:
+        self._own, self._names = own, {*type(function).values, HELD}
+        self._one, self._call, self._handlers = copy.copy(function), call, handlers
+        self._work, self._step = work, step
+        self._values, self._lived = values, bool(values.lived)
+        self._copier, self._quick = copier, tuple if copier.plain else None
+        self._rows = work.rows(columns)
+        self._at_once = getattr(type(function), "rows_at_once", False)
+        self._blind = blind  # no method looks at its context
+        self._times: list[Any] = []
+        if self._at_once:
+            self._gather()
+        ends = step.after >= MAX_TIME
+        self._limits = {EVENT: step.after, CLOCK: MAX_TIME if ends else step.clock}
+        self.loaded = loaded
+        self.states, self.stamps = values.states(loaded)
+        self.outs: list[Any] = []
+        self.firings: list[tuple[int, int | None]] = []
+        self.places = RowOrigins([], self.firings)
+        self.sides: dict[str, tuple[list[Any], RowOrigins]] = {}
+        self.armed: set[Timer] = set()
+        self.cancelled: set[Timer] = set()
+        self.faults: list[Fault] = []
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(self._call.counts)
+
+    def run(self, keys: list[Any], care: CallChecks | None = None) -> KeyPass:
+        """Go through all keys; with `care`, check every call."""
+        work = self._work
+        if care is not None or not self._blind:
+            self._times = work.times()
+        for number, timers in enumerate(work.timers):
+            own = range(work.starts[number], work.starts[number + 1])
+            due = list(timers)
+            self._enter(number, keys[number])
+            if care is None:
+                self._quickly(number, own, due)
+            else:
+                self._carefully(number, own, due, care)
+            self.states[number] = self._one.__dict__
+        return self
+
+    def _gather(self) -> None:
+        """In place of its last row, all rows of a key."""
+        starts, rows = self._work.starts, list(self._rows)
+        for first, end in itertools.pairwise(starts):
+            if end > first:
+                self._rows[end - 1] = rows[first:end]
+
+    def _enter(self, number: int, key: Any) -> None:
+        state = self.states[number]
+        self._one.__dict__ = {**self._own, **state} if self._own else state
+        self._call.key, self._call.watermark = key, self._step.before
+        self._call.by_clock = False
+
+    def _quickly(self, number: int, mine: range, due: DueTimers) -> None:
+        if self._blind:
+            self._blindly(mine)
+        else:
+            self._seeing(number, mine, due)
+        for timer in self._firing(number, due):
+            if self._lived:
+                self._expire(number)
+            self._emit(self._one.on_timer(self._call.time, self._call), timer)  # type: ignore[attr-defined]
+            if self._lived:
+                self._mark(number)
+            self._asked(number, due, timer)
+
+    def _blindly(self, mine: range) -> None:
+        """Calls that do not look at their context, and so cannot ask for anything."""
+        one, call, outs, places = self._one, self._call, self.outs, self.places.of
+        (handler, call.input), quick = self._handlers[0], self._quick
+        for i, row in enumerate(self._rows[mine.start : mine.stop], mine.start):
+            returned = handler(one, row, call)
+            if type(returned) is quick:
+                outs.append(returned)
+                places.append(i)
+            elif returned is not None:
+                self._emit(returned, i)
+
+    def _seeing(self, number: int, mine: range, due: DueTimers) -> None:
+        one, call, outs, places = self._one, self._call, self.outs, self.places.of
+        handler, call.input = self._handlers[0]
+        mine = mine[-1:] if self._at_once else mine
+        several, lived = len(self._handlers) > 1, self._lived
+        times, rows, quick = self._times, self._rows, self._quick
+        asked, side_output = call.asked, call.side_rows  # the same lists all the time
+        for i in mine:
+            call.time = times[i]
+            if several:
+                handler, call.input = self._handlers[self._work.ports[i]]
+            if lived:
+                self._expire(number)
+            returned = handler(one, rows[i], call)
+            if type(returned) is quick:
+                outs.append(returned)
+                places.append(i)
+            elif returned is not None:
+                self._emit(returned, i)
+            if lived:
+                self._mark(number)
+            if asked or side_output:
+                self._asked(number, due, i)
+
+    def _emit(self, returned: Any, place: int) -> None:
+        listed = self._listed(returned)
+        self.outs.extend(listed)
+        self.places.of.extend([place] * len(listed))
+
+    def _listed(self, returned: Any) -> list[Any]:
+        return self._copier.all(returned if isinstance(returned, Iterator) else many(returned))
+
+    def _carefully(self, number: int, mine: range, due: DueTimers, care: CallChecks) -> None:
+        call, all_mine = self._call, mine
+        mine = mine[-1:] if self._at_once else mine
+        for i in mine:
+            call.time = self._times[i]
+            handler, call.input = self._handlers[self._work.ports[i]]
+            error = self._attempt(number, due, i, care, handler, self._rows[i])
+            if error is not None:
+                lost = all_mine if self._at_once else (i,)
+                self.faults += [Fault(care.arrived(j), error) for j in lost]
+        for timer in self._firing(number, due):
+            on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
+            at = call.time or 0
+            error = self._attempt(number, due, timer, care, on_timer, at)
+            if error is not None:
+                self.faults.append(Fault(care.blame(number, at), error))
+
+    def _attempt(
+        self, number: int, due: DueTimers, place: int, care: CallChecks, handler: Any, subject: Any
+    ) -> Exception | None:
+        """One call; if it fails, what it did is undone and the failure given."""
+        one, call = self._one, self._call
+        before = {n: copy.deepcopy(v) for n, v in one.__dict__.items() if n in self._names}
+        counts, stamps = call.counts.copy(), dict(self.stamps[number]) if self._lived else {}
+        try:
+            if self._lived:
+                self._expire(number)
+            returned = self._listed(handler(one, subject, call))
+            if self._lived:
+                self._mark(number)
+            care.accept(returned, call.side_rows)
+            self._values.accept(one.__dict__)
+            if care.guard is not None:
+                care.guard.check()
+        except Exception as error:
+            one.__dict__ = {**self._own, **before}
+            call.counts = counts
+            if self._lived:
+                self.stamps[number] = stamps
+            call.forget()
+            if care.guard is not None:
+                care.guard.restore()
+            return error
+        self._emit(returned, place)
+        self._asked(number, due, place)
+        return None
+
+    def _firing(self, number: int, due: DueTimers) -> Any:
+        """Timers in the order of their times, as places of what they give."""
+        heapq.heapify(due)
+        call = self._call
+        call.input, call.watermark = "", self._step.after
+        while due:
+            call.time, domain = heapq.heappop(due)
+            call.by_clock = domain == CLOCK
+            self.firings.append((number, None if call.by_clock else call.time))
+            yield -len(self.firings)
+
+    def _asked(self, number: int, due: DueTimers, place: int) -> None:
+        """What a call asked for: timers set and cancelled, rows for side outputs."""
+        ending = place < 0 and self._step.after >= MAX_TIME and self._beyond()
+        for domain, at, wanted in self._call.asked:
+            timer = (number, domain, at)
+            if wanted and ending:
+                continue
+            self.armed.discard(timer)
+            if not wanted:
+                self.cancelled.add(timer)
+                if (at, domain) in due:
+                    due.remove((at, domain))
+                    heapq.heapify(due)
+            elif at > self._limits[domain]:
+                self.armed.add(timer)
+                self.cancelled.discard(timer)
+            elif (at, domain) not in due:
+                heapq.heappush(due, (at, domain))
+        for name, row in self._call.side_rows:
+            rows, places = self.sides.setdefault(name, ([], RowOrigins([], self.firings)))
+            rows.append(row)
+            places.of.append(place)
+        self._call.forget()
+
+    def _beyond(self) -> bool:
+        """At the end: whether the timer lies beyond the rows; it sets no other, for ever."""
+        call = self._call
+        return call.by_clock or (call.time or 0) > self._step.newest
+
+    # time to live
+
+    def _expire(self, number: int) -> None:
+        step = self._step
+        self._values.expire(self._state(), self.stamps[number], self._now(), step.clock)
+
+    def _mark(self, number: int) -> None:
+        self._values.mark(self._state(), self.stamps[number], self._now(), self._step.clock)
+
+    def _state(self) -> State:
+        return self._one.__dict__
+
+    def _now(self) -> int:
+        """The event time of a call: its row's or timer's, and not before the watermark."""
+        call, before = self._call, self._step.before
+        return before if call.time is None or call.by_clock else max(before, call.time)

@@ -1,0 +1,271 @@
+"""Keyed process functions: what a user writes to see one key's rows, one at a time.
+
+The class only declares: its state per key, the rows it emits, a method per input. The runtime
+lets `self.<name>` hold the current key's state before each call and stores what it holds
+afterwards; nothing here reads or writes a table.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, Self, cast
+
+import pyarrow as pa
+
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.defensive_copy import RowCopier
+from headrace.errors import PlanError, call_site
+from headrace.ops.process.state_kinds import SharedMapState, ValueState
+from headrace.reads import deletes
+from headrace.schema import SchemaLike, schema_of
+
+HELD = "$held"  # in an object's dict: values that are looked up when they are asked for
+
+
+class Context(Protocol):
+    """What a process function may ask about the call it is in, and ask for."""
+
+    @property
+    def key(self) -> Any: ...  # the key: a value, or a tuple when there are several columns
+    @property
+    def input(self) -> str: ...  # the name of the input the row came from; "" in a timer
+    @property
+    def time(self) -> int | None: ...  # the row's (or timer's) time in ms; None without
+    @property
+    def by_clock(self) -> bool: ...  # in a timer: whether it was set by the clock
+    @property
+    def watermark(self) -> int: ...  # no row older than this is expected, in ms
+    @property
+    def clock(self) -> int: ...  # the clock of this batch, in ms
+
+    def timer(self, at: int) -> None: ...  # call on_timer when the watermark passes `at` ms
+    def cancel(self, at: int) -> None: ...  # forget that timer
+    def clock_timer(self, at: int) -> None: ...  # call on_timer when the clock passes `at` ms
+    def cancel_clock(self, at: int) -> None: ...
+    def emit(self, output: str, row: Any) -> None: ...  # a row for one of `outputs`
+    def count(self, name: str, n: int = 1) -> None: ...  # a figure of your own, for the run
+
+
+class ProcessMeta(ABCMeta):
+    """What a class of process functions declares, asked of the class and not of its objects:
+    so a value may have any name, `state` or `values` as well."""
+
+    _kept: dict[str, ValueState]
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any
+    ) -> ProcessMeta:
+        """Declarations are no attributes: what is kept lies in the object's dict.
+
+        Values that are deleted or held back are looked for. Only classes with such values pay
+        for it: with these methods every attribute takes four times as long.
+        """
+        own = {n: v for n, v in namespace.items() if isinstance(v, ValueState)}
+        rest = {n: v for n, v in namespace.items() if n not in own}
+        if any(v.ttl is not None for v in own.values()) or any(map(deletes, rest.values())):
+            rest = {"__getattr__": _held_value, "__delattr__": _forget, **rest}
+        made = super().__new__(mcs, name, bases, rest, **more)
+        inherited = [getattr(base, "_kept", {}) for base in reversed(bases)]
+        made._kept = {n: v for stored in (*inherited, own) for n, v in stored.items()}
+        return made
+
+    @property
+    def values(cls) -> dict[str, ValueState]:
+        """What is kept per key."""
+        return {n: v for n, v in cls._kept.items() if not isinstance(v, SharedMapState)}
+
+    @property
+    def shared(cls) -> dict[str, SharedMapState]:
+        """What every task knows, whatever the key."""
+        return {n: v for n, v in cls._kept.items() if isinstance(v, SharedMapState)}
+
+    def state(cls) -> pa.Schema:
+        """What is kept per key, as columns."""
+        return pa.schema([(name, declared.type) for name, declared in cls.values.items()])
+
+    def sides(cls) -> dict[str, pa.Schema]:
+        """The side outputs and their columns."""
+        said: Any = cls.outputs  # type: ignore[attr-defined]
+        if not isinstance(said, Mapping):
+            raise PlanError(
+                "HR-PROCESS-011",
+                f"the side outputs of {cls.__name__} are {said!r}",
+                'Give each its columns: outputs = {"name": "column type, ..."}.',
+                site=call_site(),
+            )
+        return {name: schema_of(spec) for name, spec in said.items()}
+
+    def handlers(cls) -> tuple[str, ...]:
+        """The inputs that have a method of their own; "row" is the one for all others."""
+        names = (n for n in dir(cls) if n.startswith("on_") and callable(getattr(cls, n)))
+        return tuple(n.removeprefix("on_") for n in names if n not in ("on_timer", "on_chunk"))
+
+    def timed(cls) -> bool:
+        """Whether it may set timers."""
+        return callable(getattr(cls, "on_timer", None))
+
+    def chunked(cls) -> bool:
+        """Whether it sees the rows of all keys at once."""
+        return callable(getattr(cls, "on_chunk", None))
+
+    def forgets(cls) -> bool:
+        """Whether everything it keeps is forgotten some time."""
+        return bool(cls.values) and all(v.ttl is not None for v in cls.values.values())
+
+
+class KeyedProcess(metaclass=ProcessMeta):
+    """Subclass me: declare what is kept, then `on_row`, or `on_<input>` for each input.
+
+    A method gets the row (a named tuple) and a context, and gives nothing, a row, a list of
+    rows, or yields rows. `output` says what those rows are: a dataclass, DDL, a mapping;
+    `outputs` names side outputs and what their rows are. `on_timer(time, ctx)` is called for
+    timers that the context set. `del self.<name>` forgets what is kept under a name.
+    With `on_chunk(chunk, ctx)` instead, it sees the rows of all keys at once, as Arrow.
+    """
+
+    output: ClassVar[SchemaLike] = None
+    outputs: ClassVar[dict[str, SchemaLike]] = {}
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """An object outside a job, in a test of the class, has every value's start."""
+        made = super().__new__(cls)
+        vars(made).update({n: v.start() for n, v in cls._kept.items() if v.ttl is None})
+        return made
+
+
+def own_attributes(function: KeyedProcess) -> dict[str, Any]:
+    """What an object has besides what it keeps."""
+    return {n: v for n, v in vars(function).items() if n not in type(function)._kept}
+
+
+def _held_value(self: KeyedProcess, name: str) -> Any:
+    """A value that is not in the object's dict: held back, or not there."""
+    declared = type(self)._kept.get(name)
+    if declared is None:
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    held = self.__dict__.get(HELD)
+    found = held[name] if held and name in held else declared.start()
+    if held is None or declared.mutable:  # it may be changed in place: that is a write
+        self.__dict__[name] = found
+    return found
+
+
+def _forget(self: KeyedProcess, name: str) -> None:
+    if name not in type(self)._kept:
+        object.__delattr__(self, name)
+        return
+    self.__dict__.pop(name, None)
+    self.__dict__.get(HELD, {}).pop(name, None)
+
+
+@lru_cache(maxsize=64)
+def keyless(kind: type[KeyedProcess]) -> type[KeyedProcess]:
+    """The class, of objects that have no key now: reading their state is refused."""
+
+    def asked(self: KeyedProcess, name: str) -> Any:
+        if name in kind.values:
+            raise no_key(kind.__name__, name)
+        raise AttributeError(f"{kind.__name__} has no attribute {name!r}")
+
+    made: Any = ProcessMeta(kind.__name__, (kind,), {"__getattr__": asked})
+    return cast("type[KeyedProcess]", made)
+
+
+def no_key(title: str, name: str) -> PlanError:
+    return PlanError(
+        "HR-PROCESS-013",
+        f"{title}.{name} is state of a key, and a control row has no key",
+        "Put what control rows carry in a hr.shared_map; read it in on_row.",
+    )
+
+
+# The context of a call: what a process function may ask, and what it asked for.
+
+
+EVENT, CLOCK = 0, 1
+
+
+class Call:
+    """One for all calls of an epoch; what it holds is set before each.
+
+    `no_timer` and `no_event_timer` say why timers cannot be set, where they cannot.
+    """
+
+    __slots__ = (
+        "asked", "by_clock", "clock", "counts", "input", "key", "no_event_timer",
+        "no_timer", "outputs", "side_rows", "time", "watermark",
+    )  # fmt: skip
+
+    def __init__(
+        self, watermark: int, clock: int, outputs: Mapping[str, RowCopier] | None = None
+    ) -> None:
+        self.watermark, self.clock, self.outputs = watermark, clock, outputs or {}
+        self.no_timer = self.no_event_timer = ""
+        self.key: Any = None
+        self.input = ""
+        self.time: int | None = None
+        self.by_clock = False  # in a timer: whether it was set by the clock
+        self.asked: list[tuple[int, int, bool]] = []
+        self.side_rows: list[tuple[str, Any]] = []
+        self.counts: Counter[str] = Counter()
+
+    def timer(self, at: int) -> None:
+        """Call on_timer when the watermark passes `at`, in ms."""
+        self._ask(EVENT, at, True)
+
+    def cancel(self, at: int) -> None:
+        """Forget the timer at `at`."""
+        self._ask(EVENT, at, False)
+
+    def clock_timer(self, at: int) -> None:
+        """Call on_timer when the clock passes `at`, in ms."""
+        self._ask(CLOCK, at, True)
+
+    def cancel_clock(self, at: int) -> None:
+        """Forget the timer that the clock would have fired at `at`."""
+        self._ask(CLOCK, at, False)
+
+    def _ask(self, domain: int, at: int, wanted: bool) -> None:
+        why_not = self.no_timer or (self.no_event_timer if domain == EVENT else "")
+        if why_not:
+            raise PlanError(
+                "HR-PROCESS-010",
+                f"a timer cannot be set here: {why_not}",
+                "See docs/guide/state-and-process.md, Timers.",
+            )
+        if not MIN_TIME < (at := int(at)) < MAX_TIME:
+            raise ValueError(f"a timer at {at} ms would never fire: times are within ±2**62")
+        self.asked.append((domain, at, wanted))
+
+    def emit(self, output: str, row: Any) -> None:
+        """Give a row to a side output."""
+        if output not in self.outputs:
+            raise PlanError(
+                "HR-PROCESS-011",
+                f"there is no side output {output!r}; there is "
+                f"{', '.join(map(repr, self.outputs)) or 'none'}",
+                'Declare it in the class: outputs = {"name": "column type, ..."}.',
+            )
+        self.side_rows.extend((output, row) for row in self.outputs[output].all([row]))
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add `n` to a figure of your own, that the run shows."""
+        self.counts[name] += int(n)
+
+    def forget(self) -> None:
+        self.asked.clear()
+        self.side_rows.clear()
+
+
+def many(returned: Any) -> list[Any]:
+    """Nothing, one row, a list of rows or a generator: as rows."""
+    if isinstance(returned, list):
+        return returned
+    if returned is None:
+        return []
+    if isinstance(returned, tuple | dict):  # asking for iterators takes longer
+        return [returned]
+    return list(returned) if isinstance(returned, Iterator) else [returned]

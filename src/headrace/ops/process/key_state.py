@@ -1,0 +1,283 @@
+"""The state of a process function by key: loaded before its calls, stored after them.
+
+A plain value is in the object's dict. One with a time to live is held back, under HELD, with
+the moment of its last write: the object's class hands it out when it is asked for, so that a
+write is distinguished from none. A value that is not stored reads as a fresh start; a key of
+which nothing is left is deleted. Keys that no row touches cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.contract import Step
+from headrace.ops.process.function import CLOCK, EVENT, HELD, KeyedProcess
+from headrace.ops.process.state_kinds import ValueState
+from headrace.ops.tables import plain_view
+from headrace.rows import pylist, table_of
+from headrace.state.table import KeyedTable, TableSpec
+
+VALUES = "values"
+EXPIRY = {EVENT: "expiry", CLOCK: "clock_expiry"}
+State = dict[str, Any]
+Stamps = dict[str, int | None]  # when each value with a time to live was last written
+
+
+def stamp_of(name: str) -> str:
+    """The column that says when a value was last written."""
+    return f"$at.{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """What the table has of some keys, and of which it has something."""
+
+    rows: pa.Table
+    known: np.ndarray
+
+    def slice(self, start: int, count: int) -> LoadedState:
+        return LoadedState(self.rows.slice(start, count), self.known[start : start + count])
+
+
+@dataclass(frozen=True, slots=True)
+class NewState:
+    """What was left of some keys, as columns, and of which nothing was."""
+
+    rows: pa.Table
+    empty: np.ndarray
+
+
+class KeyState:
+    def __init__(self, function: KeyedProcess, key: pa.Schema) -> None:
+        self._declared, self._key = type(function).values, key
+        self._schema = type(function).state()
+        self.lived = {n: v for n, v in self._declared.items() if v.ttl is not None}
+        self._plain = [n for n in self._declared if n not in self.lived]
+        domains = {CLOCK if v.by_clock else EVENT for v in self.lived.values()}
+        self._domains = sorted(domains) if type(function).forgets() else []
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        if not self._declared:
+            return ()
+        stamps = [pa.field(stamp_of(n), pa.int64()) for n in self.lived]
+        values = TableSpec(VALUES, self._key, pa.schema([*self._schema, *stamps]))
+        expiry = (TableSpec(EXPIRY[d], self._key, pa.schema([]), timed=True) for d in self._domains)
+        return (values, *expiry)
+
+    # before the calls
+
+    def load(self, keys: pa.Table, step: Step) -> LoadedState:
+        if not self._declared:
+            return LoadedState(keys.select([]), np.zeros(keys.num_rows, np.bool_))
+        return LoadedState(*step.tables[VALUES].get(keys))
+
+    def states(self, loaded: LoadedState) -> tuple[list[State], list[Stamps]]:
+        """What is kept of each key, and when it was last written."""
+        held, known = loaded.rows, loaded.known.tolist()
+        columns = [_read(self._declared[n], pylist(held.column(n)), known) for n in self._plain]
+        states: list[State] = [{} for _ in known]
+        if columns:
+            states = [
+                dict(zip(self._plain, row, strict=True)) for row in zip(*columns, strict=True)
+            ]
+        return states, self._load_lived(states, held) if self.lived else []
+
+    def _load_lived(self, states: list[State], held: pa.Table) -> list[Stamps]:
+        values = {n: pylist(held.column(n)) for n in self.lived}
+        written = {n: held.column(stamp_of(n)).to_pylist() for n in self.lived}
+        stamps: list[Stamps] = []
+        for i, state in enumerate(states):
+            own = {n: written[n][i] for n in self.lived}
+            there = (n for n, at in own.items() if at is not None)
+            state[HELD] = {n: self.lived[n].loaded(values[n][i]) for n in there}
+            stamps.append(own)
+        return stamps
+
+    def expire(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
+        """Forget what has not been written for too long, before a call at `now`."""
+        for name, declared in self.lived.items():
+            at, ttl = stamps[name], declared.ttl
+            if at is not None and ttl and at + ttl <= (clock if declared.by_clock else now):
+                stamps[name] = None
+                state[HELD].pop(name, None)
+
+    def mark(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
+        """Remember what a call at `now` has written: what lies in the object's dict."""
+        held = state[HELD]
+        for name, declared in self.lived.items():
+            if name in state:
+                held[name] = state.pop(name)
+                at = clock if declared.by_clock else now
+                stamps[name] = max(at, stamps[name] or at)
+            elif name not in held:
+                stamps[name] = None
+
+    # after the calls
+
+    def accept(self, state: State) -> None:
+        """Refuse what does not fit its columns."""
+        if self._declared:
+            table_of(zip(*self._columns([state]), strict=True), self._schema)
+
+    def left(self, states: list[State], stamps: list[Stamps], loaded: LoadedState) -> NewState:
+        """What the calls left, as columns; refuses what does not fit."""
+        rows = table_of(zip(*self._columns(states), strict=True), self._schema)
+        for name in self.lived:
+            written = pa.array([s[name] for s in stamps], pa.int64())
+            rows = rows.append_column(stamp_of(name), written)
+        whole = self._plain and all(self._plain[0] in s for s in states)
+        if whole and loaded.known.all():
+            return NewState(rows, np.zeros(len(states), np.bool_))
+        starts = {n: v.start() for n, v in self._declared.items()}
+        pairs = zip(states, loaded.known.tolist(), strict=True)
+        return NewState(rows, np.array([_nothing(s, k, starts) for s, k in pairs], np.bool_))
+
+    def store(
+        self, keys: pa.Table, loaded: LoadedState, parts: Sequence[NewState], step: Step
+    ) -> None:
+        """Keys of which nothing is left are deleted."""
+        if not self._declared:
+            return
+        left, rows = pa.concat_tables([part.rows for part in parts]), keys
+        for field in left.schema:
+            rows = rows.append_column(field, left.column(field.name))
+        empty = np.concatenate([part.empty for part in parts])
+        if empty.any():
+            step.tables[VALUES].delete(keys.filter(pa.array(empty & loaded.known)))
+            rows = rows.filter(pa.array(~empty))
+        self.write(rows, keys.column_names, step)
+
+    def write(self, rows: pa.Table, identity: list[str], step: Step) -> None:
+        """Put keys, values and when they were written; and when they will be forgotten."""
+        step.tables[VALUES].put(rows)
+        for domain in self._domains:
+            ends = self._ends(rows, domain)
+            keys = rows.select(identity).append_column(TIME, pa.array(ends))
+            step.tables[EXPIRY[domain]].put(keys.filter(pa.array(ends > MIN_TIME)))
+
+    def _columns(self, states: list[State]) -> list[list[Any]]:
+        columns = []
+        for name, declared in self._declared.items():
+            lived = name in self.lived
+            places = [s.get(HELD, s) for s in states] if lived else states
+            stored, empty = declared.stored, None if lived else declared.stored(declared.start())
+            columns.append([stored(s[name]) if name in s else empty for s in places])
+        return columns
+
+    def _ends(self, rows: pa.Table, domain: int) -> np.ndarray:
+        """When the last of a key's values is forgotten; MIN_TIME where none is there."""
+        last = np.full(rows.num_rows, MIN_TIME, np.int64)
+        for name, declared in self.lived.items():
+            if declared.by_clock == (domain == CLOCK):
+                written = rows.column(stamp_of(name)).fill_null(MIN_TIME).to_numpy()
+                ends = np.where(written > MIN_TIME, written + (declared.ttl or 0), MIN_TIME)
+                last = np.maximum(last, ends)
+        return last
+
+    def forget(self, step: Step) -> None:
+        """Delete what has outlived its time, of keys that no row touched."""
+        now = {EVENT: step.after, CLOCK: step.clock}
+        if not self._domains or step.after >= MAX_TIME:
+            return
+        due = [self._due(EXPIRY[d], now[d], step) for d in self._domains]
+        keys = pa.concat_tables(due)
+        if not keys.num_rows:
+            return
+        held, known = step.tables[VALUES].get(keys)
+        over = [self._ends(held, d) <= now[d] for d in self._domains]
+        gone = np.logical_and.reduce([known, *over])
+        step.tables[VALUES].delete(keys.filter(pa.array(gone)))
+
+    def _due(self, name: str, now: int, step: Step) -> pa.Table:
+        table = step.tables[name]
+        due = table.scan(MIN_TIME, now + 1)
+        table.expire(now + 1)
+        return due.drop_columns([TIME])
+
+
+def _nothing(state: State, known: bool, starts: State) -> bool:
+    """Whether nothing is left of a key; of a new one, whether it is as it started."""
+    if state.get(HELD):
+        return False
+    if known:
+        return not any(name in state for name in starts)
+    return all(name not in state or state[name] == start for name, start in starts.items())
+
+
+def _read(declared: ValueState, stored: list[Any], known: list[bool]) -> list[Any]:
+    """A column as the user's code knows it, with a start of its own for every new key."""
+    plain = type(declared) is ValueState and declared.make is None
+    if plain and not declared.mutable:
+        start = declared.default
+        return [v if k else start for v, k in zip(stored, known, strict=True)]
+    make, fresh = declared.loaded, declared.start
+    return [make(v) if k else fresh() for v, k in zip(stored, known, strict=True)]
+
+
+# The timers of a process function: two tables, one by event time and one by the clock.
+
+
+TABLES = {EVENT: "timers", CLOCK: "clock_timers"}
+DOMAIN = "domain"
+Timer = tuple[int, int, int]  # number of the key, domain, time
+
+
+class Timers:
+    def __init__(self, used: bool, key: pa.Schema) -> None:
+        self._used, self._key = used, key
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        names = TABLES.values() if self._used else ()
+        return tuple(TableSpec(n, self._key, pa.schema([]), timed=True) for n in names)
+
+    def due(self, step: Step) -> pa.Table:
+        """The timers that are due, and never again; at the end of input, all."""
+        parts = [self._nothing()]
+        for domain, now in ((EVENT, step.after), (CLOCK, step.clock)):
+            if self._used:
+                table = step.tables[TABLES[domain]]
+                limit = MAX_TIME if step.after >= MAX_TIME else now + 1
+                rows = table.scan(MIN_TIME, limit)
+                table.expire(limit)
+                kind = pa.array(np.full(rows.num_rows, domain, np.int32))
+                parts.append(rows.append_column(DOMAIN, kind))
+        return pa.concat_tables(parts)
+
+    def _nothing(self) -> pa.Table:
+        identity = [(HASH, pa.uint64()), *((f.name, f.type) for f in self._key)]
+        return pa.schema([(TIME, pa.int64()), *identity, (DOMAIN, pa.int32())]).empty_table()
+
+    def store(
+        self, keys: pa.Table, armed: Iterable[Timer], cancelled: Iterable[Timer], step: Step
+    ) -> None:
+        for timers, write in ((cancelled, "delete"), (armed, "put")):
+            for domain, name in TABLES.items():
+                own = [(number, at) for number, d, at in timers if d == domain]
+                if own:
+                    numbers, times = zip(*own, strict=True)
+                    rows = keys.take(pa.array(numbers, pa.int64()))
+                    rows = rows.append_column(TIME, pa.array(times, pa.int64()))
+                    getattr(step.tables[name], write)(rows)
+
+    def look_ahead(self, step: Step) -> None:
+        if self._used:
+            first = [step.tables[n].first_time() for n in TABLES.values()]
+            step.next, step.wake = (MAX_TIME if t is None else t for t in first)
+
+
+def seen_by_key(
+    tables: Mapping[str, KeyedTable], by: Sequence[str], key: pa.Schema, since: int, until: int
+) -> pa.Table:
+    """Keys by the names of the first input, and what is kept of each."""
+    if VALUES not in tables:
+        fields = [f.with_name(n) for n, f in zip(by, key, strict=True)]
+        return pa.schema(fields).empty_table()
+    rows = plain_view(tables[VALUES], since, until)
+    return rows.rename_columns([*by, *rows.column_names[len(by) :]])

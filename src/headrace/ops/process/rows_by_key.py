@@ -1,0 +1,235 @@
+"""The rows of an epoch by key, for a process function: in order, with the timers that are due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise, repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
+from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.ops.agg.keys import key_numbers
+from headrace.ops.agg.order import order_keys, sorted_by
+from headrace.ops.contract import Step
+from headrace.ops.process.key_state import DOMAIN
+from headrace.reads import columns_read
+from headrace.rows import pylist, rows_from, rows_of
+
+_PLACES = {TIME: (pa.int64(), MIN_TIME), SOURCE: (pa.int32(), -1), OFFSET: (pa.int64(), 0)}
+
+
+@dataclass(slots=True)
+class RowOrigins:
+    """Where rows that were given came from: a row's number, or -1 less that of a firing."""
+
+    of: list[int]
+    firings: list[tuple[int, int | None]]  # number of the key, and the time of a timer
+
+
+@dataclass(frozen=True, slots=True)
+class RowsByKey:
+    """Rows key by key, each key's in order, and each key's timers."""
+
+    keys: pa.Table  # "__h" and k0, k1, ...
+    hidden: pa.Table  # the hidden columns of the rows, in the order of their calls
+    starts: list[int]  # where each key's rows start, and the end of all
+    ports: np.ndarray  # the input of each row
+    indexes: np.ndarray  # and its place there
+    no_time: bool  # some rows have no time
+    timers: list[list[tuple[int, int]]]  # (time, domain) of each key
+    by: Sequence[Sequence[str]]  # what each input calls the key
+
+    def __len__(self) -> int:
+        return int(self.keys.num_rows)
+
+    def times(self) -> list[Any]:
+        """The time of each row; None where it has none."""
+        return _times(self.hidden, self.no_time)
+
+    def blocks(self, size: int) -> Iterator[tuple[int, RowsByKey]]:
+        """Keys with about `size` rows at a time, and the number of the first of them."""
+        ends = np.array(self.starts) + np.arange(len(self.starts))  # a key counts as a row
+        cuts = np.searchsorted(ends, np.arange(0, ends[-1], size))
+        for lo, hi in pairwise(dict.fromkeys([*cuts.tolist(), len(self)])):
+            yield lo, self._slice(lo, hi)
+
+    def _slice(self, lo: int, hi: int) -> RowsByKey:
+        first, end = self.starts[lo], self.starts[hi]
+        return RowsByKey(
+            self.keys.slice(lo, hi - lo),
+            self.hidden.slice(first, end - first),
+            [start - first for start in self.starts[lo : hi + 1]],
+            self.ports[first:end],
+            self.indexes[first:end],
+            self.no_time,
+            self.timers[lo:hi],
+            self.by,
+        )
+
+    def rows(self, seen: Sequence[pa.Table | None]) -> list[Any]:
+        """The rows as user functions see them, in the order of their calls."""
+        used = [port for port, rows in enumerate(seen) if rows is not None and rows.num_rows]
+        if len(used) == 1:
+            return self._only_rows(seen[used[0]], self.by[used[0]])
+        made: list[Any] = [None] * len(self.ports)
+        for port, table in enumerate(seen):
+            own = np.flatnonzero(self.ports == port)
+            if table is not None and len(own):
+                rows = rows_of(visible(table).take(pa.array(self.indexes[own])))
+                for place, row in zip(own.tolist(), rows, strict=True):
+                    made[place] = row
+        return made
+
+    def _only_rows(self, rows: pa.Table, by: Sequence[str]) -> list[Any]:
+        """The rows of the only input: a key's text becomes an object once, not in every row."""
+        keys = {n: k for n, k in zip(by, self.keys.columns[1:], strict=True) if _repeats(k.type)}
+        others = self.table(rows.drop_columns([n for n in keys if n in rows.column_names]))
+        counts = np.diff(self.starts).tolist()
+        columns = (
+            chain.from_iterable(map(repeat, pylist(keys[name]), counts))
+            if name in keys
+            else pylist(others.column(name))
+            for name in rows.column_names
+        )
+        return rows_from(rows.column_names, columns)
+
+    def table(self, rows: pa.Table) -> pa.Table:
+        """The rows of the only input that has any, in the order of their calls."""
+        shown, count = visible(rows), len(self.indexes)
+        first = int(self.indexes[0]) if count else 0
+        if np.array_equal(self.indexes, np.arange(first, first + count)):
+            return shown.slice(first, count)
+        return shown.take(pa.array(self.indexes))
+
+    def arrived(self, inputs: Sequence[pa.Table | None], number: int) -> pa.Table:
+        """A row as it arrived."""
+        rows = inputs[int(self.ports[number])]
+        assert rows is not None
+        return rows.slice(int(self.indexes[number]), 1)
+
+    def placed(self, rows: pa.Table, places: RowOrigins, step: Step, timed: bool) -> pa.Table:
+        """Rows with the hidden columns of those they came from; a timer's have its time."""
+        at = np.array(places.of, np.int64)
+        from_row, firing = at >= 0, -1 - at[at < 0]
+        stand_in = self._firings(places, step)
+        for name in (TIME, SOURCE, OFFSET):
+            if name not in self.hidden.column_names or (name == TIME and not timed):
+                continue
+            known = self.hidden.column(name).to_numpy()
+            values = np.empty(len(at), known.dtype)
+            values[from_row] = known[at[from_row]]
+            values[~from_row] = stand_in[name][firing]
+            rows = rows.append_column(name, pa.array(values, _PLACES[name][0]))
+        return rows
+
+    def _firings(self, places: RowOrigins, step: Step) -> dict[str, np.ndarray]:
+        now = step.after if MIN_TIME < step.after < MAX_TIME else step.clock
+        times = [now if t is None else t for _, t in places.firings]
+        hashes = self.keys.column(HASH).to_numpy().view(np.int64)
+        return {
+            TIME: np.array(times, np.int64),
+            SOURCE: np.full(len(times), -1, np.int32),
+            OFFSET: hashes[np.array([n for n, _ in places.firings], np.int64)],
+        }
+
+
+class RowArranger:
+    def __init__(self, key: pa.Schema, keys: Sequence[Sequence[str]]) -> None:
+        self._key, self._keys = key, keys
+
+    def arrange(self, inputs: Sequence[pa.Table | None], due: pa.Table) -> RowsByKey:
+        """`due` has "__h", the key columns, "__t" and "domain" of the timers that are due."""
+        rows = input_rows(inputs)
+        identities = [self._identity(port, part) for port, part in rows.parts]
+        both = pa.concat_tables([*identities, due.select([HASH, *self._key.names])])
+        number, first = key_numbers(both)
+        own, owners = number[: len(rows.ports)], number[len(rows.ports) :].tolist()
+        turn = sorted_by([own, *rows.order()])
+        timers: list[list[tuple[int, int]]] = [[] for _ in first]
+        times, domains = due.column(TIME).to_pylist(), due.column(DOMAIN).to_pylist()
+        for owner, at, domain in zip(owners, times, domains, strict=True):
+            timers[owner].append((at, domain))
+        return RowsByKey(
+            both.take(pa.array(first)),
+            rows.hidden.take(pa.array(turn)).combine_chunks(),
+            np.searchsorted(own[turn], np.arange(len(first) + 1)).tolist(),
+            rows.ports[turn],
+            rows.indexes[turn],
+            rows.no_time,
+            timers,
+            self._keys,
+        )
+
+    def _identity(self, port: int, rows: pa.Table) -> pa.Table:
+        """The hash and the key, by the names that all inputs share."""
+        columns = [rows.column(name) for name in self._keys[port]]
+        keys = [c.cast(field.type) for c, field in zip(columns, self._key, strict=True)]
+        return pa.table([rows.column(HASH), *keys], names=[HASH, *self._key.names])
+
+
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """The rows of all inputs, one after the other: what places them in time, and where they lie."""
+
+    parts: list[tuple[int, pa.Table]]
+    hidden: pa.Table
+    ports: np.ndarray
+    indexes: np.ndarray
+    no_time: bool  # some have no time
+
+    def order(self) -> list[np.ndarray]:
+        """By what they are in order: event time, then split, then offset."""
+        names = [n for n in _PLACES if n in self.hidden.column_names]
+        return order_keys([self.hidden.column(n) for n in names]) if names else []
+
+
+def input_rows(inputs: Sequence[pa.Table | None]) -> InputRows:
+    parts = [(port, rows) for port, rows in enumerate(inputs) if rows is not None and len(rows)]
+    counts = [len(rows) for _, rows in parts]
+    ports = np.repeat(np.array([port for port, _ in parts], np.int64), counts)
+    indexes = np.concatenate([np.arange(n) for n in counts] or [np.zeros(0, np.int64)])
+    chosen = [rows.select([n for n in _PLACES if n in rows.column_names]) for _, rows in parts]
+    nothing = pa.schema([(name, kind) for name, (kind, _) in _PLACES.items()]).empty_table()
+    hidden = pa.concat_tables(chosen, promote_options="default") if chosen else nothing
+    no_time = TIME in hidden.column_names and hidden.column(TIME).null_count > 0
+    for place, name in enumerate(hidden.column_names):
+        if hidden.column(name).null_count:
+            filled = hidden.column(name).fill_null(_PLACES[name][1])
+            hidden = hidden.set_column(place, name, filled)
+    return InputRows(parts, hidden, ports, indexes, no_time)
+
+
+def in_turn(inputs: Sequence[pa.Table | None]) -> list[tuple[int, int, Any]]:
+    """The rows of all inputs in order, whatever their key: input, place there, and time."""
+    rows = input_rows(inputs)
+    turn = sorted_by([np.zeros(len(rows.ports), np.int64), *rows.order()])
+    times = _times(rows.hidden.take(pa.array(turn)), rows.no_time)
+    places = rows.ports[turn].tolist(), rows.indexes[turn].tolist()
+    return list(zip(*places, times, strict=True))
+
+
+def seen(inputs: Sequence[pa.Table | None], handlers: Sequence[Any]) -> list[pa.Table | None]:
+    """Of each input, only the columns that its function surely looks at."""
+    pairs = zip(inputs, handlers, strict=True)
+    return [None if rows is None else _seen(visible(rows), handler) for rows, handler in pairs]
+
+
+def _seen(rows: pa.Table, handler: Any) -> pa.Table:
+    names = columns_read(handler, rows.column_names, place=1, count=3)
+    return rows.select(names).combine_chunks()  # from which rows are taken in no time
+
+
+def _repeats(kind: pa.DataType) -> bool:
+    """Whether keys that are equal are the same to everybody: 0.0 and -0.0 are not."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind))
+
+
+def _times(ordered: pa.Table, no_time: bool) -> list[Any]:
+    if TIME not in ordered.column_names:
+        return [None] * ordered.num_rows
+    times: list[Any] = ordered.column(TIME).to_pylist()
+    return [None if t == MIN_TIME else t for t in times] if no_time else times

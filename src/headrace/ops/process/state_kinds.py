@@ -1,0 +1,396 @@
+"""The kinds of state per key: a value, a list, a map, the last so many, a running result.
+
+A declaration is a value: the column's type, what a new key starts with, how the stored value
+becomes what the user's code sees and how that is stored again. With `ttl` it is forgotten when
+it has not been written for so long, by event time or by the clock.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.clock import Duration, millis
+from headrace.errors import PlanError, call_site
+from headrace.ops.agg.own import OwnAggregate, check_own
+from headrace.ops.process.migration import checked
+from headrace.records import Maker, maker
+from headrace.rows import table_of
+from headrace.schema import ddl_type, type_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueState:
+    """One thing kept per key."""
+
+    type: pa.DataType
+    default: Any = None
+    kind: Any = None  # the Python type it was declared with, or that of its elements
+    ttl: int | None = None
+    by_clock: bool = False
+    was: str | None = None  # its name in an earlier version of the program
+    was_fields: Mapping[str, str] = field(default_factory=dict)  # the same of its fields
+    make: Maker | None = field(init=False)
+
+    word = "value"  # what people call it
+    at_rest = "Kept"  # never changes
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "make", maker(self.kind))
+
+    @property
+    def mutable(self) -> bool:
+        """Whether it may be changed in place: a touch then counts as a write."""
+        return bool(pa.types.is_nested(self.type))
+
+    @property
+    def whole(self) -> Any:
+        """The Python type of all of it, where `kind` is that of its elements."""
+        if self.word in ("list", "last"):
+            return list[self.kind]  # type: ignore[name-defined]
+        if self.word in ("map", "shared map"):
+            return dict[Any, self.kind]  # type: ignore[name-defined]
+        return self.kind
+
+    def loaded(self, stored: Any) -> Any:
+        """The stored thing as the user's code knows it."""
+        return stored if self.make is None else self.make(stored)
+
+    def start(self) -> Any:
+        """A fresh start, so that no two keys share a list."""
+        return copy.deepcopy(self.default)
+
+    def stored(self, held: Any) -> Any:
+        """What to store of what the user's code left."""
+        return held
+
+
+class ListState(ValueState):
+    """A list; elements may be records."""
+
+    __slots__ = ()
+    word = "list"
+    at_rest = "KeptList"  # never changes
+
+    def loaded(self, stored: Any) -> Any:
+        made = stored or []
+        return made if self.make is None else list(map(self.make, made))
+
+    def start(self) -> Any:
+        return []
+
+
+class MapState(ValueState):
+    """A dict."""
+
+    __slots__ = ()
+    word = "map"
+    at_rest = "KeptMap"  # never changes
+
+    def loaded(self, stored: Any) -> Any:
+        found = dict(stored or {})
+        return found if self.make is None else {k: self.make(v) for k, v in found.items()}
+
+    def start(self) -> Any:
+        return {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LastState(ValueState):
+    """The last `size` things: a deque."""
+
+    size: int = 1
+
+    word = "last"
+    at_rest = "KeptLast"  # never changes
+
+    def loaded(self, stored: Any) -> Any:
+        made = stored or []
+        return deque(made if self.make is None else map(self.make, made), maxlen=self.size)
+
+    def start(self) -> Any:
+        return deque(maxlen=self.size)
+
+    def stored(self, held: Any) -> Any:
+        return list(held)[-self.size :]
+
+
+@dataclass(slots=True)
+class RunningValue:
+    """A running result: `add` takes something in, `value` is what came of all."""
+
+    fold: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    state: Any
+    empty: bool
+
+    def add(self, item: Any) -> None:
+        self.state, self.empty = self.fold(self.state, item), False
+
+    @property
+    def value(self) -> Any:
+        return None if self.empty else self.result(self.state)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningState(ValueState):
+    """A reducing or aggregating state."""
+
+    zero: Callable[[], Any] = lambda: None
+    fold: Callable[[Any, Any], Any] = lambda state, item: item
+    result: Callable[[Any], Any] = lambda state: state
+
+    word = "running result"
+    at_rest = "KeptRunning"  # never changes
+
+    @property
+    def mutable(self) -> bool:
+        return True
+
+    def loaded(self, stored: Any) -> Any:
+        if stored is None:
+            return self.start()
+        state = stored if self.make is None else self.make(stored)
+        return RunningValue(self.fold, self.result, state, empty=False)
+
+    def start(self) -> Any:
+        return RunningValue(self.fold, self.result, self.zero(), empty=True)
+
+    def stored(self, held: Any) -> Any:
+        return None if held.empty else held.state
+
+
+class SharedMapState(ValueState):
+    """A dict that every task knows, changed by control rows only."""
+
+    __slots__ = ()
+    word = "shared map"
+    at_rest = "KeptShared"  # never changes
+
+    def start(self) -> Any:
+        return {}
+
+
+# The functions with which a class declares its state: `hot = hr.value(bool)`, and so on.
+#
+# All take `ttl` (forgotten when not written for so long; `by_clock` by the clock instead of
+# event time), `was` (its name in an earlier version of the program) and `was_fields` (of the
+# fields of a record: name now -> name before). They check their arguments; nothing here runs with
+# a job.
+
+
+def value(
+    kind: Any,
+    default: Any = None,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
+    """Declare a value kept per key: `hot = hr.value(bool, default=False)`.
+
+    With `ttl` it is forgotten when it was not written for so long: by event time, or with
+    `by_clock` by processing time. `was` is the name it had in an earlier version, `was_fields`
+    those of its fields: {"celsius": "temp"}, or {"place.lat": "latitude"}.
+    """
+    column = _typed(kind)
+    try:
+        table_of([(default,)], pa.schema([("value", column)]))
+    except ValueError as error:
+        raise PlanError(
+            "HR-PLAN-030",
+            f"the default {default!r} is not of the value's type {ddl_type(column)}",
+            "Give a default of the declared type, or leave it out to start with None.",
+            site=call_site(),
+        ) from error
+    return ValueState(column, default, kind, *_common(column, ttl, by_clock, was, was_fields))
+
+
+def list_of(
+    kind: Any,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
+    """Declare a list kept per key: `self.seen.append(row.celsius)`."""
+    column = pa.list_(_typed(kind))
+    return ListState(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
+
+
+def map_of(
+    key: Any,
+    kind: Any,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
+    """Declare a dict kept per key: `self.counts[row.word] = 1`."""
+    column = _map(key, kind)
+    return MapState(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
+
+
+def last_of(
+    count: int,
+    kind: Any,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
+    """Declare the last `count` things kept per key: a deque to append to."""
+    if not isinstance(count, int) or count < 1:
+        raise PlanError(
+            "HR-PLAN-031",
+            f"last_of has a size of {count!r}",
+            "Say how many, one at least, and of what: hr.last_of(3, float).",
+            site=call_site(),
+        )
+    column = pa.list_(_typed(kind))
+    common = _common(column, ttl, by_clock, was, was_fields)
+    return LastState(column, None, kind, *common, size=count)
+
+
+def reducing(
+    kind: Any,
+    fn: Callable[[Any, Any], Any],
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
+    """Declare a running result of fn(a, b): `self.total.add(3)`, then `self.total.value`."""
+    if not _takes_two(fn):
+        raise PlanError(
+            "HR-PLAN-036",
+            f"reducing needs a function of two arguments, not {fn!r}",
+            "Give a function of two arguments: hr.reducing(int, max).",
+            site=call_site(),
+        )
+
+    def fold(state: Any, item: Any) -> Any:
+        return item if state is None else fn(state, item)
+
+    column = _typed(kind)
+    common = _common(column, ttl, by_clock, was, was_fields)
+    return RunningState(column, None, kind, *common, fold=fold)
+
+
+def _takes_two(fn: Any) -> bool:
+    try:
+        inspect.signature(fn).bind(None, None)
+    except ValueError:  # a builtin without a signature
+        return True
+    except TypeError:
+        return False
+    return True
+
+
+def aggregating(
+    own: OwnAggregate,
+    *,
+    ttl: Duration | None = None,
+    by_clock: bool = False,
+    was: str | None = None,
+    was_fields: Mapping[str, str] | None = None,
+) -> Any:
+    """Declare a running aggregate, of a `hr.Aggregate`: `self.spread.add(row.celsius)`."""
+    if not isinstance(own, OwnAggregate):
+        raise PlanError(
+            "HR-PLAN-037",
+            f"aggregating needs an aggregate, not {own!r}",
+            "Give an object of a class that you derive from hr.Aggregate: "
+            "hr.aggregating(Spread()).",
+            site=call_site(),
+        )
+    check_own(own)
+    add = getattr(own, "add", None)
+    if add is None:
+        raise PlanError(
+            "HR-PLAN-032",
+            f"{type(own).__name__} has no add, so it cannot take one thing at a time",
+            "Give it add(state, value).",
+            site=call_site(),
+        )
+    column = _typed(own.state)
+    return RunningState(
+        column,
+        None,
+        own.state,
+        *_common(column, ttl, by_clock, was, was_fields),
+        zero=own.zero,
+        fold=add,
+        result=own.result,
+    )
+
+
+def shared_map(
+    key: Any, kind: Any, *, was: str | None = None, was_fields: Mapping[str, str] | None = None
+) -> Any:
+    """Declare a dict that is the same for all keys: `limits = hr.shared_map(str, float)`.
+
+    Only the method of a broadcast input (`rules.broadcast()`) may change it; everywhere else
+    it can be read. It is for rules and settings: thousands of entries, not millions.
+    """
+    column = _map(key, kind)
+    return SharedMapState(column, None, kind, *_common(column, None, False, was, was_fields))
+
+
+def _common(
+    column: pa.DataType,
+    ttl: Duration | None,
+    by_clock: bool,
+    was: str | None,
+    was_fields: Mapping[str, str] | None,
+) -> tuple[int | None, bool, str | None, Mapping[str, str]]:
+    length = None if ttl is None else millis(ttl)
+    if length is not None and length <= 0:
+        raise PlanError(
+            "HR-PLAN-033",
+            f"ttl={ttl!r} would store nothing",
+            "Choose one above zero.",
+            site=call_site(),
+        )
+    if by_clock and length is None:
+        raise PlanError(
+            "HR-PLAN-035",
+            "by_clock=True says by which time a value is forgotten, but it has no ttl",
+            'Say ttl="1h" as well, or leave by_clock out.',
+            site=call_site(),
+        )
+    return length, by_clock, was, checked(was_fields, column)
+
+
+def _map(key: Any, kind: Any) -> pa.DataType:
+    return _hashable(pa.map_(type_of(key), type_of(kind)))
+
+
+def _typed(kind: Any) -> pa.DataType:
+    return _hashable(type_of(kind))
+
+
+def _hashable(column: pa.DataType) -> pa.DataType:
+    """The type, if every map in it has keys that a Python dict can have once they are read."""
+    if pa.types.is_map(column) and pa.types.is_nested(column.key_type):
+        raise PlanError(
+            "HR-PLAN-038",
+            f"the keys of a map cannot be {ddl_type(column.key_type)}",
+            "Key it by text, a number, a boolean, a date or a time; join several in a text.",
+            site=call_site(),
+        )
+    if pa.types.is_nested(column):
+        for i in range(column.num_fields):
+            _hashable(column.field(i).type)
+    return column
