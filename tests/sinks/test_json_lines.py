@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import OutputError
 from headrace.schema import schema_of
-from headrace.sinks.json_lines import check, json_lines, json_values, parsed
+from headrace.sinks.json_lines import check_json, json_lines, json_values, parse_json
 from headrace.sources import decode
 
 SCHEMA = schema_of(
@@ -70,7 +70,7 @@ def test_minus_zero_has_a_point_so_that_every_reader_keeps_its_sign():
 def test_what_was_written_is_read_back(rows):
     table = pa.Table.from_pylist(rows, SCHEMA)
 
-    assert repr(parsed(json_values(table), SCHEMA).to_pylist()) == repr(table.to_pylist())
+    assert repr(parse_json(json_values(table), SCHEMA).to_pylist()) == repr(table.to_pylist())
 
 
 NUMBERS = {
@@ -116,11 +116,11 @@ def test_every_type_comes_back_equal_from_the_output_and_through_an_input(column
     schema = schema_of(f"c {kind}, n int")
     rows = data.draw(st.lists(st.none() | values, min_size=1, max_size=5))
     table = pa.Table.from_pylist([{"c": v, "n": i} for i, v in enumerate(rows)], schema)
-    check(schema)
+    check_json(schema)
 
     lines = json_values(table)
 
-    assert repr(parsed(lines, schema).to_pylist()) == repr(table.to_pylist())
+    assert repr(parse_json(lines, schema).to_pylist()) == repr(table.to_pylist())
     again, bad, reasons = decode("json", lines, schema)
     assert not bad.any(), reasons
     assert repr(again.to_pylist()) == repr(table.to_pylist())
@@ -130,7 +130,7 @@ def test_what_could_not_come_back_is_refused_by_name():
     kinds = [pa.time64("us"), pa.list_(pa.duration("us")), pa.map_(pa.list_(pa.int8()), pa.int8())]
     for kind in kinds:
         with pytest.raises(ValueError, match="column 'odd' is"):
-            check(pa.schema([("odd", kind)]))
+            check_json(pa.schema([("odd", kind)]))
     twice = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
     with pytest.raises(OutputError, match="twice"):
         json_lines(pa.table({"m": twice}))
@@ -138,7 +138,7 @@ def test_what_could_not_come_back_is_refused_by_name():
 
 def test_a_line_that_was_not_written_is_named():
     with pytest.raises(ValueError, match="line 2"):
-        parsed(pa.array([b'{"i": 1}', b'{"i": "x"}']), schema_of("i bigint"))
+        parse_json(pa.array([b'{"i": 1}', b'{"i": "x"}']), schema_of("i bigint"))
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_a_type_is_spelt_like_this(column, text):
 
 def test_no_rows_are_no_bytes():
     assert json_lines(SCHEMA.empty_table()) == b""
-    assert parsed(pa.array([], pa.binary()), SCHEMA).num_rows == 0
+    assert parse_json(pa.array([], pa.binary()), SCHEMA).num_rows == 0

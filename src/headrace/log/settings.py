@@ -28,20 +28,20 @@ def new_topic(
     now: int,
 ) -> Topic:
     if not _whole(partitions, 1, MAX_PARTITIONS):
-        raise _unusable(path, f"{partitions!r} partitions", f"Choose 1 to {MAX_PARTITIONS}.")
+        raise _unfit(path, f"{partitions!r} partitions", f"Choose 1 to {MAX_PARTITIONS}.")
     for what, value in (
         ("retention of", retention_ms),
         ("retention bytes of", retention_bytes),
         ("segments of", segment_bytes),
     ):
         if value is not None and not _whole(value, 1, 2**62):
-            raise _unusable(path, f"{what} {value!r}", "Choose a whole number above 0, or none.")
+            raise _unfit(path, f"{what} {value!r}", "Choose a whole number above 0, or none.")
     columns = None if schema is None else _storable(path, schema_of(schema))
     if key is not None and (columns is None or key not in columns.names):
         known = "it has no schema" if columns is None else ", ".join(columns.names)
-        raise _unusable(path, f"the key {key!r}", f"The key is one of its columns: {known}.")
+        raise _unfit(path, f"the key {key!r}", f"The key is one of its columns: {known}.")
     if key is not None and columns is not None and pa.types.is_nested(columns.field(key).type):
-        raise _unusable(path, f"the nested key {key!r}", "Choose a column of a plain type.")
+        raise _unfit(path, f"the nested key {key!r}", "Choose a column of a plain type.")
     return Topic(
         path,
         new_id(),
@@ -62,7 +62,7 @@ def _storable(path: Path, schema: pa.Schema) -> pa.Schema:
     ]
     for field in fields:
         if any(map(pa.types.is_dictionary, _types_in(field.type))):
-            raise _unusable(path, f"a dictionary inside column {field.name!r}", "Use plain values.")
+            raise _unfit(path, f"a dictionary inside column {field.name!r}", "Use plain values.")
     return pa.schema(fields)
 
 
@@ -75,5 +75,5 @@ def _whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _unusable(path: Path, what: str, hint: str) -> LogError:
+def _unfit(path: Path, what: str, hint: str) -> LogError:
     return LogError("HR-LOG-004", f"topic '{path.name}' cannot have {what}", hint)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from headrace.chunk import plain_type
 from headrace.errors import OutputError
-from headrace.sinks.json_lines import check, json_lines, parsed
+from headrace.sinks.json_lines import check_json, json_lines, parse_json
 
 STEP_ROWS = 131_072  # rows between two looks at how large the file has become
 
@@ -33,7 +33,7 @@ class Format:
 
 class _JsonWriter:
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        check(schema)
+        check_json(schema)
         self._file = file
 
     def write_table(self, table: pa.Table) -> None:
@@ -95,7 +95,7 @@ def _arrow_schema(path: Path) -> pa.Schema:
 def _json_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     lines = pa.array(path.read_bytes().splitlines(), pa.binary())
     try:
-        yield parsed(lines, schema)
+        yield parse_json(lines, schema)
     except ValueError as cause:
         raise OutputError(
             "HR-OUTPUT-007",

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.files import sync_folder
-from headrace.sinks import columns, going_back, spans
+from headrace.sinks import columns, going_back
 from headrace.sinks.commits import (
     FOLDER,
     NEVER,
@@ -42,6 +42,7 @@ from headrace.sinks.encode import format_named
 from headrace.sinks.identity import Identity
 from headrace.sinks.merging import Merging
 from headrace.sinks.ownership import check_folder
+from headrace.sinks.spans import spans_of
 from headrace.sinks.staging import Staging, lost, noted, safe_name
 from headrace.sinks.timelines import Held, Reached, Timelines
 from headrace.state.faults import point
@@ -120,7 +121,7 @@ class FilesSink(Sink):
         """Goes by the names of files; of merged ones, which have others, by the rows."""
         records = self._commits.current(chain)
         parts = [p for p in parts_of(records) if p.epoch <= epoch <= p.last]
-        runs = [run for p in parts for run in spans.spans_of(self._commits.folder, p)]
+        runs = [run for p in parts for run in spans_of(self._commits.folder, p)]
         rows = sum(n for one, n in runs if one == epoch)
         known = {r["file"] for r in staged}
         strange = any(p.file not in known for p in parts if not p.level)

@@ -25,13 +25,13 @@ from typing import IO
 import pyarrow as pa
 
 from headrace.files import link_if_absent, sync_folder
-from headrace.sinks import columns, spans
+from headrace.sinks import columns
 from headrace.sinks.commits import Part, Record, Replaced, Slot, in_force, parts_of, retried
 from headrace.sinks.contract import Writer
 from headrace.sinks.durable import check_bytes, folder_for, named, write
 from headrace.sinks.encode import Format, format_of
 from headrace.sinks.merging import Merging
-from headrace.sinks.spans import Spans
+from headrace.sinks.spans import Spans, spans_of, store_spans
 from headrace.sinks.timelines import Timelines
 from headrace.state.faults import point
 
@@ -124,12 +124,12 @@ def _without(merging: Merging, part: Part, epoch: int, slot: Slot, writer: Write
     """A file with the rows of a merged one that are of `epoch` and before."""
     format, path = format_of(part.file), merging.find(part)
     check_bytes(path, part.bytes, part.crc)
-    runs = spans.spans_of(merging.commits.folder, part)
+    runs = spans_of(merging.commits.folder, part)
     schema = columns.stored(merging.commits.folder)[merging.chain, part.schema]
     file = merging.fresh(slot, part.level, writer) + format.suffix
     made = write(merging.hidden / file, lambda out: _copy(out, format, path, schema, runs, epoch))
     left = [run for run in runs if run[0] <= epoch]
-    spans.store(merging.commits.folder, file, left)
+    store_spans(merging.commits.folder, file, left)
     with named(merging.hidden):
         sync_folder(merging.hidden)
     return replace(

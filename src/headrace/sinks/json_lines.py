@@ -113,18 +113,18 @@ def _numbers(values: pa.Array) -> pa.Array:
 
 
 def _value(value: Any, kind: pa.DataType) -> str:
-    return json.dumps(_plain(value, kind), ensure_ascii=False)
+    return json.dumps(_as_json(value, kind), ensure_ascii=False)
 
 
-def _plain(value: Any, kind: pa.DataType) -> Any:
+def _as_json(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {f.name: _plain(value[f.name], f.type) for f in kind}
+        return {f.name: _as_json(value[f.name], f.type) for f in kind}
     if pa.types.is_map(kind):
         return _object(value, kind)
     if pa.types.is_nested(kind):
-        return [_plain(v, kind.value_type) for v in value]
+        return [_as_json(v, kind.value_type) for v in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else _ODD[str(value)]
     if isinstance(value, bytes):
@@ -138,7 +138,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _object(pairs: list[tuple[Any, Any]], kind: pa.DataType) -> dict[str, Any]:
-    made = {_key(k, kind.key_type): _plain(v, kind.item_type) for k, v in pairs}
+    made = {_key(k, kind.key_type): _as_json(v, kind.item_type) for k, v in pairs}
     if len(made) < len(pairs):
         raise OutputError(
             "HR-OUTPUT-006",
@@ -149,11 +149,11 @@ def _object(pairs: list[tuple[Any, Any]], kind: pa.DataType) -> dict[str, Any]:
 
 
 def _key(key: Any, kind: pa.DataType) -> str:
-    plain = _plain(key, kind)
+    plain = _as_json(key, kind)
     return plain if isinstance(plain, str) else json.dumps(plain)
 
 
-def check(schema: pa.Schema) -> None:
+def check_json(schema: pa.Schema) -> None:
     """Raise ValueError for a column that could not be read again."""
     for field in schema:
         found = _unknown(field.type)
@@ -182,7 +182,7 @@ _KNOWN = (
 )  # fmt: skip
 
 
-def parsed(lines: pa.Array, schema: pa.Schema) -> pa.Table:
+def parse_json(lines: pa.Array, schema: pa.Schema) -> pa.Table:
     """What `json_lines` wrote, as rows again; ValueError if it is something else."""
     table, bad, reasons = decode_json(lines, pa.schema([f.with_nullable(True) for f in schema]))
     if bad.any():

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import IO
 
 from headrace.files import sync_folder
-from headrace.sinks import spans
 from headrace.sinks.commits import (
     Commits,
     Name,
@@ -45,6 +44,7 @@ from headrace.sinks.commits import (
 from headrace.sinks.contract import Writer
 from headrace.sinks.durable import check_bytes, named, remove, write
 from headrace.sinks.encode import Format, format_named, join
+from headrace.sinks.spans import SPANS_SUFFIX, spans_of, store_spans
 from headrace.state.faults import point
 
 EVERY = 16  # records between two snapshots
@@ -140,7 +140,7 @@ class Merging:
         with named(self.target):
             found = [path for place in places if place.is_dir() for path in place.iterdir()]
         for path in found:
-            file = path.name.removesuffix(spans.SUFFIX)
+            file = path.name.removesuffix(SPANS_SUFFIX)
             owner = owner_of(file)
             if owner is None or owner[0] != self.chain or file in live:
                 continue
@@ -155,7 +155,7 @@ class Merging:
                 remove(path)
 
     def _rows(self, file: str) -> Path:
-        return self.commits.folder / f"{file}{spans.SUFFIX}"
+        return self.commits.folder / f"{file}{SPANS_SUFFIX}"
 
     def _merge(self, parts: list[Part], slot: Slot, writer: Writer) -> tuple[list[Part], list[str]]:
         """The parts after merging, and the files that are no longer needed."""
@@ -198,8 +198,8 @@ class Merging:
         for part, path in zip(parts, paths, strict=True):
             check_bytes(path, part.bytes, part.crc)
         made = write(self.hidden / file, lambda out: _joined(out, format, paths))
-        epochs = [span for p in parts for span in spans.spans_of(self.commits.folder, p)]
-        spans.store(self.commits.folder, file, epochs)
+        epochs = [span for p in parts for span in spans_of(self.commits.folder, p)]
+        store_spans(self.commits.folder, file, epochs)
         with named(self.hidden):
             sync_folder(self.hidden)
         rows, last = sum(p.rows for p in parts), max(p.last for p in parts)

@@ -14,8 +14,8 @@ from headrace.sinks.commits import Part, Replaced
 from headrace.sinks.durable import damaged, folder_for, named
 from headrace.state.sealed import create_sealed, read_sealed
 
-KIND = "output-rows"
-SUFFIX = ".rows"
+SPANS = "output-rows"
+SPANS_SUFFIX = ".rows"
 
 Spans = list[tuple[int, int]]  # (epoch, rows), in order of rows
 
@@ -23,19 +23,19 @@ Spans = list[tuple[int, int]]  # (epoch, rows), in order of rows
 def spans_of(folder: Path, part: Part) -> Spans:
     if not part.level:
         return [(part.epoch, part.rows)]
-    path = folder / f"{part.file}{SUFFIX}"
+    path = folder / f"{part.file}{SPANS_SUFFIX}"
     if not path.exists():
         raise Replaced(path.name)
     with named(path):
-        spans = [(epoch, rows) for epoch, rows in read_sealed(path, KIND)["spans"]]
+        spans = [(epoch, rows) for epoch, rows in read_sealed(path, SPANS)["spans"]]
     if sum(rows for _, rows in spans) != part.rows:
         raise damaged(path, f"it does not tell the epochs of {part.rows} rows")
     return spans
 
 
-def store(folder: Path, file: str, spans: Iterable[tuple[int, int]]) -> None:
+def store_spans(folder: Path, file: str, spans: Iterable[tuple[int, int]]) -> None:
     runs = groupby(spans, key=lambda span: span[0])
     joined = [(epoch, sum(rows for _, rows in run)) for epoch, run in runs]
-    path = folder_for(folder) / f"{file}{SUFFIX}"
+    path = folder_for(folder) / f"{file}{SPANS_SUFFIX}"
     with named(path):
-        create_sealed(path, KIND, {"spans": joined})
+        create_sealed(path, SPANS, {"spans": joined})

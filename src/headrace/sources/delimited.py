@@ -26,7 +26,7 @@ MISQUOTED = "a quote that does not close, or is not around a whole field"
 LONE_RETURN = "a carriage return inside the record: lines end with a line feed"
 
 
-def header(path: str, line: str, delimiter: str) -> list[str]:
+def csv_header(path: str, line: str, delimiter: str) -> list[str]:
     """The names of the columns in a file's first line."""
     line = line.rstrip("\r\n")
     try:
@@ -41,7 +41,7 @@ def header(path: str, line: str, delimiter: str) -> list[str]:
         ) from cause
 
 
-def check_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
+def check_csv_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
     """Raise InputError if a column of the schema is missing or there twice."""
     for name in schema.names:
         if found.count(name) != 1:
@@ -54,7 +54,7 @@ def check_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
             )
 
 
-def decode(
+def decode_csv(
     values: pa.Array, schema: pa.Schema, columns: Sequence[str] | None, delimiter: str
 ) -> Decoded:
     names = list(columns) if columns is not None else schema.names

@@ -42,7 +42,7 @@ def decode(
     if format == "json":
         return _json(values, schema)
     if format == "csv":
-        return _without_nulls(delimited.decode(values, schema, columns, delimiter))
+        return _without_nulls(delimited.decode_csv(values, schema, columns, delimiter))
     if format in ("text", "bytes"):
         return _one_column(values, schema)
     raise unknown_format(format)

@@ -20,7 +20,7 @@ from headrace.errors import StepError
 from headrace.kernel.text_cast import cast_text
 from headrace.schema import TIMESTAMP
 from headrace.sources.columns import plain
-from headrace.sources.delimited import check_header, header
+from headrace.sources.delimited import check_csv_header, csv_header
 from headrace.sources.formats import EXTENSIONS, check_schema, decode
 from headrace.sources.lines import BLOCK, BOM, split_lines
 
@@ -77,9 +77,9 @@ def _read_lines(path: str, format: str, declared: pa.Schema | None) -> pa.Table:
     columns, start = None, 0
     if format == "csv":
         line, newline, _ = data.partition(b"\n")
-        columns, start = header(path, line.decode("utf-8", "replace"), ","), len(line + newline)
+        columns, start = csv_header(path, line.decode("utf-8", "replace"), ","), len(line + newline)
         if declared is not None and data:
-            check_header(path, columns, declared)
+            check_csv_header(path, columns, declared)
     texts = pa.schema([(name, pa.string()) for name in columns or ()])
     schema = texts if declared is None else declared
     tables = [schema.empty_table()]
