@@ -36,7 +36,7 @@ CUTS: dict[str, dict[str, int]] = {
     "log.index": {"SPACING": 1},
     "log.reader": {"_SMALL": 1},
     "log.records": {"_FEW": 1},
-    "log.tail": {"_CHUNK": 64},
+    "log.recovery": {"_CHUNK": 64},
     "log.topic": {"SEGMENT_BYTES": 4096, "_LEAST_SEGMENT": 4096},
     "ops.agg.exact": {"_BLOCK": 1, "_ROOM": 4},
     "ops.agg.groups": {"_BLANK": 1, "_FEW": 1},
@@ -53,9 +53,9 @@ CUTS: dict[str, dict[str, int]] = {
     "ops.row_windows.work": {"_BAND": 1},
     "ops.window.assigners": {"_LIMIT": 1},
     "ops.window.function": {"_AT_ONCE": 1},
-    "sinks.encode": {"STEP_ROWS": 1},
+    "sinks.formats": {"STEP_ROWS": 1},
     "sinks.merging": {"EVERY": 1, "FEW": 2, "MANY": 2},
-    "sources.byte_ranges": {"GATHER_ROWS": 1},
+    "sources.files": {"GATHER_ROWS": 1},
     "sources.generate": {"CHUNK_ROWS": 1},
     "sources.lines": {"BLOCK": 16, "LEAST": 1, "PROBE": 16},
     "sources.listing": {"MANY_LINES": 1},
@@ -64,9 +64,9 @@ CUTS: dict[str, dict[str, int]] = {
     "sources.parquet": {"CHUNK_ROWS": 1, "LEAST": 1},
     "sources.received": {"SEGMENT": 256},
     "sources.sockets": {"LEAST": 1, "PIECE": 1},
-    "state.merging": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
     "state.runs": {"_CACHE_BYTES": 1, "_LOOK": 1},
     "state.search": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
+    "state.store": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
     "state.table": {"_PENDING": 1},
     "task.flow": {"_FLUSH_ROWS": 1},
     "task.outputs": {"_STAGE_BYTES": 1},
@@ -178,6 +178,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "log.arguments": {
         "_LONGEST_NAME": "a limit that is refused",
         "_MOST": "what 64 bits hold",
+        "MAX_PARTITIONS": "a limit that is refused",
     },
     "log.block": {
         "ALIGN": "the format",
@@ -190,12 +191,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "_PAGE": "the format",
         "_TRIES": "patience",
     },
-    "log.seen": {
+    "log.producers": {
         "PLACES": "answers to retries",
         "RANGES": "a limit that is refused",
-    },
-    "log.settings": {
-        "MAX_PARTITIONS": "a limit that is refused",
     },
     "log.topic": {
         "FORMAT": "a version",
@@ -250,11 +248,11 @@ OTHERS: dict[str, dict[str, str]] = {
     "sinks.console": {
         "SHOWN": "rows printed",
     },
+    "sinks.durable": {
+        "Staging.limit": "no limit",
+    },
     "sinks.files": {
         "TARGET_MB": "the user's; drawn in its tests",
-    },
-    "sinks.staging": {
-        "Staging.limit": "no limit",
     },
     "sources.files": {
         "MANY": "how often files are looked for",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.ops.process import operator
-from headrace.state import merging, store
+from headrace.state import store
 from tests.cuts import CUTS, OTHERS, make_tiny, numbers
 
 
@@ -19,4 +19,4 @@ def test_every_number_is_a_cut_or_is_said_to_be_something_else() -> None:
 
 def test_a_cut_is_tiny_wherever_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch, 1)
-    assert (operator.BLOCK, merging.AT_ONCE, store.AT_ONCE, merging.FEW) == (1, 1, 1, 2)
+    assert (operator.BLOCK, store.AT_ONCE, store.AT_ONCE, store.FEW) == (1, 1, 1, 2)

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.errors import LogError
 from headrace.log import EmbeddedLog
-from headrace.log.seen import Seen
+from headrace.log.producers import Seen
 from headrace.log.topic import _crc
 
 SETTINGS = """{

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.clock import ManualClock, SystemClock
 from headrace.errors import LogError
-from headrace.log import EmbeddedLog, head, reader, recovery, roll, seen, segment
+from headrace.log import EmbeddedLog, head, producers, reader, recovery, retention, segment
 from headrace.log import embedded as embedded_log
 from headrace.log.lock import locked
 from headrace.state import faults
@@ -53,7 +53,7 @@ def test_a_reader_overtaken_by_retention_is_told_so_or_reads_on(
             other.append("t", [b"x"])  # what another process does in this moment
         return real(path)
 
-    for module in (reader, roll):
+    for module in (reader, retention):
         monkeypatch.setattr(module, "segments", overtaken)
     try:
         CALLS[call](log)
@@ -75,7 +75,7 @@ def test_a_topic_deleted_meanwhile_is_said_to_be_gone(folder, clock, monkeypatch
             other.delete("t")
         return real(path)
 
-    for module in (reader, roll):
+    for module in (reader, retention):
         monkeypatch.setattr(module, "segments", deleted)
     try:
         CALLS[call](log)
@@ -235,7 +235,7 @@ def test_one_producer_in_many_threads_loses_nothing(folder):
 
 
 def test_a_sequence_from_before_all_that_is_remembered_is_refused(folder, monkeypatch):
-    monkeypatch.setattr(seen, "RANGES", 4)
+    monkeypatch.setattr(producers, "RANGES", 4)
     log = EmbeddedLog(folder)
     log.create("t", segment_bytes=500)
     for n in range(0, 40, 2):

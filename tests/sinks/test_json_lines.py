@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import OutputError
 from headrace.schema import schema_of
-from headrace.sinks.json_lines import check_json, json_lines, json_values, parse_json
+from headrace.sinks.formats import check_json, json_lines, json_values, parse_json
 from headrace.sources import decode
 
 SCHEMA = schema_of(

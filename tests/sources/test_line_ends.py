@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import InputError
 from headrace.schema import schema_of
-from headrace.sources.delimited import LONE_RETURN, MISQUOTED, csv_header, decode_csv
+from headrace.sources.formats import LONE_RETURN, MISQUOTED, csv_header, decode_csv
 
 AB = schema_of("a string, b int")
 

@@ -15,7 +15,7 @@ from headrace.clock import MIN_TIME
 from headrace.errors import StateError
 from headrace.hashing import slot_range
 from headrace.state import RunRef, Segment, SlotState, plan_slot, plan_young
-from headrace.state.merging import AT_ONCE, Merge, replaced
+from headrace.state.store import AT_ONCE, Merge, replaced
 
 names = count()
 

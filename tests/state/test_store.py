@@ -21,7 +21,6 @@ from headrace.state import (
     SlotState,
     TableSpec,
     faults,
-    merging,
     open_table,
     store,
     store_changes,
@@ -85,9 +84,8 @@ for number in range(1, EPOCHS + 1):
 
 @pytest.fixture(autouse=True)
 def little_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "SMALL", 2)
-    for module in (merging, store):
-        monkeypatch.setattr(module, "AT_ONCE", 12)
+    monkeypatch.setattr(store, "SMALL", 2)
+    monkeypatch.setattr(store, "AT_ONCE", 12)
 
 
 def test_a_crash_at_any_step_changes_no_count(tmp_path):
@@ -117,8 +115,7 @@ def _run_until_crash(folder: Path, nth: int) -> None:
 
 
 def test_a_task_merges_one_slot_of_one_of_its_tables_per_epoch(tmp_path, monkeypatch):
-    for module in (merging, store):
-        monkeypatch.setattr(module, "AT_ONCE", 0)
+    monkeypatch.setattr(store, "AT_ONCE", 0)
     cache, slots, keys = RunCache(tmp_path), 2, pa.array(range(60))
     rows = pa.table({"__h": hash_keys([keys]), "k": keys, "n": keys})
     states = [_with_runs(tmp_path, rows, 3, slots) for _ in range(3)]

@@ -27,9 +27,9 @@ from headrace.state import (
     SlotState,
     TableSpec,
     merge_runs,
-    merging,
     open_table,
     search,
+    store,
     store_changes,
 )
 
@@ -223,9 +223,9 @@ class Stored:
 @pytest.fixture
 def little_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which merges happen with the few rows of a test."""
-    monkeypatch.setattr(merging, "SMALL", 2)
-    monkeypatch.setattr(merging, "AT_ONCE", 6)
-    monkeypatch.setattr(merging, "TOO_MANY", 4)
+    monkeypatch.setattr(store, "SMALL", 2)
+    monkeypatch.setattr(store, "AT_ONCE", 6)
+    monkeypatch.setattr(store, "TOO_MANY", 4)
 
 
 @settings(

@@ -30,7 +30,7 @@ from headrace.sinks import Sink, Timelines, Writer
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import ENDED, Manifest, OutputFacts, Split, StepFacts
-from headrace.state.slots import SlotState
+from headrace.state.store import SlotState
 
 _TIDY_EVERY = 10  # epochs
 

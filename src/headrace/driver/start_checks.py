@@ -26,7 +26,7 @@ from headrace.plan.lineage import roots
 from headrace.plan.nodes import Stateful
 from headrace.plan.shapes import goes_by_event_time
 from headrace.sinks import Timelines
-from headrace.sinks.identity import Identity
+from headrace.sinks.ownership import Identity
 from headrace.sources.received import received
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.manifest import ENDED, Manifest

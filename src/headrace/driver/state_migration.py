@@ -29,9 +29,9 @@ from headrace.plan.program import Program
 from headrace.plan.step_changes import StoredValue, known_values, sources
 from headrace.state.manifest import StepFacts
 from headrace.state.runs import RunCache, RunRef, RunWriter
-from headrace.state.slots import SlotState
 from headrace.state.sorted_run import sorted_run
 from headrace.state.spec import GONE, TableSpec
+from headrace.state.store import SlotState
 from headrace.task.task_state import table_key
 
 State = dict[str, Any]

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from headrace.clock import MAX_TIME
 from headrace.epoch.accounting import FATES
 from headrace.state.manifest import Manifest
-from headrace.state.slots import SlotState
+from headrace.state.store import SlotState
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,8 @@ from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest, StepFacts
 from headrace.state.runs import cache_of
-from headrace.state.slots import SlotState
 from headrace.state.spec import GONE
-from headrace.state.store import open_table
+from headrace.state.store import SlotState, open_table
 from headrace.state.table import KeyedTable, TableSpec
 from headrace.task.task_state import table_key
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
 from headrace.log import topic as topics
+from headrace.log.appends import Again, Append, Mixed, Piece, check_repeated
 from headrace.log.arguments import (
     check_limit,
     check_moment,
@@ -26,6 +27,7 @@ from headrace.log.arguments import (
     clock_of,
     folder_of,
     moment_of,
+    new_topic,
     patience_of,
 )
 from headrace.log.contract import (
@@ -37,16 +39,13 @@ from headrace.log.contract import (
     is_name,
     unreadable,
 )
-from headrace.log.draft import Again, Append, Mixed, Piece
 from headrace.log.group import Group
 from headrace.log.head import Head
 from headrace.log.lock import PATIENCE
 from headrace.log.partitioning import check_partition, keys_of, route, route_rows
 from headrace.log.reader import TopicReader, gone
 from headrace.log.records import few, table_for, taken
-from headrace.log.repeats import check_repeated
-from headrace.log.settings import new_topic
-from headrace.log.tail import producers
+from headrace.log.recovery import producers
 from headrace.log.topic import Topic
 from headrace.log.writer import TopicWriter
 from headrace.settings import Settings

@@ -27,16 +27,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.errors import LogError
-from headrace.log import disk, index, roll
+from headrace.log import disk, index, retention
+from headrace.log.appends import Append, Ready, draft, prepare
 from headrace.log.block import Stamp, encode
 from headrace.log.contract import Ack
-from headrace.log.draft import Append, Ready, draft, prepare
 from headrace.log.head import Head, age
 from headrace.log.lock import locked
-from headrace.log.recovery import recover
-from headrace.log.seen import Seen
+from headrace.log.producers import Seen
+from headrace.log.recovery import Memory, follow, opened, recover
 from headrace.log.segment import segment_path
-from headrace.log.tail import Memory, follow, opened
 from headrace.log.topic import Topic
 from headrace.state.faults import point
 
@@ -91,11 +90,11 @@ class TopicWriter:
 
     def sweep(self, now: int) -> int:
         """Apply retention; the number of segments removed."""
-        if not roll.forgets(self.topic):
+        if not retention.forgets(self.topic):
             return 0
         with suppress(OSError):  # a look without locks: mostly there is nothing to do
             head, trusted = self._head_file.read()
-            if head is not None and trusted and not roll.is_due(self.topic, head, now):
+            if head is not None and trusted and not retention.is_due(self.topic, head, now):
                 return 0
         with self._failing():
             return self._trusting(lambda: self._expire(now))
@@ -107,7 +106,7 @@ class TopicWriter:
             if (
                 head is not None
                 and trusted
-                and roll.first_with(self.topic, head, before) == head.first
+                and retention.first_with(self.topic, head, before) == head.first
             ):
                 return 0
         with self._failing():
@@ -153,7 +152,7 @@ class TopicWriter:
                 head = self._head()
                 with opened(self.topic.path, head.segment) as fd:
                     end = self._end(head, fd)
-                    if not roll.is_full(self.topic, end, now):
+                    if not retention.is_full(self.topic, end, now):
                         return self._add(appends, ready, head, end, fd, now)
             self._roll(now)
 
@@ -273,19 +272,19 @@ class TopicWriter:
 
     def _roll(self, now: int) -> None:
         with self._settled() as (head, fd):
-            if roll.is_full(self.topic, head, now):
-                rolled = roll.roll(self.topic, head, self._memory, fd, now)
-                roll.expire(self.topic, rolled, now)
+            if retention.is_full(self.topic, head, now):
+                rolled = retention.roll(self.topic, head, self._memory, fd, now)
+                retention.expire(self.topic, rolled, now)
 
     def _expire(self, now: int) -> int:
         with self._settled() as (head, fd):
-            old = roll.is_expired(self.topic, head, now)
-            rolled = roll.roll(self.topic, head, self._memory, fd, now) if old else head
-            return roll.expire(self.topic, rolled, now)
+            old = retention.is_expired(self.topic, head, now)
+            rolled = retention.roll(self.topic, head, self._memory, fd, now) if old else head
+            return retention.expire(self.topic, rolled, now)
 
     def _forget(self, before: Sequence[int]) -> int:
         with self._settled() as (head, _):
-            return roll.forget(self.topic, head, before)
+            return retention.forget(self.topic, head, before)
 
     # Errors
 

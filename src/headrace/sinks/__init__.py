@@ -4,13 +4,14 @@ from headrace.sinks.contract import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     Description,
+    Held,
     Reference,
     Sink,
+    Timelines,
     Writer,
 )
 from headrace.sinks.open import absolute, check_output, collected, open_sink, reopen_sink
 from headrace.sinks.output import output_files, read_output
-from headrace.sinks.timelines import Held, Timelines
 
 __all__ = [
     "AT_LEAST_ONCE",

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.sinks.durable import folder_for, named
-from headrace.sinks.encode import without_dictionaries
+from headrace.sinks.formats import without_dictionaries
 from headrace.state.sealed import corrupt, create_sealed, read_sealed
 
 KIND = "output-columns"

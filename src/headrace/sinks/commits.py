@@ -15,12 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.errors import OutputError, StateError
-from headrace.sinks.durable import folder_for, named, remove
-from headrace.sinks.staging import safe_name
+from headrace.sinks.durable import damaged, folder_for, named, remove, safe_name
 from headrace.state.sealed import create_sealed, read_sealed
 
 FOLDER = "_commits"
@@ -233,3 +233,35 @@ def owner_of(file: str) -> tuple[str, Slot] | None:
 def _file_of(record: Record) -> str:
     whole = "" if record.revision is None else f"all.{record.revision}."
     return f"{record.epoch:012d}.{record.chain}.{whole}json"
+
+
+# The epochs of the rows in a merged file: runs of (epoch, rows) in a sealed file of its own,
+# written before the snapshot that names the merged file and removed after it. Rows are merged in
+# order, so a few numbers are enough; they make going back exact.
+
+
+SPANS = "output-rows"
+SPANS_SUFFIX = ".rows"
+
+Spans = list[tuple[int, int]]  # (epoch, rows), in order of rows
+
+
+def spans_of(folder: Path, part: Part) -> Spans:
+    if not part.level:
+        return [(part.epoch, part.rows)]
+    path = folder / f"{part.file}{SPANS_SUFFIX}"
+    if not path.exists():
+        raise Replaced(path.name)
+    with named(path):
+        spans = [(epoch, rows) for epoch, rows in read_sealed(path, SPANS)["spans"]]
+    if sum(rows for _, rows in spans) != part.rows:
+        raise damaged(path, f"it does not tell the epochs of {part.rows} rows")
+    return spans
+
+
+def store_spans(folder: Path, file: str, spans: Iterable[tuple[int, int]]) -> None:
+    runs = groupby(spans, key=lambda span: span[0])
+    joined = [(epoch, sum(rows for _, rows in run)) for epoch, run in runs]
+    path = folder_for(folder) / f"{file}{SPANS_SUFFIX}"
+    with named(path):
+        create_sealed(path, SPANS, {"spans": joined})

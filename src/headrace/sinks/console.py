@@ -21,10 +21,9 @@ from rich.table import Table
 
 from headrace.errors import OutputError
 from headrace.sinks.columns import packed
-from headrace.sinks.contract import AT_LEAST_ONCE, Description, Reference, Sink, Writer
-from headrace.sinks.json_lines import json_lines
-from headrace.sinks.staging import Staging
-from headrace.sinks.timelines import Timelines
+from headrace.sinks.contract import AT_LEAST_ONCE, Description, Reference, Sink, Timelines, Writer
+from headrace.sinks.durable import Staging
+from headrace.sinks.formats import json_lines
 from headrace.state.faults import point
 
 SHOWN = 20

@@ -1,21 +1,31 @@
-"""Output files: there whole or not at all, durable before they are spoken of.
+"""Output files: whole or absent, and durable before anything refers to them.
 
 Every failure of the file system becomes an OutputError that names the path and what to do.
+A staged file is written once, by one task, and is invisible to readers: `part-<epoch>-<unique>-<n>`
+in a folder of its own, so that leftovers can be told from what a running task is writing.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar, cast
 
+import pyarrow as pa
+
 from headrace import files
 from headrace.errors import OutputError, StateError
+from headrace.files import file_name, sync_folder
+from headrace.sinks.contract import Reference
+from headrace.sinks.formats import fill, format_named, steps
+from headrace.state.faults import point
 
 T = TypeVar("T")
 
@@ -176,3 +186,87 @@ def folder_for(path: Path) -> Path:
     with named(path):
         files.make_folder(path)
     return path
+
+
+# Staged files.
+
+
+_NAME = re.compile(r"part-(\d+)-.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    folder: Path
+    format: str = "arrow"
+    limit: int = 1 << 62  # bytes of a file after which the next one is begun
+
+    def add(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
+        """Write the rows durably; a reference for each file."""
+        if not table.num_rows:
+            return []
+        folder_for(self.folder)
+        format, rest, references = format_named(self.format), steps(table), list[Reference]()
+        while rest:
+            name = f"part-{epoch:012d}-{file_name(unique)}-{len(references)}{format.suffix}"
+            fill_one = partial(fill, format=format, tables=rest, limit=self.limit)
+            made = write(self.folder / name, fill_one)
+            rows = sum(t.num_rows for t in rest[: made.result])
+            references.append({"file": name, "rows": rows, "bytes": made.size, "crc": made.crc})
+            rest = rest[made.result :]
+        with named(self.folder):
+            sync_folder(self.folder)
+        point("sink.stage.durable")
+        return references
+
+    def read(self, reference: Reference) -> pa.Table:
+        """The rows that a reference stands for; an error if they are not as they were staged."""
+        path = self.folder / safe_name(reference["file"])
+        try:
+            check_bytes(path, reference["bytes"], reference["crc"])
+        except FileNotFoundError as cause:
+            raise lost(path) from cause
+        with named(path):
+            return pa.concat_tables(format_named(self.format).batches(path, pa.schema([])))
+
+    def sweep(self, live: Set[str], upto: int | None) -> None:
+        """Remove the files that are not in `live`, of epoch `upto` and before."""
+        for name, epoch in self._files():
+            if name not in live and (upto is None or epoch <= upto):
+                remove(self.folder / name)
+
+    def _files(self) -> Iterator[tuple[str, int]]:
+        names = [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []
+        for name in names:
+            match = _NAME.fullmatch(name)
+            if match:
+                yield name, int(match[1])
+
+
+def safe_name(name: str) -> str:
+    """The name itself, if it is one that this package gives."""
+    if "/" in name or "\\" in name or not name.startswith(("part-", "merged-")):
+        raise OutputError(
+            "HR-OUTPUT-007",
+            f"{name!r} is not the name of an output file",
+            "The job's manifest is damaged: restore the job's folder from a backup.",
+        )
+    return name
+
+
+def noted(reference: Reference, what: str) -> str:
+    """What an output of its kind has noted in a reference."""
+    if what not in reference:
+        raise OutputError(
+            "HR-OUTPUT-007",
+            f"{reference.get('file')!r} was staged by an output of another kind",
+            "Start the job once with the output as it was; then change it.",
+        )
+    return str(reference[what])
+
+
+def lost(path: Path) -> OutputError:
+    return OutputError(
+        "HR-OUTPUT-005",
+        f"the staged file {str(path)!r} is gone",
+        "Restore it from a backup, or rewind the job to the epoch before it was staged.",
+    )

@@ -35,16 +35,31 @@ from headrace.sinks.commits import (
     parts_of,
     reached,
     retried,
+    spans_of,
 )
-from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, Writer
-from headrace.sinks.durable import check_size, check_writable, folder_for, named
-from headrace.sinks.encode import format_named
-from headrace.sinks.identity import Identity
+from headrace.sinks.contract import (
+    EXACTLY_ONCE,
+    Description,
+    Held,
+    Reached,
+    Reference,
+    Sink,
+    Timelines,
+    Writer,
+)
+from headrace.sinks.durable import (
+    Staging,
+    check_size,
+    check_writable,
+    folder_for,
+    lost,
+    named,
+    noted,
+    safe_name,
+)
+from headrace.sinks.formats import format_named
 from headrace.sinks.merging import Merging
-from headrace.sinks.ownership import check_folder
-from headrace.sinks.spans import spans_of
-from headrace.sinks.staging import Staging, lost, noted, safe_name
-from headrace.sinks.timelines import Held, Reached, Timelines
+from headrace.sinks.ownership import Identity, check_folder
 from headrace.state.faults import point
 
 TARGET_MB = 128

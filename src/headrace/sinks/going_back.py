@@ -26,13 +26,22 @@ import pyarrow as pa
 
 from headrace.files import link_if_absent, sync_folder
 from headrace.sinks import columns
-from headrace.sinks.commits import Part, Record, Replaced, Slot, in_force, parts_of, retried
-from headrace.sinks.contract import Writer
+from headrace.sinks.commits import (
+    Part,
+    Record,
+    Replaced,
+    Slot,
+    Spans,
+    in_force,
+    parts_of,
+    retried,
+    spans_of,
+    store_spans,
+)
+from headrace.sinks.contract import Timelines, Writer
 from headrace.sinks.durable import check_bytes, folder_for, named, write
-from headrace.sinks.encode import Format, format_of
+from headrace.sinks.formats import Format, format_of
 from headrace.sinks.merging import Merging
-from headrace.sinks.spans import Spans, spans_of, store_spans
-from headrace.sinks.timelines import Timelines
 from headrace.state.faults import point
 
 ASIDE = "_taken_back"

@@ -20,13 +20,19 @@ from headrace.errors import LogError, OutputError
 from headrace.log import EmbeddedLog
 from headrace.schema import ddl_type
 from headrace.sinks.columns import holds, packed
-from headrace.sinks.contract import EXACTLY_ONCE, Description, Reference, Sink, Writer
-from headrace.sinks.durable import check_writable
-from headrace.sinks.encode import without_dictionaries
-from headrace.sinks.identity import Identity
-from headrace.sinks.json_lines import json_values
-from headrace.sinks.staging import Staging, noted
-from headrace.sinks.timelines import Held, Reached, Timelines
+from headrace.sinks.contract import (
+    EXACTLY_ONCE,
+    Description,
+    Held,
+    Reached,
+    Reference,
+    Sink,
+    Timelines,
+    Writer,
+)
+from headrace.sinks.durable import Staging, check_writable, noted
+from headrace.sinks.formats import json_values, without_dictionaries
+from headrace.sinks.ownership import Identity
 from headrace.state.faults import point
 from headrace.state.manifest import FIRST
 

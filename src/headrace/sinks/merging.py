@@ -30,6 +30,7 @@ from typing import IO
 
 from headrace.files import sync_folder
 from headrace.sinks.commits import (
+    SPANS_SUFFIX,
     Commits,
     Name,
     Part,
@@ -40,11 +41,12 @@ from headrace.sinks.commits import (
     owner_of,
     parts_of,
     retried,
+    spans_of,
+    store_spans,
 )
 from headrace.sinks.contract import Writer
 from headrace.sinks.durable import check_bytes, named, remove, write
-from headrace.sinks.encode import Format, format_named, join
-from headrace.sinks.spans import SPANS_SUFFIX, spans_of, store_spans
+from headrace.sinks.formats import Format, format_named, join
 from headrace.state.faults import point
 
 EVERY = 16  # records between two snapshots

@@ -24,9 +24,9 @@ from headrace.sinks.columns import unpacked
 from headrace.sinks.console import ConsoleSink
 from headrace.sinks.contract import Description, Sink
 from headrace.sinks.files import FilesSink
-from headrace.sinks.identity import Identity
 from headrace.sinks.log import LogSink
 from headrace.sinks.output import read_output
+from headrace.sinks.ownership import Identity
 from headrace.state.epochs import EpochLog
 from headrace.uris import remote_scheme
 

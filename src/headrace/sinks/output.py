@@ -14,7 +14,7 @@ from headrace.errors import OutputError
 from headrace.sinks import columns
 from headrace.sinks.commits import FOLDER, Commits, Name, Part, in_force, parts_of, retried
 from headrace.sinks.durable import check_bytes, damaged
-from headrace.sinks.encode import format_of, without_dictionaries
+from headrace.sinks.formats import format_of, without_dictionaries
 from headrace.sinks.ownership import find
 
 

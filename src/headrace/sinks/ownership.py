@@ -1,18 +1,48 @@
-"""Whose a folder of output files is, and whether all that its records name is there.
+"""Whose a folder of output files is: the job's identity, and a check of the folder against it.
 
-Looked at when a job starts; nothing is changed. What a crash has left is ours: staged files,
-files in view whose record is not written yet (of one epoch, the next one), merged files that
+The identity is a random text in the job's folder, created when a job first starts (not when its
+outputs are only looked at), and recorded with everything that the job publishes. The check runs
+when a job starts, and changes nothing. What a crash has left is the job's own: staged files,
+visible files whose record is not written yet (of one epoch, the next one), merged files that
 nothing names any more.
 """
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 from headrace.errors import OutputError
 from headrace.sinks import columns
 from headrace.sinks.commits import FOLDER, Commits, Record, owner_of, parts_of, retried
-from headrace.sinks.durable import check_size, named
+from headrace.sinks.durable import check_size, folder_for, named
+from headrace.state.sealed import create_sealed, read_sealed
+
+_KIND = "job-identity"
+
+
+class Identity:
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder) / "outputs" / "identity"
+        self._found: str | None = None
+
+    def known(self) -> str | None:
+        """The identity, if there is one yet."""
+        if self._found is None:
+            with named(self.path):
+                if self.path.exists():
+                    self._found = str(read_sealed(self.path, _KIND)["id"])
+        return self._found
+
+    def get(self) -> str:
+        """The identity, made if there is none; of two who make one, the first is right."""
+        known = self.known()
+        if known is None:
+            folder_for(self.path.parent)
+            with named(self.path):
+                create_sealed(self.path, _KIND, {"id": uuid.uuid4().hex})
+            return self.get()
+        return known
 
 
 def check_folder(target: Path, job: str | None, own: str | None, append: bool) -> None:

@@ -1,21 +1,173 @@
-"""Decoding: bytes to typed rows, a chunk at a time, the bad rows set aside one by one.
+"""Decoding: bytes to typed rows, a chunk at a time, bad rows set aside one by one.
 
-`decode` never raises for what is in the data: a record that does not fit the schema is named
-in the mask, with a reason, and the others are decoded all the same. No files here.
+`decode` never raises for what is in the data: a record that does not fit the schema is marked in
+the mask, with a reason, and the others are decoded all the same. No files here.
+
+In CSV one record is one line: a line break inside quotes is not supported, and makes bad rows.
+Quotes enclose a whole field, and are doubled within it; anywhere else they make the row bad. An
+empty field is null; an empty quoted one is empty text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 
 from headrace.errors import InputError
 from headrace.kernel import decode_json
-from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather
-from headrace.sources import delimited
+from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reason
 from headrace.sources.contract import Decoded
+
+MISQUOTED = "a quote that does not close, or is not around a whole field"
+LONE_RETURN = "a carriage return inside the record: lines end with a line feed"
+
+
+def csv_header(path: str, line: str, delimiter: str) -> list[str]:
+    """The names of the columns in a file's first line."""
+    line = line.rstrip("\r\n")
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error as cause:
+        why = LONE_RETURN if "\r" in line else cause
+        raise InputError(
+            "HR-INPUT-005",
+            f"the header of {path!r} cannot be read: {why}",
+            "Is it a CSV file whose lines end with a line feed? Its first line names the "
+            "columns; say header=False if it is data.",
+        ) from cause
+
+
+def check_csv_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
+    """Raise InputError if a column of the schema is missing or there twice."""
+    for name in schema.names:
+        if found.count(name) != 1:
+            fact = f"no column {name!r}" if name not in found else f"two columns {name!r}"
+            raise InputError(
+                "HR-INPUT-005",
+                f"{path!r} has {fact}",
+                f"Its header is: {', '.join(found)}. Change the schema, or say "
+                "header=False if the first line is data.",
+            )
+
+
+def decode_csv(
+    values: pa.Array, schema: pa.Schema, columns: Sequence[str] | None, delimiter: str
+) -> Decoded:
+    names = list(columns) if columns is not None else schema.names
+    reasons = _not_records(values, len(names), delimiter)
+    whole = _others(len(values), reasons)
+    table, wrong = _split(values.take(pa.array(whole)), names, delimiter, 0)
+    reasons |= {int(whole[i]): why for i, why in wrong.items()}
+    places = _others(len(values), reasons)  # of the table's rows among the values
+    typed = []
+    for field in schema:
+        column = _array(table.column(field.name))
+        cast, failed = cast_text(column, field.type)
+        for i in failed:
+            why = reason(field.name, column[i].as_py(), field.type)
+            reasons.setdefault(int(places[i]), why)
+        typed.append(cast)
+    bad = np.zeros(len(values), np.bool_)
+    bad[list(reasons)] = True
+    return gather(typed, schema, bad[places]), bad, [reasons[i] for i in sorted(reasons)]
+
+
+def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]:
+    """What must not reach the parser: it would run on into the record after, or pass as nulls."""
+    _, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
+    breaks = np.flatnonzero(pc.match_substring(values, b"\n").fill_null(False).to_numpy(False))
+    blank = pc.is_in(values, pa.array([b"", b"\r"] if width > 1 else [], values.type))
+    none = np.flatnonzero(pc.or_(blank, pc.is_null(values)).to_numpy(False))
+    found = dict.fromkeys(_misquoted(values, delimiter), MISQUOTED)
+    found |= {int(i): "a line break in a record" for i in breaks}
+    found |= dict.fromkeys(not_text, NOT_TEXT)
+    return found | {int(i): "an empty record" for i in none}
+
+
+def _misquoted(values: pa.Array, delimiter: str) -> list[int]:
+    """The records with a quote that is not where one may be; most have none."""
+    with_quotes = pc.match_substring(values, b'"').fill_null(False)
+    places = np.flatnonzero(with_quotes.to_numpy(False))
+    field = rf'("([^"]|"")*"|[^"\x{{{ord(delimiter):x}}}]*)'
+    whole = rf"(?s)\A{field}(\x{{{ord(delimiter):x}}}{field})*\z"
+    good = pc.match_substring_regex(values.take(pa.array(places)), whole)
+    return [int(i) for i in places[~good.to_numpy(False)]]
+
+
+def _others(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
+    keep = np.ones(count, np.bool_)
+    keep[list(places)] = False
+    return np.flatnonzero(keep)
+
+
+def _split(
+    values: pa.Array, names: list[str], delimiter: str, base: int
+) -> tuple[pa.Table, dict[int, str]]:
+    """The records' fields as binary columns; why a record has not the right fields."""
+    wrong: dict[int, str] = {}
+
+    def refuse(row: pacsv.InvalidRow) -> str:
+        wrong[base + row.number - 2] = (  # counted from 1, and the first is skipped
+            f"{row.actual_columns} fields, expected {row.expected_columns}"
+        )
+        return "skip"
+
+    if not len(values):
+        return pa.table({n: pa.array([], pa.binary()) for n in names}), {}
+    try:
+        table = _read(values, names, delimiter, refuse)
+        if table.num_rows + len(wrong) == len(values):  # else one record ran into the next
+            return table, wrong
+        why = MISQUOTED
+    except (pa.ArrowException, ValueError) as cause:
+        why = str(cause)
+    if len(values) == 1:
+        why = LONE_RETURN if b"\r" in values[0].as_py() else why
+        return _split(values[:0], names, delimiter, base)[0], {base: why}
+    half = len(values) // 2
+    left, a = _split(values[:half], names, delimiter, base)
+    right, b = _split(values[half:], names, delimiter, base + half)
+    return pa.concat_tables([left, right]), a | b
+
+
+def _read(
+    values: pa.Array, names: list[str], delimiter: str, refuse: Callable[[Any], str]
+) -> pa.Table:
+    lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    text = b"\n" + pc.binary_join(lines, b"\n")[0].as_py() + b"\n"
+    return pacsv.read_csv(
+        pa.BufferReader(text),
+        pacsv.ReadOptions(
+            column_names=names,
+            use_threads=False,
+            block_size=len(text) + 1,
+            skip_rows=1,  # an empty one, so that a byte order mark is part of a field
+        ),
+        pacsv.ParseOptions(
+            delimiter=delimiter, ignore_empty_lines=False, invalid_row_handler=refuse
+        ),
+        pacsv.ConvertOptions(
+            column_types={n: pa.binary() for n in names},
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+# All formats.
+
 
 FORMATS = ("json", "csv", "text", "bytes", "parquet")
 EXTENSIONS = {
@@ -42,7 +194,7 @@ def decode(
     if format == "json":
         return _json(values, schema)
     if format == "csv":
-        return _without_nulls(delimited.decode_csv(values, schema, columns, delimiter))
+        return _without_nulls(decode_csv(values, schema, columns, delimiter))
     if format in ("text", "bytes"):
         return _one_column(values, schema)
     raise unknown_format(format)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.kernel import is_document
-from headrace.sources import delimited, formats
+from headrace.sources import formats
 from headrace.sources.contract import RAW, Chunk, Decoded
 from headrace.sources.layout import changed, fingerprint
 from headrace.sources.listing import Extent, Mark
@@ -48,11 +48,11 @@ class Lines:
             return None
         if not line:
             return start  # an empty file has no rows, and needs no header
-        delimited.check_csv_header(path, self.columns_of(path, line), self.schema)
+        formats.check_csv_header(path, self.columns_of(path, line), self.schema)
         return start + len(line)
 
     def columns_of(self, path: str, header: bytes) -> list[str]:
-        return delimited.csv_header(path, header.decode("utf-8", "replace"), self.delimiter)
+        return formats.csv_header(path, header.decode("utf-8", "replace"), self.delimiter)
 
     def reach(self, path: str, start: int, size: int, whole: bool) -> int:
         end = size if whole else _last_line_end(path, start, size)
@@ -119,7 +119,7 @@ class Lines:
             return schema
         start = len(BOM) if _pread(path, 0, len(BOM)) == BOM else 0
         columns = self.columns_of(path, _first_line(path, start, os.stat(path).st_size))
-        delimited.check_csv_header(path, columns, self.schema)  # the program may have changed since
+        formats.check_csv_header(path, columns, self.schema)  # the program may have changed since
         return schema.with_metadata({COLUMNS: json.dumps(columns)})
 
 

@@ -20,8 +20,7 @@ from headrace.errors import StepError
 from headrace.kernel.text_cast import cast_text
 from headrace.schema import TIMESTAMP
 from headrace.sources.columns import plain
-from headrace.sources.delimited import check_csv_header, csv_header
-from headrace.sources.formats import EXTENSIONS, check_schema, decode
+from headrace.sources.formats import EXTENSIONS, check_csv_header, check_schema, csv_header, decode
 from headrace.sources.lines import BLOCK, BOM, split_lines
 
 _GUESSES = (  # the types that a column of a CSV file may have, and how all its values look then

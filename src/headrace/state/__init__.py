@@ -7,13 +7,19 @@ names does not exist. No Spark here, and no pickle.
 from headrace.arrays import Mask
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
-from headrace.state.merging import plan_slot, plan_young
 from headrace.state.prune import RUNS, STAGED
 from headrace.state.runs import RunCache, RunRef, RunWriter, cache_of
-from headrace.state.slots import Segment, SlotState
 from headrace.state.sorted_run import Run, merge_runs
 from headrace.state.spec import GONE, TableSpec
-from headrace.state.store import load, open_table, store_changes
+from headrace.state.store import (
+    Segment,
+    SlotState,
+    load,
+    open_table,
+    plan_slot,
+    plan_young,
+    store_changes,
+)
 from headrace.state.table import KeyedTable
 
 __all__ = [

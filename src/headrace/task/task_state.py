@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.state.runs import RunWriter, cache_of
-from headrace.state.slots import SlotState
-from headrace.state.store import open_table, store_changes
+from headrace.state.store import SlotState, open_table, store_changes
 from headrace.state.table import KeyedTable, TableSpec
 
 

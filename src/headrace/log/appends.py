@@ -1,13 +1,16 @@
-"""What a group of appends adds to the log, and what each of them is answered.
+"""What a group of appends adds to the log, and how each of them is answered.
 
-Appends of a few rows come as rows: those of a group become one table, and one block, while
-nobody waits for a lock of ours. Only what depends on the end of the log is left for then:
-offsets, and which appends their producer has made before. No files here.
+Appends of a few rows arrive as rows: those of a group become one table, and one block, before
+any lock is taken. Only what depends on the end of the log is left for later: offsets, and which
+appends a producer has made before. Such an append has to have the same records: a sequence
+stands for one append, so another one under its number means that two producers share a name,
+and records would be lost. No files here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
@@ -18,8 +21,8 @@ from headrace.errors import LogError
 from headrace.log.block import Body, Note, Part, body_of
 from headrace.log.contract import Ack
 from headrace.log.head import Head
+from headrace.log.producers import Seen
 from headrace.log.records import Rows, table_of
-from headrace.log.seen import Seen
 from headrace.log.topic import Topic
 
 Piece: TypeAlias = pa.Table | Rows
@@ -132,3 +135,30 @@ def _again(
         "Nothing was appended. Give every append a number of its own; repeat one only with "
         "the same records.",
     )
+
+
+# Appends that were made before: stored and new records are compared in order, and only if that
+# differs (records would go to other partitions now, or NaN is among them) row by row.
+
+
+def check_repeated(topic: Topic, append: Append, stored: Mapping[int, pa.Table]) -> None:
+    """Raise LogError unless `stored`, what was appended first, is what is appended now."""
+    now = {p: _table(topic, piece) for p, piece in append.parts.items()}
+    if now.keys() == stored.keys() and all(now[p].equals(stored[p]) for p in now):
+        return
+    if _rows(now.values()) != _rows(stored.values()):
+        raise LogError(
+            "HR-LOG-020",
+            f"producer {append.producer!r} has appended other records to topic '{topic.name}' as "
+            f"sequence {append.sequence}",
+            "Nothing was appended. Give every append a number of its own; repeat one only "
+            "with the same records.",
+        )
+
+
+def _table(topic: Topic, piece: Piece) -> pa.Table:
+    return table_of(topic, piece) if isinstance(piece, list) else piece
+
+
+def _rows(tables: Iterable[pa.Table]) -> Counter[str]:
+    return Counter(repr(row) for table in tables for row in table.to_pylist())

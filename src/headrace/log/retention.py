@@ -15,6 +15,7 @@ from itertools import accumulate
 
 from headrace.log import disk, index
 from headrace.log.head import Head
+from headrace.log.recovery import Memory
 from headrace.log.segment import (
     Snapshot,
     pack_snapshot,
@@ -22,7 +23,6 @@ from headrace.log.segment import (
     segment_path,
     segments,
 )
-from headrace.log.tail import Memory
 from headrace.log.topic import Topic
 from headrace.state.faults import point
 
