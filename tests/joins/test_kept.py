@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.state.sorted_run import ALL_HASHES, Run, sorted_run
+from headrace.state.sorted_run import ALL_HASHES, SortedRun, sorted_run
 from headrace.state.table import KeyedTable, TableSpec
 
 SPEC = TableSpec("t", pa.schema([("k", pa.int64())]), pa.schema([("v", pa.int64())]),
@@ -39,7 +39,7 @@ def as_rows(drawn: list[tuple[int, int]], first: int) -> pa.Table:
 def test_rows_are_found_by_time_and_hash(
     runs: list[Any], asked: list[Any], floor: int, lo: int, hi: int
 ) -> None:
-    made, every, first = list[Run](), list[tuple[int, int, int]](), 0
+    made, every, first = list[SortedRun](), list[tuple[int, int, int]](), 0
     for drawn in runs:
         rows = as_rows(drawn, first)
         made.append(sorted_run(SPEC, rows).part(lo, hi, floor))

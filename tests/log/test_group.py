@@ -13,11 +13,11 @@ import pytest
 
 from headrace.errors import LogError
 from headrace.log import group as module
-from headrace.log.group import Group
+from headrace.log.group import GroupCommit
 from headrace.log.lock import locked
 
 
-def run_together(group: Group[int, int], items: list[int]) -> dict[int, object]:
+def run_together(group: GroupCommit[int, int], items: list[int]) -> dict[int, object]:
     """What each item got, all submitted while the first is being committed."""
     found: dict[int, object] = {}
 
@@ -46,7 +46,7 @@ def test_those_who_wait_are_committed_together():
         groups.append(sorted(items))
         return [i * 10 for i in items]
 
-    assert run_together(Group(commit), [1, 2, 3]) == {1: 10, 2: 20, 3: 30}
+    assert run_together(GroupCommit(commit), [1, 2, 3]) == {1: 10, 2: 20, 3: 30}
     assert groups == [[1, 2, 3]]
 
 
@@ -56,7 +56,7 @@ def test_an_item_that_fails_fails_alone():
             raise ValueError("no")
         return [i * 10 for i in items]
 
-    found = run_together(Group(commit), [1, 2, 3])
+    found = run_together(GroupCommit(commit), [1, 2, 3])
     assert isinstance(found.pop(2), ValueError)
     assert found == {1: 10, 3: 30}
 
@@ -69,7 +69,7 @@ def test_an_error_after_which_something_may_have_been_done_reaches_all_and_nobod
             raise fail.pop()
         return list(items)
 
-    group = Group(commit, harmless=lambda error: False)
+    group = GroupCommit(commit, harmless=lambda error: False)
     assert {type(e) for e in run_together(group, [1, 2]).values()} == {ValueError}
     assert group.run(3) == 3
 
@@ -78,15 +78,15 @@ def test_an_interrupt_is_for_the_leader_alone():
     def commit(items):
         raise KeyboardInterrupt
 
-    found = run_together(Group(commit), [1, 2, 3]).values()
+    found = run_together(GroupCommit(commit), [1, 2, 3]).values()
     assert sorted(type(e).__name__ for e in found) == ["KeyboardInterrupt"] + ["LogError"] * 2
     assert {e.code for e in found if isinstance(e, LogError)} == {"HR-LOG-018"}
     with pytest.raises(KeyboardInterrupt):
-        Group(commit).run(1)
+        GroupCommit(commit).run(1)
 
 
 def test_many_threads_get_their_own_answers():
-    group = Group(lambda items: [i * 10 for i in items])
+    group = GroupCommit(lambda items: [i * 10 for i in items])
     found = []
 
     def work(thread):
@@ -148,7 +148,7 @@ def _interrupted_at(interrupt: _Interrupt, done: list[int], first: bool):
         done.extend(items)
         return [i * 10 for i in items]
 
-    group: Group[int, int] = Group(commit)
+    group: GroupCommit[int, int] = GroupCommit(commit)
 
     def run(item: int) -> None:
         if item == 1:
@@ -186,7 +186,7 @@ def test_who_waits_for_a_thread_that_is_stuck_is_told_so(monkeypatch):
         go_on.wait()
         return list(items)
 
-    group: Group[int, int] = Group(commit, patience=0.05)
+    group: GroupCommit[int, int] = GroupCommit(commit, patience=0.05)
     leader = threading.Thread(target=group.run, args=(1,))
     leader.start()
     stuck.wait()

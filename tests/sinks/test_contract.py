@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.sinks.writing import ALONE, expected, files, log, made, refusal, stage, table
 
-from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE, Held, reopen_sink
+from headrace.sinks import AT_LEAST_ONCE, EXACTLY_ONCE, HeldEpochs, reopen_sink
 
 
 def test_opening_leaves_no_trace(output, tmp_path):
@@ -140,7 +140,7 @@ def test_checking_leaves_no_trace(output, tmp_path):
     sink = output.open()
     sink.check()
     sink.describe()
-    assert sink.held() in (Held(), Held(final=True), None)
+    assert sink.held() in (HeldEpochs(), HeldEpochs(final=True), None)
     assert seen() == before
 
 

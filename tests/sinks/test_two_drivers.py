@@ -18,7 +18,7 @@ import pytest
 from tests.sinks.writing import EVERY, Output, expected, files, stage
 
 from headrace.errors import FencedError, HeadraceError
-from headrace.sinks import Sink, Writer, merging, output_files
+from headrace.sinks import EpochWriter, Sink, merging, output_files
 from headrace.state import faults
 
 OLD_EPOCHS = 5
@@ -44,7 +44,7 @@ class Drive:
         self.sink.check()
         folder.fence += 1
         self._token = folder.fence
-        self.writer = Writer(self._token, self._check)
+        self.writer = EpochWriter(self._token, self._check)
         for epoch in range(folder.published, len(folder.manifests)):
             self._publish(epoch)
         self.sink.open()

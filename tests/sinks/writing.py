@@ -19,10 +19,10 @@ import pytest
 from headrace.errors import OutputError
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
-from headrace.sinks import Sink, Writer, collected, open_sink, read_output
+from headrace.sinks import EpochWriter, Sink, collected, open_sink, read_output
 
 SCHEMA = schema_of("epoch bigint, n bigint, text string")
-ALONE = Writer(1, lambda: None)  # the only driver there is
+ALONE = EpochWriter(1, lambda: None)  # the only driver there is
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The tape of files: positions that mean the same for ever."""
+"""The list of files read: positions that mean the same for ever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def grown(listing: Listing, step: list[tuple[str, int]]) -> list[Extent]:
 
 
 def units(listing: Listing, start: int, end: int) -> list[tuple[str, int]]:
-    """The tape unit by unit."""
+    """The sequence unit by unit."""
     found = []
     for stretch in listing.stretches(start, end):
         assert stretch.at == start + len(found)
@@ -36,8 +36,8 @@ def units(listing: Listing, start: int, end: int) -> list[tuple[str, int]]:
 
 @given(steps=GROWTH, torn=st.binary(max_size=20).filter(lambda b: b"\n" not in b))
 @settings(max_examples=40, deadline=None)
-def test_the_tape_is_what_was_laid_down_whoever_reads_it(tmp_path_factory, steps, torn):
-    path = tmp_path_factory.mktemp("tape") / "files"
+def test_the_sequence_is_what_was_appended_whoever_reads_it(tmp_path_factory, steps, torn):
+    path = tmp_path_factory.mktemp("list") / "files"
     model: list[tuple[str, int]] = []
     listing = Listing(path)
     for step in steps:
@@ -62,10 +62,10 @@ def test_two_drivers_that_see_the_same_file_lay_it_down_once(tmp_path):
     two.append([Extent("a", 0, 10, (0, 0)), Extent("b", 0, 5, (0, 0))])
     one.append([Extent("b", 0, 5, (0, 0)), Extent("a", 10, 12, (0, 0))])
 
-    tape = units(one, 0, 17)
+    sequence = units(one, 0, 17)
     assert one.end == 17
-    assert units(two, 0, 17) == tape == units(Listing(tmp_path / "files"), 0, 17)
-    assert len(set(tape)) == 17
+    assert units(two, 0, 17) == sequence == units(Listing(tmp_path / "files"), 0, 17)
+    assert len(set(sequence)) == 17
 
 
 def test_growth_of_one_file_does_not_lengthen_what_must_be_searched():
@@ -81,13 +81,13 @@ def test_a_list_of_much_growth_is_shortened_when_it_is_opened(tmp_path, monkeypa
     listing = Listing(tmp_path / "files")
     for i in range(30):
         listing.append([Extent("a" if i < 20 else "b", i % 20, i % 20 + 1, (1, i))])
-    tape, size = units(listing, 0, 30), (tmp_path / "files").stat().st_size
+    sequence, size = units(listing, 0, 30), (tmp_path / "files").stat().st_size
 
     again = Listing(tmp_path / "files")
     again.append([Extent("a", 20, 25, (1, 1))])
 
     assert (tmp_path / "files").stat().st_size < size / 5
-    assert units(again, 0, 30) == units(Listing(tmp_path / "files"), 0, 30) == tape
+    assert units(again, 0, 30) == units(Listing(tmp_path / "files"), 0, 30) == sequence
     assert again.last("b").end == 10
 
 

@@ -26,7 +26,7 @@ from headrace.errors import RunError, StateError
 from headrace.ops.contract import WINDOWS_SEEN
 from headrace.plan.evolution import describe
 from headrace.plan.program import Program
-from headrace.sinks import Sink, Timelines, Writer
+from headrace.sinks import EpochWriter, Sink, Timelines
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.faults import hooked, point
 from headrace.state.manifest import ENDED, Manifest, OutputFacts, Split, StepFacts
@@ -128,9 +128,9 @@ class Committer:
             notes.append(sink.go_back(own.plus(known.get(place, {})), writer))
         return notes
 
-    def _writer(self, manifest: Manifest) -> Writer:
+    def _writer(self, manifest: Manifest) -> EpochWriter:
         token, log = self._token, self._log
-        return Writer(token, lambda: log.check_fence(token), Timelines.of(manifest))
+        return EpochWriter(token, lambda: log.check_fence(token), Timelines.of(manifest))
 
     def _counts(self, manifest: Manifest, output: str) -> Timelines:
         """What counts at the place of an output, and what stays there as the user knows."""

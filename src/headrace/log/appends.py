@@ -18,7 +18,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log.block import Body, Note, Part, body_of
+from headrace.log.block import Body, Note, PartitionRecords, body_of
 from headrace.log.contract import Ack
 from headrace.log.head import Head
 from headrace.log.producers import Seen
@@ -85,7 +85,7 @@ def _joined(topic: Topic, pieces: Sequence[Piece]) -> pa.Table:
 
 def draft(
     topic: Topic, appends: Sequence[Append], ready: Mapping[int, Ready], end: Head, seen: Seen
-) -> tuple[list[Part], list[dict[int, Ack]]]:
+) -> tuple[list[PartitionRecords], list[dict[int, Ack]]]:
     """What the group adds to each partition at this end, and what its appends are answered."""
     new: dict[int, list[Piece]] = {}
     notes: dict[int, list[Note]] = {}
@@ -112,7 +112,7 @@ def draft(
     for p in sorted(new):
         all_new = len(new[p]) == ready[p].pieces
         made = ready[p] if all_new else _ready(topic, new[p])
-        parts.append(Part(p, end.ends[p], made.table, made.body, notes.get(p, ())))
+        parts.append(PartitionRecords(p, end.ends[p], made.table, made.body, notes.get(p, ())))
     return parts, acks
 
 

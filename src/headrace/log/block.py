@@ -88,7 +88,7 @@ class Body(NamedTuple):
     crc: int
 
 
-class Part(NamedTuple):
+class PartitionRecords(NamedTuple):
     """The records that a group adds to one partition."""
 
     partition: int
@@ -102,7 +102,9 @@ def pad(length: int) -> int:
     return -length % ALIGN
 
 
-def encode(parts: Sequence[Part], stamp: Stamp) -> Iterator[tuple[Header, list[Buffer]]]:
+def encode(
+    parts: Sequence[PartitionRecords], stamp: Stamp
+) -> Iterator[tuple[Header, list[Buffer]]]:
     """The blocks of one group, each as its header and the buffers to write."""
     for i, part in enumerate(parts):
         base, end = part.base, part.base + part.table.num_rows

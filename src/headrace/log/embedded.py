@@ -39,7 +39,7 @@ from headrace.log.contract import (
     is_name,
     unreadable,
 )
-from headrace.log.group import Group
+from headrace.log.group import GroupCommit
 from headrace.log.head import Head
 from headrace.log.lock import PATIENCE
 from headrace.log.partitioning import check_partition, keys_of, route, route_rows
@@ -61,7 +61,7 @@ class _Open:
         self.topic = topic
         self.writer = TopicWriter(topic, patience)
         self.reader = TopicReader(topic, patience, self.writer.catch_up)
-        self.group: Group[Append, dict[int, Ack]] = Group(
+        self.group: GroupCommit[Append, dict[int, Ack]] = GroupCommit(
             lambda appends: self.writer.commit(appends, _now(clock)), _harmless, patience
         )
         self.turn = itertools.count()  # for appends in turn

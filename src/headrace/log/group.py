@@ -47,7 +47,7 @@ class _Ticket(Generic[Item, Answer]):
             self.woken.release()
 
 
-class Group(Generic[Item, Answer]):
+class GroupCommit(Generic[Item, Answer]):
     """`harmless` says of an error that nothing was done, so that each may be tried alone."""
 
     def __init__(

@@ -24,7 +24,7 @@ Places = dict[int, Ack]  # of one append, by partition
 
 
 @dataclass(slots=True)
-class _Made:
+class _Appended:
     """Sequences made, as inclusive ranges in order; nothing is known of those below `floor`."""
 
     places: dict[int, Places] = field(default_factory=dict)  # by sequence, the oldest first
@@ -51,7 +51,7 @@ class Seen:
     """What producers have appended to a topic, up to some place."""
 
     def __init__(self) -> None:
-        self._made: dict[str, _Made] = {}
+        self._made: dict[str, _Appended] = {}
 
     def answer(self, producer: str, sequence: int) -> Places | None:
         """What an append made before was answered: {} if that is forgotten; None of a new one."""
@@ -73,7 +73,7 @@ class Seen:
             places = appends.setdefault((note.producer, note.sequence), {})
             places[partition] = Ack(note.first, note.end)
         for (producer, sequence), places in appends.items():
-            made = self._made.setdefault(producer, _Made())
+            made = self._made.setdefault(producer, _Appended())
             made.add(sequence)
             made.places[sequence] = places
             if len(made.places) > PLACES:
@@ -89,7 +89,7 @@ class Seen:
     def load(cls, dumped: Iterable[Any]) -> Seen:
         seen = cls()
         for name, *values in dumped:
-            made = seen._made.setdefault(name, _Made())
+            made = seen._made.setdefault(name, _Appended())
             if len(values) == 4:  # of one partition, as builds before 0.1.0 have written it
                 _, floor, _, ranges = values
                 appends: list[Any] = []

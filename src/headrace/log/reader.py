@@ -25,8 +25,8 @@ from headrace.log.contract import APPEND_TIME, unreadable
 from headrace.log.head import Head
 from headrace.log.recovery import recover
 from headrace.log.segment import (
+    SegmentSnapshot,
     SegmentView,
-    Snapshot,
     missing,
     read_snapshot,
     segment_path,
@@ -60,7 +60,7 @@ class TopicReader:
         self._patience = patience
         self._catch_up = catch_up
         self._head_file = topic.head
-        self._snapshots: dict[int, Snapshot] = {}
+        self._snapshots: dict[int, SegmentSnapshot] = {}
         self._newest = 0  # the place of the last head
         self._left_off: dict[int, tuple[int, int, int]] = {}  # partition: offset, segment, position
 
@@ -188,11 +188,11 @@ class TopicReader:
         while True:
             head = self._head(partition, offset)
             try:
-                return self._found(partition, offset, head)
+                return self._locate(partition, offset, head)
             except _Overtaken as overtaken:
                 self._explain(partition, offset, overtaken)
 
-    def _found(self, partition: int, offset: int, head: Head) -> tuple[SegmentView, int, int]:
+    def _locate(self, partition: int, offset: int, head: Head) -> tuple[SegmentView, int, int]:
         known, base, pos = self._left_off.get(partition, (-1, 0, 0))
         if known == offset and base == head.segment and pos < head.position:
             return self._view([base], 0, head), pos, offset
@@ -226,7 +226,7 @@ class TopicReader:
             raise _Overtaken(head.segment)
         return bases
 
-    def _snapshot(self, base: int) -> Snapshot:
+    def _snapshot(self, base: int) -> SegmentSnapshot:
         found = self._snapshots.get(base)
         if found is None:
             try:

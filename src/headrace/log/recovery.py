@@ -26,7 +26,7 @@ from headrace.log.head import Head, age, boot_id
 from headrace.log.lock import locked
 from headrace.log.producers import Seen
 from headrace.log.segment import (
-    Snapshot,
+    SegmentSnapshot,
     damaged,
     missing,
     read_snapshot,
@@ -58,7 +58,7 @@ def producers(folder: Path, topic: int, head: Head) -> dict[str, int]:
     """Who has appended with a sequence up to `head`, and the largest of each; reads only."""
     fd = os.open(segment_path(folder, head.segment), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return Memory(folder, topic).upto(fd, head).newest()
+        return ProducerHistory(folder, topic).upto(fd, head).newest()
     finally:
         os.close(fd)
 
@@ -127,7 +127,7 @@ def has_blocks(path: Path, topic: int) -> bool:
     return False
 
 
-class Memory:
+class ProducerHistory:
     """What this process knows of producers' appends: a snapshot, and the blocks after it."""
 
     def __init__(self, folder: Path, topic: int) -> None:
@@ -236,7 +236,7 @@ def _next(topic: Topic, head: Head, base: int) -> Head:
         return head
 
 
-def _at(snapshot: Snapshot, head: Head) -> Head:
+def _at(snapshot: SegmentSnapshot, head: Head) -> Head:
     return head._replace(
         generation=max(head.generation, snapshot.generation),
         segment=snapshot.base,

@@ -15,9 +15,9 @@ from itertools import accumulate
 
 from headrace.log import disk, index
 from headrace.log.head import Head
-from headrace.log.recovery import Memory
+from headrace.log.recovery import ProducerHistory
 from headrace.log.segment import (
-    Snapshot,
+    SegmentSnapshot,
     pack_snapshot,
     read_snapshot,
     segment_path,
@@ -35,10 +35,10 @@ def is_full(topic: Topic, head: Head, now: int) -> bool:
     return used >= topic.segment_bytes or late
 
 
-def roll(topic: Topic, head: Head, memory: Memory, fd: int, now: int) -> Head:
+def roll(topic: Topic, head: Head, memory: ProducerHistory, fd: int, now: int) -> Head:
     """Go on in a new segment, which knows what its predecessors knew; all of them are synced."""
     base = head.place
-    snapshot = Snapshot(
+    snapshot = SegmentSnapshot(
         base,
         head.generation,
         now,

@@ -41,7 +41,7 @@ def segments(folder: Path) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SegmentSnapshot:
     """What a topic held where a segment begins."""
 
     base: int
@@ -55,7 +55,7 @@ class Snapshot:
     start: int = 0  # where blocks begin; known once it was written
 
 
-def pack_snapshot(topic: int, snapshot: Snapshot) -> bytes:
+def pack_snapshot(topic: int, snapshot: SegmentSnapshot) -> bytes:
     body = json.dumps(
         {
             "base": snapshot.base,
@@ -72,7 +72,7 @@ def pack_snapshot(topic: int, snapshot: Snapshot) -> bytes:
     return data + bytes(pad(len(data)))
 
 
-def read_snapshot(folder: Path, base: int, topic: int) -> Snapshot:
+def read_snapshot(folder: Path, base: int, topic: int) -> SegmentSnapshot:
     """The snapshot of a segment; FileNotFoundError if that is not there."""
     path = segment_path(folder, base)
     try:
@@ -90,7 +90,7 @@ def read_snapshot(folder: Path, base: int, topic: int) -> Snapshot:
         data = json.loads(body)
         data |= {"ends": tuple(data["ends"]), "sizes": tuple(data["sizes"])}
         start = _PREFIX.size + length
-        found = Snapshot(**data, start=start + pad(start))
+        found = SegmentSnapshot(**data, start=start + pad(start))
         if found.base != base:
             raise ValueError("another segment")
         return found

@@ -34,7 +34,7 @@ from headrace.log import disk
 from headrace.log.contract import BYTES, unreadable
 from headrace.log.head import Head, HeadFile
 from headrace.log.lock import locked
-from headrace.log.segment import Snapshot, pack_snapshot, segment_path
+from headrace.log.segment import SegmentSnapshot, pack_snapshot, segment_path
 from headrace.schema import ddl_of
 
 FORMAT = 2
@@ -163,7 +163,7 @@ def _remove_unlocked(draft: Path) -> None:
 def _fill(draft: Path, topic: Topic) -> None:
     disk.new_file(draft / "topic.json", _dump(topic))
     none = (0,) * topic.partitions
-    snapshot = Snapshot(0, 0, topic.created, 0, 0, none, none, [])
+    snapshot = SegmentSnapshot(0, 0, topic.created, 0, 0, none, none, [])
     data = pack_snapshot(topic.tag, snapshot)
     disk.new_file(segment_path(draft, 0), data)
     start, now = len(data), topic.created

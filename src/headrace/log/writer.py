@@ -34,7 +34,7 @@ from headrace.log.contract import Ack
 from headrace.log.head import Head, age
 from headrace.log.lock import locked
 from headrace.log.producers import Seen
-from headrace.log.recovery import Memory, follow, opened, recover
+from headrace.log.recovery import ProducerHistory, follow, opened, recover
 from headrace.log.segment import segment_path
 from headrace.log.topic import Topic
 from headrace.state.faults import point
@@ -76,7 +76,7 @@ class TopicWriter:
         self._patience = patience
         self._head_file, self._folder = topic.head, str(topic.path)
         self._write_lock, self._sync_lock = topic.write_lock, topic.sync_lock
-        self._memory = Memory(topic.path, topic.tag)
+        self._memory = ProducerHistory(topic.path, topic.tag)
         self._head_synced = time.monotonic()
 
     def commit(self, appends: Sequence[Append], now: int) -> list[dict[int, Ack]]:

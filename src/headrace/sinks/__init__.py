@@ -4,11 +4,11 @@ from headrace.sinks.contract import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     Description,
-    Held,
+    EpochWriter,
+    HeldEpochs,
     Reference,
     Sink,
     Timelines,
-    Writer,
 )
 from headrace.sinks.open import absolute, check_output, collected, open_sink, reopen_sink
 from headrace.sinks.output import output_files, read_output
@@ -17,11 +17,11 @@ __all__ = [
     "AT_LEAST_ONCE",
     "EXACTLY_ONCE",
     "Description",
-    "Held",
+    "EpochWriter",
+    "HeldEpochs",
     "Reference",
     "Sink",
     "Timelines",
-    "Writer",
     "absolute",
     "check_output",
     "collected",

@@ -47,7 +47,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputFile:
     """A visible file of an output."""
 
     file: str
@@ -65,7 +65,7 @@ class Part:
 class Record:
     epoch: int
     chain: str
-    parts: tuple[Part, ...]
+    parts: tuple[OutputFile, ...]
     before: int  # the epoch of the record, or snapshot, before this one
     token: int  # of the driver that wrote it
     job: str
@@ -150,7 +150,7 @@ class Commits:
                 f"{str(path)!r} was written by another version of Headrace",
                 "Run the job with that version, or write to a new folder.",
             )
-        parts = tuple(Part(**p) for p in body.pop("parts"))
+        parts = tuple(OutputFile(**p) for p in body.pop("parts"))
         for part in parts:
             safe_name(part.file)
         record = Record(**{**body, "parts": parts, "gone": tuple(body["gone"])})
@@ -207,7 +207,7 @@ def in_force(names: list[Name]) -> list[Name]:
     return names[snapshot:]
 
 
-def parts_of(records: Iterable[Record]) -> Iterator[Part]:
+def parts_of(records: Iterable[Record]) -> Iterator[OutputFile]:
     """The files that records in force name, each once, in order of epoch."""
     seen = {part.file: part for record in records for part in record.parts}
     yield from sorted(seen.values(), key=lambda p: (p.epoch, p.file))
@@ -246,7 +246,7 @@ SPANS_SUFFIX = ".rows"
 Spans = list[tuple[int, int]]  # (epoch, rows), in order of rows
 
 
-def spans_of(folder: Path, part: Part) -> Spans:
+def spans_of(folder: Path, part: OutputFile) -> Spans:
     if not part.level:
         return [(part.epoch, part.rows)]
     path = folder / f"{part.file}{SPANS_SUFFIX}"

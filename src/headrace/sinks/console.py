@@ -21,7 +21,14 @@ from rich.table import Table
 
 from headrace.errors import OutputError
 from headrace.sinks.columns import packed
-from headrace.sinks.contract import AT_LEAST_ONCE, Description, Reference, Sink, Timelines, Writer
+from headrace.sinks.contract import (
+    AT_LEAST_ONCE,
+    Description,
+    EpochWriter,
+    Reference,
+    Sink,
+    Timelines,
+)
 from headrace.sinks.durable import Staging
 from headrace.sinks.formats import json_lines
 from headrace.state.faults import point
@@ -60,7 +67,7 @@ class ConsoleSink(Sink):
             "schema": packed(self.schema),
         }
 
-    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         if epoch > self._printed and staged:
             rows = pa.concat_tables([self._staging.read(r) for r in staged])
             writer.check()
@@ -71,7 +78,7 @@ class ConsoleSink(Sink):
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging.sweep(live, upto)
 
-    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+    def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
         return f"output {self._name!r}: what was printed stays printed"
 
     def _print(self, epoch: int, rows: pa.Table) -> None:

@@ -73,7 +73,7 @@ ONLY = Timelines(((FIRST, MAX_TIME),))  # of a folder that has never gone back
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldEpochs:
     """What the place of an output holds of a job."""
 
     number: int = 0  # the largest epoch that was ever used there
@@ -90,7 +90,7 @@ Description = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class EpochWriter:
     """The driver that publishes."""
 
     token: int  # its number at the job's fence
@@ -122,7 +122,7 @@ class Sink(Protocol):
         """What the output is, as JSON: enough for `reopen_sink` to publish what it staged."""
         ...
 
-    def held(self) -> Held | None:
+    def held(self) -> HeldEpochs | None:
         """What this job has published there; None if that cannot be known."""
         return None
 
@@ -144,7 +144,7 @@ class Sink(Protocol):
         """Write the rows where no reader sees them; durable when this returns."""
         ...
 
-    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         """Make what was staged visible; a second call changes nothing."""
         ...
 
@@ -155,7 +155,7 @@ class Sink(Protocol):
         """
         return None
 
-    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+    def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
         """Take back what does not count by `timelines`; a sentence that says what was done."""
         ...
 

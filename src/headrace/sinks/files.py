@@ -28,7 +28,7 @@ from headrace.sinks.commits import (
     NEVER,
     Commits,
     Name,
-    Part,
+    OutputFile,
     Record,
     Replaced,
     in_force,
@@ -40,12 +40,12 @@ from headrace.sinks.commits import (
 from headrace.sinks.contract import (
     EXACTLY_ONCE,
     Description,
-    Held,
+    EpochWriter,
+    HeldEpochs,
     Reached,
     Reference,
     Sink,
     Timelines,
-    Writer,
 )
 from headrace.sinks.durable import (
     Staging,
@@ -116,13 +116,13 @@ class FilesSink(Sink):
         columns.store(self._target / FOLDER, self._chain, self.schema)
         self._newest = next(reversed(self._commits.names(self._chain)), None)
 
-    def held(self) -> Held | None:
+    def held(self) -> HeldEpochs | None:
         job = self._identity.known()
         if job is None:
-            return Held()
+            return HeldEpochs()
         chains = self._commits.of_job(job)
         own = chain_of(job, self._key)
-        return Held(
+        return HeldEpochs(
             max((r.epoch for records in chains.values() for r in records), default=0),
             own=reached(chains.get(own, ())),
             all=reached(r for records in chains.values() for r in records),
@@ -165,7 +165,7 @@ class FilesSink(Sink):
         references = self._staging(self._chain).add(rows, epoch, f"{self._chain}-{unique}")
         return [{**r, "chain": self._chain, "schema": schema} for r in references]
 
-    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         if not staged:
             return
         chain = noted(staged[0], "chain")  # of the output as it was named when it staged them
@@ -184,13 +184,15 @@ class FilesSink(Sink):
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         self._staging(self._chain).sweep(live, upto)
 
-    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+    def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
         """Of all that outputs of this job have there, by whatever name."""
         taken = [
             going_back.go_back(self._merging(chain), timelines, records[-1], writer)
             for chain, records in self._commits.of_job(self._job).items()
         ]
-        return going_back.told(self._name, self._target, [t for t in taken if t is not None])
+        return going_back.describe_taken(
+            self._name, self._target, [t for t in taken if t is not None]
+        )
 
     def _staging(self, chain: str) -> Staging:
         return Staging(self._target / "_staging" / chain, self._format, self._limit)
@@ -218,7 +220,7 @@ class FilesSink(Sink):
                 return True
         return False
 
-    def _show(self, record: Record, writer: Writer) -> bool:
+    def _show(self, record: Record, writer: EpochWriter) -> bool:
         """Rename staged files into view, unless that was done before.
 
         False if another driver has meanwhile published them, and merged them away.
@@ -239,10 +241,12 @@ class FilesSink(Sink):
             point("sink.publish.file")
         return True
 
-    def _record(self, chain: str, epoch: int, staged: list[Reference], writer: Writer) -> Record:
+    def _record(
+        self, chain: str, epoch: int, staged: list[Reference], writer: EpochWriter
+    ) -> Record:
         earlier = [n for n in in_force(self._commits.names(chain)) if n.epoch < epoch]
         parts = tuple(
-            Part(
+            OutputFile(
                 safe_name(r["file"]),
                 r["rows"],
                 r["bytes"],

@@ -27,7 +27,7 @@ import pyarrow as pa
 from headrace.files import link_if_absent, sync_folder
 from headrace.sinks import columns
 from headrace.sinks.commits import (
-    Part,
+    OutputFile,
     Record,
     Replaced,
     Slot,
@@ -38,7 +38,7 @@ from headrace.sinks.commits import (
     spans_of,
     store_spans,
 )
-from headrace.sinks.contract import Timelines, Writer
+from headrace.sinks.contract import EpochWriter, Timelines
 from headrace.sinks.durable import check_bytes, folder_for, named, write
 from headrace.sinks.formats import Format, format_of
 from headrace.sinks.merging import Merging
@@ -56,13 +56,15 @@ class Taken:
     last: int
 
 
-def go_back(merging: Merging, timelines: Timelines, newest: Record, writer: Writer) -> Taken | None:
+def go_back(
+    merging: Merging, timelines: Timelines, newest: Record, writer: EpochWriter
+) -> Taken | None:
     """Take back what a chain has that does not count; `newest` says whose chain it is."""
     merging.recover(writer)
     return retried(merging.target, lambda: _go_back(merging, timelines, newest, writer))
 
 
-def told(output: str, target: Path, taken: Sequence[Taken]) -> str:
+def describe_taken(output: str, target: Path, taken: Sequence[Taken]) -> str:
     if not taken:
         return f"output {output!r}: nothing has to be taken back from {str(target)!r}"
     first, last = min(t.first for t in taken), max(t.last for t in taken)
@@ -73,7 +75,7 @@ def told(output: str, target: Path, taken: Sequence[Taken]) -> str:
 
 
 def _go_back(
-    merging: Merging, timelines: Timelines, newest: Record, writer: Writer
+    merging: Merging, timelines: Timelines, newest: Record, writer: EpochWriter
 ) -> Taken | None:
     names = in_force(merging.commits.names(merging.chain))
     parts = list(parts_of(merging.commits.force(names)))
@@ -102,7 +104,7 @@ def _go_back(
     return Taken(rows, first, max(p.last for p in ahead))
 
 
-def _set_aside(merging: Merging, parts: Sequence[Part]) -> None:
+def _set_aside(merging: Merging, parts: Sequence[OutputFile]) -> None:
     """The files under a second name; one that is set aside already was by a start that crashed."""
     aside = folder_for(merging.target / ASIDE)
     for part in parts:
@@ -129,7 +131,9 @@ def _double(path: Path, second: Path) -> None:
         half.rename(second)
 
 
-def _without(merging: Merging, part: Part, epoch: int, slot: Slot, writer: Writer) -> Part:
+def _without(
+    merging: Merging, part: OutputFile, epoch: int, slot: Slot, writer: EpochWriter
+) -> OutputFile:
     """A file with the rows of a merged one that are of `epoch` and before."""
     format, path = format_of(part.file), merging.find(part)
     check_bytes(path, part.bytes, part.crc)
@@ -158,7 +162,7 @@ def _copy(
     own, rows = format.schema(path) or schema, 0
     try:
         with closing(format.writer(file, own)) as writer:
-            for table in _kept(format.batches(path, schema), runs, epoch):
+            for table in _up_to(format.batches(path, schema), runs, epoch):
                 writer.write_table(table)
                 rows += table.num_rows
     except FileNotFoundError as cause:
@@ -166,7 +170,7 @@ def _copy(
     return rows
 
 
-def _kept(tables: Iterator[pa.Table], runs: Spans, epoch: int) -> Iterator[pa.Table]:
+def _up_to(tables: Iterator[pa.Table], runs: Spans, epoch: int) -> Iterator[pa.Table]:
     """What is of `epoch` and before, of tables whose rows are of `runs`, one after the other."""
     left = iter(runs)
     of, rest = next(left, (0, 0))

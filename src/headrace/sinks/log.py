@@ -23,12 +23,12 @@ from headrace.sinks.columns import holds, packed
 from headrace.sinks.contract import (
     EXACTLY_ONCE,
     Description,
-    Held,
+    EpochWriter,
+    HeldEpochs,
     Reached,
     Reference,
     Sink,
     Timelines,
-    Writer,
 )
 from headrace.sinks.durable import Staging, check_writable, noted
 from headrace.sinks.formats import json_values, without_dictionaries
@@ -127,7 +127,7 @@ class LogSink(Sink):
         except LogError as cause:
             raise _as_output(cause) from cause
 
-    def held(self) -> Held | None:
+    def held(self) -> HeldEpochs | None:
         job = self._identity.known()
         try:
             there = job is not None and self._topic in self._log.topics()
@@ -143,7 +143,7 @@ class LogSink(Sink):
             all[timeline] = max(epoch, all.get(timeline, epoch))
             if match[3] == self._id:
                 own[timeline] = epoch
-        return Held(max(all.values(), default=0), own, all, final=True)
+        return HeldEpochs(max(all.values(), default=0), own, all, final=True)
 
     def reached(self, epoch: int) -> bool:
         """Who has appended is looked up when the topic is another than the last time."""
@@ -181,7 +181,7 @@ class LogSink(Sink):
         producer = f"{self._identity.get()}/{self._id}"
         return [{**r, "producer": producer} for r in references]
 
-    def publish(self, epoch: int, staged: list[Reference], writer: Writer) -> None:
+    def publish(self, epoch: int, staged: list[Reference], writer: EpochWriter) -> None:
         """One append for the epoch: a reader of the topic sees all of it or none."""
         if not staged:
             return
@@ -197,7 +197,7 @@ class LogSink(Sink):
             raise _as_output(cause) from cause
         point("sink.publish.appended")
 
-    def go_back(self, timelines: Timelines, writer: Writer) -> str:
+    def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
         held = self.held()
         beyond = timelines.beyond(held.all) if held is not None else {}
         if not beyond:

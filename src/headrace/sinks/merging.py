@@ -33,7 +33,7 @@ from headrace.sinks.commits import (
     SPANS_SUFFIX,
     Commits,
     Name,
-    Part,
+    OutputFile,
     Record,
     Replaced,
     Slot,
@@ -44,7 +44,7 @@ from headrace.sinks.commits import (
     spans_of,
     store_spans,
 )
-from headrace.sinks.contract import Writer
+from headrace.sinks.contract import EpochWriter
 from headrace.sinks.durable import check_bytes, named, remove, write
 from headrace.sinks.formats import Format, format_named, join
 from headrace.state.faults import point
@@ -68,11 +68,11 @@ class Merging:
     def commits(self) -> Commits:
         return Commits(self.target)
 
-    def advance(self, job: str, output: str, writer: Writer) -> None:
+    def advance(self, job: str, output: str, writer: EpochWriter) -> None:
         """Write a snapshot if enough records have gathered."""
         retried(self.target, lambda: self._advance(job, output, writer))
 
-    def _advance(self, job: str, output: str, writer: Writer) -> None:
+    def _advance(self, job: str, output: str, writer: EpochWriter) -> None:
         names = in_force(self.commits.names(self.chain))
         if sum(not n.whole for n in names) < EVERY:
             return
@@ -94,7 +94,7 @@ class Merging:
         )
         self.take_force(snapshot, writer)
 
-    def take_force(self, snapshot: Record, writer: Writer) -> None:
+    def take_force(self, snapshot: Record, writer: EpochWriter) -> None:
         """Write the snapshot, unless another driver was first; finish the one in force."""
         writer.check()
         if not self.commits.write(snapshot):
@@ -102,11 +102,11 @@ class Merging:
         point("sink.merge.recorded")
         self.recover(writer)
 
-    def recover(self, writer: Writer) -> None:
+    def recover(self, writer: EpochWriter) -> None:
         """Finish what the snapshot in force began; nothing to do if that was done."""
         retried(self.target, lambda: self._recover(writer))
 
-    def _recover(self, writer: Writer) -> None:
+    def _recover(self, writer: EpochWriter) -> None:
         names = self.commits.names(self.chain)
         newest = max((i for i, n in enumerate(names) if n.whole), default=None)
         if newest is None or names[newest].slot == self.recovered:
@@ -122,7 +122,7 @@ class Merging:
         self.commits.remove(old)  # all but the record of its own epoch: it tells of a lost one
         self.recovered = names[newest].slot
 
-    def _show(self, snapshot: Record, writer: Writer) -> None:
+    def _show(self, snapshot: Record, writer: EpochWriter) -> None:
         for part in (p for p in snapshot.parts if p.level):
             hidden, shown = self.hidden / part.file, self.target / part.file
             if hidden.exists():
@@ -135,7 +135,7 @@ class Merging:
         with named(self.target):
             sync_folder(self.target)
 
-    def _sweep(self, snapshot: Record, names: list[Name], writer: Writer) -> None:
+    def _sweep(self, snapshot: Record, names: list[Name], writer: EpochWriter) -> None:
         """Remove files of this chain that no snapshot can name any more."""
         live = {p.file for n in names for p in self.commits.read(n).parts}
         places = (self.target, self.hidden, self.commits.folder)
@@ -159,7 +159,9 @@ class Merging:
     def _rows(self, file: str) -> Path:
         return self.commits.folder / f"{file}{SPANS_SUFFIX}"
 
-    def _merge(self, parts: list[Part], slot: Slot, writer: Writer) -> tuple[list[Part], list[str]]:
+    def _merge(
+        self, parts: list[OutputFile], slot: Slot, writer: EpochWriter
+    ) -> tuple[list[OutputFile], list[str]]:
         """The parts after merging, and the files that are no longer needed."""
         kept, gone = parts, list[str]()
         by_level = sorted(self._small(parts), key=lambda p: p.level)
@@ -172,20 +174,20 @@ class Merging:
                 gone += sorted(names)
         return kept, gone
 
-    def _small(self, parts: list[Part]) -> list[Part]:
+    def _small(self, parts: list[OutputFile]) -> list[OutputFile]:
         """Files that are worth joining; those of another format stay as they are."""
         suffix = format_named(self.format).suffix
         small = (p for p in parts if p.bytes < self.limit // 2)
         return [p for p in small if p.file.endswith(suffix)] if self.enabled else []
 
-    def _choose(self, parts: list[Part]) -> list[Part]:
+    def _choose(self, parts: list[OutputFile]) -> list[OutputFile]:
         """The oldest files that fit into one, of those with the most common columns.
 
         Those of one timeline, so that what is given up of another is told from it."""
-        alike: dict[tuple[str, str], list[Part]] = {}
+        alike: dict[tuple[str, str], list[OutputFile]] = {}
         for part in sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]:
             alike.setdefault((part.schema, part.timeline), []).append(part)
-        chosen, size = list[Part](), 0
+        chosen, size = list[OutputFile](), 0
         for part in max(alike.values(), key=len):
             size += part.bytes
             if size > self.limit:
@@ -193,7 +195,9 @@ class Merging:
             chosen.append(part)
         return chosen
 
-    def _join(self, parts: list[Part], slot: Slot, level: int, writer: Writer) -> Part:
+    def _join(
+        self, parts: list[OutputFile], slot: Slot, level: int, writer: EpochWriter
+    ) -> OutputFile:
         format = format_named(self.format)
         file = self.fresh(slot, level, writer) + format.suffix
         paths = [self.find(p) for p in parts]
@@ -217,12 +221,12 @@ class Merging:
             level=level,
         )
 
-    def fresh(self, slot: Slot, level: int, writer: Writer) -> str:
+    def fresh(self, slot: Slot, level: int, writer: EpochWriter) -> str:
         """A name for a merged file that nobody else uses, without its suffix."""
         place = f"{slot.epoch:012d}-{slot.revision}-{self.chain}"
         return f"merged-{place}-{level}-{writer.token}-{uuid.uuid4().hex[:8]}"
 
-    def find(self, part: Part) -> Path:
+    def find(self, part: OutputFile) -> Path:
         """A merged file is hidden until the files it replaces are gone."""
         for path in (self.target / part.file, self.hidden / part.file, self.target / part.file):
             if path.exists():

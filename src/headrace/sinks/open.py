@@ -1,6 +1,6 @@
 """From a URI to a sink: "files:path", "log:topic", "console:", "collect:".
 
-The one list of what can be written. Opening makes nothing. An output's key is what its files,
+The one list of what can be written. OutputRequest makes nothing. An output's key is what its files,
 records and producer go by; it stays the same when the output is renamed.
 """
 
@@ -32,7 +32,7 @@ from headrace.uris import remote_scheme
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OutputRequest:
     """All that is known when an output is opened."""
 
     uri: str
@@ -57,7 +57,7 @@ def open_sink(
     scheme, _, rest = uri.partition(":")
     given = dict(options or {})
     known = name if key is None else key
-    return _OPENERS[scheme](Opening(uri, rest, schema, given, folder, name, known))
+    return _OPENERS[scheme](OutputRequest(uri, rest, schema, given, folder, name, known))
 
 
 def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:
@@ -114,7 +114,7 @@ def _key_of(folder: str, name: str) -> str:
     return known.id if known is not None else name
 
 
-def _files(o: Opening) -> Sink:
+def _files(o: OutputRequest) -> Sink:
     refuse_unknown(o, ("format", "target_file_mb", "merge", "mode"))
     if not o.rest:
         raise OutputError("HR-OUTPUT-001", f"{o.uri!r} names no folder", 'Write "files:folder".')
@@ -146,7 +146,7 @@ def _files(o: Opening) -> Sink:
     )
 
 
-def _collect(o: Opening) -> Sink:
+def _collect(o: OutputRequest) -> Sink:
     refuse_unknown(o, ())
     place = o.rest or o.key
     target = _collect_folder(o.folder, place)
@@ -167,7 +167,7 @@ def _collect(o: Opening) -> Sink:
     )
 
 
-def _log(o: Opening) -> Sink:
+def _log(o: OutputRequest) -> Sink:
     refuse_unknown(o, ("log", "key", "partitions", "mode"))
     options = dict(o.options)
     append = _mode(o, options)
@@ -189,7 +189,7 @@ def _log(o: Opening) -> Sink:
     )
 
 
-def _mode(o: Opening, options: dict[str, Any]) -> bool:
+def _mode(o: OutputRequest, options: dict[str, Any]) -> bool:
     """Whether the output may be written beside what others have written there."""
     mode = options.pop("mode", None)
     if mode not in (None, "append"):
@@ -197,14 +197,14 @@ def _mode(o: Opening, options: dict[str, Any]) -> bool:
     return mode is not None
 
 
-def _console(o: Opening) -> Sink:
+def _console(o: OutputRequest) -> Sink:
     refuse_unknown(o, ("format", "rows", "stream"))
     if o.options.get("format") not in (None, "table", "lines", "json"):
         raise _bad(o, "format", o.options["format"], 'Say format="table", "lines" or "json".')
     return ConsoleSink(o.schema, _staged(o), o.name, **o.options)
 
 
-def _staged(o: Opening) -> Path:
+def _staged(o: OutputRequest) -> Path:
     return Path(o.folder) / "staged" / file_name(o.key)
 
 
@@ -212,7 +212,7 @@ def _collect_folder(folder: str, name: str) -> Path:
     return Path(folder) / "collect" / file_name(name)
 
 
-def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
+def refuse_unknown(o: OutputRequest, known: tuple[str, ...]) -> None:
     for option in o.options:
         if option not in known:
             close = difflib.get_close_matches(option, known, 1)
@@ -224,10 +224,10 @@ def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
             )
 
 
-def _bad(o: Opening, option: str, value: object, hint: str) -> OutputError:
+def _bad(o: OutputRequest, option: str, value: object, hint: str) -> OutputError:
     return OutputError("HR-OUTPUT-008", f"{o.uri!r} has {option}={value!r}", hint)
 
 
-_OPENERS: dict[str, Callable[[Opening], Sink]] = {
+_OPENERS: dict[str, Callable[[OutputRequest], Sink]] = {
     "files": _files, "log": _log, "console": _console, "collect": _collect,
 }  # fmt: skip

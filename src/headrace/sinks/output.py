@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.errors import OutputError
 from headrace.sinks import columns
-from headrace.sinks.commits import FOLDER, Commits, Name, Part, in_force, parts_of, retried
+from headrace.sinks.commits import FOLDER, Commits, Name, OutputFile, in_force, parts_of, retried
 from headrace.sinks.durable import check_bytes, damaged
 from headrace.sinks.formats import format_of, without_dictionaries
 from headrace.sinks.ownership import find
@@ -30,7 +30,7 @@ def output_files(path: str | Path) -> list[Path]:
     return retried(target, lambda: [find(target, p.file) for _, p in _parts(target)])
 
 
-def _parts(target: Path) -> list[tuple[str, Part]]:
+def _parts(target: Path) -> list[tuple[str, OutputFile]]:
     """The files of all chains in force, in order of epoch, each with its chain."""
     commits = Commits(target)
     chains: dict[str, list[Name]] = {}
@@ -58,7 +58,7 @@ def _read(target: Path) -> pa.Table:
 
 
 def _table(
-    target: Path, part: Part, schemas: dict[tuple[str, str], pa.Schema], chain: str
+    target: Path, part: OutputFile, schemas: dict[tuple[str, str], pa.Schema], chain: str
 ) -> pa.Table:
     schema = schemas.get((chain, part.schema))
     if schema is None:

@@ -33,17 +33,175 @@ from headrace.sources.contract import (
     even_cuts,
     refuse_shorter,
 )
-from headrace.sources.layout import Layout, gone, unreadable
+from headrace.sources.layout import FileLayout, gone, unreadable
 from headrace.sources.lines import LineNumbers
 from headrace.sources.listing import Extent, Listing, Stretch
 from headrace.sources.parquet import Parquet
-from headrace.sources.scan import Found, Pattern
+from headrace.sources.scan import PathPattern, ScannedFile
 
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 
 
-class TapeSource(Source):
-    layout: Layout
+T = TypeVar("T")
+Stamp = tuple[int, ...]
+
+SPLIT = "files"
+MANY = 500  # files: scanning more takes time, and is done for a tenth of the time at most
+SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for this long
+
+
+class FilesSource(Source):
+    def __init__(
+        self,
+        pattern: PathPattern,
+        layout: FileLayout,
+        schema: pa.Schema,
+        clock: Clock,
+        *,
+        bounded: bool,
+        home: Path | None,
+    ) -> None:
+        self.schema, self.bounded, self.raw = schema, bounded, layout.raw
+        self._pattern, self.layout, self._clock = pattern, layout, clock
+        self._home = home  # in the job's folder: where the list is stored
+        self._listed: Listing | None = None
+        self._end: int | None = None  # of a bounded input, once it is known
+        self._stamps: dict[str, Stamp] = {}  # of the last scan
+        self._waiting: dict[str, tuple[Stamp, int]] = {}  # not ready, and since when
+        self._rest_until = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {
+            "_listed": None,
+            "_end": None,
+            "_stamps": {},
+            "_waiting": {},
+            "_rest_until": 0.0,
+        }
+
+    def identity(self) -> dict[str, str]:
+        """The path; what is there are the files, whose fingerprints are in the list."""
+        unit = "lines" if self.raw else "rows"  # what positions count
+        return {"kind": "files", "place": self._pattern.place, "thing": unit}
+
+    def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
+        listing, position = self._listing(), offsets.get(SPLIT, 0)
+        listing.check(position)
+        self._pattern.check()
+        found = self._pattern.scan()
+        if not found and not position and (self.bounded or not self._pattern.watchable):
+            raise InputError(
+                "HR-INPUT-002",
+                f"there are no files in {self._pattern.uri!r}",
+                "Check the path; a folder that is still empty can be watched, "
+                "but not read to its end.",
+            )
+        self._check_listed(listing, position, found)
+        new = [file for file in found if listing.last(file.name) is None]
+        for file in new[:100]:
+            self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
+
+    def _check_listed(self, listing: Listing, position: int, found: list[ScannedFile]) -> None:
+        """What was read is as it was, or gone; what is listed and still to be read is there."""
+        for file in found:
+            before = listing.last(file.name)
+            if before is not None:
+                self._attempt(file, partial(self._verify, before))
+        for stretch in listing.stretches(position, listing.end):
+            if not os.path.exists(self.path(stretch)):
+                raise gone(self.path(stretch))
+
+    def splits(self) -> list[str]:
+        return [SPLIT]
+
+    def latest(self, split: str) -> int:
+        if self._end is not None:
+            return self._end
+        listing = self._listing()
+        if time.monotonic() >= self._rest_until:
+            began = time.monotonic()
+            fresh = self._new_extents(listing)
+            if len(self._stamps) > MANY:
+                self._rest_until = time.monotonic() + 9 * (time.monotonic() - began)
+            listing.append(fresh)
+        if self.bounded:
+            self._end = listing.end
+        return listing.end
+
+    def has_more(self, split: str, offset: int) -> bool:
+        twin = copy.copy(self)  # what is seen here is not noted
+        twin._stamps, twin._waiting = {}, dict(self._waiting)
+        listing = Listing(self._list_path)
+        return listing.end != offset or bool(twin._new_extents(listing))
+
+    def stretches(self, start: int, end: int) -> list[Stretch]:
+        return self._listing().stretches(start, end)
+
+    def path(self, stretch: Stretch) -> str:
+        return str(self._pattern.root / stretch.extent.path)
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Nothing is forgotten: a file stays in the list so that it is not read again."""
+        return None
+
+    def _new_extents(self, listing: Listing) -> list[Extent]:
+        fresh = []
+        for file in self._pattern.scan():
+            if self._stamps.get(file.name) != file.stamp:
+                extent = self._attempt(file, lambda f: self._extent(f, listing))
+                if extent is not None:
+                    fresh.append(extent)
+                if file.name not in self._waiting:
+                    self._stamps[file.name] = file.stamp
+        return fresh
+
+    def _extent(self, file: ScannedFile, listing: Listing) -> Extent | None:
+        """What is new in the file, if anything."""
+        before = listing.last(file.name)
+        if before is not None:
+            self.layout.verify(file.path, before)
+            start: int | None = before.end
+        else:
+            start = self._ready(file)
+        if start is None:
+            return None
+        end = self.layout.reach(file.path, start, file.size, self.bounded)
+        mark = self.layout.mark(file.path, end) if end > start else (0, 0)
+        return Extent(file.name, start, end, mark) if end > start else None
+
+    def _verify(self, before: Extent, file: ScannedFile) -> None:
+        self.layout.verify(file.path, before)
+
+    def _ready(self, file: ScannedFile) -> int | None:
+        """Where to begin; None while the file is being written, for as long as it changes."""
+        now = self._clock.now()
+        seen, since = self._waiting.get(file.name, (file.stamp, now))
+        if seen != file.stamp:
+            since = now
+        late = now - since > SETTLE and not self.raw
+        start = self.layout.begin(file.path, file.size, self.bounded or late)
+        if start is None:
+            self._waiting[file.name] = (file.stamp, since)
+        else:
+            self._waiting.pop(file.name, None)
+        return start
+
+    def _attempt(self, file: ScannedFile, act: Callable[[ScannedFile], T]) -> T | None:
+        try:
+            return act(file)
+        except FileNotFoundError:
+            return None  # gone between the scan and now: not seen
+        except OSError as cause:
+            raise unreadable(file.path, cause) from cause
+
+    def _listing(self) -> Listing:
+        if self._listed is None:
+            self._listed = Listing(self._list_path)
+        return self._listed
+
+    @property
+    def _list_path(self) -> Path | None:
+        return self._home / "files" if self._home else None
 
     def encoding(self, names: Sequence[str]) -> Source:
         if not names or not isinstance(self.layout, Parquet):
@@ -51,14 +209,6 @@ class TapeSource(Source):
         twin = copy.copy(self)
         twin.layout = replace(self.layout, encoded=tuple(names))
         return twin
-
-    def stretches(self, start: int, end: int) -> list[Stretch]:
-        """The files that lie on the tape from `start` to `end`."""
-        raise TypeError(f"{type(self).__name__} has no tape")
-
-    def path(self, stretch: Stretch) -> str:
-        """Where the file of a stretch lies."""
-        raise TypeError(f"{type(self).__name__} has no tape")
 
     def verify(self, stretch: Stretch) -> None:
         """Raise InputError if the file does not hold what the stretch was made from."""
@@ -156,165 +306,3 @@ def _joined(chunks: list[Chunk]) -> Chunk:
         return chunks[0]
     tables, offsets = zip(*chunks, strict=True)
     return pa.concat_tables(tables), np.concatenate(offsets)
-
-
-T = TypeVar("T")
-Stamp = tuple[int, ...]
-
-SPLIT = "files"
-MANY = 500  # files: scanning more takes time, and is done for a tenth of the time at most
-SETTLE = 10_000  # ms: a Parquet file without a footer is being written, for this long
-
-
-class FilesSource(TapeSource):
-    def __init__(
-        self,
-        pattern: Pattern,
-        layout: Layout,
-        schema: pa.Schema,
-        clock: Clock,
-        *,
-        bounded: bool,
-        home: Path | None,
-    ) -> None:
-        self.schema, self.bounded, self.raw = schema, bounded, layout.raw
-        self._pattern, self.layout, self._clock = pattern, layout, clock
-        self._home = home  # in the job's folder: where the list is stored
-        self._tape: Listing | None = None
-        self._end: int | None = None  # of a bounded input, once it is known
-        self._stamps: dict[str, Stamp] = {}  # of the last scan
-        self._waiting: dict[str, tuple[Stamp, int]] = {}  # not ready, and since when
-        self._rest_until = 0.0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {
-            "_tape": None,
-            "_end": None,
-            "_stamps": {},
-            "_waiting": {},
-            "_rest_until": 0.0,
-        }
-
-    def identity(self) -> dict[str, str]:
-        """The path; what is there are the files, whose fingerprints are in the list."""
-        unit = "lines" if self.raw else "rows"  # what positions on the tape count
-        return {"kind": "files", "place": self._pattern.place, "thing": unit}
-
-    def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
-        tape, position = self._listing(), offsets.get(SPLIT, 0)
-        tape.check(position)
-        self._pattern.check()
-        found = self._pattern.scan()
-        if not found and not position and (self.bounded or not self._pattern.watchable):
-            raise InputError(
-                "HR-INPUT-002",
-                f"there are no files in {self._pattern.uri!r}",
-                "Check the path; a folder that is still empty can be watched, "
-                "but not read to its end.",
-            )
-        self._check_listed(tape, position, found)
-        new = [file for file in found if tape.last(file.name) is None]
-        for file in new[:100]:
-            self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
-
-    def _check_listed(self, tape: Listing, position: int, found: list[Found]) -> None:
-        """What was read is as it was, or gone; what is listed and still to be read is there."""
-        for file in found:
-            before = tape.last(file.name)
-            if before is not None:
-                self._attempt(file, partial(self._verify, before))
-        for stretch in tape.stretches(position, tape.end):
-            if not os.path.exists(self.path(stretch)):
-                raise gone(self.path(stretch))
-
-    def splits(self) -> list[str]:
-        return [SPLIT]
-
-    def latest(self, split: str) -> int:
-        if self._end is not None:
-            return self._end
-        tape = self._listing()
-        if time.monotonic() >= self._rest_until:
-            began = time.monotonic()
-            fresh = self._new_extents(tape)
-            if len(self._stamps) > MANY:
-                self._rest_until = time.monotonic() + 9 * (time.monotonic() - began)
-            tape.append(fresh)
-        if self.bounded:
-            self._end = tape.end
-        return tape.end
-
-    def has_more(self, split: str, offset: int) -> bool:
-        twin = copy.copy(self)  # what is seen here is not noted
-        twin._stamps, twin._waiting = {}, dict(self._waiting)
-        tape = Listing(self._list_path)
-        return tape.end != offset or bool(twin._new_extents(tape))
-
-    def stretches(self, start: int, end: int) -> list[Stretch]:
-        return self._listing().stretches(start, end)
-
-    def path(self, stretch: Stretch) -> str:
-        return str(self._pattern.root / stretch.extent.path)
-
-    def commit(self, offsets: Mapping[str, int]) -> None:
-        """Nothing is forgotten: a file stays on the tape so that it is not read again."""
-        return None
-
-    def _new_extents(self, tape: Listing) -> list[Extent]:
-        fresh = []
-        for file in self._pattern.scan():
-            if self._stamps.get(file.name) != file.stamp:
-                extent = self._attempt(file, lambda f: self._extent(f, tape))
-                if extent is not None:
-                    fresh.append(extent)
-                if file.name not in self._waiting:
-                    self._stamps[file.name] = file.stamp
-        return fresh
-
-    def _extent(self, file: Found, tape: Listing) -> Extent | None:
-        """What is new in the file, if anything."""
-        before = tape.last(file.name)
-        if before is not None:
-            self.layout.verify(file.path, before)
-            start: int | None = before.end
-        else:
-            start = self._ready(file)
-        if start is None:
-            return None
-        end = self.layout.reach(file.path, start, file.size, self.bounded)
-        mark = self.layout.mark(file.path, end) if end > start else (0, 0)
-        return Extent(file.name, start, end, mark) if end > start else None
-
-    def _verify(self, before: Extent, file: Found) -> None:
-        self.layout.verify(file.path, before)
-
-    def _ready(self, file: Found) -> int | None:
-        """Where to begin; None while the file is being written, for as long as it changes."""
-        now = self._clock.now()
-        seen, since = self._waiting.get(file.name, (file.stamp, now))
-        if seen != file.stamp:
-            since = now
-        late = now - since > SETTLE and not self.raw
-        start = self.layout.begin(file.path, file.size, self.bounded or late)
-        if start is None:
-            self._waiting[file.name] = (file.stamp, since)
-        else:
-            self._waiting.pop(file.name, None)
-        return start
-
-    def _attempt(self, file: Found, act: Callable[[Found], T]) -> T | None:
-        try:
-            return act(file)
-        except FileNotFoundError:
-            return None  # gone between the scan and now: not seen
-        except OSError as cause:
-            raise unreadable(file.path, cause) from cause
-
-    def _listing(self) -> Listing:
-        if self._tape is None:
-            self._tape = Listing(self._list_path)
-        return self._tape
-
-    @property
-    def _list_path(self) -> Path | None:
-        return self._home / "files" if self._home else None

@@ -17,7 +17,7 @@ from headrace.sources.contract import Chunk, Decoded
 from headrace.sources.listing import Extent, Mark
 
 
-class Layout(Protocol):
+class FileLayout(Protocol):
     @property
     def raw(self) -> bool: ...
 
@@ -51,7 +51,7 @@ class Layout(Protocol):
         ...
 
     def read(self, path: str, extent: Extent, at: int) -> Iterator[Chunk]:
-        """The records of the extent; the first unit has tape position `at`."""
+        """The records of the extent; the first unit has position `at`."""
         ...
 
     def decode(self, chunk: pa.Table) -> Decoded: ...

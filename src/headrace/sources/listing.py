@@ -1,11 +1,11 @@
-"""The tape: files laid end to end in the order in which they were first seen.
+"""The list of files read: files end to end, in the order in which they were first seen.
 
-A position on the tape is one integer that means the same for ever. The tape is a fold over
-an append-only list of extents, each a stretch of one file, one checksummed line per extent;
-a position is handed out only after the line that covers it is durable. A line counts only if
-it goes on where its file was left, so two drivers that append at once still fold the same
-tape. A torn last line was never handed out and is cut off before the next is written; to open
-a list changes nothing. Knows nothing of formats.
+A position in that sequence is one integer that means the same for ever. The sequence is a fold
+over an append-only list of extents, each a part of one file, one checksummed line per extent; a
+position is offered only after the line that covers it is durable. A line counts only if it
+continues where its file was left, so two drivers that append at once still fold the same
+sequence. A torn last line was never offered and is cut off before the next is written; opening a
+list changes nothing. Knows nothing of formats.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of the tape that lies in one file: positions from `at` on."""
+    """A part of the sequence that lies in one file: positions from `at` on."""
 
     at: int
     extent: Extent
@@ -56,7 +56,7 @@ class Listing:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._known = 0  # bytes of the file that are folded already
-        self._at: list[int] = []  # where each extent begins on the tape
+        self._at: list[int] = []  # where each extent begins in the sequence
         self._extents: list[Extent] = []
         self._last: dict[str, Extent] = {}  # the newest extent of each file
         self.end = 0
@@ -71,7 +71,7 @@ class Listing:
         return list(self._last)
 
     def append(self, extents: Sequence[Extent]) -> None:
-        """Lay `extents` at the end of the tape; durable when this returns."""
+        """Append `extents` to the sequence; durable when this returns."""
         if self._path is None:
             for extent in extents:
                 self._fold(extent)
@@ -86,7 +86,7 @@ class Listing:
             raise self._ends_before(position)
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
-        """The tape from `start` to `end`, file by file."""
+        """The sequence from `start` to `end`, file by file."""
         if end > self.end and self._path is not None:
             self._fold_new_lines(self._path)  # another process has read further
         self.check(end)
@@ -100,7 +100,7 @@ class Listing:
     def _fold(self, extent: Extent) -> None:
         before = self._last.get(extent.path)
         if extent.length <= 0 or (before is not None and before.end != extent.start):
-            return  # laid down already by another driver
+            return  # listed already by another driver
         self._last[extent.path] = extent
         if self._extents and self._extents[-1].path == extent.path:
             tail = self._extents[-1]

@@ -22,7 +22,7 @@ from headrace.sources import formats
 from headrace.sources.contract import Source
 from headrace.sources.files import FilesSource
 from headrace.sources.generate import GenerateSource
-from headrace.sources.layout import Layout
+from headrace.sources.layout import FileLayout
 from headrace.sources.lines import Lines
 from headrace.sources.log import LogSource
 from headrace.sources.memory import MemorySource
@@ -34,7 +34,7 @@ from headrace.uris import remote_scheme
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class InputRequest:
     """All that is known when an input is opened."""
 
     uri: str
@@ -68,13 +68,13 @@ def open_source(
     clock = clock or SystemClock()
     home = place(folder, name if key is None else key) if folder else None
     if not isinstance(uri, str):
-        return _made(uri, schema, home, name, clock, until)
+        return _placed(uri, schema, home, name, clock, until)
     check_input(uri)
     scheme, _, rest = uri.partition(":")
     if format is not None and format not in formats.FORMATS:
         raise formats.unknown_format(format)
     return _OPENERS[scheme](
-        Opening(uri, rest, schema, format, dict(options or {}), home, until == "end", clock)
+        InputRequest(uri, rest, schema, format, dict(options or {}), home, until == "end", clock)
     )
 
 
@@ -97,7 +97,7 @@ def check_input(uri: str) -> None:
         )
 
 
-def _made(
+def _placed(
     source: Source,
     schema: pa.Schema | None,
     home: Path | None,
@@ -119,7 +119,7 @@ def _made(
     return source
 
 
-def _files(o: Opening) -> Source:
+def _files(o: InputRequest) -> Source:
     known = ("header", "delimiter")
     refuse_unknown(o, known)
     pattern = pattern_of(o.rest, o.uri, o.format, o.bounded)
@@ -136,11 +136,13 @@ def _files(o: Opening) -> Source:
     own = own_schema(pattern) if format == "parquet" and o.schema is None else None
     schema = own if own is not None else needed_schema(o, format)
     formats.check_schema(format, schema)
-    layout: Layout = Parquet(schema) if format == "parquet" else Lines(format, schema, **o.options)
+    layout: FileLayout = (
+        Parquet(schema) if format == "parquet" else Lines(format, schema, **o.options)
+    )
     return FilesSource(pattern, layout, schema, o.clock, bounded=o.bounded, home=o.home)
 
 
-def _log(o: Opening) -> Source:
+def _log(o: InputRequest) -> Source:
     refuse_unknown(o, ("log", "start"))
     where = o.options.get("start", "earliest")
     if where not in ("earliest", "latest"):
@@ -164,7 +166,7 @@ def _log(o: Opening) -> Source:
     )
 
 
-def _topic_schema(o: Opening, known: pa.Schema | None) -> tuple[pa.Schema, str | None]:
+def _topic_schema(o: InputRequest, known: pa.Schema | None) -> tuple[pa.Schema, str | None]:
     """The schema of what a topic gives, and the format if its records are bytes."""
     if known is not None:
         return (known if o.schema is None else o.schema), None
@@ -174,7 +176,7 @@ def _topic_schema(o: Opening, known: pa.Schema | None) -> tuple[pa.Schema, str |
     return needed_schema(o, format), format
 
 
-def _socket(o: Opening) -> Source:
+def _socket(o: InputRequest) -> Source:
     refuse_unknown(o, ("delimiter",))
     host, port = address_of(o.rest, o.uri)
     format = o.format or ("text" if o.schema is None else "json")
@@ -191,7 +193,7 @@ def _socket(o: Opening) -> Source:
     )
 
 
-def needed_schema(o: Opening, format: str) -> pa.Schema:
+def needed_schema(o: InputRequest, format: str) -> pa.Schema:
     schema = o.schema if o.schema is not None else formats.default_schema(format)
     if schema is None:
         raise InputError(
@@ -202,7 +204,7 @@ def needed_schema(o: Opening, format: str) -> pa.Schema:
     return schema
 
 
-def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
+def refuse_unknown(o: InputRequest, known: tuple[str, ...]) -> None:
     for option in o.options:
         if option not in known:
             close = difflib.get_close_matches(option, known, 1)
@@ -214,6 +216,6 @@ def refuse_unknown(o: Opening, known: tuple[str, ...]) -> None:
             )
 
 
-_OPENERS: dict[str, Callable[[Opening], Source]] = {
+_OPENERS: dict[str, Callable[[InputRequest], Source]] = {
     "files": _files, "log": _log, "socket": _socket,
 }  # fmt: skip

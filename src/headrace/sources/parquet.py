@@ -19,7 +19,7 @@ from headrace.sources.columns import conform, fit, plain
 from headrace.sources.contract import Chunk, Decoded
 from headrace.sources.layout import changed, fingerprint
 from headrace.sources.listing import Extent, Mark
-from headrace.sources.scan import Pattern
+from headrace.sources.scan import PathPattern
 
 CHUNK_ROWS = 524_288
 LEAST = 1 << 14  # rows: fewer are not worth a task of their own
@@ -94,7 +94,7 @@ class Parquet:
         raise TypeError("Parquet gives typed chunks")
 
 
-def own_schema(pattern: Pattern) -> pa.Schema | None:
+def own_schema(pattern: PathPattern) -> pa.Schema | None:
     """The columns of the first file there is; None if there is none."""
     found = pattern.scan()
     if not found:

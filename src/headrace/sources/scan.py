@@ -25,7 +25,7 @@ PACKED = (".gz", ".bz2", ".zst", ".xz", ".zip", ".lz4")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScannedFile:
     name: str  # the file's identity: its path below the pattern's root, if it is there
     path: str
     size: int
@@ -34,7 +34,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class PathPattern:
     uri: str
     root: Path
     match: str | None = None  # a glob below the root, or one file's name
@@ -64,7 +64,7 @@ class Pattern:
         if not os.access(target, mode):
             raise unreadable(str(target), PermissionError(13, "Permission denied"))
 
-    def scan(self) -> list[Found]:
+    def scan(self) -> list[ScannedFile]:
         """The files there are, oldest first; of the same age, by name."""
         found = {}
         for name, identity in self._names():
@@ -82,7 +82,7 @@ class Pattern:
         for name, real in files_below(str(self.root), Path(self.match or "*").parts):
             yield name, real.removeprefix(home)
 
-    def _look(self, name: str, identity: str) -> Found | None:
+    def _look(self, name: str, identity: str) -> ScannedFile | None:
         path = self.root / identity
         self._refuse_packed(name, self.root / name)
         if not self._wanted(name):
@@ -97,7 +97,7 @@ class Pattern:
             return None
         self._refuse_merged(path)
         stamp = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_dev, s.st_ino)
-        return Found(identity, str(path), s.st_size, s.st_mtime_ns, stamp)
+        return ScannedFile(identity, str(path), s.st_size, s.st_mtime_ns, stamp)
 
     def _wanted(self, name: str) -> bool:
         return self.suffixes is None or name.lower().endswith(self.suffixes)
@@ -121,24 +121,24 @@ class Pattern:
             )
 
 
-def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> Pattern:
+def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPattern:
     """The pattern that `path` means: a file, a folder, or a glob."""
     if not path:
         raise InputError("HR-INPUT-001", f"{uri!r} names no path", 'Write "files:folder/*.json".')
     full = Path(os.path.abspath(os.path.expanduser(path)))
     if full.is_dir():
-        return Pattern(uri, full, suffixes=_suffixes(full, format), bounded=bounded)
+        return PathPattern(uri, full, suffixes=_suffixes(full, format), bounded=bounded)
     if full.exists() or not glob.has_magic(path):
         if path.endswith("/") or (not full.exists() and not full.suffix):
-            return Pattern(uri, full, bounded=bounded)  # a folder that is still to come
-        return Pattern(uri, full.parent, full.name, one=True, bounded=bounded)
+            return PathPattern(uri, full, bounded=bounded)  # a folder that is still to come
+        return PathPattern(uri, full.parent, full.name, one=True, bounded=bounded)
     parts = full.parts
     plain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     root = Path(*parts[:plain])
-    return Pattern(uri, root, str(Path(*parts[plain:])), bounded=bounded)
+    return PathPattern(uri, root, str(Path(*parts[plain:])), bounded=bounded)
 
 
-def format_of(pattern: Pattern) -> str | None:
+def format_of(pattern: PathPattern) -> str | None:
     """The format that the names of the files say; None if they do not, or not the same."""
     names = [pattern.match] if pattern.match and "." in pattern.match else []
     names = names if names and pattern.one else [f.name for f in pattern.scan()] or names

@@ -9,7 +9,7 @@ from headrace.state.epochs import EpochLog
 from headrace.state.manifest import Manifest
 from headrace.state.prune import RUNS, STAGED
 from headrace.state.runs import RunCache, RunRef, RunWriter, cache_of
-from headrace.state.sorted_run import Run, merge_runs
+from headrace.state.sorted_run import SortedRun, merge_runs
 from headrace.state.spec import GONE, TableSpec
 from headrace.state.store import (
     Segment,
@@ -23,7 +23,25 @@ from headrace.state.store import (
 from headrace.state.table import KeyedTable
 
 __all__ = [
-    "GONE", "RUNS", "STAGED", "EpochLog", "KeyedTable", "Manifest", "Mask", "Run", "RunCache",
-    "RunRef", "RunWriter", "Segment", "SlotState", "TableSpec", "cache_of", "load", "merge_runs",
-    "open_table", "plan_slot", "plan_young", "store_changes",
+    "GONE",
+    "RUNS",
+    "STAGED",
+    "EpochLog",
+    "KeyedTable",
+    "Manifest",
+    "Mask",
+    "RunCache",
+    "RunRef",
+    "RunWriter",
+    "Segment",
+    "SlotState",
+    "SortedRun",
+    "TableSpec",
+    "cache_of",
+    "load",
+    "merge_runs",
+    "open_table",
+    "plan_slot",
+    "plan_young",
+    "store_changes",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from headrace.errors import StateError
 from headrace.state import sealed
 from headrace.state.faults import point
 from headrace.state.prune import RUNS
-from headrace.state.sorted_run import Run
+from headrace.state.sorted_run import SortedRun
 from headrace.state.spec import GONE, TableSpec
 
 _ALIGN = 64
@@ -124,12 +124,12 @@ class RunCache:
     def __init__(self, folder: str | Path, most: int | None = None) -> None:
         self._folder = Path(folder) / RUNS
         self._most = _CACHE_BYTES if most is None else most
-        self._held: OrderedDict[tuple[str, int, int], tuple[Run, int]] = OrderedDict()
+        self._held: OrderedDict[tuple[str, int, int], tuple[SortedRun, int]] = OrderedDict()
         self._opened = 0
         self._bytes = 0
         self._lock = Lock()
 
-    def open(self, ref: RunRef, spec: TableSpec) -> Run:
+    def open(self, ref: RunRef, spec: TableSpec) -> SortedRun:
         """The run under `ref`; StateError if it is not what was written, or does not fit."""
         key = (ref.file, ref.offset, ref.crc)  # a folder may be emptied and filled again
         with self._lock:
@@ -156,10 +156,10 @@ class RunCache:
         while self._bytes > self._most and len(self._held) > 1:
             self._bytes -= self._held.popitem(last=False)[1][1]
 
-    def _run(self, ref: RunRef, spec: TableSpec) -> Run:
+    def _run(self, ref: RunRef, spec: TableSpec) -> SortedRun:
         table = pa.ipc.open_stream(self._block(ref)).read_all()
         _check_columns(spec, ref, table.schema)
-        return Run.of(spec, table)
+        return SortedRun.of(spec, table)
 
     def _block(self, ref: RunRef) -> pa.Buffer:
         path = self._folder / ref.file

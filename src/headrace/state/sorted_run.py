@@ -1,7 +1,7 @@
 """Sorted runs in memory or mapped: looked up, cut and merged.
 
 A run is an Arrow table of a spec's `run` columns, sorted by ([__t,] __h), one row per
-identity; a row marked `__gone` is a tombstone. A `Run` is a view of one: of a share of
+identity; a row marked `__gone` is a tombstone. A `SortedRun` is a view of one: of a share of
 the hashes, from a floor in time on. Runs are never changed.
 """
 
@@ -23,7 +23,7 @@ from headrace.state.spec import GONE, TableSpec
 ALL_HASHES = 2**64
 
 
-class Run:
+class SortedRun:
     """Rows of a sorted run with `lo` <= hash < `hi` and, if timed, `floor` <= time.
 
     `share` is about how much of the table these hashes are.
@@ -44,7 +44,7 @@ class Run:
         self.lo, self.hi, self.floor, self.share = lo, hi, floor, share
 
     @classmethod
-    def of(cls, spec: TableSpec, table: pa.Table) -> Run:
+    def of(cls, spec: TableSpec, table: pa.Table) -> SortedRun:
         return cls(table, identities(spec, table))
 
     def __len__(self) -> int:
@@ -56,15 +56,15 @@ class Run:
         dead = 0 if times is None else int(np.searchsorted(times, max(floor, self.floor)))
         return round((len(self) - dead) * self.share)
 
-    def part(self, lo: int, hi: int, floor: int = MIN_TIME, share: float = 1.0) -> Run:
+    def part(self, lo: int, hi: int, floor: int = MIN_TIME, share: float = 1.0) -> SortedRun:
         """The rows with lo <= hash < hi and floor <= time; nothing is copied."""
         if self.rows.times is not None:  # sorted by time first: foreign rows are passed over
-            return Run(self.table, self.rows, lo, hi, floor, share)
+            return SortedRun(self.table, self.rows, lo, hi, floor, share)
         hashes = self.rows.hashes
         first = int(np.searchsorted(hashes, np.uint64(lo)))
         last = int(np.searchsorted(hashes, np.uint64(hi - 1), "right"))
         keys = [k.slice(first, last - first) for k in self.rows.keys]
-        return Run(
+        return SortedRun(
             self.table.slice(first, last - first), Identities(None, hashes[first:last], keys)
         )
 
@@ -153,19 +153,22 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def merge_runs(
-    spec: TableSpec, runs: Sequence[Run | pa.Table], floor: int = MIN_TIME, bottom: bool = False
+    spec: TableSpec,
+    runs: Sequence[SortedRun | pa.Table],
+    floor: int = MIN_TIME,
+    bottom: bool = False,
 ) -> pa.Table:
     """One run for several, newest first; `bottom`: nothing lies below, so tombstones go."""
     parts = [as_run(spec, run).slice(floor) for run in runs]
     parts = [part for part in parts if part.num_rows]
     table = pa.concat_tables(parts or [spec.run.empty_table()]).combine_chunks()
-    keep = _kept(spec, table) if len(parts) > 1 else None
+    keep = _newest_rows(spec, table) if len(parts) > 1 else None
     if bottom and table.num_rows:
         keep = _living(table, keep)
     return table if keep is None else table.take(pa.array(keep))
 
 
-def _kept(spec: TableSpec, table: pa.Table) -> Ints | None:
+def _newest_rows(spec: TableSpec, table: pa.Table) -> Ints | None:
     rows = identities(spec, table)
     return sort_order(rows.times, rows.hashes) if spec.once else newest(rows)
 
@@ -177,15 +180,15 @@ def _living(table: pa.Table, keep: Ints | None) -> Ints | None:
     return np.flatnonzero(~gone) if keep is None else keep[~gone[keep]]
 
 
-def as_run(spec: TableSpec, run: Run | pa.Table) -> Run:
-    return run if isinstance(run, Run) else Run.of(spec, run)
+def as_run(spec: TableSpec, run: SortedRun | pa.Table) -> SortedRun:
+    return run if isinstance(run, SortedRun) else SortedRun.of(spec, run)
 
 
-def sorted_run(spec: TableSpec, rows: pa.Table) -> Run:
+def sorted_run(spec: TableSpec, rows: pa.Table) -> SortedRun:
     """Rows in any order as a run; of rows with one identity the last counts."""
     found = identities(spec, rows)
     order = sort_order(found.times, found.hashes) if spec.once else distinct(found)
     if order is not None and len(order) < rows.num_rows:
         rows = rows.take(pa.array(np.arange(rows.num_rows)[::-1]))
         order = newest(identities(spec, rows))
-    return Run.of(spec, rows if order is None else rows.take(pa.array(order)))
+    return SortedRun.of(spec, rows if order is None else rows.take(pa.array(order)))

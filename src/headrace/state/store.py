@@ -26,7 +26,7 @@ from headrace.clock import MIN_TIME
 from headrace.errors import StateError
 from headrace.hashing import first_hash
 from headrace.state.runs import RunCache, RunRef, RunWriter
-from headrace.state.sorted_run import ALL_HASHES, Run, merge_runs
+from headrace.state.sorted_run import ALL_HASHES, SortedRun, merge_runs
 from headrace.state.spec import TableSpec
 from headrace.state.table import KeyedTable
 
@@ -277,7 +277,7 @@ def open_table(
 
 def load(
     spec: TableSpec, state: SlotState, lo: int, hi: int, slots: int, cache: RunCache
-) -> list[Run]:
+) -> list[SortedRun]:
     """The runs of slots [lo, hi), newest first, without the rows of other slots."""
     return [_cut(spec, piece, slots, cache) for piece in _pieces(state.part(lo, hi))]
 
@@ -371,7 +371,7 @@ def _pieces(part: SlotState) -> list[_Piece]:
     return pieces
 
 
-def _cut(spec: TableSpec, piece: _Piece, slots: int, cache: RunCache) -> Run:
+def _cut(spec: TableSpec, piece: _Piece, slots: int, cache: RunCache) -> SortedRun:
     """The run without the rows that do not count; nothing is copied."""
     run, ref = cache.open(piece.ref, spec), piece.ref
     if piece.lo <= ref.lo and ref.hi <= piece.hi:

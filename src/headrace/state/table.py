@@ -17,7 +17,7 @@ from headrace.arrays import Mask, numbers
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, Ints
 from headrace.state.identity import Identities, Wanted, sort_order
-from headrace.state.sorted_run import Run, as_run, identities, merge_runs, sorted_run
+from headrace.state.sorted_run import SortedRun, as_run, identities, merge_runs, sorted_run
 from headrace.state.spec import GONE, TableSpec, conform
 
 __all__ = ["KeyedTable", "TableSpec", "merge_runs"]
@@ -29,12 +29,12 @@ class KeyedTable:
     """One table of one operator, for all slots of one task, during one epoch."""
 
     def __init__(
-        self, spec: TableSpec, runs: Sequence[Run | pa.Table] = (), floor: int = MIN_TIME
+        self, spec: TableSpec, runs: Sequence[SortedRun | pa.Table] = (), floor: int = MIN_TIME
     ) -> None:
         self.spec = spec
         self.floor = floor
         self._stored = [as_run(spec, run) for run in runs]
-        self._written: list[Run] = []  # newest first
+        self._written: list[SortedRun] = []  # newest first
 
     @property
     def rows_held(self) -> int:
@@ -42,7 +42,7 @@ class KeyedTable:
         return sum(run.count(self.floor) for run in self._runs)
 
     @property
-    def _runs(self) -> list[Run]:
+    def _runs(self) -> list[SortedRun]:
         return [*self._written, *self._stored]
 
     def get(self, keys: pa.Table) -> tuple[pa.Table, Mask]:
@@ -139,9 +139,9 @@ class KeyedTable:
             self._written = _compacted(self.spec, self._written)
 
 
-def _compacted(spec: TableSpec, runs: list[Run]) -> list[Run]:
+def _compacted(spec: TableSpec, runs: list[SortedRun]) -> list[SortedRun]:
     """The newest runs as one, up to the first that is much larger than they are."""
     stop, total = 1, len(runs[0])
     while stop < len(runs) and len(runs[stop]) <= 2 * total:
         total, stop = total + len(runs[stop]), stop + 1
-    return [Run.of(spec, merge_runs(spec, runs[:stop])), *runs[stop:]]
+    return [SortedRun.of(spec, merge_runs(spec, runs[:stop])), *runs[stop:]]
