@@ -1,6 +1,6 @@
 """Stream storage: topics of partitions, appended to and read by offset.
 
-`contract.py` says what a log is; `embedded.py` keeps one in a folder, with no server.
+`contract.py` says what a log is; `embedded.py` stores one in a folder, with no server.
 """
 
 from headrace.log.contract import APPEND_TIME, BYTES, Ack, Log, Partitioner, Records, TopicInfo

@@ -2,7 +2,7 @@
 
 A partition is an append-only sequence of records numbered from 0 without gaps; order holds
 within a partition only. An append is durable when it returns. This module has the values and
-the protocol; `embedded.py` keeps a log in a folder. Nothing here touches a file.
+the protocol; `embedded.py` stores a log in a folder. Nothing here touches a file.
 
 Codes of LogError, the same for every log:
 

@@ -262,7 +262,7 @@ class EmbeddedLog:
         raise unreadable(opened.topic.path, gone)
 
     def earliest(self, topic: str) -> dict[int, int]:
-        """The first offset kept, by partition."""
+        """The first offset that is still stored, by partition."""
         return dict(enumerate(self._published(topic)[1].earliest))
 
     def latest(self, topic: str) -> dict[int, int]:

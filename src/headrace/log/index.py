@@ -29,7 +29,7 @@ def index_path(folder: Path, base: int) -> Path:
     return folder / f"{base:020d}.index"
 
 
-def load(folder: Path, base: int, partition: int) -> np.ndarray:
+def load_index(folder: Path, base: int, partition: int) -> np.ndarray:
     try:
         data = index_path(folder, base).read_bytes()
     except OSError:
@@ -40,7 +40,7 @@ def load(folder: Path, base: int, partition: int) -> np.ndarray:
     return np.sort(entries, order="position", kind="stable")
 
 
-def extend(folder: Path, base: int, points: Sequence[Point], end: int) -> None:
+def extend_index(folder: Path, base: int, points: Sequence[Point], end: int) -> None:
     """Note those blocks of a group, which ends at `end`, that begin or cross a stripe."""
     if not points or points[0][2] // SPACING == end // SPACING:
         return
@@ -48,10 +48,10 @@ def extend(folder: Path, base: int, points: Sequence[Point], end: int) -> None:
     for point in points:
         chosen.setdefault((point[0], point[2] // SPACING), point)
     with suppress(OSError):
-        _append(index_path(folder, base), list(chosen.values()))
+        _append_points(index_path(folder, base), list(chosen.values()))
 
 
-def _append(path: Path, points: list[Point]) -> None:
+def _append_points(path: Path, points: list[Point]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         os.write(fd, np.array(points, _ENTRY).tobytes())
@@ -59,7 +59,7 @@ def _append(path: Path, points: list[Point]) -> None:
         os.close(fd)
 
 
-def rewrite(folder: Path, head: Head, topic: int) -> None:
+def rewrite_index(folder: Path, head: Head, topic: int) -> None:
     """Make the index of the last segment anew from the headers of its blocks."""
     chosen: dict[tuple[int, int], Point] = {}
     with suppress(LogError, OSError):  # whoever reads the damaged block will say so
@@ -69,18 +69,18 @@ def rewrite(folder: Path, head: Head, topic: int) -> None:
             if pos >= SPACING:
                 chosen.setdefault((h.partition, pos // SPACING), (h.partition, h.base, pos, h.time))
         if chosen:
-            _append(index_path(folder, head.segment), list(chosen.values()))
+            _append_points(index_path(folder, head.segment), list(chosen.values()))
 
 
 def before_offset(folder: Path, view: SegmentView, partition: int, offset: int) -> int | None:
     """A position where a block of the partition begins that holds `offset` or an earlier one."""
-    index = load(folder, view.base, partition)
+    index = load_index(folder, view.base, partition)
     return _checked(view, index[index["offset"] <= offset], lambda h: h.base <= offset)
 
 
 def before_time(folder: Path, view: SegmentView, partition: int, ms: int) -> int | None:
     """A position where a block of the partition begins that was appended before `ms`."""
-    index = load(folder, view.base, partition)
+    index = load_index(folder, view.base, partition)
     return _checked(view, index[index["time"] < ms], lambda h: h.time < ms)
 
 

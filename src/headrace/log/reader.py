@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import LogError
-from headrace.log import index
 from headrace.log.block import BLOCK_BYTES, BLOCK_ROWS, Header
 from headrace.log.contract import APPEND_TIME, unreadable
 from headrace.log.head import Head
+from headrace.log.index import before_offset, before_time
 from headrace.log.recovery import recover
 from headrace.log.segment import (
     SegmentSnapshot,
@@ -155,7 +155,7 @@ class TopicReader:
         lasts = [self._snapshot(base).time for base in bases[1:]] + [head.time]
         for at in range(bisect_left(lasts, ms), len(bases)):
             view = self._view(bases, at, head)
-            begin = index.before_time(self.topic.path, view, partition, ms)
+            begin = before_time(self.topic.path, view, partition, ms)
             for _, header in view.headers(self._start(bases[at]) if begin is None else begin):
                 if header.partition == partition and header.time >= ms:
                     return header.base
@@ -199,7 +199,7 @@ class TopicReader:
         bases = self._bases(head)
         at = bisect_right(bases, offset, key=lambda b: self._snapshot(b).ends[partition]) - 1
         view = self._view(bases, max(0, at), head)
-        begin = index.before_offset(self.topic.path, view, partition, offset)
+        begin = before_offset(self.topic.path, view, partition, offset)
         if begin is None:
             snapshot = self._snapshot(view.base)
             return view, snapshot.start, snapshot.ends[partition]
@@ -270,7 +270,7 @@ def gone(topic: Topic, partition: int, offset: int, head: Head | None) -> LogErr
         "HR-LOG-007",
         f"offset {offset} is outside partition {partition} of topic '{topic.name}', "
         f"which holds [{earliest}, {end})",
-        f"Read from {earliest} (the earliest kept) to {end} (the latest).",
+        f"Read from {earliest} (the earliest stored) to {end} (the latest).",
     )
 
 

@@ -1,4 +1,4 @@
-"""From what users append to the columns that a topic keeps.
+"""From what users append to the columns that a topic stores.
 
 A typed topic takes a table or rows and checks them against its schema: a missing or unknown
 column, a value of another type, a null where none may be is a LogError that names the column,
@@ -305,7 +305,7 @@ def _encoded(topic: Topic, record: Any) -> bytes | None:
     raise _misfit(
         topic,
         f"holds bytes, a record is {type(record).__name__}",
-        "Give bytes, text or a dictionary (kept as JSON), or create the topic with a schema.",
+        "Give bytes, text or a dictionary (stored as JSON), or create the topic with a schema.",
     )
 
 

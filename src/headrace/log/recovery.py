@@ -20,9 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.errors import LogError
-from headrace.log import disk, index
+from headrace.log import disk
 from headrace.log.block import ALIGN, MAGIC, Header, Note, parse, unpack_notes
 from headrace.log.head import Head, age, boot_id
+from headrace.log.index import rewrite_index
 from headrace.log.lock import locked
 from headrace.log.producers import Seen
 from headrace.log.segment import (
@@ -180,7 +181,7 @@ def recover(topic: Topic, patience: float, *, distrust: bool = False) -> None:
             return
         with locked(topic.write_lock, patience):
             found = scan(topic, head)
-            index.rewrite(topic.path, found, topic.tag)
+            rewrite_index(topic.path, found, topic.tag)
             generation = found.generation + 1
             topic.head.restart(found._replace(generation=generation, since=found.place))
 

@@ -1,7 +1,7 @@
 """What is done with both locks held: beginning a segment, and retention.
 
 Whole segments go, oldest first, and never the last one. The head moves before a file is
-removed, so a reader either finds a record or is told that it is gone.
+removed, so a reader either finds a record or gets an error that it is gone.
 
 A segment is as old as its last append, or as any later one whose clock says that it was
 earlier: one clock that ran ahead keeps nothing for ever.
@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 
-from headrace.log import disk, index
+from headrace.log import disk
 from headrace.log.head import Head
+from headrace.log.index import index_path
 from headrace.log.recovery import ProducerHistory
 from headrace.log.segment import (
     SegmentSnapshot,
@@ -51,7 +52,7 @@ def roll(topic: Topic, head: Head, memory: ProducerHistory, fd: int, now: int) -
     data = pack_snapshot(topic.tag, snapshot)
     disk.new_file(segment_path(topic.path, base), data)
     disk.sync_folder(topic.path)
-    index.index_path(topic.path, base).unlink(missing_ok=True)
+    index_path(topic.path, base).unlink(missing_ok=True)
     point("log.rolled")
     rolled = head._replace(segment=base, start=len(data), position=len(data), opened=now)
     return topic.head.publish(rolled, head.version)
@@ -105,15 +106,15 @@ def _remove(topic: Topic, head: Head, bases: list[int], first: int) -> int:
     """Remove the segments before `first`; how many they are."""
     if first == head.first:
         return 0
-    kept = read_snapshot(topic.path, first, topic.tag)
-    moved = head._replace(first=first, earliest=kept.ends, gone=kept.sizes)
+    oldest = read_snapshot(topic.path, first, topic.tag)
+    moved = head._replace(first=first, earliest=oldest.ends, gone=oldest.sizes)
     moved = topic.head.publish(moved, moved.version)
     moved = topic.head.publish(moved, moved.version)  # neither slot may name a file that goes
     topic.head.sync()
     removed = [b for b in bases if b < first]
     with suppress(OSError):  # what is left costs space only
         for base in removed:
-            disk.remove(index.index_path(topic.path, base))
+            disk.remove(index_path(topic.path, base))
             disk.remove(segment_path(topic.path, base))
     return len(removed)
 

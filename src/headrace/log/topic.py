@@ -2,7 +2,7 @@
 
     <log>/<topic>/topic.json      settings, checksummed, written once
     <log>/<topic>/head            up to where the topic is published
-    <log>/<topic>/<place>.log     segments, with the blocks of all partitions; beside each .index
+    <log>/<topic>/<place>.log     segments, with the blocks of all partitions, each with an .index
     <log>/<topic>/write, sync     locks of appenders
 
 A topic appears and disappears by one rename, so nobody meets half of one. The random id in

@@ -27,11 +27,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.errors import LogError
-from headrace.log import disk, index, retention
+from headrace.log import disk, retention
 from headrace.log.appends import Append, Ready, draft, prepare
 from headrace.log.block import Stamp, encode
 from headrace.log.contract import Ack
 from headrace.log.head import Head, age
+from headrace.log.index import extend_index
 from headrace.log.lock import locked
 from headrace.log.producers import Seen
 from headrace.log.recovery import ProducerHistory, follow, opened, recover
@@ -193,7 +194,7 @@ class TopicWriter:
                 disk.cut(fd, path, end.position, head.position)
             raise
         point("log.written")
-        index.extend(self.topic.path, end.segment, points, position)
+        extend_index(self.topic.path, end.segment, points, position)
         time = stamp.time if parts else end.time
         new = end._replace(position=position, time=time, ends=tuple(ends), sizes=tuple(sizes))
         return _Written(head.version, new, acks)

@@ -109,8 +109,8 @@ class Commits:
     def _names(self, chain: str | None) -> list[Name]:
         found = [_NAME.fullmatch(name) for name in self._list()]
         names = [Name(m[0], int(m[1]), m[2], int(m[3]) if m[3] else None) for m in found if m]
-        mine = [n for n in names if chain in (None, n.chain)]
-        return sorted(mine, key=lambda n: (n.slot, n.chain))
+        own = [n for n in names if chain in (None, n.chain)]
+        return sorted(own, key=lambda n: (n.slot, n.chain))
 
     def chains(self) -> list[str]:
         return sorted({n.chain for n in self.names()})
@@ -188,7 +188,7 @@ def _sealed(path: Path) -> dict[str, Any]:
 
 
 def retried(place: Path, work: Callable[[], T]) -> T:
-    """What `work` returns once nobody replaces what it reads."""
+    """What `work` returns once nothing that it reads is replaced meanwhile."""
     for _ in range(TRIES):
         try:
             return work()

@@ -87,11 +87,11 @@ def _go_back(
     cut = [_without(merging, p, upto, slot, writer) for p, upto in mixed]
     _set_aside(merging, ahead)
     point("sink.back.written")
-    kept = [*(p for p in parts if p not in ahead), *cut]
+    remaining = [*(p for p in parts if p not in ahead), *cut]
     snapshot = replace(
         newest,
         epoch=slot.epoch,
-        parts=tuple(kept),
+        parts=tuple(remaining),
         before=slot.epoch,
         token=writer.token,
         timeline=writer.timeline,
@@ -99,7 +99,7 @@ def _go_back(
         gone=tuple(sorted(p.file for p in ahead)),
     )
     merging.take_force(snapshot, writer)
-    rows = sum(p.rows for p in parts) - sum(p.rows for p in kept)
+    rows = sum(p.rows for p in parts) - sum(p.rows for p in remaining)
     first = min(max(p.epoch, timelines.upto(p.timeline) + 1) for p in ahead)
     return Taken(rows, first, max(p.last for p in ahead))
 

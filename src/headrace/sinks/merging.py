@@ -78,12 +78,12 @@ class Merging:
             return
         records = self.commits.force(names)
         slot = Slot(records[-1].epoch, 0)
-        kept, gone = self._merge(list(parts_of(records)), slot, writer)
+        remaining, gone = self._merge(list(parts_of(records)), slot, writer)
         point("sink.merge.written")
         snapshot = Record(
             slot.epoch,
             self.chain,
-            tuple(kept),
+            tuple(remaining),
             records[-1].epoch,
             writer.token,
             job,
@@ -163,16 +163,16 @@ class Merging:
         self, parts: list[OutputFile], slot: Slot, writer: EpochWriter
     ) -> tuple[list[OutputFile], list[str]]:
         """The parts after merging, and the files that are no longer needed."""
-        kept, gone = parts, list[str]()
+        remaining, gone = parts, list[str]()
         by_level = sorted(self._small(parts), key=lambda p: p.level)
         for level, group in groupby(by_level, key=lambda p: p.level):
             chosen = self._choose(list(group))
             if len(chosen) >= FEW:
                 merged = self._join(chosen, slot, level + 1, writer)
                 names = {p.file for p in chosen}
-                kept = [*(p for p in kept if p.file not in names), merged]
+                remaining = [*(p for p in remaining if p.file not in names), merged]
                 gone += sorted(names)
-        return kept, gone
+        return remaining, gone
 
     def _small(self, parts: list[OutputFile]) -> list[OutputFile]:
         """Files that are worth joining; those of another format stay as they are."""

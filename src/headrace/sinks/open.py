@@ -190,7 +190,7 @@ def _log(o: OutputRequest) -> Sink:
 
 
 def _mode(o: OutputRequest, options: dict[str, Any]) -> bool:
-    """Whether the output may be written beside what others have written there."""
+    """Whether the output may be added to what others have written there."""
     mode = options.pop("mode", None)
     if mode not in (None, "append"):
         raise _bad(o, "mode", mode, 'Say mode="append", or leave it out.')

@@ -27,7 +27,7 @@ Chunk = tuple[pa.Table, Positions]  # rows, and the offset of each: strictly inc
 Decoded = tuple[pa.Table, Mask, list[str]]
 
 RAW = "__raw"  # the one column of a chunk that is still to be decoded
-BEGINNING: Mapping[str, Offset] = MappingProxyType({})  # where a new job stands
+BEGINNING: Mapping[str, Offset] = MappingProxyType({})  # of a new job
 MISFIT = "__misfit"  # a column of a typed chunk with bad rows: why they are; null in good ones
 
 
@@ -59,8 +59,8 @@ class Source(Protocol):
     def check(self, offsets: Mapping[str, Offset] = BEGINNING) -> None:
         """Raise an error, with a hint, if the input cannot be read on from `offsets`.
 
-        `offsets` is where the job stands, by split; none of a new job. Changes nothing: not even
-        a folder is made.
+        `offsets` is how far the job has read, by split; empty for a new job. Changes nothing:
+        not even a folder is made.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Lines received from a socket: a topic in the job's folder, since nobody sends them again.
+"""Lines received from a socket: a topic in the job's folder, since they are not sent again.
 
 The topic has one partition. A record is a line without its end; a null says that nothing more
 was to come when it was appended, and is skipped by readers. What `add` has returned from is
@@ -94,8 +94,8 @@ class Received:
             for first, table in self.log.read(TOPIC, 0, start, end):
                 lines = table.column(0)
                 wanted = lines.is_valid() if blank else pc.fill_null(pc.binary_length(lines), 0)
-                kept = np.flatnonzero(wanted.to_numpy())
-                yield table.take(pa.array(kept)), kept + first
+                rows = np.flatnonzero(wanted.to_numpy())
+                yield table.take(pa.array(rows)), rows + first
 
     def forget(self, before: int) -> None:
         """Remove segments whose lines all lie before `before`; the last segment stays."""

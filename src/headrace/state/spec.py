@@ -1,7 +1,7 @@
 """What an operator declares of a table: its key, its values, and whether it is timed.
 
 A spec is a value; it knows the columns of what is asked for, put and stored, and brings
-tables to them. No data is kept here.
+tables to them. No data is held here.
 """
 
 from __future__ import annotations
