@@ -24,7 +24,7 @@ import pyarrow as pa
 
 import headrace as hr
 from headrace.clock import ManualClock
-from headrace.log import index
+from headrace.log import segment
 from headrace.sinks import merging
 from headrace.sources import received
 from headrace.sources.received import LineWriter
@@ -269,7 +269,7 @@ def small() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, value in (
             (merging, "EVERY", 3), (merging, "FEW", 2),
-            (received, "SEGMENT", 4_096), (index, "SPACING", 256), (os, "fsync", none),
+            (received, "SEGMENT", 4_096), (segment, "SPACING", 256), (os, "fsync", none),
             (os, "fdatasync", none),
         ):  # fmt: skip
             stack.enter_context(patch.object(where, name, value))

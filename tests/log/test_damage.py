@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import LogError
-from headrace.log import EmbeddedLog, head, index, topic
+from headrace.log import EmbeddedLog, head, topic
+from headrace.log.segment import index_path
 from headrace.state import faults
 
 
@@ -233,7 +234,7 @@ def test_a_damaged_index_costs_time_only(embedded, clock, harm):
     for i in range(30):
         embedded.append("t", [b"%d" % i * 10_000])
         clock.advance(1_000)
-    path = index.index_path(embedded.root / "t", 0)
+    path = index_path(embedded.root / "t", 0)
     sound = path.read_bytes()
     assert len(sound) >= 24 * 4
     expected = values(embedded)

@@ -22,11 +22,12 @@ from headrace.errors import LogError
 from headrace.log.block import BLOCK_BYTES, BLOCK_ROWS, Header
 from headrace.log.contract import APPEND_TIME, unreadable
 from headrace.log.head import Head
-from headrace.log.index import before_offset, before_time
 from headrace.log.recovery import recover
 from headrace.log.segment import (
     SegmentSnapshot,
     SegmentView,
+    before_offset,
+    before_time,
     missing,
     read_snapshot,
     segment_path,

@@ -23,7 +23,6 @@ from headrace.errors import LogError
 from headrace.log import disk
 from headrace.log.block import ALIGN, MAGIC, Header, Note, parse, unpack_notes
 from headrace.log.head import Head, age, boot_id
-from headrace.log.index import rewrite_index
 from headrace.log.lock import locked
 from headrace.log.producers import Seen
 from headrace.log.segment import (
@@ -31,6 +30,7 @@ from headrace.log.segment import (
     damaged,
     missing,
     read_snapshot,
+    rewrite_index,
     segment_path,
     segments,
 )

@@ -15,10 +15,10 @@ from itertools import accumulate
 
 from headrace.log import disk
 from headrace.log.head import Head
-from headrace.log.index import index_path
 from headrace.log.recovery import ProducerHistory
 from headrace.log.segment import (
     SegmentSnapshot,
+    index_path,
     pack_snapshot,
     read_snapshot,
     segment_path,

@@ -32,11 +32,10 @@ from headrace.log.appends import Append, Ready, draft, prepare
 from headrace.log.block import Stamp, encode
 from headrace.log.contract import Ack
 from headrace.log.head import Head, age
-from headrace.log.index import extend_index
 from headrace.log.lock import locked
 from headrace.log.producers import Seen
 from headrace.log.recovery import ProducerHistory, follow, opened, recover
-from headrace.log.segment import segment_path
+from headrace.log.segment import extend_index, segment_path
 from headrace.log.topic import Topic
 from headrace.state.faults import point
 

@@ -10,8 +10,15 @@ from headrace.sinks.contract import (
     Sink,
     Timelines,
 )
-from headrace.sinks.open import absolute, check_output, collected, open_sink, reopen_sink
-from headrace.sinks.output import output_files, read_output
+from headrace.sinks.open import (
+    absolute,
+    check_output,
+    collected,
+    open_sink,
+    output_files,
+    read_output,
+    reopen_sink,
+)
 
 __all__ = [
     "AT_LEAST_ONCE",
