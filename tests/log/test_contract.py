@@ -244,7 +244,7 @@ def test_an_offset_that_is_not_there_is_an_error_that_says_what_is(log, start, e
     log.append("t", [b"a", b"b", b"c"])
     error = refusal(log.read, "t", 0, start, end)
     assert error.code == "HR-LOG-007"
-    assert "0 (the earliest kept) to 3" in error.hint
+    assert "0 (the earliest stored) to 3" in error.hint
 
 
 @pytest.mark.parametrize("partition", [-1, 2, None, "0"])
@@ -554,7 +554,7 @@ def test_records_older_than_the_retention_go(log, clock, reopen):
     assert log.earliest("t") == log.latest("t") == {0: 1}
     error = refusal(reopen().read, "t", 0, 0)
     assert error.code == "HR-LOG-007"
-    assert "1 (the earliest kept)" in error.hint
+    assert "1 (the earliest stored)" in error.hint
     assert log.append("t", [b"new"]) == {0: (1, 2)}
     assert values(log, "t", 0, 1) == [b"new"]
 
