@@ -2,7 +2,7 @@
 
 `to_json` is the content of the manifest's file and `from_json` reads it, also one that an older
 version has written: what that did not know has a default here, and unknown keys are left out.
-The number of the format is in the file's header (`files.py`). How
+The number of the format is in the file's header (`sealed.py`). How
 manifests are written, fenced and cleared away is in `epochs.py`.
 """
 
