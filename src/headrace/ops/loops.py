@@ -42,7 +42,7 @@ class Loop:
 
     def __init__(self, rows: pa.Table, kept: MutableMapping[str, pa.Table]) -> None:
         self.rows = rows  # the new rows of this batch
-        self.kept = kept  # Arrow tables by name; assign to keep another one
+        self.kept = kept  # Arrow tables by name; assign to store another one
         self.turn = 0  # how often the rows went round
         self.scratch: dict[str, Any] = {}  # for the body, forgotten after the batch
         self.emitted: list[Any] = []
@@ -235,7 +235,7 @@ IDENTITY = [HASH, _PLACE]
 
 
 def table_of(name: str, schema: pa.Schema) -> TableSpec:
-    """How a table named `name` lies in state."""
+    """How a table named `name` is stored."""
     return TableSpec(name, pa.schema([(_PLACE, pa.int64())]), schema)
 
 

@@ -31,7 +31,7 @@ class BroadcastTable:
         step.tables[self.spec.name].delete(self._everywhere(identities, step.homes))
 
     def rows(self, step: Step) -> pa.Table:
-        """All rows, without the hash that says where a copy lies."""
+        """All rows, without the hash that says where a copy is."""
         here = np.array(step.homes[:1], np.uint64)
         return step.tables[self.spec.name].match(here).drop_columns([HASH])
 

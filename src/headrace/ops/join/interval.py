@@ -24,7 +24,7 @@ from headrace.ops.join.sides import AT, SIDES, Columns, JoinOutput, JoinSide, Si
 from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
-LEAST = 1_000  # ms in a bucket of kept rows, however short the interval is
+LEAST = 1_000  # ms in a bucket of stored rows, however short the interval is
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class IntervalOperator(Operator):
             self._outer[1] = OuterRows("right waiting", right, self._reach[1])
         self._firsts = SemiRows("left met", left, self._reach[0]) if spec.how == "semi" else None
 
-    # what it keeps
+    # its state
 
     def tables(self) -> tuple[TableSpec, ...]:
         found = [stored.spec for stored in self._stores]
@@ -89,7 +89,7 @@ class IntervalOperator(Operator):
         return tuple(found)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """The rows that are kept, also those without a key that wait to come out."""
+        """The stored rows, also those without a key that wait to be emitted."""
         parts = []
         for name, side, stored, unmet in zip(
             SIDES, self._sides, self._stores, self._outer, strict=True

@@ -38,7 +38,7 @@ class LookupSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SqlTable:
-    """What a query gives; `connect` opens a DB-API connection, once for each load."""
+    """What a query returns; `connect` opens a DB-API connection, once for each load."""
 
     connect: Callable[[], Any]
     query: str
@@ -83,7 +83,7 @@ _TEXTS = (UUID, IPv4Address, IPv6Address, IPv4Network, IPv6Network)
 
 
 def _array(name: str, values: Sequence[Any]) -> pa.Array:
-    """A column of what a driver gives; ids and addresses are objects there, and text here."""
+    """A column that a driver returns; ids and addresses are objects there, and text here."""
     try:
         return pa.array([_plain(v) for v in values])
     except (pa.ArrowException, ValueError, TypeError) as error:
@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FunctionTable:
-    """What a user's function gives."""
+    """What a user's function returns."""
 
     function: Callable[[], Any]
     names: tuple[str, ...] = ()  # columns that all rows of a list may leave out
@@ -121,7 +121,7 @@ class FixedTable:
 
 @dataclass(frozen=True, eq=False)
 class SparkTable:
-    """What a function of a Spark session gives.
+    """What a function of a Spark session returns.
 
     Only the driver of a run has a session: it makes the table and writes it down, and tasks
     find a `MadeFile` in the place of this. So the function stays where it is.

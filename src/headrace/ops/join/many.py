@@ -106,7 +106,7 @@ class ManyJoinOperator(Operator):
         return *(stored.spec for stored in self._stores), *more
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """The rows that are kept of each input, also those without a key that wait."""
+        """The stored rows of each input, also those without a key that wait."""
         parts = []
         named = zip(self._spec.names, self._sides, self._stores, strict=True)
         for port, (name, side, stored) in enumerate(named):
@@ -238,12 +238,12 @@ class PartialCombinations:
         return self._how == "full" or port == 0
 
     def keyless(self, port: int, tables: Mapping[str, KeyedTable]) -> pa.Table:
-        """The rows that wait with a null in their key: these are kept nowhere else."""
+        """The rows that wait with a null in their key: these are stored nowhere else."""
         side = self._sides[port]
         return side.solid(tables[self.tables[port].name].scan().select(side.held.names))[1]
 
     def add(self, arrived: Sequence[pa.Table], step: Step) -> list[pa.Table]:
-        """Let rows wait until they are due; gives those that have a key and so may meet others."""
+        """Let rows wait until they are due; those that have a key and so may match others."""
         for rows, spec in zip(arrived, self.tables, strict=True):
             due = pa.array(numbers(rows[AT]) + self._within)
             step.tables[spec.name].put(rows.append_column(TIME, due))

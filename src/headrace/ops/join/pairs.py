@@ -40,7 +40,7 @@ class SortedRows:
 
 
 class MatchRanges(NamedTuple):
-    """For each row that asked, where the rows it meets lie in the order of the others."""
+    """For each row that asked, where its matches are in the order of the others."""
 
     first: Index
     many: Index

@@ -32,7 +32,7 @@ class RowStore:
         )
 
     def add(self, rows: pa.Table, step: Step) -> None:
-        """Keep rows in the form in which their side gives them."""
+        """Store rows in the form that their side has given them."""
         buckets = numbers(rows[AT]) // self._bucket * self._bucket
         step.tables[self.spec.name].put(rows.append_column(TIME, pa.array(buckets)))
 
@@ -63,7 +63,7 @@ class RowStore:
         return buckets * size, hashes
 
     def rows(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
-        """All rows that are kept."""
+        """All stored rows."""
         return tables[self.spec.name].scan().select(self._side.held.names)
 
     def expire(self, before: int, step: Step) -> None:
@@ -120,7 +120,7 @@ class OuterRows:
         return _gathered([rows, *self._now], self._side)
 
     def keyless(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
-        """The rows that wait with a null in their key: these are kept nowhere else."""
+        """The rows that wait with a null in their key: these are stored nowhere else."""
         rows = tables[self.spec.name].scan().select(self._side.held.names)
         return self._side.solid(rows)[1]
 
@@ -173,7 +173,7 @@ class SemiRows:
         return MAX_TIME if first is None else first
 
     def _over(self, rows: pa.Table) -> pa.Table:
-        """What is known of rows lies until no partner can come any more."""
+        """What is known of rows is stored until no partner can come any more."""
         identity = rows.select([*self._side.identity, EPOCH, NUMBER])
         return identity.append_column(TIME, pa.array(numbers(rows[AT]) + self._reach))
 

@@ -129,7 +129,7 @@ class ChangesOperator(Operator):
 
 
 def inserts(changes: pa.Table) -> Mask:
-    """Which changes give a row; the others take one back."""
+    """Which changes insert a row; the others retract one."""
     plus: Mask = numbers(pc.equal(changes[CHANGE], GIVEN))
     return plus
 

@@ -176,7 +176,7 @@ def _grouped(parts: list[tuple[pa.Table, Times, Times]], identity: list[str]) ->
 
 _SIDE = "$side"
 _OWN = "$own"  # zero, or what sets a row apart that has a null in its key
-_SLOT = np.uint64(0xFFFFFFFF00000000)  # the part of a hash that says where a row is kept
+_SLOT = np.uint64(0xFFFFFFFF00000000)  # the part of a hash that says where a row is stored
 _NOTHING = pa.schema([])
 
 
@@ -229,7 +229,7 @@ class SessionStore:
         return stored_view(parts, since, until)
 
     def _as_held(self, port: int, kept: pa.Table) -> pa.Table:
-        """The rows of one side among those that are kept of both."""
+        """The rows of one side among those stored of both."""
         side = self._sides[port]
         rows = kept.filter(pa.array(numbers(kept[_SIDE]) == port))
         names = {n: n for n in (*side.key.names, AT)}
@@ -320,7 +320,7 @@ class _WhenForgotten(Trigger):
 
 
 class _CapturedWindows:
-    """A function over windows that gives nothing and has them ready for the join."""
+    """A function over windows that returns nothing and holds them for the join."""
 
     schema = _NOTHING
     laid: WindowedRows | None = None

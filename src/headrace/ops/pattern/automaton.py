@@ -32,7 +32,7 @@ from headrace.ops.pattern.parts import (
 from headrace.ops.pattern.pattern import Pattern
 
 START, ACCEPT = -1, -2
-_EDGES = 62  # of one place: they are kept as the bits of a number
+_EDGES = 62  # of one state: they are stored as the bits of a number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -300,7 +300,7 @@ class _Builder:
                 f"the pattern goes on in more than {_EDGES} ways from one row",
                 "Use fewer optional parts one after the other.",
             )
-        if number == START:  # nothing lies before the first row
+        if number == START:  # nothing comes before the first row
             own = [replace(m, entry=_first(m.entry)) for m in own]
         edges = tuple(_edge(m, own) for m in own)
         at_once = not ending and any(e.accepts and _waits_for_nothing(e) for e in edges)

@@ -37,7 +37,7 @@ from headrace.ops.pattern.parts import (
 
 _WITHOUT, _NOT_NEXT = "without", "not_next"
 _DEEPEST = 50  # parts within parts
-_OF_LOOPS = {"by", "greedy", "times_within"}  # beside `times`
+_OF_LOOPS = {"by", "greedy", "times_within"}  # in addition to `times`
 _KEYS = {"link", "within", "name", "where", "either", "parts", "times", "until", "optional"}
 _KEYS |= _OF_LOOPS
 

@@ -43,7 +43,7 @@ class Machine:
     """One automaton; it serves one key after the other."""
 
     def __init__(self, name: str, automaton: Automaton, row_of: Callable[[int, int], Any]) -> None:
-        """`row_of(key, number)` gives a row that a function may look at."""
+        """`row_of(key, number)` returns a row that a function may look at."""
         self.name, self.automaton = name, automaton
         self._places, self._start = automaton.places, automaton.start
         self._span, self._ending = automaton.span, automaton.ending
@@ -165,7 +165,7 @@ class Machine:
         return (run[3] if self.automaton.by_span else run[4]) + self._ending
 
     def _place(self, track: Track, runs: list[Run]) -> None:
-        """Runs lie in the order in which they began, so mostly the first is over first."""
+        """Runs are in the order in which they began, so mostly the first is over first."""
         track.runs = runs
         if self._in_turn:
             track.due = runs[0][3] + self._span if runs and self._span is not None else MAX_TIME

@@ -113,7 +113,7 @@ class MatchOutput:
     def _call(
         self, matches: list[Match], found: GatheredMatches, careful: bool
     ) -> tuple[list[Any], list[int], list[Fault]]:
-        """What the function gives for each match; where it raises, the match is set aside."""
+        """What the function returns for each match; where it raises, the match is a dead letter."""
         returned: list[Any] = []
         of: list[int] = []
         faults: list[Fault] = []

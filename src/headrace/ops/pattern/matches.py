@@ -70,7 +70,7 @@ class Selection:
 
     @property
     def function_schema(self) -> pa.Schema:
-        """The columns of the rows that the function gives."""
+        """The columns of the rows that the function returns."""
         return pa.schema([f for f in self.output if not (self.named and f.name == PATTERN)])
 
 

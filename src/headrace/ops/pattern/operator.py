@@ -212,7 +212,7 @@ _EPOCH, _NUMBER = "$epoch", "$number"
 
 class RowBuffer:
     def __init__(self, key: pa.Schema, rows: pa.Schema) -> None:
-        """`rows` are the columns that are kept, the key's included, hidden ones not."""
+        """`rows` are the columns that are stored, the key's included, hidden ones not."""
         self._key, self._rows = key, rows
         place = [
             pa.field("$source", pa.int32()),

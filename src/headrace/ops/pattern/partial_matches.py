@@ -87,7 +87,7 @@ class MatchStore:
         return found.select(self._identity)
 
     def known(self, keys: pa.Table, step: Step) -> tuple[pa.Table, Mask]:
-        """What is kept of these keys, by column, and of which there is something."""
+        """The state of these keys, by column, and which of them have any."""
         return step.tables[RUNS].get(keys)
 
     def matches_of(self, found: pa.Table) -> list[KeyMatches]:
@@ -137,7 +137,7 @@ class MatchStore:
         return pa.table(columns).append_column(HASH, keys.column(HASH))
 
     def ids(self, rows: pa.Table) -> list[int]:
-        """The numbers under which kept rows lie."""
+        """The numbers under which rows are stored."""
         return rows.column(_ID).to_pylist()  # type: ignore[no-any-return]
 
     def among(self, keys: pa.Table, others: pa.Table) -> np.ndarray:

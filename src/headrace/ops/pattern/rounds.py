@@ -141,7 +141,7 @@ class MatchRound:
         names = [n for n in self.due.rows.column_names if n != HASH and not n.startswith("__b")]
         return self.due.rows.slice(row, 1).select(names)
 
-    # what is kept
+    # state
 
     def save(self) -> None:
         changed: list[int] = []

@@ -67,7 +67,7 @@ class PatternRules:
         return self._rules(versions), {versions[i][0] for i in over}
 
     def known(self, rows: pa.Table) -> list[PatternRule]:
-        """The rules that are kept, for those who only look."""
+        """The stored rules, for those who only look."""
         return self._rules(_versions(_in_turn(rows)))
 
     def view(self, rows: pa.Table) -> pa.Table:

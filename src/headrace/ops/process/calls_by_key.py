@@ -29,7 +29,7 @@ DueTimers = list[tuple[int, int]]  # times and domains, a heap
 
 @dataclass(frozen=True, slots=True)
 class CallChecks:
-    """How every call is checked: `accept` refuses rows, `blame` gives the record of a timer."""
+    """How every call is checked: `accept` refuses rows, `blame` returns the record of a timer."""
 
     accept: Callable[[list[Any], list[tuple[str, Any]]], None]
     arrived: Callable[[int], pa.Table]  # the record of a row
@@ -185,7 +185,7 @@ class KeyPass:
     def _attempt(
         self, number: int, due: DueTimers, place: int, care: CallChecks, handler: Any, subject: Any
     ) -> Exception | None:
-        """One call; if it fails, what it did is undone and the failure given."""
+        """One call; if it fails, what it did is undone and the failure returned."""
         one, call = self._one, self._call
         before = {n: copy.deepcopy(v) for n, v in one.__dict__.items() if n in self._names}
         counts, stamps = call.counts.copy(), dict(self.stamps[number]) if self._lived else {}
@@ -213,7 +213,7 @@ class KeyPass:
         return None
 
     def _firing(self, number: int, due: DueTimers) -> Any:
-        """Timers in the order of their times, as places of what they give."""
+        """Timers in the order of their times, as places of what they emit."""
         heapq.heapify(due)
         call = self._call
         call.input, call.watermark = "", self._step.after
@@ -248,7 +248,7 @@ class KeyPass:
         self._call.forget()
 
     def _beyond(self) -> bool:
-        """At the end: whether the timer lies beyond the rows; it sets no other, for ever."""
+        """At the end: whether the timer is beyond the rows; it sets no other, forever."""
         call = self._call
         return call.by_clock or (call.time or 0) > self._step.newest
 

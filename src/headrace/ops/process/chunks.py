@@ -187,7 +187,7 @@ def _placed(returned: Any, schema: pa.Schema, call: ChunkCall) -> tuple[pa.Table
 
 
 def _meant(count: int, call: ChunkCall) -> np.ndarray:
-    """One row given for each row, or one for each key: then it comes from the key's last."""
+    """One row returned for each row, or one for each key: then it comes from the key's last."""
     rows, keys = len(call.index), call.keys.num_rows
     if count == rows:
         return np.arange(rows)

@@ -58,7 +58,7 @@ class ProcessMeta(ABCMeta):
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any
     ) -> ProcessMeta:
-        """Declarations are no attributes: what is kept lies in the object's dict.
+        """Declarations are no attributes: state is in the object's dict.
 
         Values that are deleted or held back are looked for. Only classes with such values pay
         for it: with these methods every attribute takes four times as long.
@@ -74,7 +74,7 @@ class ProcessMeta(ABCMeta):
 
     @property
     def values(cls) -> dict[str, ValueState]:
-        """What is kept per key."""
+        """The state per key."""
         return {n: v for n, v in cls._kept.items() if not isinstance(v, SharedMapState)}
 
     @property
@@ -83,7 +83,7 @@ class ProcessMeta(ABCMeta):
         return {n: v for n, v in cls._kept.items() if isinstance(v, SharedMapState)}
 
     def state(cls) -> pa.Schema:
-        """What is kept per key, as columns."""
+        """The state per key, as columns."""
         return pa.schema([(name, declared.type) for name, declared in cls.values.items()])
 
     def sides(cls) -> dict[str, pa.Schema]:
@@ -112,12 +112,12 @@ class ProcessMeta(ABCMeta):
         return callable(getattr(cls, "on_chunk", None))
 
     def forgets(cls) -> bool:
-        """Whether everything it keeps is forgotten some time."""
+        """Whether all of its state is forgotten some time."""
         return bool(cls.values) and all(v.ttl is not None for v in cls.values.values())
 
 
 class KeyedProcess(metaclass=ProcessMeta):
-    """Subclass me: declare what is kept, then `on_row`, or `on_<input>` for each input.
+    """Subclass me: declare the state, then `on_row`, or `on_<input>` for each input.
 
     A method gets the row (a named tuple) and a context, and gives nothing, a row, a list of
     rows, or yields rows. `output` says what those rows are: a dataclass, DDL, a mapping;
@@ -137,7 +137,7 @@ class KeyedProcess(metaclass=ProcessMeta):
 
 
 def own_attributes(function: KeyedProcess) -> dict[str, Any]:
-    """What an object has besides what it keeps."""
+    """What an object has besides its state."""
     return {n: v for n, v in vars(function).items() if n not in type(function)._kept}
 
 

@@ -79,7 +79,7 @@ class KeyState:
         return LoadedState(*step.tables[VALUES].get(keys))
 
     def states(self, loaded: LoadedState) -> tuple[list[State], list[Stamps]]:
-        """What is kept of each key, and when it was last written."""
+        """The state of each key, and when it was last written."""
         held, known = loaded.rows, loaded.known.tolist()
         columns = [_read(self._declared[n], pylist(held.column(n)), known) for n in self._plain]
         states: list[State] = [{} for _ in known]
@@ -109,7 +109,7 @@ class KeyState:
                 state[HELD].pop(name, None)
 
     def mark(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
-        """Remember what a call at `now` has written: what lies in the object's dict."""
+        """Remember what a call at `now` has written: what is in the object's dict."""
         held = state[HELD]
         for name, declared in self.lived.items():
             if name in state:
@@ -275,7 +275,7 @@ class Timers:
 def seen_by_key(
     tables: Mapping[str, KeyedTable], by: Sequence[str], key: pa.Schema, since: int, until: int
 ) -> pa.Table:
-    """Keys by the names of the first input, and what is kept of each."""
+    """Keys by the names of the first input, and the state of each."""
     if VALUES not in tables:
         fields = [f.with_name(n) for n, f in zip(by, key, strict=True)]
         return pa.schema(fields).empty_table()

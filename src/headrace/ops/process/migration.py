@@ -73,7 +73,7 @@ def _fields(
 def _added(
     name: str, path: str, kind: Any, part: Any, was: str | None, known: list[str]
 ) -> MigratedPart:
-    """A new field of a record: what is kept already needs something for it."""
+    """A new field of a record: what is stored already needs something for it."""
     if was is not None:
         there = ", ".join(map(repr, known))
         return MigratedPart(path, UNKNOWN, f"says it was {was!r}, but what is kept has {there}")
@@ -170,7 +170,7 @@ def below(was: Names, field: str) -> dict[str, str]:
 
 
 def source(field: str, was: Names, known: Collection[str]) -> str | None:
-    """The name under which a field lies among those that are known; None for a new one."""
+    """The name of a field among those that are known; None for a new one."""
     if field in known:
         return field
     old = was.get(field)

@@ -210,7 +210,7 @@ class ProcessOperator(Operator):
                 step.sides.setdefault(name, []).append(table)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """Keys by the names of the first input, and what is kept of each."""
+        """Keys by the names of the first input, and the state of each."""
         return seen_by_key(tables, self._by, self._key, since, until)
 
     def side_views(self) -> Mapping[str, Sequence[str]]:

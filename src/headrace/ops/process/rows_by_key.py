@@ -24,7 +24,7 @@ _PLACES = {TIME: (pa.int64(), MIN_TIME), SOURCE: (pa.int32(), -1), OFFSET: (pa.i
 
 @dataclass(slots=True)
 class RowOrigins:
-    """Where rows that were given came from: a row's number, or -1 less that of a firing."""
+    """Where emitted rows came from: a row's number, or -1 less that of a firing."""
 
     of: list[int]
     firings: list[tuple[int, int | None]]  # number of the key, and the time of a timer
@@ -173,7 +173,7 @@ class RowArranger:
 
 @dataclass(frozen=True, slots=True)
 class InputRows:
-    """The rows of all inputs, one after the other: what places them in time, and where they lie."""
+    """The rows of all inputs, one after the other: what places them in time, and where they are."""
 
     parts: list[tuple[int, pa.Table]]
     hidden: pa.Table

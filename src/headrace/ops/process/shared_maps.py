@@ -62,7 +62,7 @@ class SharedMaps:
         return dict(zip(keys, values if make is None else map(make, values), strict=True))
 
     def apply(self, control: Sequence[pa.Table | None], step: Step) -> Maps:
-        """The maps after this epoch's control rows, whose changes are kept."""
+        """The maps after this epoch's control rows, whose changes are stored."""
         if not any(rows is not None and rows.num_rows for rows in control):
             return self.known(step)
         calls = self._calls(control)
@@ -241,7 +241,7 @@ class SharedMapGuard:
         kinds = {name: WatchedMap if name in nested else ReadOnlyMap for name in maps}
         self.maps = {name: kinds[name](entries) for name, entries in maps.items()}
         self._watched = [m for m in self.maps.values() if isinstance(m, WatchedMap)]
-        self._again = again  # the maps as they are kept
+        self._again = again  # the maps as they are stored
 
     def check(self) -> None:
         """Refuse what was changed since the last time."""

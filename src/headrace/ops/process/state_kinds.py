@@ -27,7 +27,7 @@ from headrace.schema import ddl_type, type_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueState:
-    """One thing kept per key."""
+    """One piece of state per key."""
 
     type: pa.DataType
     default: Any = None
@@ -194,7 +194,7 @@ def value(
     was: str | None = None,
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:
-    """Declare a value kept per key: `hot = hr.value(bool, default=False)`.
+    """Declare a value per key: `hot = hr.value(bool, default=False)`.
 
     With `ttl` it is forgotten when it was not written for so long: by event time, or with
     `by_clock` by processing time. `was` is the name it had in an earlier version, `was_fields`
@@ -221,7 +221,7 @@ def list_of(
     was: str | None = None,
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:
-    """Declare a list kept per key: `self.seen.append(row.celsius)`."""
+    """Declare a list per key: `self.seen.append(row.celsius)`."""
     column = pa.list_(_typed(kind))
     return ListState(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
 
@@ -235,7 +235,7 @@ def map_of(
     was: str | None = None,
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:
-    """Declare a dict kept per key: `self.counts[row.word] = 1`."""
+    """Declare a dict per key: `self.counts[row.word] = 1`."""
     column = _map(key, kind)
     return MapState(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
 
@@ -249,7 +249,7 @@ def last_of(
     was: str | None = None,
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:
-    """Declare the last `count` things kept per key: a deque to append to."""
+    """Declare the last `count` things per key: a deque to append to."""
     if not isinstance(count, int) or count < 1:
         raise PlanError(
             "HR-PLAN-031",

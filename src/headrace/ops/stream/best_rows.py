@@ -235,7 +235,7 @@ class Top(Spec):
     by: str
     largest: bool
     each: tuple[str, ...]
-    types: tuple[tuple[str, str], ...]  # of the rows that are kept
+    types: tuple[tuple[str, str], ...]  # of the stored rows
 
     kind = "top"
 

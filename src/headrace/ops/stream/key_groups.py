@@ -62,7 +62,7 @@ def by_key_order(rows: pa.Table, numbers: Index) -> Index:
 
 
 def group_heads(numbers: Index) -> Mask:
-    """Whether each row is the first of its number; equal numbers lie side by side."""
+    """Whether each row is the first of its number; equal numbers are side by side."""
     first = np.ones(len(numbers), np.bool_)
     first[1:] = numbers[1:] != numbers[:-1]
     return first
@@ -99,7 +99,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def rows_apart(numbers: Index, times: Index, first: Mask, gap: int) -> Mask:
-    """Which rows stay; they lie by number, then time, and `first` begins each number."""
+    """Which rows stay; they are sorted by number, then time, and `first` begins each number."""
     if len(times) < 2 or gap > int(times.max()) - int(times.min()):
         return first
     return _reached(first, _next(numbers, times, gap))

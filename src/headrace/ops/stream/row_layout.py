@@ -16,7 +16,7 @@ TIES = tuple(_PLACE)
 
 
 class RowLayout:
-    """How rows of `input` lie in a table whose identity begins with their key."""
+    """How rows of `input` are stored in a table whose identity begins with their key."""
 
     def __init__(self, keys: KeyColumns, input: pa.Schema) -> None:
         self._keys, self._all = keys, input.names

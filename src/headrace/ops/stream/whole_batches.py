@@ -59,7 +59,7 @@ def with_event_time(
 
 
 def with_output_place(rows: pa.Table) -> pa.Table:
-    """Rows that came from no record: in the order in which they were given."""
+    """Rows that came from no record: in the order in which they were returned."""
     count = rows.num_rows
     rows = rows.append_column(SOURCE, pa.array(np.full(count, -1, np.int32)))
     return rows.append_column(OFFSET, pa.array(np.arange(count)))
@@ -80,7 +80,7 @@ def _newest(arrived: pa.Table | None, step: Step) -> int:
 @dataclass(frozen=True, eq=False)
 class Transform(Spec):
     fn: Callable[[Any], Any] | None  # None where only the driver has it
-    time: str | None  # the column that is the event time of what it gives
+    time: str | None  # the column that is the event time of what it returns
     timed: bool
     spark: bool = False  # the function takes a DataFrame, so only the driver can call it
     ask: Callable[[pa.Table], pa.Table] | None = None  # how a task lets the driver do so
