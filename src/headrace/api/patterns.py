@@ -109,7 +109,7 @@ def _judge(step: StepBuilder, patterns: Mapping[str, Pattern], *, unbounded: boo
             refusal(
                 "HR-PATTERN-016",
                 f"the pattern ({endless[0]}) has {lacks}: its partial matches "
-                "would be kept for ever",
+                "would be stored forever",
                 'Say within("10m"); or match(..., unbounded=True) if '
                 "there are only so many keys and matches.",
             )
