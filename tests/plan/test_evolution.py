@@ -99,7 +99,7 @@ REFUSED = {
     ),
     "another kind": (
         lambda s: s.key_by("area").window(tumbling("5s")).fold(0, lambda a, b: a),
-        "it kept aggregates of each window and keeps the value of its fold",
+        "it stored aggregates of each window and stores the value of its fold",
     ),
 }  # fmt: skip
 

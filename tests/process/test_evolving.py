@@ -258,7 +258,7 @@ def test_a_name_before_that_the_state_does_not_know_is_refused(harness: Any, sta
     with pytest.raises(hr.StateError, match="HR-EVOLVE-003") as refused:
         test.restart(wrong, drop=["p.n"])
     text = str(refused.value)
-    assert "the value 'm' says it was 'nn', but what is kept has 'n'" in text
+    assert "the value 'm' says it was 'nn', but what is stored has 'n'" in text
     assert "Correct was=" in text
     test.restart(job_of(keeping(m=hr.value(int, was="n"))))
     assert told(test) == {"m": 3}

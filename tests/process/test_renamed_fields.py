@@ -215,7 +215,7 @@ def test_a_name_that_the_state_does_not_know_is_refused_at_the_start(
         changed = record("R", ("z", int), fresh)
         test.restart(job_of(keeping(r=hr.value(changed, was_fields={"b": "aa"}))))
     text = str(refused.value)
-    assert "the value 'r.b' says it was 'aa', but what is kept has 'a', 'z'" in text
+    assert "the value 'r.b' says it was 'aa', but what is stored has 'a', 'z'" in text
     assert "Correct was_fields=" in text
     both = record("R", ("z", str), fresh)
     with pytest.raises(hr.StateError, match="HR-EVOLVE-001"):  # more is wrong than a name

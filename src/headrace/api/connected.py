@@ -147,7 +147,7 @@ def _output(fn: object, declared: SchemaLike | None) -> pa.Schema:
     if declared is None:
         raise PlanError(
             "HR-PLAN-017",
-            f"process does not know what rows {title(fn)} gives",
+            f"process does not know what rows {title(fn)} returns",
             "Declare output = SomeDataclass in the class, or pass output=.",
         )
     return output_schema(declared)

@@ -183,6 +183,6 @@ def _check_snapshot(table: Any, refresh: int | None) -> None:
         fact = "a DataFrame is collected once, when the program is built, and never refreshed"
         hint = "Give hr.spark_table(lambda spark: ..., schema=...), or leave refresh out."
     else:
-        fact = "a table that is given as it is cannot be refreshed"
+        fact = "a table that is passed as a value cannot be refreshed"
         hint = "Give a function that makes it, with schema=, or leave refresh out."
     raise PlanError("HR-JOIN-026", fact, hint)

@@ -141,7 +141,7 @@ class Repeating(AnyStream):
                 raise PlanError(
                     "HR-LOOP-007",
                     f"the body of repeat gave {given!r}, not a stream that it could go on with",
-                    "Return what its last step gives; after key_by, that of a step on keys.",
+                    "Return the stream after its last step; after key_by, that of a step on keys.",
                     site=step.site,
                 )
             now = given
@@ -228,7 +228,7 @@ def _check_exit(step: StepBuilder, times: object, until: object, over: str, paus
             PlanError(
                 "HR-LOOP-003",
                 "a loop over batches goes on as long as the job does",
-                "Leave times= and until= out; give nothing back to end it.",
+                "Leave times= and until= out; return no rows to end it.",
             )
         )
     if over == "turns" and pause is not None:
@@ -267,7 +267,7 @@ def _time(step: StepBuilder, time: str | None, schema: pa.Schema) -> str | None:
         PlanError(
             "HR-LOOP-005",
             f"{time!r} is not a column of times",
-            "Name a timestamp column of what is given, or one of milliseconds.",
+            "Name a timestamp column of the output, or one of milliseconds.",
         )
     )
     return None

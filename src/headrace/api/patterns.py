@@ -192,7 +192,9 @@ class _Output:
         if callable(select):
             return self._function(select, output)
         if output is not None:
-            self._step.report(_arguments("output= says what a function gives, but select is none"))
+            self._step.report(
+                _arguments("output= describes what a function returns, but select is none")
+            )
         self._clashes(self._parts or ())
         if select is None:
             return Selection(rows, whole, whole)

@@ -282,8 +282,8 @@ def _declared(
             return state
         raise PlanError(
             "HR-PROCESS-020",
-            f"{method} keeps one value per key",
-            "Give a type as its state, with ttl= beside it, or all of it in a hr.value.",
+            f"{method} stores one value per key",
+            "Pass a type as its state, and ttl=, or all of it in a hr.value.",
         )
     return value(str)
 

@@ -306,7 +306,7 @@ class WindowResult(Stream):
                 PlanError(
                     "HR-STREAM-007",
                     "top cannot follow windows that take results back",
-                    'Leave mode="retract" out: top tells the final results.',
+                    'Leave mode="retract" out: top emits the final results only.',
                 )
             )
         groups = tuple(dict.fromkeys(["window_start", "window_end", *also]))
@@ -397,7 +397,7 @@ class MatchResult(Stream):
         if "timeouts" not in node.sides:
             raise PlanError(
                 "HR-PATTERN-030",
-                f"{node.name!r} does not keep its timeouts",
+                f"{node.name!r} does not emit its timeouts",
                 "Say match(..., timeouts=True).",
                 site=call_site(),
             )

@@ -251,7 +251,7 @@ def check_assigner(window: object) -> None:
         raise PlanError(
             "HR-WINDOW-047",
             f"the window {type(window).__name__} has no assign",
-            "Give it a method assign(self, time, row) that gives (start, end) in ms.",
+            "Give it a method assign(self, time, row) that returns (start, end) in ms.",
         )
 
 

@@ -138,7 +138,7 @@ class WindowedStream(Generic[ResultT]):
             if isinstance(fn, WindowProcess) and fn.values and self._cut.by_rows:
                 raise PlanError(
                     "HR-WINDOW-044",
-                    f"{type(fn).__name__} keeps values, which windows of rows cannot",
+                    f"{type(fn).__name__} stores values, which windows of rows cannot",
                     "Keep them in a keyed process function after it.",
                 )
             if self._cut.mode == "retract":
@@ -207,7 +207,7 @@ def _check_process(fn: object) -> None:
         raise PlanError(
             "HR-WINDOW-049",
             f"the window function {type(fn).__name__} has no process",
-            "Give it a method process(self, key, window, rows) that gives rows.",
+            "Give it a method process(self, key, window, rows) that returns rows.",
         )
 
 
@@ -227,7 +227,7 @@ def _check_arguments(fn: Any) -> None:
     if names[1:2] == ["rows"] or names[2:3] == ["window"]:
         raise PlanError(
             "HR-WINDOW-050",
-            f"{title(fn)} takes ({', '.join(names)}), but process gives the window before the rows",
+            f"{title(fn)} takes ({', '.join(names)}), but the window comes before the rows",
             "Write (key, window, rows).",
         )
 

@@ -31,7 +31,7 @@ EPILOG = """Try:
 
 [bold]headrace why job.py[/bold]: why there is no output, and what it waits for
 
-[bold]headrace state get job.py STEP[/bold]: what a step keeps, while the job runs
+[bold]headrace state get job.py STEP[/bold]: the state of a step, while the job runs
 """
 
 

@@ -77,8 +77,8 @@ def _of_folder(folder: Path) -> Why:
         raise RunError(
             "HR-CLI-005",
             f"{str(folder)!r} is not the folder of a job",
-            "A job's folder has a file job.json; jobs lie in .headrace/jobs unless told "
-            "otherwise. Or give the Python file that makes the job.",
+            "A job's folder has a file job.json; jobs are in .headrace/jobs by "
+            "default. Or pass the Python file that makes the job.",
         )
     name = read_sealed(path, "job")["job"]
     log = EpochLog(folder)

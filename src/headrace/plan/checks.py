@@ -151,7 +151,7 @@ def column_names(graph: Graph) -> Problems:
             if name.startswith("__") and name not in before:
                 yield PlanError(
                     "HR-PLAN-010",
-                    f"{node.name!r} gives a column {name!r}, but names beginning with '__' "
+                    f"{node.name!r} emits a column {name!r}, but names beginning with '__' "
                     "are reserved",
                     "Rename the column.",
                     site=node.site,

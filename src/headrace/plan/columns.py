@@ -153,7 +153,7 @@ def _in_declared_types(found: Typed, declared: pa.Schema, schema: pa.Schema) -> 
     if found.schema.names != declared.names:
         raise PlanError(
             "HR-PLAN-026",
-            f"map gives the columns {', '.join(found.schema.names)}, but schema= says "
+            f"map returns the columns {', '.join(found.schema.names)}, but schema= says "
             f"{', '.join(declared.names)}",
             "Make them agree, in order.",
         )

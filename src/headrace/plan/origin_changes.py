@@ -157,7 +157,7 @@ def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
             for a, b in zip(was, now, strict=True)
             if b[0] in changed
         )
-        yield f"which side is which cannot be told: {sides}"
+        yield f"which side is which is not certain: {sides}"
 
 
 def _side_text(side: Sequence[Any]) -> str:
@@ -202,8 +202,8 @@ def confusable(new: Facts, now: Iterable[Facts], old: Facts, before: Iterable[Fa
     if own == _functions(old) and not (several and len(group) != len(was)):
         return ""
     return (
-        f"it is one of {max(len(group), len(was))} steps without a name of their own that only "
-        "functions tell apart, and these, or their number or order, have changed"
+        f"it is one of {max(len(group), len(was))} steps without a name of their own that differ "
+        "only in their functions, and these, or their number or order, have changed"
     )
 
 

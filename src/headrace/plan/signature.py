@@ -88,7 +88,7 @@ def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -
     if _optional(hint):
         raise PlanError(
             "HR-PLAN-011",
-            f"{title(fn)} may give None, but {method} gives one row for each row",
+            f"{title(fn)} may return None, but {method} emits one row for each row",
             "Use flat_map to leave rows out, or filter first.",
         )
     return _described(hint, fn, method)
@@ -103,8 +103,8 @@ def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) 
     if typing.get_origin(hint) not in _MANY or not args:
         raise PlanError(
             "HR-PLAN-011",
-            f"{method} needs a function that gives many rows, but {title(fn)} is said to "
-            f"give {_show(hint)}",
+            f"{method} needs a function that returns many rows, but {title(fn)} is "
+            f"declared to return {_show(hint)}",
             f"Annotate it with list[Row] or Iterator[Row], or pass {_word(method)}=.",
         )
     return _described(args[0], fn, method)
@@ -139,7 +139,7 @@ def _described(hint: object, fn: Callable[..., Any], method: str) -> pa.Schema:
             raise
         raise PlanError(
             "HR-PLAN-011",
-            f"{method} cannot tell the columns of {_show(hint)}, which {title(fn)} gives",
+            f"{method} cannot infer the columns of {_show(hint)}, which {title(fn)} returns",
             "Annotate the function with a dataclass, TypedDict or NamedTuple, "
             f'or pass {_word(method)}="name type, ...".',
         ) from error
@@ -155,7 +155,7 @@ def _returns(fn: Callable[..., Any], method: str) -> object:
 def _missing(fn: object, method: str) -> PlanError:
     return PlanError(
         "HR-PLAN-011",
-        f"{method} does not know what columns {title(fn)} gives",
+        f"{method} does not know what columns {title(fn)} returns",
         "Annotate the function's result (a dataclass, TypedDict, NamedTuple or plain "
         f'type), or pass {_word(method)}="name type, ...".',
     )

@@ -164,7 +164,7 @@ def window_differences(old: Shape, new: Shape) -> Iterator[str]:
         yield f"its mode was {was!r} and is {now!r}"
     was, now = stored_text(old), stored_text(new)
     if was != now:
-        yield f"it kept {was} of each window and keeps {now}"
+        yield f"it stored {was} of each window and stores {now}"
 
 
 def _window_settings(window: str | Shape) -> Shape:
@@ -211,7 +211,7 @@ def firing_difference(node: Stateful, old: Shape) -> str:
             "it had a trigger, lateness=, evict= or info=, and its windows fire once, when they "
             "are over, now"
         )
-    return f"its trigger kept other things than it does now, with {now}"
+    return f"its trigger stored other values than it does now, with {now}"
 
 
 def _mode(window: str | Shape) -> str:
@@ -280,7 +280,7 @@ def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[MigratedP
         else:
             there = ", ".join(map(repr, known)) or "no value"
             yield MigratedPart(
-                name, UNKNOWN, f"says it was {earlier!r}, but what is kept has {there}"
+                name, UNKNOWN, f"says it was {earlier!r}, but what is stored has {there}"
             )
     used = {was.name for was in found.values() if was is not None}
     yield from (MigratedPart(name, DROPPED) for name in known if name not in used)

@@ -76,7 +76,7 @@ def _added(
     """A new field of a record: what is stored already needs something for it."""
     if was is not None:
         there = ", ".join(map(repr, known))
-        return MigratedPart(path, UNKNOWN, f"says it was {was!r}, but what is kept has {there}")
+        return MigratedPart(path, UNKNOWN, f"says it was {was!r}, but what is stored has {there}")
     if name in starts_of(bare(kind)) or may_be_none(part):
         return MigratedPart(path, NEW)
     return MigratedPart(
