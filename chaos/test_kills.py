@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.driver.crashing import ROWS
 from tests.engine.killing import (
     OFTEN,
     STEPS,
@@ -22,7 +23,6 @@ from tests.engine.killing import (
     start,
     undisturbed,
 )
-from tests.runtime.crashing import ROWS
 from tools.evidence import record
 
 pytestmark = pytest.mark.spark

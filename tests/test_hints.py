@@ -87,16 +87,16 @@ def test_every_hint_leads_somewhere():
 @pytest.mark.parametrize(
     ("call", "method", "hint"),
     [
-        (lambda: stream().map_async(len, schema="a int"), "map_async", "Say output=."),
-        (lambda: stream().map(len, output="a int"), "map", "Say schema=."),
-        (lambda: stream().flat_map(len, output="a int"), "flat_map", "Say schema=."),
-        (lambda: stream().key_by("a").process(len, schema="a int"), "process", "Say output=."),
-        (lambda: stream().key_by("a").fold(0, len, output="a int"), "fold", "Say schema=."),
-        (lambda: stream().match(schema="a int"), "match", "Say output=."),
-        (lambda: stream().map(len, nane="x"), "map", "Say name=."),
+        (lambda: stream().map_async(len, schema="a int"), "map_async", "Pass output=."),
+        (lambda: stream().map(len, output="a int"), "map", "Pass schema=."),
+        (lambda: stream().flat_map(len, output="a int"), "flat_map", "Pass schema=."),
+        (lambda: stream().key_by("a").process(len, schema="a int"), "process", "Pass output=."),
+        (lambda: stream().key_by("a").fold(0, len, output="a int"), "fold", "Pass schema=."),
+        (lambda: stream().match(schema="a int"), "match", "Pass output=."),
+        (lambda: stream().map(len, nane="x"), "map", "Pass name=."),
         (lambda: stream().union(stream(), zzz=1), "union", "It takes "),
-        (lambda: stream().key_by("a").top(1, by="a", per="a"), "top", "Say each=."),
-        (lambda: windows().top(1, by="n", each="a"), "top", "Say per=."),
+        (lambda: stream().key_by("a").top(1, by="a", per="a"), "top", "Pass each=."),
+        (lambda: windows().top(1, by="n", each="a"), "top", "Pass per=."),
     ],
 )
 def test_an_argument_that_a_method_does_not_have_comes_with_the_one_that_it_has(call, method, hint):

@@ -170,13 +170,13 @@ def test_every_problem_has_the_users_line_and_a_hint(job, problems, mistake):
 
 UNBOUNDED = {
     "agg": (lambda s: s.key_by("area").agg(n=count()), "otherwise use .window(...)"),
-    "process": (lambda s: s.key_by("area").process(Counting()), 'otherwise say ttl="1h"'),
+    "process": (lambda s: s.key_by("area").process(Counting()), 'otherwise pass ttl="1h"'),
     "map_with_state": (
         lambda s: s.key_by("area").map_with_state(lambda e, n: (e, n), state=int, output="n int"),
-        'otherwise say ttl="1h"',
+        'otherwise pass ttl="1h"',
     ),
-    "deduplicate": (lambda s: s.deduplicate("area", within=None), 'otherwise say within="1h"'),
-    "batch": (lambda s: s.key_by("area").batch(2), 'otherwise say within="1m"'),
+    "deduplicate": (lambda s: s.deduplicate("area", within=None), 'otherwise pass within="1h"'),
+    "batch": (lambda s: s.key_by("area").batch(2), 'otherwise pass within="1m"'),
     "a join with a table": (
         lambda s: s.join(s.table("area"), on="area"),
         'say table(..., unbounded=True); otherwise say join(..., within="1h")',

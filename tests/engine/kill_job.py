@@ -1,4 +1,4 @@
-"""The job of tests/runtime/crashing.py on Spark, as programs of their own, to be killed.
+"""The job of tests/driver/crashing.py on Spark, as programs of their own, to be killed.
 
 `kill_job PLACE BATCH [MASTER]` runs it to the end once. `kill_job each ROOT BATCH` does so for
 every folder in ROOT that holds an order (a crash point), in one Spark: where the kill was not
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import headrace as hr
-from tests.runtime.crashing import build
+from tests.driver.crashing import build
 
 
 def once(place: Path, batch: int, master: str = "local[2]") -> None:

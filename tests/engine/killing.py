@@ -1,4 +1,4 @@
-"""Killing the job of tests/runtime/crashing.py, and looking at what it left from outside."""
+"""Killing the job of tests/driver/crashing.py, and looking at what it left from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import headrace as hr
 from headrace.state.epochs import EpochLog
 from headrace.testing import Driver
-from tests.runtime.crashing import ROWS, build, contents
+from tests.driver.crashing import ROWS, build, contents
 
 ROOT = Path(__file__).parent.parent.parent
 

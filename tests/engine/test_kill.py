@@ -3,7 +3,7 @@
 Once everything dies (driver, JVM, workers), and the next start dies at the next step; twice
 only the process that takes the step, in another epoch each time. The verifier is this
 process. For every sink at once the outputs equal those of an undisturbed run. `make chaos`
-has more of it; the in-process suite (tests/runtime/test_crashes.py) has all passings.
+has more of it; the in-process suite (tests/driver/test_crashes.py) has all passings.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from tests.runtime.programs import (
+from tests.driver.programs import (
     IN_ORDER,
     SCHEMA,
     STATELESS,

@@ -175,6 +175,6 @@ def _bad_key() -> PlanError:
     return PlanError(
         "HR-PLAN-018",
         "connect needs the same number of key columns for every input",
-        'Say by="area" when all inputs have that column, by={"a": "area", "b": "zone"} '
+        'Pass by="area" when all inputs have that column, by={"a": "area", "b": "zone"} '
         "when they differ, or key_by each stream first.",
     )

@@ -80,7 +80,7 @@ def _problems(read: Timing, delay: int | None, schema: pa.Schema) -> Iterator[Pl
         yield PlanError(
             "HR-TIME-011",
             f"time is {read.time!r}",
-            'Name the column of event time: time="at"; or say time=hr.ingestion().',
+            'Name the column of event time: time="at"; or pass time=hr.ingestion().',
         )
     else:
         problem = _pace(read, delay) or _column("time", read.time, schema)
@@ -123,7 +123,7 @@ def _pace(read: Timing, delay: int | None) -> PlanError | None:
         return PlanError(
             "HR-TIME-003",
             "a delay of zero makes every row late that comes after a newer one",
-            'Give the rows some time, as in delay="2s"; or say in_order=True.',
+            'Give the rows some time, as in delay="2s"; or pass in_order=True.',
         )
     return None
 

@@ -146,7 +146,7 @@ def _wrong(draft: Draft) -> list[PlanError]:
             PlanError(
                 "HR-PLAN-024",
                 f"on_error is {draft.on_error!r}",
-                'Say on_error="dead" to set bad rows aside, or "fail" to stop at the first.',
+                'Pass on_error="dead" to set bad rows aside, or "fail" to stop at the first.',
             )
         )
     if limit is not None and not (

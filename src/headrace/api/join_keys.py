@@ -94,7 +94,7 @@ def keys_of(step: StepBuilder, streams: Sequence[Keyed], on: On) -> Keys:
     """The key columns of each stream; none of them where they are wrong."""
     keys = _keys_of_each(streams, on)
     if not all(keys) or len(set(map(len, keys))) > 1:
-        hint = 'Say on="id", on=["id", "day"], on={"left_column": "right_column"}, or key_by both.'
+        hint = 'Pass on="id", on=["id", "day"], on={"left_column": "right_column"}, or key_by both.'
         step.report(PlanError("HR-JOIN-002", "join does not say which columns must be equal", hint))
         return tuple(() for _ in streams)
     wrong = [p for s, k in zip(streams, keys, strict=True) for p in unknown(k, s.schema, step.site)]
@@ -208,7 +208,7 @@ def _unique(
     names = [f.name for f in fields]
     for name in sorted({n for n in names if names.count(n) > 1}):
         fact = f"the column {name!r} would be there twice"
-        hint = 'Rename one of them before, or say suffix="_other".'
+        hint = 'Rename one of them before, or pass suffix="_other".'
         if name in [f.name for f in extra]:  # no suffix helps: it is the left one's
             hint = f"The join gives it by itself: say .drop({name!r}) before, or rename it."
         step.report(PlanError("HR-JOIN-006", fact, hint))

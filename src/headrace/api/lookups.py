@@ -92,12 +92,12 @@ class LookupTable:
             except (OSError, ValueError, HeadraceError) as error:
                 fact = f"the columns of {self.source.path!r} are not known: {error}"
                 raise PlanError(
-                    "HR-JOIN-021", fact, "Say schema=, or let the file be there."
+                    "HR-JOIN-021", fact, "Pass schema=, or let the file be there."
                 ) from error
         raise PlanError(
             "HR-JOIN-021",
             "lookup does not know the columns of its table",
-            'Say schema="id bigint, name string".',
+            'Pass schema="id bigint, name string".',
         )
 
 
@@ -171,7 +171,7 @@ def _check(on_missing: str, refresh: int | None, patience: int) -> None:
         hint = 'Say how often to look again and for how long: refresh="1m", patience="1h".'
         raise PlanError("HR-JOIN-023", "rows that wait need refresh= and patience=", hint)
     if on_missing != "wait" and patience:
-        hint = 'Say on_missing="wait", or leave patience out.'
+        hint = 'Pass on_missing="wait", or leave patience out.'
         raise PlanError("HR-JOIN-023", f"rows do not wait: on_missing is {on_missing!r}", hint)
 
 

@@ -208,7 +208,7 @@ def _check_exit(step: StepBuilder, times: object, until: object, over: str, paus
             PlanError(
                 "HR-LOOP-001",
                 "this loop has no exit: nothing says when it is over",
-                'Say times=10, until="same", until="empty" or until=lambda before, after: ...; or '
+                'Pass times=10, until="same", until="empty" or until=lambda before, after: ...; or '
                 'over="batches" for one that never ends.',
             )
         )

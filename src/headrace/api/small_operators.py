@@ -41,7 +41,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         """Leave out a row if one of the same key and columns went on `within` the time of it.
 
         Without key and columns, whole rows are compared. Without `within` it is one that ever
-        went on, and all that was seen is kept: say unbounded=True. Rows before the watermark
+        went on, and all that was seen is kept: pass unbounded=True. Rows before the watermark
         are `.late`.
         """
         step = self._step(name, was)

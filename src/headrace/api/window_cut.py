@@ -177,9 +177,9 @@ def _safe_alternative(trigger: Trigger) -> str:
     if holds_watermark(trigger):
         return (
             "Write t.at_watermark() by itself, or t.any_of(t.at_watermark(), ...): they show all "
-            "when the window is over; or say may_lose=True."
+            "when the window is over; or pass may_lose=True."
         )
-    return "Put it into t.at_watermark(early=...), or say may_lose=True."
+    return "Put it into t.at_watermark(early=...), or pass may_lose=True."
 
 
 def check_patience(edge: Edge, cut: Cut, time: str | None) -> None:

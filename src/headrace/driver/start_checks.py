@@ -161,7 +161,7 @@ def _refuse_to_end(found: Inspection) -> None:
             "HR-STATE-024",
             f'job {found.name!r} has run without an end so far; until="end" would close its '
             "windows for good, and nothing that comes later could be read",
-            "If that is what you want, say for_good=True (--for-good on the command line); "
+            "If that is what you want, pass for_good=True (--for-good on the command line); "
             "if not, run it without until, or in another folder.",
         )
 
@@ -258,7 +258,7 @@ def _refuse_ahead(found: Inspection) -> None:
         f"epoch {found.epoch}, but {differences}, which it does not know or has gone back behind: "
         "the folder or an output was restored from a copy, or manifests were deleted",
         "Put the newest folder, or the newest output, back if you have it. To go on from this "
-        "folder, say go_back=True (--go-back on the command line): files outputs then lose what "
+        "folder, pass go_back=True (--go-back on the command line): files outputs then lose what "
         "the folder does not know, and it is written again as far as the inputs still have it; "
         "topics keep it and get it twice.",
     )

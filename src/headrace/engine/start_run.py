@@ -53,7 +53,7 @@ def run(
     standard error.
     """
     if until not in (None, "end"):
-        raise RunError("HR-RUN-004", f"until is {until!r}", 'Say until="end", or nothing.')
+        raise RunError("HR-RUN-004", f"until is {until!r}", 'Pass until="end", or nothing.')
     program = build(job)
     with _stoppable(program.name):
         settings = Settings.load(

@@ -171,7 +171,7 @@ class _Steps:
     def _dropped(self, name: str, fresh: Iterable[Stateful]) -> str:
         alike = [n.name for n in fresh if not self._unlike(n, self._ops[name])]
         if alike:
-            return f"If {alike[0]!r} is the same step under a new name, say was={name!r} there."
+            return f"If {alike[0]!r} is the same step under a new name, pass was={name!r} there."
         return f"Consent to losing its state with {consent(name)}, or put the step back."
 
 
@@ -336,7 +336,7 @@ def _elsewhere(name: str) -> str:
 def _forgotten(name: str, alike: list[str]) -> str:
     if alike:
         return (
-            f"If {alike[0]!r} is the same input under a new name, say was={name!r} there. To read "
+            f"If {alike[0]!r} is the same input under a new name, pass was={name!r} there. To read "
             f"it again from its beginning, into the state that is there, say {consent(name)}."
         )
     return f"Put it back, or consent to forgetting how far it was read: {consent(name)}."

@@ -114,7 +114,7 @@ def event_time(graph: Sequence[Node]) -> Problems:
             yield PlanError(
                 "HR-PROCESS-005",
                 f"{kind.__name__}.{lived[0]} is forgotten by event time, but {bare[0]!r} has none",
-                "Say ttl=..., by_clock=True; or name the time column where it is read.",
+                "Pass ttl=..., by_clock=True; or name the time column where it is read.",
                 site=node.site,
             )
 

@@ -309,7 +309,7 @@ def _object(pairs: list[tuple[Any, Any]], kind: pa.DataType) -> dict[str, Any]:
         raise OutputError(
             "HR-OUTPUT-006",
             "a map has a key twice, which an object of JSON cannot hold",
-            'Say format="parquet", or take one of the two out.',
+            'Pass format="parquet", or take one of the two out.',
         )
     return made
 

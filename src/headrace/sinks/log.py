@@ -114,7 +114,7 @@ class LogSink(Sink):
                     f"{match[3]!r} wrote",
                     "If it is this job that wrote them, start it with the job folder it had "
                     "then (folder=, --folder on the command line). If not, write to another "
-                    'topic, or say mode="append" to add to what is there.',
+                    'topic, or pass mode="append" to add to what is there.',
                 )
 
     def open(self) -> None:

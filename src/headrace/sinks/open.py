@@ -129,7 +129,7 @@ def _files(o: OutputRequest) -> Sink:
     append = _mode(o, options)
     size = options.get("target_file_mb", 1)
     if options.get("format") not in (None, "parquet", "json"):
-        raise _bad(o, "format", options["format"], 'Say format="parquet" or "json".')
+        raise _bad(o, "format", options["format"], 'Pass format="parquet" or "json".')
     if not isinstance(size, int | float) or size <= 0:
         raise _bad(o, "target_file_mb", size, "Give the size of a file in megabytes, above 0.")
     format = options.pop("format", None) or "parquet"
@@ -200,14 +200,14 @@ def _mode(o: OutputRequest, options: dict[str, Any]) -> bool:
     """Whether the output may be added to what others have written there."""
     mode = options.pop("mode", None)
     if mode not in (None, "append"):
-        raise _bad(o, "mode", mode, 'Say mode="append", or leave it out.')
+        raise _bad(o, "mode", mode, 'Pass mode="append", or leave it out.')
     return mode is not None
 
 
 def _console(o: OutputRequest) -> Sink:
     refuse_unknown(o, ("format", "rows", "stream"))
     if o.options.get("format") not in (None, "table", "lines", "json"):
-        raise _bad(o, "format", o.options["format"], 'Say format="table", "lines" or "json".')
+        raise _bad(o, "format", o.options["format"], 'Pass format="table", "lines" or "json".')
     return ConsoleSink(o.schema, _staged(o), o.name, **o.options)
 
 

@@ -126,5 +126,5 @@ def _foreign(target: Path, file: str) -> OutputError:
     return OutputError(
         "HR-OUTPUT-011",
         f"{str(target)!r} holds {file!r}, which no job has written there",
-        'Move the file away, choose another folder, or say mode="append" to add to the folder.',
+        'Move the file away, choose another folder, or pass mode="append" to add to the folder.',
     )

@@ -40,7 +40,7 @@ def csv_header(path: str, line: str, delimiter: str) -> list[str]:
             "HR-INPUT-005",
             f"the header of {path!r} cannot be read: {why}",
             "Is it a CSV file whose lines end with a line feed? Its first line names the "
-            "columns; say header=False if it is data.",
+            "columns; pass header=False if it is data.",
         ) from cause
 
 

@@ -131,7 +131,7 @@ def _files(o: InputRequest) -> Source:
         raise InputError(
             "HR-INPUT-004",
             f"{fact.format(o.uri)} which format they have",
-            f'Say format="json"; known: {", ".join(formats.FORMATS)}.',
+            f'Pass format="json"; known: {", ".join(formats.FORMATS)}.',
         )
     own = own_schema(pattern) if format == "parquet" and o.schema is None else None
     schema = own if own is not None else needed_schema(o, format)
@@ -147,7 +147,7 @@ def _log(o: InputRequest) -> Source:
     where = o.options.get("start", "earliest")
     if where not in ("earliest", "latest"):
         raise InputError(
-            "HR-INPUT-013", f"{o.uri!r} has start={where!r}", 'Say start="earliest" or "latest".'
+            "HR-INPUT-013", f"{o.uri!r} has start={where!r}", 'Pass start="earliest" or "latest".'
         )
     log = EmbeddedLog(Settings.load(log=o.options.get("log")).log, o.clock)
     try:
@@ -199,7 +199,7 @@ def needed_schema(o: InputRequest, format: str) -> pa.Schema:
         raise InputError(
             "HR-INPUT-012",
             f"{o.uri!r} has no schema",
-            'Say schema="area string, celsius double", or give a dataclass.',
+            'Pass schema="area string, celsius double", or give a dataclass.',
         )
     return schema
 

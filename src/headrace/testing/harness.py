@@ -267,7 +267,7 @@ def _stages(on: str) -> Callable[[Play], Stage]:
         from headrace.testing.on_spark import OnSpark
 
         return OnSpark
-    raise RunError("HR-TEST-005", f"a harness cannot play on {on!r}", 'Say on="local" or "spark".')
+    raise RunError("HR-TEST-005", f"a harness cannot play on {on!r}", 'Pass on="local" or "spark".')
 
 
 # Which input, output or step a test means: by its name, or the only one there is.

@@ -124,7 +124,7 @@ def check_by(by: object) -> None:
         raise refusal(
             "HR-PATTERN-015",
             f"the rows of a loop cannot follow each other by {by!r}",
-            'Say by="next", by="then" or by="then_any".',
+            'Pass by="next", by="then" or by="then_any".',
         )
 
 

@@ -245,7 +245,7 @@ class ProcessSpec(Spec):
 
     @property
     def bound(self) -> str:
-        return 'unbounded=True; otherwise say ttl="1h" for every value of its state.'
+        return 'unbounded=True; otherwise pass ttl="1h" for every value of its state.'
 
     @property
     def by_event_time(self) -> bool:

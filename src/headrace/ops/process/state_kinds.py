@@ -367,7 +367,7 @@ def _common(
         raise PlanError(
             "HR-PLAN-035",
             "by_clock=True says by which time a value is forgotten, but it has no ttl",
-            'Say ttl="1h" as well, or leave by_clock out.',
+            'Pass ttl="1h" as well, or leave by_clock out.',
             site=call_site(),
         )
     return length, by_clock, was, checked(was_fields, column)

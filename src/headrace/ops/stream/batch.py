@@ -55,7 +55,7 @@ class Batch(Spec):
 
     @property
     def bound(self) -> str:
-        return 'unbounded=True; otherwise say within="1m": what waits is emitted by then.'
+        return 'unbounded=True; otherwise pass within="1m": what waits is emitted by then.'
 
     def shape(self) -> dict[str, Any]:
         timed = self.within is not None

@@ -66,7 +66,7 @@ class Deduplicate(Spec):
 
     @property
     def bound(self) -> str:
-        return 'unbounded=True; otherwise say within="1h": what is older is forgotten.'
+        return 'unbounded=True; otherwise pass within="1h": what is older is forgotten.'
 
     def shape(self) -> dict[str, Any]:
         return {"within": self.within}

@@ -16,7 +16,7 @@ import pytest
 from headrace.driver.local_runner import run_tasks
 from headrace.state import faults
 from headrace.testing import Driver
-from tests.runtime.crashing import ROWS, build, contents
+from tests.driver.crashing import ROWS, build, contents
 
 
 class Crash(Exception):

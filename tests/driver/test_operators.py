@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.testing import Driver
-from tests.runtime.programs import CASES, IN_ORDER, OUT, SCHEMA, Case, expected, make, multiset
+from tests.driver.programs import CASES, IN_ORDER, OUT, SCHEMA, Case, expected, make, multiset
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking whole jobs takes minutes
 

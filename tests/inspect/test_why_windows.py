@@ -11,7 +11,7 @@ import headrace as hr
 from headrace.inspect.why import STARTED, why
 from headrace.inspect.why_answer import Why, answer_why
 from headrace.state.manifest import Manifest
-from tests.runtime.test_why import NOW, Bench, _log, _send, counts
+from tests.inspect.test_why import NOW, Bench, _log, _send, counts
 
 t = hr.triggers
 

@@ -226,7 +226,7 @@ def test_a_job_that_is_refused_at_its_first_start_leaves_no_folder(place: Place)
 def test_a_driver_that_was_killed_leaves_the_folder_free(place: Place) -> None:
     program = f"""
 import os, signal
-from tests.runtime.test_start import Place
+from tests.driver.test_start import Place
 from headrace.testing import Driver
 from pathlib import Path
 class There(Place):
