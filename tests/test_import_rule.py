@@ -300,3 +300,12 @@ def test_the_checker_catches(path, source, fault):
 )
 def test_the_checker_lets_pass(path, source):
     assert violations(path, source, PATHS) == []
+
+
+def test_a_class_name_is_used_once() -> None:
+    found: dict[str, list[str]] = {}
+    for path, source in modules().items():
+        for node in ast.walk(ast.parse(source, path)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.lstrip("_"), []).append(path)
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}

@@ -131,7 +131,7 @@ def _no_such_argument(method: str, given: Iterable[str], named: set[str]) -> Pla
     other = _OTHER_WORD.get(wrong)
     near = [other] if other in named else difflib.get_close_matches(wrong, sorted(named), n=3)
     hint = (
-        f"Say {' or '.join(f'{name}=' for name in near)}."
+        f"Pass {' or '.join(f'{name}=' for name in near)}."
         if near
         else (
             f"It takes {', '.join(f'{name}=' for name in sorted(named))}."

@@ -179,13 +179,13 @@ UNBOUNDED = {
     "batch": (lambda s: s.key_by("area").batch(2), 'otherwise pass within="1m"'),
     "a join with a table": (
         lambda s: s.join(s.table("area"), on="area"),
-        'say table(..., unbounded=True); otherwise say join(..., within="1h")',
+        'pass table(..., unbounded=True); otherwise say join(..., within="1h")',
     ),
     "a join with a table as it is now": (
         lambda s: s.join(s.table("area"), on="area", time="processing"),
-        "say table(..., unbounded=True).",
+        "pass table(..., unbounded=True).",
     ),
-    "changes": (lambda s: s.table("area").changes(), "say table(..., unbounded=True)."),
+    "changes": (lambda s: s.table("area").changes(), "pass table(..., unbounded=True)."),
     "top": (lambda s: s.key_by("area").top(2, by="celsius"), ".window(...).agg(...).top(...)"),
     "changes_only": (
         lambda s: s.key_by("area").changes_only("celsius"), 'hr.value(str, ttl="1h")',

@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Place, Step
+from headrace.ops.contract import EpochStep, Place
 from headrace.ops.join.interval import IntervalJoin
 from headrace.ops.join.pairs import SortedRows, matches
 from headrace.state.table import KeyedTable
@@ -177,7 +177,7 @@ def test_keys_that_share_a_hash_do_not_meet() -> None:
         operator = spec.operator(Place((("k",), ("k",)), (schema, schema), output))
         tables = {s.name: KeyedTable(s, runs.get(s.name, [])) for s in operator.tables()}
         after = MAX_TIME if epoch == 2 else MIN_TIME
-        step = Step(inputs, tables, MIN_TIME, after, 0, epoch)
+        step = EpochStep(inputs, tables, MIN_TIME, after, 0, epoch)
         operator.step(step)
         found += [r for t in step.out for r in t.select(output.names).to_pylist()]
         for name, table in tables.items():

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Place, Step
+from headrace.ops.contract import EpochStep, Place
 from headrace.ops.join.latest import Latest
 from headrace.state.table import KeyedTable
 
@@ -38,11 +38,11 @@ class Epochs:
         self._runs: dict[str, list[pa.Table]] = {}
         self._number, self._before = 0, MIN_TIME
 
-    def run(self, left: pa.Table | None, right: pa.Table | None, after: int) -> Step:
+    def run(self, left: pa.Table | None, right: pa.Table | None, after: int) -> EpochStep:
         operator = self._what.operator(Place((("k",), ("k",)), (SCHEMA, SCHEMA), OUTPUT))
         specs = operator.tables()
         tables: dict[str, Any] = {s.name: Counted(s, self._runs.get(s.name, [])) for s in specs}
-        step = Step((left, right), tables, self._before, after, 0, self._number)
+        step = EpochStep((left, right), tables, self._before, after, 0, self._number)
         operator.step(step)
         self.written, self.scans = {}, {n: t.scans for n, t in tables.items()}
         for name, table in tables.items():

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.clock import MIN_TIME
 from headrace.hashing import slot_range, tasks_of
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.function import WindowedRows, WindowResults
 from headrace.schema import TIMESTAMP
@@ -76,7 +76,7 @@ class Job:
         self.floors = {s.name: MIN_TIME for s in self.specs}
         self.number = 0
 
-    def epoch(self, rows: pa.Table | None, before: int, after: int) -> list[Step]:
+    def epoch(self, rows: pa.Table | None, before: int, after: int) -> list[EpochStep]:
         tables = {s.name: self.opened(s) for s in self.specs}
         step = self.stepped(rows, tables, before, after)
         for spec in self.specs:
@@ -91,8 +91,8 @@ class Job:
 
     def stepped(
         self, rows: pa.Table | None, tables: dict[str, KeyedTable], before: int, after: int
-    ) -> Step:
-        step = Step([rows], tables, before, after, 0, 0)
+    ) -> EpochStep:
+        step = EpochStep([rows], tables, before, after, 0, 0)
         self.operator().step(step)
         return step
 
@@ -113,7 +113,7 @@ class StoredJob(Job):
         self.folder, self.cache = folder, RunCache(folder)
         self.state = {s.name: SlotState.empty(SLOTS) for s in self.specs}
 
-    def epoch(self, rows: pa.Table | None, before: int, after: int) -> list[Step]:
+    def epoch(self, rows: pa.Table | None, before: int, after: int) -> list[EpochStep]:
         parts: dict[str, list[SlotState]] = {name: [] for name in self.state}
         steps = []
         for task in range(2):

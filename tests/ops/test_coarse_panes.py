@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import count, last, max, sum
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.panes import operator as coarse_panes
 from headrace.ops.panes.operator import PaneOperator, panes_per_block
 from headrace.ops.window.aligned import Window
@@ -66,7 +66,7 @@ def run(window: Window, epochs: list[tuple[Rows, int]]) -> list[tuple[Any, ...]]
         sent = operator.combine(0, operator.prepare(0, chunk)) if chunk.num_rows else None
         tables = {s.name: KeyedTable(s, runs[s.name], floors[s.name]) for s in operator.tables()}
         assert coarse_panes.panes_per_block(window) is None or set(tables) == {"panes", "blocks"}
-        step = Step([sent], tables, watermark, after, 0, number)
+        step = EpochStep([sent], tables, watermark, after, 0, number)
         operator.step(step)
         for name, table in tables.items():
             changes = table.changes()

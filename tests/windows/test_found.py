@@ -18,7 +18,7 @@ import headrace as hr
 from headrace import triggers as t
 from headrace.chunk import TIME
 from headrace.clock import FIRST_TIME, LAST_TIME, ManualClock
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.window.triggers import AtWatermark, Combined, Every, Windowing
 from headrace.state.table import KeyedTable
@@ -280,7 +280,7 @@ def test_a_session_that_grows_has_one_timer() -> None:
     tables = {s.name: KeyedTable(s) for s in operator.tables()}
     for epoch in range(20):
         rows = pa.table({"k": ["a"], TIME: [epoch * 1_000]})
-        step = Step([operator.prepare(0, rows)], tables, epoch, epoch + 1, epoch, epoch)
+        step = EpochStep([operator.prepare(0, rows)], tables, epoch, epoch + 1, epoch, epoch)
         operator.step(step)
 
     assert step.wake == 3_600_000

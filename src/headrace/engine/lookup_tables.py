@@ -32,7 +32,7 @@ _POLL = 0.1  # seconds
 
 
 @dataclass(frozen=True)
-class _Table:
+class _DriverTable:
     """One lookup's table: how it is built, and where it is."""
 
     node: Stateful
@@ -77,12 +77,12 @@ class LookupTables:
         self._wrong: dict[str, str] = {}
         self._turn, self._worker = threading.Lock(), DriverThread(spark, "headrace-tables", say)
 
-    def _found(self) -> Iterator[_Table]:
+    def _found(self) -> Iterator[_DriverTable]:
         for number, node in enumerate(self._bundle.program.nodes.values()):
             if isinstance(node, Stateful) and isinstance(node.what, Lookup):
                 source, path = node.what.source, self._folder / f"{self._token}-{number}.parquet"
                 if isinstance(source, SparkTable):
-                    yield _Table(node, node.what, source, path)
+                    yield _DriverTable(node, node.what, source, path)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class LookupTables:
         """Make no more."""
         self._worker.close()
 
-    def _make(self, table: _Table) -> None:
+    def _make(self, table: _DriverTable) -> None:
         name, began = table.node.name, self._bundle.clock.now()
         if table.what.refresh is not None:
             self._due[name] = began + table.what.refresh
@@ -135,7 +135,7 @@ class LookupTables:
             put(table.path, made)
             self._made[name] = began
 
-    def _failed(self, table: _Table, error: BaseException) -> None:
+    def _failed(self, table: _DriverTable, error: BaseException) -> None:
         """Say it once, however long it lasts."""
         if self._worker.over:
             return
@@ -148,13 +148,13 @@ class LookupTables:
             self._say(warning)
         self._wrong[name] = warning
 
-    def _went_well(self, table: _Table) -> None:
+    def _went_well(self, table: _DriverTable) -> None:
         name = table.node.name
         if self._wrong.pop(name, None) is not None:
             self._say(f"the table of {name!r} is refreshed again")
 
 
-def _unmade(table: _Table, error: Exception) -> StepError:
+def _unmade(table: _DriverTable, error: Exception) -> StepError:
     return StepError(
         "HR-JOIN-025",
         f"the table of {table.node.name!r} cannot be built by Spark: {reason(error)}",

@@ -23,7 +23,7 @@ import pyarrow as pa
 from headrace.chunk import SOURCE
 from headrace.epoch.accounting import NOWHERE, Passed, by_split, leads_only_to, passes_on, places
 from headrace.epoch.values import Epoch
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.plan.nodes import OUT, Stateful, Write
 from headrace.plan.program import Program
 
@@ -124,7 +124,7 @@ def fates_of_passed(passed: Passed, splits: Mapping[int, tuple[str, str]]) -> It
                 yield *where, fate, pack_offsets(rows["offset"][of_split])
 
 
-def records_in_state(step: Step, splits: Mapping[int, tuple[str, str]]) -> Iterator[Note]:
+def records_in_state(step: EpochStep, splits: Mapping[int, tuple[str, str]]) -> Iterator[Note]:
     """The records that came and did not go on: state has them for a later epoch."""
     came, gone = _places(step.inputs), _places([*step.out, *step.filtered])
     for split, where in splits.items():

@@ -45,7 +45,7 @@ _HEAD_SYNC = 1.0  # seconds: how far the head on disk may be behind, and so how 
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _AppendedBatch:
     """A group in the log: where it ends, and what its appends are answered once it is synced."""
 
     after: int  # the version of the head that it follows
@@ -146,7 +146,9 @@ class TopicWriter:
 
     # Steps 1 to 3
 
-    def _write(self, appends: Sequence[Append], ready: Mapping[int, Ready], now: int) -> _Written:
+    def _write(
+        self, appends: Sequence[Append], ready: Mapping[int, Ready], now: int
+    ) -> _AppendedBatch:
         while True:
             with locked(self._write_lock, self._patience):
                 head = self._head()
@@ -173,7 +175,7 @@ class TopicWriter:
         end: Head,
         fd: int,
         now: int,
-    ) -> _Written:
+    ) -> _AppendedBatch:
         retries = any(append.producer is not None for append in appends)
         seen = self._memory.upto(fd, end) if retries else Seen()
         parts, acks = draft(self.topic, appends, ready, end, seen)
@@ -196,11 +198,11 @@ class TopicWriter:
         extend_index(self.topic.path, end.segment, points, position)
         time = stamp.time if parts else end.time
         new = end._replace(position=position, time=time, ends=tuple(ends), sizes=tuple(sizes))
-        return _Written(head.version, new, acks)
+        return _AppendedBatch(head.version, new, acks)
 
     # Steps 4 to 6
 
-    def _publish(self, written: _Written) -> None:
+    def _publish(self, written: _AppendedBatch) -> None:
         def published() -> bool:
             head, trusted = self._head_file.read()
             return head is not None and trusted and self._survived(head, written)
@@ -215,13 +217,13 @@ class TopicWriter:
                         raise _given_up(self.topic)
                     self._sync(head, end, fd)
 
-    def _beyond(self, head: Head, fd: int, written: _Written) -> Head:
+    def _beyond(self, head: Head, fd: int, written: _AppendedBatch) -> Head:
         """Where the last whole group ends: ours, unless anybody has done anything since."""
         same = head.version == written.after and os.fstat(fd).st_size == written.end.position
         path = segment_path(self.topic.path, head.segment)
         return written.end if same else follow(fd, path, self.topic.tag, head)
 
-    def _survived(self, head: Head, written: _Written) -> bool:
+    def _survived(self, head: Head, written: _AppendedBatch) -> bool:
         """Whether the group is published; an error if it was given up."""
         if head.generation == written.generation:
             return head.place >= written.place

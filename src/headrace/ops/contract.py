@@ -37,7 +37,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Step:
+class EpochStep:
     """One epoch of one operator in one task: what goes in, and what came out."""
 
     inputs: Sequence[pa.Table | None]
@@ -69,7 +69,7 @@ class Operator(ABC):
         """The tables of its state."""
 
     @abstractmethod
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         """Apply one epoch to the state and emit what is due."""
 
     def unfit(self, port: int, rows: pa.Table) -> tuple[np.ndarray, list[str]] | None:

@@ -21,7 +21,7 @@ from headrace.chunk import HASH, visible
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, hash_keys
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import in_order
 from headrace.ops.stream.key_groups import place_in_group, same_values
 from headrace.ops.stream.whole_batches import (
@@ -139,7 +139,7 @@ class _LoopOperator(Operator):
     def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
         return plain_view(tables[name], MIN_TIME, MAX_TIME)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived, over = step.inputs[0], self._what.over_batches
         if arrived is not None and arrived.num_rows:
             rows = visible(in_order(arrived)).select(self._input.names).cast(self._input)
@@ -159,7 +159,7 @@ class _LoopOperator(Operator):
         elif over and self._what.pause is not None and self._rows_wait(step):
             step.wake = step.clock + self._what.pause
 
-    def _give_up(self, failed: Exception | None, step: Step) -> None:
+    def _give_up(self, failed: Exception | None, step: EpochStep) -> None:
         """No batch will come: rows that still wait are dead letters."""
         table = step.tables[BACK]
         left = table.scan()
@@ -169,10 +169,10 @@ class _LoopOperator(Operator):
         step.faults.extend(faults_of_all(left.select(self._feed.names), why))
         table.delete(left.select(IDENTITY))
 
-    def _rows_wait(self, step: Step) -> bool:
+    def _rows_wait(self, step: EpochStep) -> bool:
         return bool(step.tables[BACK].rows_held) and bool(step.tables[BACK].scan().num_rows)
 
-    def _hashes(self, arrived: pa.Table | None, step: Step) -> Hashes:
+    def _hashes(self, arrived: pa.Table | None, step: EpochStep) -> Hashes:
         """The hashes of the keys that this batch is about."""
         here = [] if arrived is None else [flat(arrived.column(HASH)).to_numpy()]
         if self._what.over_batches and self._keys:
@@ -181,7 +181,7 @@ class _LoopOperator(Operator):
             return np.zeros(1, np.uint64)
         return np.unique(np.concatenate([np.zeros(0, np.uint64), *here]))
 
-    def _run(self, loop: Loop, kept: LoopTables, arrived: pa.Table | None, step: Step) -> None:
+    def _run(self, loop: Loop, kept: LoopTables, arrived: pa.Table | None, step: EpochStep) -> None:
         if self._what.over_batches:
             left = self._once(loop, kept, step)
         else:
@@ -206,7 +206,7 @@ class _LoopOperator(Operator):
             raise Endless(f"the loop was not over after {self._what.most} turns")
         return rows
 
-    def _once(self, loop: Loop, kept: LoopTables, step: Step) -> pa.Table:
+    def _once(self, loop: Loop, kept: LoopTables, step: EpochStep) -> pa.Table:
         """One turn a batch; at the end of input, as many as there are rows to go round."""
         back, returned = kept[BACK], list[pa.Table]()
         rows = back

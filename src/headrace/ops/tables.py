@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.arrays import timestamps
 from headrace.chunk import HASH, TIME
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -23,14 +23,14 @@ class BroadcastTable:
     def __init__(self, name: str, identity: pa.Schema, value: pa.Schema) -> None:
         self.spec = TableSpec(name, identity, value, everywhere=True)
 
-    def put(self, rows: pa.Table, step: Step) -> None:
+    def put(self, rows: pa.Table, step: EpochStep) -> None:
         """Add rows, or replace those of the same identity."""
         step.tables[self.spec.name].put(self._everywhere(rows, step.homes))
 
-    def delete(self, identities: pa.Table, step: Step) -> None:
+    def delete(self, identities: pa.Table, step: EpochStep) -> None:
         step.tables[self.spec.name].delete(self._everywhere(identities, step.homes))
 
-    def rows(self, step: Step) -> pa.Table:
+    def rows(self, step: EpochStep) -> pa.Table:
         """All rows, without the hash that says where a copy is."""
         here = np.array(step.homes[:1], np.uint64)
         return step.tables[self.spec.name].match(here).drop_columns([HASH])

@@ -97,7 +97,7 @@ def unbounded_state(graph: Graph) -> Problems:
                 "HR-PLAN-003",
                 f"the state of {node.name!r} grows without bound: one entry for every {by} "
                 "ever seen",
-                f"If there are only so many values of {by}, say {node.what.bound}",
+                f"If there are only so many values of {by}, pass {node.what.bound}",
                 site=node.site,
             )
 

@@ -58,7 +58,7 @@ from headrace.sinks.durable import (
     safe_name,
 )
 from headrace.sinks.formats import format_named
-from headrace.sinks.merging import Merging
+from headrace.sinks.merging import FileMerging
 from headrace.sinks.ownership import Identity, check_folder
 from headrace.state.faults import point
 
@@ -88,7 +88,7 @@ class FilesSink(Sink):
         self._limit = max(1, int(target_file_mb * (1 << 20)))
         self._merge, self._described = merge, described or {}
         self._commits = Commits(target)
-        self._mergings: dict[str, Merging] = {}
+        self._mergings: dict[str, FileMerging] = {}
         self._newest: Name | None = None  # the last record that counts, as far as was looked
 
     @property
@@ -197,10 +197,10 @@ class FilesSink(Sink):
     def _staging(self, chain: str) -> Staging:
         return Staging(self._target / "_staging" / chain, self._format, self._limit)
 
-    def _merging(self, chain: str) -> Merging:
+    def _merging(self, chain: str) -> FileMerging:
         if chain not in self._mergings:
             hidden = self._staging(chain).folder
-            self._mergings[chain] = Merging(
+            self._mergings[chain] = FileMerging(
                 chain, self._target, hidden, self._format, self._limit, self._merge
             )
         return self._mergings[chain]

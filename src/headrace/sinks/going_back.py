@@ -41,7 +41,7 @@ from headrace.sinks.commits import (
 from headrace.sinks.contract import EpochWriter, Timelines
 from headrace.sinks.durable import check_bytes, folder_for, named, write
 from headrace.sinks.formats import Format, format_of
-from headrace.sinks.merging import Merging
+from headrace.sinks.merging import FileMerging
 from headrace.state.faults import point
 
 ASIDE = "_taken_back"
@@ -57,7 +57,7 @@ class Taken:
 
 
 def go_back(
-    merging: Merging, timelines: Timelines, newest: Record, writer: EpochWriter
+    merging: FileMerging, timelines: Timelines, newest: Record, writer: EpochWriter
 ) -> Taken | None:
     """Take back what a chain has that does not count; `newest` says whose chain it is."""
     merging.recover(writer)
@@ -75,7 +75,7 @@ def describe_taken(output: str, target: Path, taken: Sequence[Taken]) -> str:
 
 
 def _go_back(
-    merging: Merging, timelines: Timelines, newest: Record, writer: EpochWriter
+    merging: FileMerging, timelines: Timelines, newest: Record, writer: EpochWriter
 ) -> Taken | None:
     names = in_force(merging.commits.names(merging.chain))
     parts = list(parts_of(merging.commits.force(names)))
@@ -104,7 +104,7 @@ def _go_back(
     return Taken(rows, first, max(p.last for p in ahead))
 
 
-def _set_aside(merging: Merging, parts: Sequence[OutputFile]) -> None:
+def _set_aside(merging: FileMerging, parts: Sequence[OutputFile]) -> None:
     """The files under a second name; one that is set aside already was by a start that crashed."""
     aside = folder_for(merging.target / ASIDE)
     for part in parts:
@@ -132,7 +132,7 @@ def _double(path: Path, second: Path) -> None:
 
 
 def _without(
-    merging: Merging, part: OutputFile, epoch: int, slot: Slot, writer: EpochWriter
+    merging: FileMerging, part: OutputFile, epoch: int, slot: Slot, writer: EpochWriter
 ) -> OutputFile:
     """A file with the rows of a merged one that are of `epoch` and before."""
     format, path = format_of(part.file), merging.find(part)

@@ -55,7 +55,7 @@ MANY = 256  # files that are joined at once
 
 
 @dataclass(slots=True)
-class Merging:
+class FileMerging:
     chain: str
     target: Path
     hidden: Path

@@ -342,7 +342,7 @@ class _Merging:
 
 
 @dataclass(slots=True)
-class _Piece:
+class _TablePiece:
     """A run, as far as it counts: in slots [lo, hi), from the time `floor` on."""
 
     ref: RunRef
@@ -351,10 +351,10 @@ class _Piece:
     floor: int
 
 
-def _pieces(part: SlotState) -> list[_Piece]:
+def _pieces(part: SlotState) -> list[_TablePiece]:
     """Each run once for all neighbouring slots that have it, newest first in every slot."""
-    pieces: list[_Piece] = []
-    ending: dict[tuple[RunRef, int, int], _Piece] = {}  # by run, last slot and floor
+    pieces: list[_TablePiece] = []
+    ending: dict[tuple[RunRef, int, int], _TablePiece] = {}  # by run, last slot and floor
     for segment in part.segments:
         at, open_ = 0, ending
         ending = {}
@@ -364,14 +364,14 @@ def _pieces(part: SlotState) -> list[_Piece]:
                 at = pieces.index(piece, at)
                 piece.hi = segment.hi
             else:
-                piece = _Piece(ref, segment.lo, segment.hi, segment.floor)
+                piece = _TablePiece(ref, segment.lo, segment.hi, segment.floor)
                 pieces.insert(at, piece)
             ending[ref, segment.hi, segment.floor] = piece
             at += 1
     return pieces
 
 
-def _cut(spec: TableSpec, piece: _Piece, slots: int, cache: RunCache) -> SortedRun:
+def _cut(spec: TableSpec, piece: _TablePiece, slots: int, cache: RunCache) -> SortedRun:
     """The run without the rows that do not count; nothing is copied."""
     run, ref = cache.open(piece.ref, spec), piece.ref
     if piece.lo <= ref.lo and ref.hi <= piece.hi:

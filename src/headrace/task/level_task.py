@@ -33,7 +33,7 @@ from headrace.epoch.lineage import upstream
 from headrace.epoch.report import Report
 from headrace.epoch.values import Epoch, reached_by
 from headrace.hashing import first_hash, slot_range
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.plan.nodes import OUT, Stateful
 from headrace.state.faults import point
 from headrace.state.manifest import Split, StepFacts
@@ -117,7 +117,7 @@ class _LevelTask:
         before = self._epoch.before.get(node.name, MIN_TIME)
         inputs = upstream(self._program, node.name)
         reached = reached_by(node.processing, inputs, self._epoch.splits, self._epoch.clock)
-        step = Step(
+        step = EpochStep(
             inputs=[c and pa.concat_tables(c, promote_options="default") for c in chunks],
             tables={s.name: self._state.open(node.name, s) for s in specs},
             before=before,

@@ -22,7 +22,17 @@ from headrace.errors import PlanError
 from headrace.schema import SchemaLike, schema_of
 from headrace.testing.column_values import st, time_value, values
 from headrace.testing.script import Time, moment
-from headrace.testing.steps import Advance, Crash, End, Idle, Restart, Send, Step, Watermark, play
+from headrace.testing.steps import (
+    Advance,
+    Crash,
+    End,
+    Idle,
+    Restart,
+    Send,
+    Step,
+    Watermark,
+    play,
+)
 
 __all__ = ["play", "rows", "scripts", "streams"]
 

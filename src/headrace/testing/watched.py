@@ -51,7 +51,7 @@ class WatchedJob:
         real = job.draft
         if problems := check(real):
             raise PlanError.of(problems)
-        self.draft: Draft = _Draft(
+        self.draft: Draft = _WatchedDraft(
             real.job, real.folder, real.on_error, real.dead_limit, real.slots, real=real
         )
         graph = real.graph()
@@ -62,7 +62,7 @@ class WatchedJob:
 
 
 @dataclass
-class _Draft(Draft):
+class _WatchedDraft(Draft):
     real: Draft | None = None
 
     def graph(self) -> tuple[Node, ...]:

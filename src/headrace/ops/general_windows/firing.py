@@ -17,7 +17,7 @@ from headrace.arrays import Index, Mask, Times, flat, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.stored_rows import ARRIVED, StoredRows
 from headrace.ops.general_windows.window_state import (
     EPOCH,
@@ -72,7 +72,7 @@ class WindowFiring:
             windows = windows.append_column(field, pa.nulls(windows.num_rows, field.type))
         return windows
 
-    def absorbed(self, known: pa.Table, merged: pa.Table, group: Times, step: Step) -> None:
+    def absorbed(self, known: pa.Table, merged: pa.Table, group: Times, step: EpochStep) -> None:
         """Take back what windows showed that are part of another now, and their timers."""
         if self._windowing.trigger.paced:
             for table, timers in self._timers(known, step):
@@ -85,7 +85,7 @@ class WindowFiring:
             same &= known.column(bound).to_numpy() == merged.column(bound).to_numpy()[mine]
         self._take_back(known.filter(pa.array(~same)), step)
 
-    def _take_back(self, windows: pa.Table, step: Step) -> None:
+    def _take_back(self, windows: pa.Table, step: EpochStep) -> None:
         if self._taken is not None:
             old = windows.filter(pa.array(self._taken.there(windows)))
             final = np.zeros(old.num_rows, np.bool_)  # what was final is not there any more
@@ -94,7 +94,7 @@ class WindowFiring:
 
     # one epoch
 
-    def judge(self, windows: pa.Table, touched: Mask, step: Step) -> None:
+    def judge(self, windows: pa.Table, touched: Mask, step: EpochStep) -> None:
         facts = self._facts(windows, touched, step)
         fire = self._windowing.trigger.ready(facts)
         if not self._windowing.loses:
@@ -112,7 +112,7 @@ class WindowFiring:
             for table, timers in self._timers(windows.filter(pa.array(~facts.expires)), step):
                 step.tables[table].put(timers)
 
-    def _facts(self, windows: pa.Table, touched: Mask, step: Step) -> Facts:
+    def _facts(self, windows: pa.Table, touched: Mask, step: EpochStep) -> Facts:
         names = (START, TIME, PANES, FIRST, FIRED, *self._book.times)
         known = {n: windows.column(n).to_numpy() for n in names}
         watched = {**self._book.since, **self._book.ever, **self._book.base}
@@ -141,7 +141,7 @@ class WindowFiring:
             times={n: known[n] for n in self._book.times},
         )
 
-    def _show(self, windows: pa.Table, fire: Mask, facts: Facts, step: Step) -> pa.Table:
+    def _show(self, windows: pa.Table, fire: Mask, facts: Facts, step: EpochStep) -> pa.Table:
         fired = windows.filter(pa.array(fire))
         timing, final = _timing(facts.end, step), facts.expires
         fired, given = self._results(fired, final[fire], step)
@@ -158,7 +158,9 @@ class WindowFiring:
         windows = self._book.reset(windows, fire, counts, step.clock, step.epoch)
         return self._taken.remember(windows, fire, given, timing) if self._taken else windows
 
-    def _results(self, fired: pa.Table, final: Mask, step: Step) -> tuple[pa.Table, WindowResults]:
+    def _results(
+        self, fired: pa.Table, final: Mask, step: EpochStep
+    ) -> tuple[pa.Table, WindowResults]:
         """What the windows give, and the windows with what their function remembers now."""
         if self._work is None:
             values = self._book.results(fired, self._book.main)
@@ -221,7 +223,12 @@ class WindowFiring:
         return keep, list(faults.values())
 
     def _emit(
-        self, windows: pa.Table, values: pa.Table, step: Step, told: tuple[Index, Mask], sign: str
+        self,
+        windows: pa.Table,
+        values: pa.Table,
+        step: EpochStep,
+        told: tuple[Index, Mask],
+        sign: str,
     ) -> None:
         if not windows.num_rows:
             return
@@ -254,7 +261,7 @@ class WindowFiring:
         times: Times = latest.column("$latest").to_numpy()
         return times
 
-    def _timers(self, windows: pa.Table, step: Step) -> Iterator[tuple[str, pa.Table]]:
+    def _timers(self, windows: pa.Table, step: EpochStep) -> Iterator[tuple[str, pa.Table]]:
         """When to judge windows again, by table: their trigger may be ready without another row."""
         trigger = self._windowing.trigger
         facts = self._facts(windows, np.zeros(windows.num_rows, np.bool_), step)
@@ -275,7 +282,7 @@ def _put_back(windows: pa.Table, fired: pa.Table, fire: Mask) -> pa.Table:
     return pa.concat_tables([windows, fired]).take(pa.array(place)).combine_chunks()
 
 
-def _timing(end: Times, step: Step) -> Index:
+def _timing(end: Times, step: EpochStep) -> Index:
     late: Index = np.where(end <= step.before, 2, np.where(end <= step.after, 1, 0))
     return late
 
@@ -321,7 +328,7 @@ class ValueStore:
     def spec(self, keys: pa.Schema) -> TableSpec | None:
         return TableSpec(VALUES, keys, self._key_values) if len(self._key_values) else None
 
-    def recall(self, windows: pa.Table, step: Step) -> StoredValues | None:
+    def recall(self, windows: pa.Table, step: EpochStep) -> StoredValues | None:
         """What is remembered of these windows and their keys."""
         if self._process is None or not self.used:
             return None
@@ -339,7 +346,7 @@ class ValueStore:
             own = self._process.loaded(stored, found, per_window=True)
         return StoredValues(number, keys, own)
 
-    def store_keys(self, memory: StoredValues, windows: pa.Table, step: Step) -> None:
+    def store_keys(self, memory: StoredValues, windows: pa.Table, step: EpochStep) -> None:
         if self._process is None or not len(self._key_values):
             return
         identity = windows.select(self._identity)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.arrays import timestamps
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.keys import in_order, key_groups
 from headrace.ops.panes.operator import derived
 from headrace.ops.running.fold import Folder
@@ -46,7 +46,7 @@ class FoldWindowOperator(Operator):
             return None
         return self._window.is_late(rows.column(TIME).to_numpy(), watermark)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         table = step.tables[WINDOWS]
         if step.inputs[0] is not None and step.inputs[0].num_rows:
             self._absorb(table, step.inputs[0], step)
@@ -59,7 +59,7 @@ class FoldWindowOperator(Operator):
         first = table.first_time()
         step.next = MAX_TIME if first is None else first + size
 
-    def _absorb(self, table: KeyedTable, arrived: pa.Table, step: Step) -> None:
+    def _absorb(self, table: KeyedTable, arrived: pa.Table, step: EpochStep) -> None:
         spread = self._spread(in_order(arrived), step.before)
         found = key_groups(spread, ["__w", HASH, *self._keys])
         keys = found.keys.rename_columns([TIME, HASH, *self._keys])

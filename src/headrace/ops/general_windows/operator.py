@@ -20,7 +20,7 @@ from headrace.hashing import hash_keys
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, count, max, merge, partial
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFiring
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
@@ -109,7 +109,7 @@ class GeneralWindowOperator(Operator):
 
     # one epoch
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         table = step.tables[WINDOWS]
         fresh = self._arrived(step)
         if fresh is not None:
@@ -133,7 +133,7 @@ class GeneralWindowOperator(Operator):
         named = values.rename_columns([n.removeprefix("$") for n in values.column_names])
         return with_bounds(windows.select(self._keys), start, end, named)
 
-    def _arrived(self, step: Step) -> pa.Table | None:
+    def _arrived(self, step: EpochStep) -> pa.Table | None:
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return None
@@ -149,7 +149,7 @@ class GeneralWindowOperator(Operator):
         arrived = arrived.rename_columns([TIME if n == END else n for n in arrived.column_names])
         return self._firing.unshown(self._book.opened(arrived, step.clock))
 
-    def _with_held(self, fresh: pa.Table, step: Step) -> pa.Table:
+    def _with_held(self, fresh: pa.Table, step: EpochStep) -> pa.Table:
         """What arrived, with what was held of the same windows, or of windows that it meets."""
         table = step.tables[WINDOWS]
         identity = [TIME, HASH, *self._keys, START]
@@ -173,7 +173,9 @@ class GeneralWindowOperator(Operator):
         table.delete(known.select(identity))
         return folded
 
-    def _candidates(self, fresh: pa.Table | None, step: Step) -> tuple[pa.Table | None, np.ndarray]:
+    def _candidates(
+        self, fresh: pa.Table | None, step: EpochStep
+    ) -> tuple[pa.Table | None, np.ndarray]:
         """Every window to be judged, and whether it got rows."""
         parts = [] if fresh is None else [fresh]
         table = step.tables[WINDOWS]
@@ -192,7 +194,7 @@ class GeneralWindowOperator(Operator):
             windows, touched = windows.take(pa.array(first)), touched[first]
         return windows.combine_chunks(), touched
 
-    def _passed(self, step: Step) -> list[tuple[int, int]]:
+    def _passed(self, step: EpochStep) -> list[tuple[int, int]]:
         """The ends of windows that are over now, and of those that are about to be forgotten.
 
         What was forgotten before is not there any more; but what is there may be older than the
@@ -202,12 +204,12 @@ class GeneralWindowOperator(Operator):
         ends = floor_of(step.after, 0)
         return [(MIN_TIME, ends)] if gone >= over else [(MIN_TIME, gone), (over, ends)]
 
-    def _clocks(self, step: Step) -> list[tuple[str, int]]:
+    def _clocks(self, step: EpochStep) -> list[tuple[str, int]]:
         """The timer tables, and how far each has come."""
         clocks = {TIMERS: step.clock, MARKS: step.after}
         return [(n, now) for n, now in clocks.items() if n in step.tables]
 
-    def _woken(self, step: Step, name: str, now: int) -> pa.Table:
+    def _woken(self, step: EpochStep, name: str, now: int) -> pa.Table:
         """The windows with a timer that is due; whether it still matters is judged later."""
         timers = step.tables[name]
         due = timers.scan(MIN_TIME, now + 1)
@@ -220,7 +222,7 @@ class GeneralWindowOperator(Operator):
             identity = identity.append_column(column, held.column(column))
         return identity.filter(pa.array(found))
 
-    def _forget(self, windows: pa.Table, touched: np.ndarray, step: Step) -> None:
+    def _forget(self, windows: pa.Table, touched: np.ndarray, step: EpochStep) -> None:
         lateness = self._windowing.lateness
         expired = windows.column(TIME).to_numpy() < floor_of(step.after, lateness)
         if self._assigner.merges:
@@ -229,7 +231,7 @@ class GeneralWindowOperator(Operator):
             gone = windows.filter(pa.array(expired))
             self._kept.forget(gone, step)
 
-    def _look_ahead(self, step: Step) -> None:
+    def _look_ahead(self, step: EpochStep) -> None:
         """When something is due even if nothing comes."""
         if step.after >= MAX_TIME:  # the input has ended, and so has every window
             return

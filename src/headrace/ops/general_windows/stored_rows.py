@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.window_state import EPOCH, START
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Assigner, expanded
@@ -48,7 +48,7 @@ class StoredRows:
         place = [pa.field(n, kind) for n, kind in (_PLACE | _BOOK | own).items()]
         return TableSpec(ROWS, pa.schema([*keys, *number]), pa.schema([*self._values, *place]))
 
-    def add(self, rows: pa.Table, step: Step) -> None:
+    def add(self, rows: pa.Table, step: EpochStep) -> None:
         """Keep the rows that arrived."""
         names = [HASH, *self._keys, *(f.name for f in self._values)]
         own: dict[str, Times] = {}
@@ -70,20 +70,20 @@ class StoredRows:
             )
         step.tables[ROWS].put(kept)
 
-    def _placed(self, rows: pa.Table, step: Step) -> tuple[pa.Table, dict[str, Times]]:
+    def _placed(self, rows: pa.Table, step: EpochStep) -> tuple[pa.Table, dict[str, Times]]:
         """The rows once for each of their windows that is open, and its bounds."""
         placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
         there = placed.end >= floor_of(step.before, self._lateness)
         rows = rows.take(pa.array(placed.row[there]))
         return rows, {_FROM: placed.start[there], _TO: placed.end[there]}
 
-    def of(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index, Times]:
+    def of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index, Times]:
         """The rows of each window by event time, laid end to end; where each window starts; the
         epoch since which each row has been there to be shown."""
         rows, starts = self._found(windows, step)
         return self._as_rows(rows), starts, rows.column(_SINCE).to_numpy()
 
-    def renew(self, known: pa.Table, folded: pa.Table, group: Times, step: Step) -> None:
+    def renew(self, known: pa.Table, folded: pa.Table, group: Times, step: EpochStep) -> None:
         """Rows not shown stay so when their window becomes one with another that has fired.
 
         What has been shown is told by epochs: the window's, of its last firing, and the row's.
@@ -99,14 +99,14 @@ class StoredRows:
         now = pa.array(np.full(rows.num_rows, step.epoch, np.int64))
         step.tables[ROWS].put(_changed(rows, _SINCE, now))
 
-    def blamed(self, faults: Sequence[Fault], step: Step) -> list[Fault]:
+    def blamed(self, faults: Sequence[Fault], step: EpochStep) -> list[Fault]:
         """Faults over rows of windows, with a row's place only when it is first blamed.
 
         A window may fail each time it fires, and a row be in several; but a record is dead once.
         """
         return [Fault(self._blamed(fault.row, step), fault.error) for fault in faults]
 
-    def _blamed(self, row: pa.Table, step: Step) -> pa.Table:
+    def _blamed(self, row: pa.Table, step: EpochStep) -> pa.Table:
         mine = [n for n in row.column_names if not n.startswith("$")]
         if row.column(_HIDDEN[_BLAMED])[0].as_py():
             return row.select([n for n in mine if n not in (SOURCE, OFFSET)])
@@ -119,7 +119,7 @@ class StoredRows:
         step.tables[ROWS].put(_changed(known, _BLAMED, pa.array([True])))
         return row.select(mine)
 
-    def _found(self, windows: pa.Table, step: Step) -> tuple[pa.Table, Index]:
+    def _found(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index]:
         found = step.tables[ROWS].match(windows.column(HASH).to_numpy())
         identity = [HASH, *self._keys]
         both = pa.concat_tables([found.select(identity), windows.select(identity)])
@@ -158,7 +158,7 @@ class StoredRows:
             rows = rows.append_column(hidden, kept.column(name))
         return rows
 
-    def forget(self, windows: pa.Table, step: Step) -> None:
+    def forget(self, windows: pa.Table, step: EpochStep) -> None:
         """Delete the rows that were in these expired windows and are in no other."""
         table = step.tables[ROWS]
         found = table.match(windows.column(HASH).to_numpy())

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.clock import MIN_TIME
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.join.sides import JoinSide
 from headrace.ops.join.table_changes import inserts, last_of_each, when
 from headrace.state.table import TableSpec
@@ -29,7 +29,7 @@ class ChangeSpans:
     at: Times
 
 
-def spans(changes: pa.Table, identity: list[str], step: Step) -> ChangeSpans:
+def spans(changes: pa.Table, identity: list[str], step: EpochStep) -> ChangeSpans:
     """The spans of changes that are in order."""
     keys, times = changes.select(identity), when(changes, step)
     if not changes.num_rows:
@@ -117,7 +117,7 @@ class ReferenceCounts:
         self._side = side
         self.spec = TableSpec("pointed", side.key, pa.schema([(_MANY, pa.int64())]))
 
-    def count(self, changes: pa.Table, others: pa.Table, step: Step) -> ReferencedKeys:
+    def count(self, changes: pa.Table, others: pa.Table, step: EpochStep) -> ReferencedKeys:
         """Count changes of left rows, in order. Tells of their keys, and of those of `theirs`."""
         keys = pa.concat_tables([p.select(self._side.identity) for p in (changes, others)])
         if not keys.num_rows:
@@ -136,7 +136,7 @@ class ReferenceCounts:
         at = np.where(points, began, ended)  # the first one came then, or the last one went
         return ReferencedKeys(keys, pointed, points, np.where(pointed == points, MIN_TIME, at))
 
-    def _store(self, counted: pa.Table, changed: Mask, step: Step) -> None:
+    def _store(self, counted: pa.Table, changed: Mask, step: EpochStep) -> None:
         table, many = step.tables[self.spec.name], numbers(counted[_MANY])
         table.put(counted.filter(pa.array(changed & (many > 0))))
         table.delete(counted.filter(pa.array(changed & (many == 0))))

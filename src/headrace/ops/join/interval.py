@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.pairs import matches, shared_key_ids
 from headrace.ops.join.row_stores import OuterRows, RowStore, SemiRows
 from headrace.ops.join.sides import AT, SIDES, Columns, JoinOutput, JoinSide, SideRows, stored_view
@@ -109,7 +109,7 @@ class IntervalOperator(Operator):
 
     # one epoch
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived = [
             s.arrived(rows, step.epoch, self._bucket)
             for s, rows in zip(self._sides, step.inputs, strict=True)
@@ -123,7 +123,7 @@ class IntervalOperator(Operator):
             stored.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
         self._look_ahead(step)
 
-    def _meet(self, arrived: list[pa.Table], floor: int, step: Step) -> None:
+    def _meet(self, arrived: list[pa.Table], floor: int, step: EpochStep) -> None:
         for port, unmet in enumerate(self._outer):
             arrived[port], never = self._sides[port].solid(arrived[port])
             if unmet is not None:
@@ -150,7 +150,7 @@ class IntervalOperator(Operator):
         mine: Index,
         other_rows: Index,
         floor: int,
-        step: Step,
+        step: EpochStep,
     ) -> tuple[Mask, Mask]:
         """Emit the pairs of these rows; which rows of each side have a partner."""
         at, others = numbers(left[AT]), numbers(right[AT])
@@ -174,7 +174,7 @@ class IntervalOperator(Operator):
         old: pa.Table,
         old_met: Mask,
         floor: int,
-        step: Step,
+        step: EpochStep,
     ) -> None:
         """Store which rows of an outer side have no partner so far, and which have one now."""
         unmet = self._outer[port]
@@ -182,17 +182,17 @@ class IntervalOperator(Operator):
             unmet.add(new.filter(pa.array(~new_met)), floor, step)
             unmet.meet(old.filter(pa.array(old_met)), step)
 
-    def _emit_outer(self, floor: int, step: Step) -> None:
+    def _emit_outer(self, floor: int, step: EpochStep) -> None:
         for port, waiting in enumerate((self._firsts or self._outer[0], self._outer[1])):
             if waiting is not None:
                 rows, due = waiting.take(floor, step)
                 self._emit((None, rows) if port else (rows, None), due, step)
 
-    def _emit(self, parts: Sequence[pa.Table | None], at: Times, step: Step) -> None:
+    def _emit(self, parts: Sequence[pa.Table | None], at: Times, step: EpochStep) -> None:
         if len(at):
             step.out.append(self._output.rows(parts, at + self._spec.lateness))
 
-    def _look_ahead(self, step: Step) -> None:
+    def _look_ahead(self, step: EpochStep) -> None:
         waiting = [w for w in (self._firsts, *self._outer) if w is not None]
         first = min((w.next(step) for w in waiting), default=MAX_TIME)
         if first < MAX_TIME:

@@ -19,7 +19,7 @@ from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.interval import passed
 from headrace.ops.join.pairs import matches, shared_key_ids
 from headrace.ops.join.sides import (
@@ -137,7 +137,7 @@ class LatestOperator(Operator):
         keep = port == 1 or self._outer  # of the table, they are emitted in `step`
         return rows if keep else self._sides[port].without_nulls(rows)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         floor = passed(step.after, self._spec.lateness)
         inputs = [step.inputs[0], self._sides[1].keyed(step.inputs[1], step)]
         if self._spec.processing:
@@ -156,14 +156,14 @@ class LatestOperator(Operator):
         if not self._spec.processing:
             self._look_ahead(step)
 
-    def _look_ahead(self, step: Step) -> None:
+    def _look_ahead(self, step: EpochStep) -> None:
         first = step.tables[WAITING].first_time()
         soon = MAX_TIME if first is None else first
         if self._unseen is not None:
             soon = min(soon, self._unseen.next(step))
         step.next = MAX_TIME if soon == MAX_TIME else soon + self._spec.lateness + 1
 
-    def _due(self, left: pa.Table, floor: int, step: Step) -> pa.Table:
+    def _due(self, left: pa.Table, floor: int, step: EpochStep) -> pa.Table:
         """The rows whose time has been passed; the others wait."""
         if self._spec.processing:
             return left
@@ -174,7 +174,7 @@ class LatestOperator(Operator):
         table.expire(floor)
         return in_turn(pa.concat_tables([due, left.filter(pa.array(at < floor))]))
 
-    def _join(self, due: pa.Table, new: pa.Table, step: Step) -> None:
+    def _join(self, due: pa.Table, new: pa.Table, step: EpochStep) -> None:
         asked = due.select(self._sides[0].identity)
         if self._unseen is not None:
             asked = pa.concat_tables([asked, new.select(self._sides[1].identity)])
@@ -185,7 +185,7 @@ class LatestOperator(Operator):
         if self._unseen is not None:
             self._emit_ended(self._unseen.passing(versions, known.num_rows, other, step), step)
 
-    def _emit(self, due: pa.Table, versions: pa.Table, other: Index, step: Step) -> None:
+    def _emit(self, due: pa.Table, versions: pa.Table, other: Index, step: EpochStep) -> None:
         met, how = other >= 0, self._spec.how
         if how in ("semi", "anti"):
             row = np.flatnonzero(met == (how == "semi"))
@@ -197,7 +197,7 @@ class LatestOperator(Operator):
             times = numbers(due[AT])[row] + self._spec.lateness if self._spec.timed else None
             step.out.append(self._output.rows((due.take(pa.array(row)), seen), times))
 
-    def _emit_ended(self, ended: EndedVersions, step: Step) -> None:
+    def _emit_ended(self, ended: EndedVersions, step: EpochStep) -> None:
         """Give versions alone, at the time at which they were over."""
         versions, over = ended
         if versions.num_rows:
@@ -245,7 +245,9 @@ class UnmatchedVersions:
         self._side, self._versions, self._within = side, versions, within
         self.spec = TableSpec(UNSEEN, side.key, pa.schema([]))
 
-    def passing(self, versions: pa.Table, known: int, seen: Index, step: Step) -> EndedVersions:
+    def passing(
+        self, versions: pa.Table, known: int, seen: Index, step: EpochStep
+    ) -> EndedVersions:
         """Take note of an epoch; the versions that are over because others took their place.
 
         `versions` are in order, of which `known` were there before; `seen` are those that rows
@@ -271,29 +273,29 @@ class UnmatchedVersions:
             ends = np.minimum(ends, at[emitted] + self._within)
         return versions.take(pa.array(emitted)), ends
 
-    def aged(self, old: pa.Table, step: Step) -> EndedVersions:
+    def aged(self, old: pa.Table, step: EpochStep) -> EndedVersions:
         """Of the versions that are too old now, those that no row saw."""
         old = old.filter(pa.array(self._waits(old, step)))
         self._table(step).delete(old.select(self._side.identity))
         return old, numbers(old[AT]) + (self._within or 0)
 
-    def rest(self, step: Step) -> EndedVersions:
+    def rest(self, step: EpochStep) -> EndedVersions:
         """At the end of the input, all that no row saw: they end where the watermarks ended."""
         keys = self._table(step).scan()
         self._table(step).delete(keys)
         rows = self._versions.known(keys, step)
         return rows, np.maximum(numbers(rows[AT]), step.newest)
 
-    def next(self, step: Step) -> int:
+    def next(self, step: EpochStep) -> int:
         """When the next version may be over, by what is known of it."""
         return min(self._versions.next(step), self._versions.next_old(step))
 
-    def _waits(self, versions: pa.Table, step: Step) -> Mask:
+    def _waits(self, versions: pa.Table, step: EpochStep) -> Mask:
         """Which of these, the latest of their keys, no row has seen so far."""
         found: Mask = self._table(step).get(versions.select(self._side.identity))[1]
         return found
 
-    def _table(self, step: Step) -> KeyedTable:
+    def _table(self, step: EpochStep) -> KeyedTable:
         return step.tables[self.spec.name]
 
 

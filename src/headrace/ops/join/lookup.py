@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.arrays import Mask, numbers
 from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.contract import Fault, Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.join.lookup_tables import (
     FunctionTable,
     LookupSource,
@@ -90,14 +90,14 @@ class LookupOperator(Operator):
     def tables(self) -> tuple[TableSpec, ...]:
         return (self._waiting,) if self._spec.on_missing == "wait" else ()
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         new = step.inputs[0]
         if new is not None and new.num_rows:
             self._look_up(new, np.full(new.num_rows, step.clock), step)
         if self._spec.on_missing == "wait":
             self._again(step)
 
-    def _look_up(self, rows: pa.Table, since: np.ndarray, step: Step) -> None:
+    def _look_up(self, rows: pa.Table, since: np.ndarray, step: EpochStep) -> None:
         identity = rows.select([HASH, *self._keys]).rename_columns([HASH, *self._table.key.names])
         values, found = self._copy(step).get(identity)
         nulls = null_keys(identity, self._table.key.names)
@@ -113,7 +113,7 @@ class LookupOperator(Operator):
             missing = missing.filter(pa.array(over))
         self._set_aside(missing, step)
 
-    def _copy(self, step: Step) -> KeyedTable:
+    def _copy(self, step: EpochStep) -> KeyedTable:
         spec, version = self._spec, self._version(step.clock)
         run = copy_of(spec.token, spec.source, self._table, list(spec.theirs), version)
         return KeyedTable(self._table, [] if run is None else [run])
@@ -124,7 +124,7 @@ class LookupOperator(Operator):
             return self._spec.source.version()
         return 0 if self._spec.refresh is None else clock // self._spec.refresh
 
-    def _emit(self, rows: pa.Table, values: pa.Table, step: Step) -> None:
+    def _emit(self, rows: pa.Table, values: pa.Table, step: EpochStep) -> None:
         if not rows.num_rows:
             return
         columns = [*rows.select(self._input.names).columns, *values.columns]
@@ -133,7 +133,7 @@ class LookupOperator(Operator):
             table = table.append_column(hidden, rows.column(hidden))
         step.out.append(table)
 
-    def _set_aside(self, missing: pa.Table, step: Step) -> None:
+    def _set_aside(self, missing: pa.Table, step: EpochStep) -> None:
         """One dead letter for each row: there should be few."""
         names = [n for n in missing.column_names if n != HASH]
         for at in range(missing.num_rows):
@@ -143,7 +143,7 @@ class LookupOperator(Operator):
 
     # rows that wait
 
-    def _wait(self, rows: pa.Table, since: np.ndarray, step: Step) -> None:
+    def _wait(self, rows: pa.Table, since: np.ndarray, step: EpochStep) -> None:
         assert self._spec.refresh is not None
         if not rows.num_rows:
             return
@@ -157,12 +157,12 @@ class LookupOperator(Operator):
         again = (step.clock // self._spec.refresh + 1) * self._spec.refresh
         step.tables[WAITING].put(stored.append_column(TIME, pa.array(np.full(count, again))))
 
-    def _over(self, since: np.ndarray, step: Step) -> Mask:
+    def _over(self, since: np.ndarray, step: EpochStep) -> Mask:
         """Which rows have waited long enough; none waits beyond the end of the input."""
         over: Mask = step.clock - since >= self._spec.patience
         return over | (step.after >= MAX_TIME)
 
-    def _again(self, step: Step) -> None:
+    def _again(self, step: EpochStep) -> None:
         table, ends = step.tables[WAITING], step.after >= MAX_TIME
         until = MAX_TIME if ends else step.clock + 1
         due = table.scan(MIN_TIME, until)
@@ -172,7 +172,7 @@ class LookupOperator(Operator):
         first = table.first_time()
         step.wake = MAX_TIME if first is None else first
 
-    def _restored(self, kept: pa.Table, step: Step) -> pa.Table:
+    def _restored(self, kept: pa.Table, step: EpochStep) -> pa.Table:
         """Rows that have waited, as they came; a time that has been passed is moved on."""
         rows = kept.select([HASH, *self._input.names])
         for hidden, name in _PLACES.items():

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.interval import LEAST, passed
 from headrace.ops.join.pairs import SortedRows, matches, shared_key_ids
 from headrace.ops.join.row_stores import RowStore
@@ -125,7 +125,7 @@ class ManyJoinOperator(Operator):
             return rows
         return self._sides[port].without_nulls(rows)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived = [
             s.arrived(rows, step.epoch, self._bucket)
             for s, rows in zip(self._sides, step.inputs, strict=True)
@@ -146,7 +146,7 @@ class ManyJoinOperator(Operator):
         for stored in self._stores:
             stored.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
 
-    def _gather(self, arrived: list[pa.Table], step: Step) -> list[_EpochInput]:
+    def _gather(self, arrived: list[pa.Table], step: EpochStep) -> list[_EpochInput]:
         within, identity = self._spec.within, self._sides[0].identity
         old = []
         for port, stored in enumerate(self._stores):
@@ -159,7 +159,7 @@ class ManyJoinOperator(Operator):
             for r, n, o in zip(rows, number, old, strict=True)
         ]
 
-    def _combine(self, inputs: list[_EpochInput], first: int, step: Step) -> None:
+    def _combine(self, inputs: list[_EpochInput], first: int, step: EpochStep) -> None:
         """Give the combinations whose first input with a new row is this one."""
         begin, within = inputs[first], self._spec.within
         chosen = {first: np.arange(begin.old, len(begin.at))}
@@ -242,14 +242,14 @@ class PartialCombinations:
         side = self._sides[port]
         return side.solid(tables[self.tables[port].name].scan().select(side.held.names))[1]
 
-    def add(self, arrived: Sequence[pa.Table], step: Step) -> list[pa.Table]:
+    def add(self, arrived: Sequence[pa.Table], step: EpochStep) -> list[pa.Table]:
         """Let rows wait until they are due; those that have a key and so may match others."""
         for rows, spec in zip(arrived, self.tables, strict=True):
             due = pa.array(numbers(rows[AT]) + self._within)
             step.tables[spec.name].put(rows.append_column(TIME, due))
         return [s.solid(rows)[0] for s, rows in zip(self._sides, arrived, strict=True)]
 
-    def emit_due(self, floor: int, step: Step) -> None:
+    def emit_due(self, floor: int, step: EpochStep) -> None:
         """All combinations that lack a stream and are due before `floor`."""
         due, soonest = [], MAX_TIME
         for side, spec in zip(self._sides, self.tables, strict=True):
@@ -263,7 +263,7 @@ class PartialCombinations:
         if soonest < MAX_TIME:
             step.next = soonest + self._lateness + 1
 
-    def _combine(self, due: list[pa.Table], step: Step) -> None:
+    def _combine(self, due: list[pa.Table], step: EpochStep) -> None:
         identity, within = self._sides[0].identity, self._within
         places = [rows.select([*identity, AT]) for rows in due]
         rows, counts = [], [p.num_rows for p in places]

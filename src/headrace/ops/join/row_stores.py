@@ -18,7 +18,7 @@ from headrace.arrays import Mask, Times, numbers
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.join.sides import AT, EPOCH, NUMBER, PLACE, JoinSide
 from headrace.ops.window.assigners import expanded
 from headrace.state.table import KeyedTable, TableSpec
@@ -31,12 +31,12 @@ class RowStore:
             name, side.key, pa.schema([*side.value, *PLACE]), timed=True, once=True
         )
 
-    def add(self, rows: pa.Table, step: Step) -> None:
+    def add(self, rows: pa.Table, step: EpochStep) -> None:
         """Store rows in the form that their side has given them."""
         buckets = numbers(rows[AT]) // self._bucket * self._bucket
         step.tables[self.spec.name].put(rows.append_column(TIME, pa.array(buckets)))
 
-    def near(self, others: pa.Table, lower: int, upper: int, step: Step) -> pa.Table:
+    def near(self, others: pa.Table, lower: int, upper: int, step: EpochStep) -> pa.Table:
         """The rows that may meet `others`: of their key, from `lower` to `upper` around them.
 
         Rows a little further away, and some of another key with the same hash, come along.
@@ -66,7 +66,7 @@ class RowStore:
         """All stored rows."""
         return tables[self.spec.name].scan().select(self._side.held.names)
 
-    def expire(self, before: int, step: Step) -> None:
+    def expire(self, before: int, step: EpochStep) -> None:
         """Forget rows older than this; some of the same bucket stay a while."""
         step.tables[self.spec.name].expire(before // self._bucket * self._bucket)
 
@@ -95,7 +95,7 @@ class OuterRows:
         self.spec = TableSpec(name, _identity(side), pa.schema(value), timed=True)
         self._now: list[pa.Table] = []  # due in this epoch: they need no table
 
-    def add(self, rows: pa.Table, floor: int, step: Step) -> None:
+    def add(self, rows: pa.Table, floor: int, step: EpochStep) -> None:
         """Rows without a partner so far."""
         due = self._due(rows)
         rows = rows.append_column(TIME, pa.array(due))
@@ -103,7 +103,7 @@ class OuterRows:
         rows = rows.filter(pa.array(due >= floor))
         self._table(step).put(rows.append_column(_MET, pa.repeat(False, rows.num_rows)))
 
-    def meet(self, rows: pa.Table, step: Step) -> None:
+    def meet(self, rows: pa.Table, step: EpochStep) -> None:
         """Rows that were added in an earlier epoch have a partner now."""
         known = rows.select([*self._side.identity, EPOCH, NUMBER, AT])
         for field in self._side.value:
@@ -111,7 +111,7 @@ class OuterRows:
         known = known.append_column(_MET, pa.repeat(True, rows.num_rows))
         self._table(step).put(known.append_column(TIME, pa.array(self._due(rows))))
 
-    def take(self, floor: int, step: Step) -> tuple[pa.Table, Times]:
+    def take(self, floor: int, step: EpochStep) -> tuple[pa.Table, Times]:
         """The rows that are due before `floor` and have no partner, and when they were due."""
         table = self._table(step)
         rows = table.scan(MIN_TIME, floor)
@@ -124,7 +124,7 @@ class OuterRows:
         rows = tables[self.spec.name].scan().select(self._side.held.names)
         return self._side.solid(rows)[1]
 
-    def next(self, step: Step) -> int:
+    def next(self, step: EpochStep) -> int:
         first = self._table(step).first_time()
         return MAX_TIME if first is None else first
 
@@ -132,7 +132,7 @@ class OuterRows:
         due: Times = numbers(rows[AT]) + self._reach
         return due
 
-    def _table(self, step: Step) -> KeyedTable:
+    def _table(self, step: EpochStep) -> KeyedTable:
         return step.tables[self.spec.name]
 
 
@@ -147,7 +147,7 @@ class SemiRows:
         self.known = TableSpec(f"{name} since", _identity(side), first, timed=True)
         self._now: list[pa.Table] = []
 
-    def meet(self, rows: pa.Table, first: Times, floor: int, step: Step) -> None:
+    def meet(self, rows: pa.Table, first: Times, floor: int, step: EpochStep) -> None:
         """Rows have a partner, the earliest at `first`; an even earlier one may still come."""
         over = self._over(rows)
         before, found = step.tables[self.known.name].get(over)
@@ -158,7 +158,7 @@ class SemiRows:
         self._now.append(due.filter(pa.array(sooner & (first < floor))))
         step.tables[self.spec.name].put(due.filter(pa.array(sooner & (first >= floor))))
 
-    def take(self, floor: int, step: Step) -> tuple[pa.Table, Times]:
+    def take(self, floor: int, step: EpochStep) -> tuple[pa.Table, Times]:
         """The rows whose first partner came before `floor`, and when."""
         table, known = step.tables[self.spec.name], step.tables[self.known.name]
         rows = table.scan(MIN_TIME, floor)
@@ -168,7 +168,7 @@ class SemiRows:
         known.expire(floor)
         return _gathered([rows.filter(pa.array(really)), *self._now], self._side)
 
-    def next(self, step: Step) -> int:
+    def next(self, step: EpochStep) -> int:
         first = step.tables[self.spec.name].first_time()
         return MAX_TIME if first is None else first
 

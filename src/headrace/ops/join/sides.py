@@ -18,7 +18,7 @@ from headrace.arrays import Index, Mask, Times, numbers, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.errors import StepError
 from headrace.ops.agg.order import by_number
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.keys import HIDDEN_KEY, key_schema
 from headrace.ops.tables import free_name
 
@@ -51,7 +51,7 @@ class JoinSide:
         nulls = null_keys(rows, self.keys)
         return rows if nulls is None else rows.filter(pa.array(~nulls))
 
-    def keyed(self, rows: pa.Table | None, step: Step) -> pa.Table | None:
+    def keyed(self, rows: pa.Table | None, step: EpochStep) -> pa.Table | None:
         """Of a table's rows as they arrive, those with a whole key; the others are dead letters.
 
         Nothing could ever change or delete a row without a key, so a table cannot hold it.

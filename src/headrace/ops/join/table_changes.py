@@ -19,7 +19,7 @@ from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.sides import (
     AT,
     EPOCH,
@@ -93,7 +93,7 @@ class ChangesOperator(Operator):
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
         return behind(rows, watermark, self._spec.processing)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         floor = MAX_TIME if self._spec.processing else step.after
         arrived = self._side.arrived(self._side.keyed(step.inputs[0], step), step.epoch)
         passed = self._versions.passing(arrived, floor, step)
@@ -105,7 +105,7 @@ class ChangesOperator(Operator):
         self._versions.settle(passed, floor, step)
         step.next = after(self._versions.next(step))
 
-    def _changes_of(self, rows: pa.Table, known: int, step: Step) -> None:
+    def _changes_of(self, rows: pa.Table, known: int, step: EpochStep) -> None:
         """Every version after the `known` ones retracts the one before it, and is emitted."""
         dead, new = self._versions.deletes(rows), np.arange(known, rows.num_rows)
         before = one_before(key_numbers(rows.select(self._side.identity))[0])[new]
@@ -117,7 +117,7 @@ class ChangesOperator(Operator):
         order = np.lexsort((signs, cause))
         self._emit(rows, shown[order], signs[order], when(rows, step)[cause[order]], step)
 
-    def _emit(self, rows: pa.Table, shown: Index, signs: Mask, at: Times, step: Step) -> None:
+    def _emit(self, rows: pa.Table, shown: Index, signs: Mask, at: Times, step: EpochStep) -> None:
         if not len(shown):
             return
         rows = rows.take(pa.array(shown))
@@ -134,7 +134,7 @@ def inserts(changes: pa.Table) -> Mask:
     return plus
 
 
-def when(rows: pa.Table, step: Step) -> Times:
+def when(rows: pa.Table, step: EpochStep) -> Times:
     """The event time of changes: their own, but never behind the watermark."""
     times: Times = np.maximum(numbers(rows[AT]), step.before)
     return times
@@ -175,7 +175,7 @@ class Versions:
         bounded = (self._ages,) if self._within is not None else ()
         return (self._coming, self._latest, *bounded)
 
-    def passing(self, rows: pa.Table, floor: int, step: Step) -> pa.Table:
+    def passing(self, rows: pa.Table, floor: int, step: EpochStep) -> pa.Table:
         """Take new versions in; those whose time is before `floor` now, in order."""
         at = numbers(rows[AT])
         table = step.tables[self._coming.name]
@@ -185,7 +185,7 @@ class Versions:
         table.expire(floor)
         return in_turn(pa.concat_tables([due, soon]))
 
-    def known(self, keys: pa.Table, step: Step) -> pa.Table:
+    def known(self, keys: pa.Table, step: EpochStep) -> pa.Table:
         """The versions that counted before this epoch, of these keys."""
         identity = keys.select(self._side.identity)
         if identity.num_rows:
@@ -196,7 +196,7 @@ class Versions:
             identity = identity.append_column(name, held.column(name))
         return identity.filter(pa.array(found)).select(self._side.held.names)
 
-    def next(self, step: Step) -> int:
+    def next(self, step: EpochStep) -> int:
         """The time of the first version that has not been passed."""
         first = step.tables[self._coming.name].first_time()
         return MAX_TIME if first is None else first
@@ -207,7 +207,7 @@ class Versions:
             return passed
         return passed.take(pa.array(last_of_each(passed, self._side.identity)))
 
-    def real(self, passed: pa.Table, step: Step, presence: bool = False) -> pa.Table:
+    def real(self, passed: pa.Table, step: EpochStep, presence: bool = False) -> pa.Table:
         """Of versions in order, those that change something: what is not there is not deleted.
 
         With `presence` those with which a key comes or goes, whatever its value.
@@ -222,14 +222,14 @@ class Versions:
         there = (before >= 0) & ~ended[before]
         return passed.filter(pa.array(there == dead if presence else there | ~dead))
 
-    def next_old(self, step: Step) -> int:
+    def next_old(self, step: EpochStep) -> int:
         """The last moment of the first version that gets too old; some are gone by then."""
         if self._within is None:
             return MAX_TIME
         first = step.tables[self._ages.name].first_time()
         return MAX_TIME if first is None else first + self._within
 
-    def settle(self, passed: pa.Table, floor: int, step: Step) -> pa.Table:
+    def settle(self, passed: pa.Table, floor: int, step: EpochStep) -> pa.Table:
         """Of the versions that were passed, in order, remember the last of each key.
 
         Gives those that are forgotten, because they are too old.
@@ -246,7 +246,7 @@ class Versions:
             return self._side.held.empty_table()
         return self._age(floor - self._within, step)
 
-    def _age(self, before: int, step: Step) -> pa.Table:
+    def _age(self, before: int, step: EpochStep) -> pa.Table:
         """Forget versions from before this moment: no row will ask for them again."""
         old = step.tables[self._ages.name].scan(MIN_TIME, before)
         step.tables[self._ages.name].expire(before)

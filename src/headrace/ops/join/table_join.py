@@ -20,7 +20,7 @@ from headrace.arrays import Index, Mask, numbers
 from headrace.chunk import HASH, TAKEN_BACK, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.changed_rows import (
     ChangedRows,
     ChangeSpans,
@@ -169,7 +169,7 @@ class TableJoinOperator(Operator):
         derived = port == 0 and self._spec.own
         return None if derived else behind(rows, watermark, self._spec.processing)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         floor = MAX_TIME if self._spec.processing else step.after
         left, right = step.inputs
         if not self._spec.own:  # else a row that points nowhere is a row
@@ -197,13 +197,13 @@ class TableJoinOperator(Operator):
 
     # the two sides
 
-    def _changed_right(self, passed: pa.Table, step: Step) -> _RightChanges:
+    def _changed_right(self, passed: pa.Table, step: EpochStep) -> _RightChanges:
         if self._how in LACK_RIGHT:
             passed = self._versions.real(passed, step, presence=self._how in HIDE_RIGHT)
         changed = spans(passed, self._right.identity, step)
         return _RightChanges(self._versions.last(passed), changed)
 
-    def _changed_left(self, changes: pa.Table, others: pa.Table, step: Step) -> _LeftChanges:
+    def _changed_left(self, changes: pa.Table, others: pa.Table, step: EpochStep) -> _LeftChanges:
         table = step.tables[POINTING]
         held = table.match(numbers(others[HASH])).select(self._left.held.names)
         minus, plus = self._net(changes)
@@ -212,7 +212,7 @@ class TableJoinOperator(Operator):
         changed = spans(changes, self._identity, step)
         return _LeftChanges(minus, plus, self._left.solid(held)[0], changed)
 
-    def _passing(self, arrived: pa.Table, floor: int, step: Step) -> pa.Table:
+    def _passing(self, arrived: pa.Table, floor: int, step: EpochStep) -> pa.Table:
         """The changes whose time is before `floor` now, in order.
 
         The left table may be ahead of the right one, so its changes wait here.
@@ -235,7 +235,7 @@ class TableJoinOperator(Operator):
         return changes.take(pa.array(minus)), changes.take(pa.array(plus))
 
     def _changed_versions(
-        self, arrived: pa.Table, others: pa.Table, floor: int, step: Step
+        self, arrived: pa.Table, others: pa.Table, floor: int, step: EpochStep
     ) -> _LeftChanges:
         passed = self._own_versions.passing(arrived, floor, step)
         real = self._own_versions.real(passed, step) if self._how in LACK_LEFT else passed
@@ -247,7 +247,7 @@ class TableJoinOperator(Operator):
 
     # what changes in the result
 
-    def _changes(self, mine: _LeftChanges, others: _RightChanges, step: Step) -> list[_Change]:
+    def _changes(self, mine: _LeftChanges, others: _RightChanges, step: EpochStep) -> list[_Change]:
         parts = [mine.held, mine.minus, mine.plus]
         rows = pa.concat_tables(parts).combine_chunks()
         alone = self._how in LACK_LEFT
@@ -265,7 +265,7 @@ class TableJoinOperator(Operator):
         return self._differences(keys, left, self._right_of(keys, others, step), self._how)
 
     def _one_sided_changes(
-        self, changes: pa.Table, others: _RightChanges, step: Step
+        self, changes: pa.Table, others: _RightChanges, step: EpochStep
     ) -> list[_Change]:
         """Right rows to which no left row points: they have no left row, before or after."""
         keys, before, now, at = self._pointed.count(changes, others.last, step)
@@ -276,7 +276,7 @@ class TableJoinOperator(Operator):
         old, new = np.where(before, -1, right.old), np.where(now, -1, right.new)
         return self._differences(keys, left, replace(right, old=old, new=new), "right")
 
-    def _right_of(self, keys: pa.Table, others: _RightChanges, step: Step) -> ChangedRows:
+    def _right_of(self, keys: pa.Table, others: _RightChanges, step: EpochStep) -> ChangedRows:
         """The right row of each key, before and after."""
         known, last = self._versions.known(keys, step), others.last
         rows = pa.concat_tables([known, last]).combine_chunks()

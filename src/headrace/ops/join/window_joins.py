@@ -18,7 +18,7 @@ from headrace.arrays import Index, Times, numbers, timestamps
 from headrace.chunk import HASH
 from headrace.clock import pretty
 from headrace.isolate import rows_of_calls
-from headrace.ops.contract import Fault, Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.join.pairs import matches
 from headrace.ops.join.sides import Columns, JoinOutput, JoinSide, null_keys, with_place
 from headrace.ops.join.window_store import InputWindows, store_of
@@ -87,12 +87,12 @@ class WindowJoinOperator(Operator):
         rows = rows if self._outer[port] else self._sides[port].without_nulls(rows)
         return self._windows.prepare(port, rows)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         windowed = self._windows.over(step)
         if windowed is not None:
             self._join(windowed[0], windowed[1], step)
 
-    def _join(self, left: InputWindows, right: InputWindows, step: Step) -> None:
+    def _join(self, left: InputWindows, right: InputWindows, step: EpochStep) -> None:
         groups = [self._meets(side, windowed) for side, windowed in enumerate((left, right))]
         nowhen = np.zeros(len(left.group), np.int64)
         found = matches(groups[0], nowhen, nowhen, groups[1], np.zeros(len(right.group), np.int64))
@@ -115,19 +115,19 @@ class WindowJoinOperator(Operator):
         return windowed.group if nulls is None else np.where(nulls, -1 - side, windowed.group)
 
     def _emit_pairs(
-        self, left: InputWindows, right: InputWindows, row: Index, other: Index, step: Step
+        self, left: InputWindows, right: InputWindows, row: Index, other: Index, step: EpochStep
     ) -> None:
         if len(row):
             parts = left.rows.take(pa.array(row)), right.rows.take(pa.array(other))
             self._emit_rows(parts, left.start[row], left.end[row], step)
 
-    def _emit(self, of: InputWindows, at: Index, port: int, step: Step) -> None:
+    def _emit(self, of: InputWindows, at: Index, port: int, step: EpochStep) -> None:
         if len(at):
             rows = of.rows.take(pa.array(at))
             self._emit_rows((None, rows) if port else (rows, None), of.start[at], of.end[at], step)
 
     def _emit_rows(
-        self, parts: Sequence[pa.Table | None], start: Times, end: Times, step: Step
+        self, parts: Sequence[pa.Table | None], start: Times, end: Times, step: EpochStep
     ) -> None:
         bounds = [timestamps(start), timestamps(end)]
         step.out.append(self._output.rows(parts, end - 1 + self._windows.wait, bounds))
@@ -201,12 +201,12 @@ class CogroupOperator(Operator):
         return self._windows.prepare(port, rows)
 
     @collector_paused()
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         windowed = self._windows.over(step)
         if windowed is not None:
             self._call(windowed, step)
 
-    def _call(self, windowed: list[InputWindows], step: Step) -> None:
+    def _call(self, windowed: list[InputWindows], step: EpochStep) -> None:
         groups = np.unique(np.concatenate([p.group for p in windowed]))
         bounds = [[*np.searchsorted(p.group, groups).tolist(), len(p.group)] for p in windowed]
         seen = [rows_of(self._as_came(port, p.rows)) for port, p in enumerate(windowed)]
@@ -236,7 +236,7 @@ class CogroupOperator(Operator):
         calls: Index,
         known: pa.Table,
         bounds: tuple[Index, Index],
-        step: Step,
+        step: EpochStep,
     ) -> None:
         if not table.num_rows:
             return

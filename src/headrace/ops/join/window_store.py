@@ -21,7 +21,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.expr import parsed
 from headrace.hashing import hash_keys
 from headrace.kernel import Kernel, SelectStep, compile_chain
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.general_windows.stored_rows import ROWS
 from headrace.ops.join.pairs import shared_key_ids
@@ -92,7 +92,7 @@ class WindowStore:
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         return rows
 
-    def over(self, step: Step) -> list[InputWindows] | None:
+    def over(self, step: EpochStep) -> list[InputWindows] | None:
         """Keep the rows that arrived; the rows of all windows that are over now."""
         self._add(step)
         placed = self._ended(step)
@@ -100,7 +100,7 @@ class WindowStore:
         step.next = self._next(step)
         return placed
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: EpochStep) -> None:
         """Keep the rows that arrived, and which windows they open."""
         for side, spec, rows in zip(self._sides, self._rows, step.inputs, strict=True):
             held = side.arrived(rows, step.epoch)
@@ -109,7 +109,7 @@ class WindowStore:
                 step.tables[spec.name].put(held.append_column(TIME, pa.array(at)))
                 self._open(at, held, step)
 
-    def _open(self, at: Times, held: pa.Table, step: Step) -> None:
+    def _open(self, at: Times, held: pa.Table, step: EpochStep) -> None:
         """Every slot of the task knows every window: they are few, and slots may move."""
         placed = self._assigner.place(np.unique(at), held)
         there = placed.end >= floor_of(step.before, self._lateness)
@@ -120,7 +120,7 @@ class WindowStore:
         columns = [pa.array(ends), pa.array(np.tile(homes, count)), pa.array(starts)]
         step.tables[WINDOWS].put(pa.table(columns, [TIME, HASH, _START]))
 
-    def _ended(self, step: Step) -> list[InputWindows] | None:
+    def _ended(self, step: EpochStep) -> list[InputWindows] | None:
         """The rows of all windows that are over now, in order of group and time."""
         first, last = (floor_of(w, self._lateness) for w in (step.before, step.after))
         ended = step.tables[WINDOWS].scan(MIN_TIME, last)
@@ -138,7 +138,7 @@ class WindowStore:
             parts.append((rows.take(pa.array(at)), placed.start[there], placed.end[there]))
         return _grouped(parts, self._sides[0].identity)
 
-    def _forget(self, step: Step) -> None:
+    def _forget(self, step: EpochStep) -> None:
         """Drop the rows that are in no window that is still to come."""
         passed = floor_of(step.after, self._lateness)
         if MIN_TIME < passed < MAX_TIME:  # the first window that still counts holds this time
@@ -147,7 +147,7 @@ class WindowStore:
         for spec in self._rows:
             step.tables[spec.name].expire(min(passed, MAX_TIME))
 
-    def _next(self, step: Step) -> int:
+    def _next(self, step: EpochStep) -> int:
         first = step.tables[WINDOWS].first_time()
         return MAX_TIME if first is None else first + self._lateness
 
@@ -253,7 +253,7 @@ class SessionStore:
 
     # one epoch
 
-    def over(self, step: Step) -> list[InputWindows] | None:
+    def over(self, step: EpochStep) -> list[InputWindows] | None:
         """Keep the rows that arrived; the rows of all sessions that are over now."""
         parts = [
             self._as_one(port, rows, step.epoch)

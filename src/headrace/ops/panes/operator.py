@@ -20,7 +20,7 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, merge, partial, result, with_held
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.panes.firing import fire
 from headrace.ops.tables import with_bounds
 from headrace.ops.window.aligned import Window
@@ -68,7 +68,7 @@ class PaneOperator(Operator):
         names = [TIME if n == _PANE else n for n in merged.column_names]
         return merged.rename_columns(names).append_column(HASH, pa.array(hashes))
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         table = step.tables[PANES]
         if step.inputs[0] is not None and step.inputs[0].num_rows:
             self._absorb(table, step.inputs[0])
@@ -125,7 +125,7 @@ class PaneOperator(Operator):
         rest = merged.drop_columns([TIME, _KEY])
         return pa.table([*columns, *rest.columns], [*identity, *rest.column_names])
 
-    def _fire(self, table: KeyedTable, step: Step) -> None:
+    def _fire(self, table: KeyedTable, step: EpochStep) -> None:
         if self._coarse:
             blocks = step.tables[BLOCKS]
             for fired in self._coarse.fire(table, blocks, step.before, step.after):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.errors import StepError
 from headrace.isolate import one_by_one
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.keys import key_values
 from headrace.ops.pattern.machine import Machine, Run
 from headrace.ops.pattern.matches import PATTERN, Match, MatchRows, Selection, kernel_of, whole_rows
@@ -52,7 +52,7 @@ class MatchOutput:
         fresh: pa.Table,
         base: int,
         store: MatchStore,
-        step: Step,
+        step: EpochStep,
     ) -> GatheredMatches:
         """`fresh` are the rows of this epoch, numbered from `base` on."""
         sizes = np.array([len(run[1]) for _, _, run, _ in emitted], np.int64)
@@ -81,7 +81,7 @@ class MatchOutput:
         made = whole_rows(found.rows_of_matches, self._selection.whole, self._columns)
         return self._hidden(made, found, np.arange(len(found.emitted)))
 
-    def rows(self, found: GatheredMatches, step: Step) -> pa.Table:
+    def rows(self, found: GatheredMatches, step: EpochStep) -> pa.Table:
         """What is emitted of the matches."""
         if self._selection.function is not None:
             return self._called(found, step)
@@ -95,7 +95,7 @@ class MatchOutput:
             of = np.delete(of, [number for number, _ in bad])
         return self._hidden(made.cast(self._selection.output), found, of)
 
-    def _called(self, found: GatheredMatches, step: Step) -> pa.Table:
+    def _called(self, found: GatheredMatches, step: EpochStep) -> pa.Table:
         matches = self._matches(found)
         returned, of, faults = self._call(matches, found, careful=False)
         try:

@@ -18,7 +18,7 @@ from headrace.arrays import integers, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Fault, Operator, Step
+from headrace.ops.contract import EpochStep, Fault, Operator
 from headrace.ops.keys import HIDDEN_KEY, key_schema
 from headrace.ops.pattern.automaton import ACCEPT, Automaton
 from headrace.ops.pattern.machine import HELD, Machine, Run
@@ -125,7 +125,7 @@ class MatchOperator(Operator):
         return table
 
     @collector_paused()
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         rules, ending = self._turn(step)
         rows = self._buffer.turn(self._good(step), step)
         others = [self._store.due(step)]
@@ -139,13 +139,13 @@ class MatchOperator(Operator):
         waiting = self._buffer.next(step)
         step.next = min(self._store.next(step), MAX_TIME if waiting is None else waiting)
 
-    def _turn(self, step: Step) -> tuple[Sequence[PatternRule], set[str]]:
+    def _turn(self, step: EpochStep) -> tuple[Sequence[PatternRule], set[str]]:
         if self._rules is not None:
             return self._rules.turn(step.inputs[1], step)
         assert self._known is not None
         return self._known, set()
 
-    def _good(self, step: Step) -> pa.Table | None:
+    def _good(self, step: EpochStep) -> pa.Table | None:
         """What came, without the rows on which a condition fails."""
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows or not self._words:
@@ -157,12 +157,12 @@ class MatchOperator(Operator):
             self._fail(arrived.slice(int(i), 1), self._exprs, step)
         return arrived.filter(pa.array(~bad))
 
-    def _fail(self, row: pa.Table, exprs: tuple[str, ...], step: Step) -> None:
+    def _fail(self, row: pa.Table, exprs: tuple[str, ...], step: EpochStep) -> None:
         why = conditions(exprs, self._input).reason(row)
         names = [n for n in row.column_names if n not in (HASH, *self._words)]
         step.faults.append(Fault(row.select(names), why))
 
-    def _match(self, due: DueRows, rules: Sequence[PatternRule], step: Step) -> None:
+    def _match(self, due: DueRows, rules: Sequence[PatternRule], step: EpochStep) -> None:
         found = MatchRound(self._store, due, self._key, self._input, step)
         for rule, words in zip(rules, self._bits(due, rules, step), strict=True):
             found.plan(rule, words)
@@ -178,12 +178,14 @@ class MatchOperator(Operator):
         found.save()
 
     def _gather(
-        self, emitted: Sequence[EmittedMatch], found: MatchRound, step: Step
+        self, emitted: Sequence[EmittedMatch], found: MatchRound, step: EpochStep
     ) -> GatheredMatches:
         due = found.due
         return self._match_output.gather(emitted, due.keys, due.rows, found.base, self._store, step)
 
-    def _bits(self, due: DueRows, rules: Sequence[PatternRule], step: Step) -> list[list[Bits]]:
+    def _bits(
+        self, due: DueRows, rules: Sequence[PatternRule], step: EpochStep
+    ) -> list[list[Bits]]:
         """For each rule the bits of each due row: made when the rows came, or now."""
         if self._rules is None:
             words = [due.rows.column(n).to_numpy() for n in self._words]
@@ -225,7 +227,7 @@ class RowBuffer:
         hidden = [(HASH, pa.uint64()), (TIME, pa.int64()), (SOURCE, pa.int32())]
         self.schema = pa.schema([*rows, *hidden, (OFFSET, pa.int64())])
 
-    def turn(self, arrived: pa.Table | None, step: Step) -> pa.Table:
+    def turn(self, arrived: pa.Table | None, step: EpochStep) -> pa.Table:
         """Keep what is not due yet; the rows that are, those that come first in each tie first."""
         table = step.tables[WAITING]
         due = self._known(table.scan(hi=step.after))
@@ -237,12 +239,12 @@ class RowBuffer:
         self._store(rows.filter(pa.array(~ready)), step)
         return pa.concat_tables([due, rows.filter(pa.array(ready))])
 
-    def next(self, step: Step) -> int | None:
+    def next(self, step: EpochStep) -> int | None:
         """The watermark at which a row is due."""
         first = step.tables[WAITING].first_time()
         return None if first is None else first + 1
 
-    def _store(self, rows: pa.Table, step: Step) -> None:
+    def _store(self, rows: pa.Table, step: EpochStep) -> None:
         count = rows.num_rows
         names = [{v: k for k, v in _PLACE.items()}.get(n, n) for n in rows.column_names]
         stored = rows.rename_columns(names)

@@ -18,7 +18,7 @@ from headrace.arrays import Mask, integers
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.keys import key_numbers
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.pattern.machine import Run
 from headrace.state.table import TableSpec
 
@@ -69,7 +69,7 @@ class MatchStore:
     def tables(self) -> tuple[TableSpec, ...]:
         return self._specs
 
-    def due(self, step: Step) -> pa.Table:
+    def due(self, step: EpochStep) -> pa.Table:
         """The keys for which time alone does something up to `after`."""
         table = step.tables[DUE]
         until = min(step.after, MAX_TIME - 1) + 1
@@ -78,7 +78,7 @@ class MatchStore:
         _, first = key_numbers(found)
         return found.take(pa.array(first))
 
-    def everyone(self, step: Step, names: set[str] | None = None) -> pa.Table:
+    def everyone(self, step: EpochStep, names: set[str] | None = None) -> pa.Table:
         """The keys that have partial matches: of all patterns, or of some."""
         found = step.tables[RUNS].scan()
         if names is not None:
@@ -86,7 +86,7 @@ class MatchStore:
             found = found.filter(pa.array(there, pa.bool_()))
         return found.select(self._identity)
 
-    def known(self, keys: pa.Table, step: Step) -> tuple[pa.Table, Mask]:
+    def known(self, keys: pa.Table, step: EpochStep) -> tuple[pa.Table, Mask]:
         """The state of these keys, by column, and which of them have any."""
         return step.tables[RUNS].get(keys)
 
@@ -94,7 +94,7 @@ class MatchStore:
         columns = [found.column(f.name).to_pylist() for f in _RUN]
         return [_key_matches(*values) for values in zip(*columns, strict=True)]
 
-    def save(self, keys: pa.Table, matches_of: Sequence[KeyMatches], step: Step) -> None:
+    def save(self, keys: pa.Table, matches_of: Sequence[KeyMatches], step: EpochStep) -> None:
         """What each of these keys has now; those with nothing are forgotten."""
         some = np.array([bool(one.runs) for one in matches_of], np.bool_)
         step.tables[RUNS].delete(keys.filter(pa.array(~some)))
@@ -105,16 +105,16 @@ class MatchStore:
                 rows = rows.append_column(field, pa.array(values, field.type))
             step.tables[RUNS].put(rows)
 
-    def wake(self, keys: pa.Table, times: Sequence[int], step: Step) -> None:
+    def wake(self, keys: pa.Table, times: Sequence[int], step: EpochStep) -> None:
         step.tables[DUE].put(keys.append_column(TIME, pa.array(times, pa.int64())))
 
-    def next(self, step: Step) -> int:
+    def next(self, step: EpochStep) -> int:
         first = step.tables[DUE].first_time()
         return MAX_TIME if first is None else first
 
     # rows
 
-    def add_rows(self, keys: pa.Table, ids: Sequence[int], rows: pa.Table, step: Step) -> None:
+    def add_rows(self, keys: pa.Table, ids: Sequence[int], rows: pa.Table, step: EpochStep) -> None:
         """Keep rows under their numbers; `keys` says whose each is."""
         put = keys.append_column(_ID, pa.array(ids, pa.int64()))
         for field in self._rows:
@@ -124,10 +124,10 @@ class MatchStore:
             put = put.append_column(own, rows.column(hidden))
         step.tables[ROWS].put(put)
 
-    def forget_rows(self, keys: pa.Table, ids: Sequence[int], step: Step) -> None:
+    def forget_rows(self, keys: pa.Table, ids: Sequence[int], step: EpochStep) -> None:
         step.tables[ROWS].delete(keys.append_column(_ID, pa.array(ids, pa.int64())))
 
-    def rows(self, keys: pa.Table, ids: Sequence[int], step: Step) -> pa.Table:
+    def rows(self, keys: pa.Table, ids: Sequence[int], step: EpochStep) -> pa.Table:
         """The rows under these numbers, as they came, with their hidden columns."""
         found, _ = step.tables[ROWS].get(keys.append_column(_ID, pa.array(ids, pa.int64())))
         columns = {

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask
 from headrace.chunk import HASH
 from headrace.clock import MAX_TIME
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.keys import key_values
 from headrace.ops.pattern.machine import HELD, Machine, Track
 from headrace.ops.pattern.partial_matches import KeyMatches, MatchStore, Owned, times_of
@@ -27,7 +27,7 @@ from headrace.rows import rows_of
 
 class MatchRound:
     def __init__(
-        self, store: MatchStore, due: DueRows, key: pa.Schema, columns: pa.Schema, step: Step
+        self, store: MatchStore, due: DueRows, key: pa.Schema, columns: pa.Schema, step: EpochStep
     ) -> None:
         self._store, self.due, self._key, self._columns = store, due, key, columns
         self._step = step

@@ -24,7 +24,7 @@ from headrace.expr import Expr, parsed
 from headrace.expr.lower import check_condition
 from headrace.kernel import SelectStep, compile_chain
 from headrace.kernel.arrow import simple_mask
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.keys import in_order
 from headrace.ops.pattern.automaton import Automaton, RowTests, compiled
 from headrace.ops.pattern.parts import Condition
@@ -56,7 +56,7 @@ class PatternRules:
     def spec(self) -> Any:
         return self._table.spec
 
-    def turn(self, arrived: pa.Table | None, step: Step) -> tuple[list[PatternRule], set[str]]:
+    def turn(self, arrived: pa.Table | None, step: EpochStep) -> tuple[list[PatternRule], set[str]]:
         """The rules that count somewhere up to `after`, and the names of those that end there."""
         if arrived is not None and arrived.num_rows:
             self._learn(in_order(arrived), step)
@@ -79,7 +79,7 @@ class PatternRules:
     def _rules(self, versions: list[tuple[str, int, str]]) -> list[PatternRule]:
         return [self._rule(versions, i) for i in range(len(versions)) if versions[i][2]]
 
-    def _learn(self, arrived: pa.Table, step: Step) -> None:
+    def _learn(self, arrived: pa.Table, step: EpochStep) -> None:
         """Store what came; a row that is no rule is a dead letter, reported by one task only."""
         good = []
         for i, text in enumerate(arrived.column(TEXT).to_pylist()):
@@ -100,7 +100,7 @@ class PatternRules:
         for i in range(put.num_rows):  # of two at one time the last counts
             self._table.put(put.append_column(TEXT, texts).slice(i, 1), step)
 
-    def _forget(self, rows: pa.Table, over: Sequence[int], step: Step) -> None:
+    def _forget(self, rows: pa.Table, over: Sequence[int], step: EpochStep) -> None:
         if over:
             identity = rows.take(pa.array(over)).select([NAME, SINCE])
             self._table.delete(identity, step)

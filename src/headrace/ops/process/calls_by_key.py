@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.clock import MAX_TIME
 from headrace.defensive_copy import RowCopier
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.process.function import CLOCK, EVENT, HELD, Call, KeyedProcess, many
 from headrace.ops.process.key_state import KeyState, LoadedState, State, Timer
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
@@ -46,7 +46,7 @@ class KeyPass:
         blind: bool,
         work: RowsByKey,
         columns: Sequence[pa.Table | None],
-        step: Step,
+        step: EpochStep,
         values: KeyState,
         loaded: LoadedState,
         copier: RowCopier,

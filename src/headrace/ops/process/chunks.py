@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME
 from headrace.isolate import by_halving
-from headrace.ops.contract import Fault, Operator, Step
+from headrace.ops.contract import EpochStep, Fault, Operator
 from headrace.ops.keys import key_schema
 from headrace.ops.process.function import KeyedProcess, own_attributes
 from headrace.ops.process.key_state import VALUES, KeyState, Timers, seen_by_key, stamp_of
@@ -96,14 +96,14 @@ class ChunkOperator(Operator):
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         return seen_by_key(tables, self._by, self._key, since, until)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         work = self._arranger.arrange(step.inputs, self._no_timers.due(step))
         if len(work):
             (rows,) = step.inputs
             self._run(work, work.table(rows), step)
         self._values.forget(step)
 
-    def _run(self, work: RowsByKey, rows: pa.Table, step: Step) -> None:
+    def _run(self, work: RowsByKey, rows: pa.Table, step: EpochStep) -> None:
         def call(lo: int, hi: int) -> _ChunkResult:
             return self._call(work, rows, lo, hi, step)
 
@@ -114,7 +114,9 @@ class ChunkOperator(Operator):
         for made in by_halving(len(work), call, failed):
             self._take(made, work, step)
 
-    def _call(self, work: RowsByKey, rows: pa.Table, lo: int, hi: int, step: Step) -> _ChunkResult:
+    def _call(
+        self, work: RowsByKey, rows: pa.Table, lo: int, hi: int, step: EpochStep
+    ) -> _ChunkResult:
         first, last = work.starts[lo], work.starts[hi]
         starts = np.array(work.starts[lo : hi + 1], np.int64) - first
         keys = work.keys.slice(lo, hi - lo)
@@ -141,7 +143,7 @@ class ChunkOperator(Operator):
     def _times(self, work: RowsByKey) -> np.ndarray | None:
         return work.hidden.column(TIME).to_numpy() if self._timed else None
 
-    def _take(self, made: _ChunkResult, work: RowsByKey, step: Step) -> None:
+    def _take(self, made: _ChunkResult, work: RowsByKey, step: EpochStep) -> None:
         first = work.starts[made.lo]
         ends = np.array(work.starts[made.lo + 1 : made.hi + 1], np.int64) - 1
         keys = work.keys.slice(made.lo, made.hi - made.lo)
@@ -155,7 +157,7 @@ class ChunkOperator(Operator):
             step.sides.setdefault(name, []).append(placed)
 
     def _with_origin(
-        self, table: pa.Table, index: np.ndarray, work: RowsByKey, step: Step
+        self, table: pa.Table, index: np.ndarray, work: RowsByKey, step: EpochStep
     ) -> pa.Table:
         return work.placed(table, RowOrigins(index.tolist(), []), step, self._timed)
 
@@ -214,7 +216,9 @@ class ColumnState:
     def __init__(self, function: KeyedProcess, values: KeyState) -> None:
         self._declared, self._values = type(function).values, values
 
-    def load(self, keys: pa.Table, first: np.ndarray | None, step: Step) -> tuple[Columns, Columns]:
+    def load(
+        self, keys: pa.Table, first: np.ndarray | None, step: EpochStep
+    ) -> tuple[Columns, Columns]:
         """The values of each key, and when they were last written; `first`: its first row."""
         if not self._declared:
             return {}, {}
@@ -245,7 +249,7 @@ class ColumnState:
         after: Columns,
         stamps: Columns,
         newest: np.ndarray | None,
-        step: Step,
+        step: EpochStep,
     ) -> None:
         if not self._declared:
             return
@@ -264,7 +268,7 @@ def _start(declared: ValueState) -> pa.Scalar:
 
 
 def _over(
-    declared: ValueState, stamps: pa.Array, first: np.ndarray | None, step: Step
+    declared: ValueState, stamps: pa.Array, first: np.ndarray | None, step: EpochStep
 ) -> np.ndarray:
     """Whose value has not been written for too long when its key's first row comes."""
     written = stamps.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
@@ -276,7 +280,7 @@ def _over(
 
 
 def _written(
-    declared: ValueState, stamps: pa.Array, newest: np.ndarray | None, step: Step
+    declared: ValueState, stamps: pa.Array, newest: np.ndarray | None, step: EpochStep
 ) -> pa.Array:
     """When an assigned value was last written: with the newest row of its key."""
     before = stamps.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.process.function import CLOCK, EVENT, HELD, KeyedProcess
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.tables import plain_view
@@ -73,7 +73,7 @@ class KeyState:
 
     # before the calls
 
-    def load(self, keys: pa.Table, step: Step) -> LoadedState:
+    def load(self, keys: pa.Table, step: EpochStep) -> LoadedState:
         if not self._declared:
             return LoadedState(keys.select([]), np.zeros(keys.num_rows, np.bool_))
         return LoadedState(*step.tables[VALUES].get(keys))
@@ -140,7 +140,7 @@ class KeyState:
         return NewState(rows, np.array([_nothing(s, k, starts) for s, k in pairs], np.bool_))
 
     def store(
-        self, keys: pa.Table, loaded: LoadedState, parts: Sequence[NewState], step: Step
+        self, keys: pa.Table, loaded: LoadedState, parts: Sequence[NewState], step: EpochStep
     ) -> None:
         """Keys of which nothing is left are deleted."""
         if not self._declared:
@@ -154,7 +154,7 @@ class KeyState:
             rows = rows.filter(pa.array(~empty))
         self.write(rows, keys.column_names, step)
 
-    def write(self, rows: pa.Table, identity: list[str], step: Step) -> None:
+    def write(self, rows: pa.Table, identity: list[str], step: EpochStep) -> None:
         """Put keys, values and when they were written; and when they will be forgotten."""
         step.tables[VALUES].put(rows)
         for domain in self._domains:
@@ -181,7 +181,7 @@ class KeyState:
                 last = np.maximum(last, ends)
         return last
 
-    def forget(self, step: Step) -> None:
+    def forget(self, step: EpochStep) -> None:
         """Delete what has outlived its time, of keys that no row touched."""
         now = {EVENT: step.after, CLOCK: step.clock}
         if not self._domains or step.after >= MAX_TIME:
@@ -195,7 +195,7 @@ class KeyState:
         gone = np.logical_and.reduce([known, *over])
         step.tables[VALUES].delete(keys.filter(pa.array(gone)))
 
-    def _due(self, name: str, now: int, step: Step) -> pa.Table:
+    def _due(self, name: str, now: int, step: EpochStep) -> pa.Table:
         table = step.tables[name]
         due = table.scan(MIN_TIME, now + 1)
         table.expire(now + 1)
@@ -237,7 +237,7 @@ class Timers:
         names = TABLES.values() if self._used else ()
         return tuple(TableSpec(n, self._key, pa.schema([]), timed=True) for n in names)
 
-    def due(self, step: Step) -> pa.Table:
+    def due(self, step: EpochStep) -> pa.Table:
         """The timers that are due, and never again; at the end of input, all."""
         parts = [self._nothing()]
         for domain, now in ((EVENT, step.after), (CLOCK, step.clock)):
@@ -255,7 +255,7 @@ class Timers:
         return pa.schema([(TIME, pa.int64()), *identity, (DOMAIN, pa.int32())]).empty_table()
 
     def store(
-        self, keys: pa.Table, armed: Iterable[Timer], cancelled: Iterable[Timer], step: Step
+        self, keys: pa.Table, armed: Iterable[Timer], cancelled: Iterable[Timer], step: EpochStep
     ) -> None:
         for timers, write in ((cancelled, "delete"), (armed, "put")):
             for domain, name in TABLES.items():
@@ -266,7 +266,7 @@ class Timers:
                     rows = rows.append_column(TIME, pa.array(times, pa.int64()))
                     getattr(step.tables[name], write)(rows)
 
-    def look_ahead(self, step: Step) -> None:
+    def look_ahead(self, step: EpochStep) -> None:
         if self._used:
             first = [step.tables[n].first_time() for n in TABLES.values()]
             step.next, step.wake = (MAX_TIME if t is None else t for t in first)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.defensive_copy import NO_COPY, row_copier
 from headrace.errors import PlanError
-from headrace.ops.contract import Fault, Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import key_schema, key_values
 from headrace.ops.process.calls_by_key import CallChecks, KeyPass
 from headrace.ops.process.chunks import ChunkOperator
@@ -96,7 +96,7 @@ class ProcessOperator(Operator):
         return (*self._values.tables(), *self._timers.tables(), *self._shared.tables())
 
     @collector_paused()
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         inputs, control = self._shared.split(step.inputs)
         work = self._arranger.arrange(inputs, self._timers.due(step))
         maps = self._shared.apply(control, step) if self._worth(work, control) else {}
@@ -109,7 +109,11 @@ class ProcessOperator(Operator):
         return len(work) > 0 or any(rows is not None for rows in control)
 
     def _calls(
-        self, work: RowsByKey, inputs: Sequence[pa.Table | None], guard: SharedMapGuard, step: Step
+        self,
+        work: RowsByKey,
+        inputs: Sequence[pa.Table | None],
+        guard: SharedMapGuard,
+        step: EpochStep,
     ) -> None:
         """All keys, some at a time: so what Python makes of them stays near the processor."""
         kind, loaded = type(self._function), self._values.load(work.keys, step)
@@ -141,7 +145,7 @@ class ProcessOperator(Operator):
         block: RowsByKey,
         inputs: Sequence[pa.Table | None],
         guard: SharedMapGuard,
-        step: Step,
+        step: EpochStep,
     ) -> _BlockResult:
         keys = key_values(block.keys, self._key.names)
 
@@ -161,7 +165,7 @@ class ProcessOperator(Operator):
             guard.restore()
             return made(CallChecks(self._accept, arrived, blamed, guard))
 
-    def _call(self, step: Step) -> Call:
+    def _call(self, step: EpochStep) -> Call:
         call = Call(step.before, step.clock, self._sides_apart)
         call.no_timer = "" if type(self._function).timed() else NO_ON_TIMER
         call.no_event_timer = "" if self._timed else NO_TIME
@@ -178,7 +182,7 @@ class ProcessOperator(Operator):
         key = work.keys.slice(number, 1).select(self._key.names).rename_columns(self._by)
         return key.append_column("timer", pa.array([time], pa.int64()))
 
-    def _result(self, done: KeyPass, block: RowsByKey, step: Step) -> _BlockResult:
+    def _result(self, done: KeyPass, block: RowsByKey, step: EpochStep) -> _BlockResult:
         """What came of some keys; refuses what does not fit, before anything is written."""
         out = table_of(done.outs, self._schema)
         sides = {
@@ -197,7 +201,7 @@ class ProcessOperator(Operator):
         )
 
     def _store(
-        self, parts: list[_BlockResult], work: RowsByKey, loaded: LoadedState, step: Step
+        self, parts: list[_BlockResult], work: RowsByKey, loaded: LoadedState, step: EpochStep
     ) -> None:
         self._values.store(work.keys, loaded, [part.left for part in parts], step)
         for part in parts:

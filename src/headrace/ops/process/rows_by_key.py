@@ -14,7 +14,7 @@ from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.order import order_keys, sorted_by
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.process.key_state import DOMAIN
 from headrace.reads import columns_read
 from headrace.rows import pylist, rows_from, rows_of
@@ -111,7 +111,7 @@ class RowsByKey:
         assert rows is not None
         return rows.slice(int(self.indexes[number]), 1)
 
-    def placed(self, rows: pa.Table, places: RowOrigins, step: Step, timed: bool) -> pa.Table:
+    def placed(self, rows: pa.Table, places: RowOrigins, step: EpochStep, timed: bool) -> pa.Table:
         """Rows with the hidden columns of those they came from; a timer's have its time."""
         at = np.array(places.of, np.int64)
         from_row, firing = at >= 0, -1 - at[at < 0]
@@ -126,7 +126,7 @@ class RowsByKey:
             rows = rows.append_column(name, pa.array(values, _PLACES[name][0]))
         return rows
 
-    def _firings(self, places: RowOrigins, step: Step) -> dict[str, np.ndarray]:
+    def _firings(self, places: RowOrigins, step: EpochStep) -> dict[str, np.ndarray]:
         now = step.after if MIN_TIME < step.after < MAX_TIME else step.clock
         times = [now if t is None else t for _, t in places.firings]
         hashes = self.keys.column(HASH).to_numpy().view(np.int64)

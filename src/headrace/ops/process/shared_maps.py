@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.chunk import visible
 from headrace.errors import PlanError
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.process.function import Call, KeyedProcess, keyless, many, no_key, own_attributes
 from headrace.ops.process.rows_by_key import in_turn
 from headrace.ops.process.state_kinds import SharedMapState
@@ -51,17 +51,17 @@ class SharedMaps:
         control = [rows if i in self._ports else None for i, rows in enumerate(inputs)]
         return keyed, control
 
-    def known(self, step: Step) -> Maps:
+    def known(self, step: EpochStep) -> Maps:
         """The maps as they are, each entry an object of its own."""
         return {name: self._read(name, step) for name in self._declared}
 
-    def _read(self, name: str, step: Step) -> dict[Any, Any]:
+    def _read(self, name: str, step: EpochStep) -> dict[Any, Any]:
         rows, make = self._tables[name].rows(step), self._declared[name].make
         values = pylist(rows.column(VALUE))
         keys = pylist(rows.column(KEY))
         return dict(zip(keys, values if make is None else map(make, values), strict=True))
 
-    def apply(self, control: Sequence[pa.Table | None], step: Step) -> Maps:
+    def apply(self, control: Sequence[pa.Table | None], step: EpochStep) -> Maps:
         """The maps after this epoch's control rows, whose changes are stored."""
         if not any(rows is not None and rows.num_rows for rows in control):
             return self.known(step)
@@ -85,12 +85,12 @@ class SharedMaps:
             step.counts.update(call.counts)
         return maps
 
-    def guard(self, maps: Maps, step: Step) -> SharedMapGuard:
+    def guard(self, maps: Maps, step: EpochStep) -> SharedMapGuard:
         """The maps for methods that may not change them."""
         nested = [n for n, d in self._declared.items() if pa.types.is_nested(d.type.item_type)]
         return SharedMapGuard(maps, nested, lambda: self.known(step))
 
-    def _call(self, step: Step) -> Call:
+    def _call(self, step: EpochStep) -> Call:
         call = Call(step.before, step.clock)
         call.no_timer = NO_KEY
         return call

@@ -19,7 +19,7 @@ from headrace.arrays import Column, Index, Mask, array, flat, integers, take
 from headrace.chunk import HIDDEN, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, part_names, partial, result, with_held
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.row_windows.ends import Ends, ends_of
 from headrace.ops.row_windows.sequence import KeyCounters, book_fields
 from headrace.ops.row_windows.store import Ordered, PackedRows, fitted, ordered
@@ -46,7 +46,7 @@ class _Strategy(Protocol):
     def tables(self) -> tuple[TableSpec, ...]:
         """The state it keeps."""
 
-    def step(self, step: Step) -> Iterator[Fired]:
+    def step(self, step: EpochStep) -> Iterator[Fired]:
         """Apply one epoch to the state; the windows that ended."""
 
 
@@ -94,7 +94,7 @@ class RowWindowOperator(Operator):
         if needs_time(self._spec) and TIME not in rows.column_names:
             raise untimed(self._spec)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         chunks = []
         for fired in self._way.step(step):
             step.faults.extend(fired.faults)
@@ -204,7 +204,7 @@ class PartialWindows:
         keys, values = held.select(self._key.names), result(held.select(self._parts), self._aggs)
         return pa.table([*keys.columns, *values.columns], [*self._key.names, *values.column_names])
 
-    def step(self, step: Step) -> Iterator[Fired]:
+    def step(self, step: EpochStep) -> Iterator[Fired]:
         table, arrived = step.tables[WINDOWS], step.inputs[0]
         if arrived is not None and arrived.num_rows:
             yield from self._apply(table, ordered(arrived, self._key))
@@ -321,7 +321,7 @@ class TickWindows(StoredWindows):
     def tables(self) -> tuple[TableSpec, ...]:
         return (*super().tables(), self._waiting.spec)
 
-    def step(self, step: Step) -> Iterator[Fired]:
+    def step(self, step: EpochStep) -> Iterator[Fired]:
         table, arrived = step.tables[WAITING], step.inputs[0]
         if arrived is not None and arrived.num_rows:
             self._wait(step, ordered(arrived, self._key))
@@ -332,7 +332,7 @@ class TickWindows(StoredWindows):
         first = table.first_time()
         step.next = MAX_TIME if first is None else first
 
-    def _wait(self, step: Step, rows: Ordered) -> None:
+    def _wait(self, step: EpochStep, rows: Ordered) -> None:
         """Put rows aside, those of a key that wait for the same tick together."""
         book = self._book(step, rows.keys)
         ends = ends_of(self._spec, rows, np.zeros_like(book.since), None)
@@ -344,7 +344,7 @@ class TickWindows(StoredWindows):
         new = fitted(rows.rows, self._store.rows).take(pa.array(rows.order))
         self._waiting.add(step.tables[WAITING], owners, book.since[ends.key], new, stop - start)
 
-    def _tick(self, step: Step, rows: Ordered) -> Iterator[Fired]:
+    def _tick(self, step: EpochStep, rows: Ordered) -> Iterator[Fired]:
         book = self._book(step, rows.keys)
         ends = ends_of(self._spec, rows, np.zeros_like(book.since), None)
         last = np.append(ends.key[1:] != ends.key[:-1], True)

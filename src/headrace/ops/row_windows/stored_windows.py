@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask
 from headrace.clock import MAX_TIME
 from headrace.ops.agg.span import stretches
-from headrace.ops.contract import Step
+from headrace.ops.contract import EpochStep
 from headrace.ops.row_windows.ends import Ends, ends_of
 from headrace.ops.row_windows.sequence import KeyCounters, RowSequence, book_fields
 from headrace.ops.row_windows.store import FEW, Ordered, PackedRows, StoredParcels, fitted, ordered
@@ -37,27 +37,27 @@ class StoredWindows:
     def tables(self) -> tuple[TableSpec, ...]:
         return (self._books, self._store.spec)
 
-    def step(self, step: Step) -> Iterator[Fired]:
+    def step(self, step: EpochStep) -> Iterator[Fired]:
         arrived = step.inputs[0]
         if arrived is not None and arrived.num_rows:
             yield from self._apply(step, ordered(arrived, self._key))
         if step.after >= MAX_TIME:
             yield from self._finish(step)
 
-    def _apply(self, step: Step, rows: Ordered) -> Iterator[Fired]:
+    def _apply(self, step: EpochStep, rows: Ordered) -> Iterator[Fired]:
         book = self._book(step, rows.keys)
         ends = ends_of(self._spec, rows, book.since, book.reference)
         self._add(step, rows, np.flatnonzero(ends.count == 0), book.next)
         yield from self._fire(step, rows, ends, book, np.zeros(len(ends.key), np.bool_))
 
-    def _book(self, step: Step, keys: pa.Table) -> KeyCounters:
+    def _book(self, step: EpochStep, keys: pa.Table) -> KeyCounters:
         return KeyCounters.of(step.tables[KEYS].get(keys)[0])
 
-    def _write(self, step: Step, keys: pa.Table, book: KeyCounters) -> None:
+    def _write(self, step: EpochStep, keys: pa.Table, book: KeyCounters) -> None:
         identity = {name: keys[name] for name in keys.column_names}
         step.tables[KEYS].put(pa.table(identity | book.columns()))
 
-    def _add(self, step: Step, rows: Ordered, which: Index, parcel: Index) -> None:
+    def _add(self, step: EpochStep, rows: Ordered, which: Index, parcel: Index) -> None:
         """Keep the new rows of some keys."""
         if not len(which):
             return
@@ -68,7 +68,7 @@ class StoredWindows:
         self._store.add(step.tables[ROWS], owners, parcel[which], new, sizes)
 
     def _fire(
-        self, step: Step, rows: Ordered, ends: Ends, book: KeyCounters, at_end: Mask
+        self, step: EpochStep, rows: Ordered, ends: Ends, book: KeyCounters, at_end: Mask
     ) -> Iterator[Fired]:
         """Show the windows that end, if any, and write the book of all keys."""
         which, first = np.flatnonzero(ends.count), book.first.copy()
@@ -81,7 +81,7 @@ class StoredWindows:
             first[which] = self._forget(step, keys, kept, sequence, mine, own.next)
         self._write(step, rows.keys, book.after(ends).keeping(first))
 
-    def _finish(self, step: Step) -> Iterator[Fired]:
+    def _finish(self, step: EpochStep) -> Iterator[Fired]:
         """The input has ended: so do the windows of all keys that got rows since their last."""
         whole = step.tables[KEYS].scan()
         whole = whole.filter(pa.array(KeyCounters.of(whole).since > 0))
@@ -97,7 +97,13 @@ class StoredWindows:
         self._write(step, keys, book.ended().keeping(first))
 
     def _show(
-        self, step: Step, keys: pa.Table, rows: RowSequence, ends: Ends, number: Index, at_end: Mask
+        self,
+        step: EpochStep,
+        keys: pa.Table,
+        rows: RowSequence,
+        ends: Ends,
+        number: Index,
+        at_end: Mask,
     ) -> Fired:
         windows = rows.windows(self._spec, ends.key, ends.after)
         owners = keys.take(pa.array(ends.key))
@@ -106,7 +112,7 @@ class StoredWindows:
 
     def _forget(
         self,
-        step: Step,
+        step: EpochStep,
         keys: pa.Table,
         kept: StoredParcels,
         rows: RowSequence,

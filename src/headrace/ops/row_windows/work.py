@@ -18,7 +18,7 @@ from headrace.chunk import HASH, OFFSET, SOURCE, TIME, hidden_columns
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, columns_of, naming, singles
 from headrace.ops.agg.span import RangeSpan, Ufunc, stretches
-from headrace.ops.contract import Fault, Step
+from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.row_windows.sequence import RowRanges
 from headrace.ops.window.function import RowTable, WindowedRows, WindowFunction, WindowResults
 from headrace.schema import TIMESTAMP
@@ -27,7 +27,7 @@ _BAND = 1 << 18  # rows laid out for a function at a time
 
 
 class WindowWork(Protocol):
-    def over(self, windows: RowRanges, ended: Ended, step: Step) -> Fired:
+    def over(self, windows: RowRanges, ended: Ended, step: EpochStep) -> Fired:
         """What comes of the windows, which are described by `ended`."""
 
 
@@ -36,7 +36,7 @@ class AggregateWork:
         self._aggs = aggs
 
     @np.errstate(all="ignore")  # inf and NaN are values here, not accidents
-    def over(self, windows: RowRanges, ended: Ended, step: Step) -> Fired:
+    def over(self, windows: RowRanges, ended: Ended, step: EpochStep) -> Fired:
         rows = windows.pool.take(pa.array(windows.index))  # better once than per column
         alone = singles(rows, self._aggs)
         span = RangeSpan(windows.low, windows.high, np.arange(rows.num_rows))
@@ -54,14 +54,16 @@ class FunctionWork:
     def __init__(self, function: WindowFunction, columns: Sequence[str]) -> None:
         self._function, self._columns = function, columns
 
-    def over(self, windows: RowRanges, ended: Ended, step: Step) -> Fired:
+    def over(self, windows: RowRanges, ended: Ended, step: EpochStep) -> Fired:
         ended = _lasting(windows, ended)
         given = [self._called(windows, ended, band, step) for band in _bands(windows)]
         values = pa.concat_tables([g.values for g in given])
         of = np.concatenate([g.windows for g in given])
         return Fired(ended, values, of, [fault for g in given for fault in g.faults])
 
-    def _called(self, windows: RowRanges, ended: Ended, band: slice, step: Step) -> WindowResults:
+    def _called(
+        self, windows: RowRanges, ended: Ended, band: slice, step: EpochStep
+    ) -> WindowResults:
         low, part = windows.low[band], ended.part(band)
         sizes = windows.high[band] - low
         names = [*self._columns, *hidden_columns(windows.pool)]
@@ -132,7 +134,7 @@ def _bands(windows: RowRanges) -> Iterator[slice]:
         start = stop
 
 
-def _laid(rows: RowTable, starts: Index, ended: Ended, step: Step) -> WindowedRows:
+def _laid(rows: RowTable, starts: Index, ended: Ended, step: EpochStep) -> WindowedRows:
     count = len(ended)
     return WindowedRows(
         rows=rows,

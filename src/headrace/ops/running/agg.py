@@ -14,7 +14,7 @@ from headrace.arrays import Column, Index, Mask, flat, take
 from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.ops.agg.named import Aggregate, columns_of, naming, part_names, result, singles
 from headrace.ops.agg.span import RunningSpan
-from headrace.ops.contract import Operator, Step
+from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.keys import rows_by_key
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -37,7 +37,7 @@ class RunningAggregateOperator(Operator):
         key = pa.schema([self._input.field(k) for k in self._keys])
         return (TableSpec(PARTIALS, key, pa.schema(self._partials)),)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.defensive_copy import row_copier, value_copier
-from headrace.ops.contract import Fault, Operator, Step
+from headrace.ops.contract import EpochStep, Fault, Operator
 from headrace.ops.keys import KeyGroups, in_order, key_groups
 from headrace.records import is_record, like, maker
 from headrace.rows import collector_paused, rows_of, table_of
@@ -42,7 +42,7 @@ class RunningFoldOperator(Operator):
         key = pa.schema([self._input.field(k) for k in self._keys])
         return (TableSpec(VALUES, key, self._fold.value),)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
@@ -100,7 +100,7 @@ class Folder:
 
     @collector_paused()
     def apply(
-        self, table: KeyedTable, keys: pa.Table, found: KeyGroups, names: list[str], step: Step
+        self, table: KeyedTable, keys: pa.Table, found: KeyGroups, names: list[str], step: EpochStep
     ) -> tuple[list[int], pa.Table]:
         """Fold the rows into the table; which rows gave something, and what.
 

@@ -19,7 +19,7 @@ from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns
 from headrace.ops.stream.key_groups import group_heads, key_ids, list_starts
 from headrace.ops.stream.row_layout import RowLayout
@@ -91,7 +91,7 @@ class _BatchOperator(Operator):
         waiting = TableSpec(WAITING, place, value)
         return (waiting,) if self._what.within is None else (waiting, due)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         rows = self._concerned(step)
         if rows.num_rows:
             self._pack(rows, step)
@@ -104,11 +104,11 @@ class _BatchOperator(Operator):
         """The rows that wait."""
         return self._stored.whole(tables[WAITING].scan())
 
-    def _now(self, step: Step) -> int:
+    def _now(self, step: EpochStep) -> int:
         ended = step.after >= MAX_TIME
         return step.clock if self._what.by_clock and not ended else step.after
 
-    def _concerned(self, step: Step) -> pa.Table:
+    def _concerned(self, step: EpochStep) -> pa.Table:
         """The new rows, and all that wait under their keys or under keys whose lists are due."""
         arrived, waiting = step.inputs[0], step.tables[WAITING]
         fresh = None if arrived is None or not arrived.num_rows else self._fresh(arrived, step)
@@ -117,7 +117,7 @@ class _BatchOperator(Operator):
         held = waiting.scan() if ended else waiting.match(np.concatenate(hashes))
         return held if fresh is None else pa.concat_tables([held, fresh.cast(held.schema)])
 
-    def _fresh(self, arrived: pa.Table, step: Step) -> pa.Table:
+    def _fresh(self, arrived: pa.Table, step: EpochStep) -> pa.Table:
         """New rows as they wait; those of this batch have the highest turns."""
         count = arrived.num_rows
         if self._what.by_clock or TIME not in arrived.column_names:
@@ -131,7 +131,7 @@ class _BatchOperator(Operator):
             [HASH, *self._keys.schema.names, _TURN, *self._stored.value.names, _WHEN]
         )
 
-    def _due(self, step: Step) -> np.ndarray:
+    def _due(self, step: EpochStep) -> np.ndarray:
         """The hashes of keys that have a list which is due."""
         if self._what.within is None:
             return np.zeros(0, np.uint64)
@@ -141,7 +141,7 @@ class _BatchOperator(Operator):
         hashes: np.ndarray = flat(due.column(HASH)).to_numpy()
         return hashes
 
-    def _pack(self, rows: pa.Table, step: Step) -> None:
+    def _pack(self, rows: pa.Table, step: EpochStep) -> None:
         numbers = key_ids(rows.select(self._keys.identity))
         ties = [integers(rows.column(n)) for n in (_WHEN, "t", "s", "o", _TURN)]
         order = sorted_by([numbers, *ties])
@@ -163,7 +163,9 @@ class _BatchOperator(Operator):
             packed = rows.filter(pa.array(gone))
             step.out.append(self._lists(packed, sizes[leaves], ends[leaves], step))
 
-    def _remember(self, rows: pa.Table, gone: Mask, first: Index, ends: Index, step: Step) -> None:
+    def _remember(
+        self, rows: pa.Table, gone: Mask, first: Index, ends: Index, step: EpochStep
+    ) -> None:
         """Store new rows that wait and when lists are due; delete old rows that left."""
         old = integers(rows.column(_TURN)) >> 32 != step.epoch
         waiting = step.tables[WAITING]
@@ -174,7 +176,7 @@ class _BatchOperator(Operator):
             keys = rows.select(self._keys.identity).take(pa.array(first))
             step.tables[DUE].put(keys.append_column(TIME, pa.array(ends)))
 
-    def _lists(self, rows: pa.Table, sizes: Index, ends: Index, step: Step) -> pa.Table:
+    def _lists(self, rows: pa.Table, sizes: Index, ends: Index, step: EpochStep) -> pa.Table:
         stops = np.cumsum(sizes)
         starts = stops - sizes
         head = rows.take(pa.array(starts))

@@ -19,7 +19,7 @@ from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.order import codes, sorted_by
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns, key_groups
 from headrace.ops.stream.chunk_steps import place_hashes
 from headrace.ops.stream.key_groups import key_ids, place_in_group
@@ -144,7 +144,7 @@ class _BestOperator(Operator):
         keys = self._keys.of(prepared)
         return self._cut(prepared, self._marks(prepared), keys, self._by(prepared))
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived, table = step.inputs[0], step.tables[WAITING]
         if arrived is not None and arrived.num_rows:
             table.put(self._put(arrived, step.epoch))
@@ -281,7 +281,7 @@ class _TopOperator(Operator):
         place = pa.schema([*self._keys.schema, (_RANK, pa.int32())])
         return (TableSpec(BEST, place, self._stored.value),)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived, table = step.inputs[0], step.tables[BEST]
         if arrived is None or not arrived.num_rows:
             return

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.arrays import Mask, flat
 from headrace.at_rest import described
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns
 from headrace.ops.stream.key_groups import by_key_order, group_heads, key_ids, same_values
 from headrace.ops.stream.row_layout import output_rows
@@ -76,7 +76,7 @@ class _ChangesOnlyOperator(Operator):
     def tables(self) -> tuple[TableSpec, ...]:
         return (TableSpec(LAST, self._keys.schema, self._value),)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived, table = step.inputs[0], step.tables[LAST]
         if arrived is None or not arrived.num_rows:
             return
@@ -108,7 +108,7 @@ class _ChangesOnlyOperator(Operator):
         return alike
 
     def _store(
-        self, rows: pa.Table, keys: pa.Table, first: Mask, changed: Mask, step: Step
+        self, rows: pa.Table, keys: pa.Table, first: Mask, changed: Mask, step: EpochStep
     ) -> None:
         """The last row of each key in which anything changed."""
         starts = np.flatnonzero(first)

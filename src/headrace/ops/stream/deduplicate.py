@@ -21,7 +21,7 @@ from headrace.arrays import Index, Mask, flat, integers, timestamps
 from headrace.chunk import HASH, TIME
 from headrace.clock import MIN_TIME, pretty
 from headrace.ops.agg.order import by_number
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns
 from headrace.ops.stream.key_groups import (
     by_key_order,
@@ -121,7 +121,7 @@ class _DeduplicateOperator(Operator):
         order = by_key_order(rows, numbers)
         return order, numbers[order]
 
-    def _emit(self, rows: pa.Table, stays: Mask, step: Step) -> None:
+    def _emit(self, rows: pa.Table, stays: Mask, step: EpochStep) -> None:
         step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
         if not stays.all():
             step.filtered.append(rows.filter(pa.array(~stays)))
@@ -131,7 +131,7 @@ class _DeduplicateForever(_DeduplicateOperator):
     def tables(self) -> tuple[TableSpec, ...]:
         return (TableSpec(SEEN, self._keys.schema, pa.schema([])),)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         rows = step.inputs[0]
         if rows is None or not rows.num_rows:
             return
@@ -160,7 +160,7 @@ class _DeduplicateWithin(_DeduplicateOperator):
     def _counts(self) -> tuple[str, ...]:
         return (TIME,)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         table, rows = step.tables[SEEN], step.inputs[0]
         if rows is not None and rows.num_rows:
             times = integers(rows.column(TIME))

@@ -17,7 +17,7 @@ from headrace.arrays import Index, Mask, integers
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME, pretty
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.contract import Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import ORDER, KeyColumns
 from headrace.ops.stream.key_groups import key_ids, place_in_group
 from headrace.ops.stream.row_layout import output_rows
@@ -65,7 +65,7 @@ class _ThrottleOperator(Operator):
         """The count of a period that is over is forgotten."""
         return None if watermark == MIN_TIME else self._periods(rows) + self._per <= watermark
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived, table = step.inputs[0], step.tables[COUNTS]
         if arrived is not None and arrived.num_rows:
             rows, group = self._grouped(arrived)
@@ -98,7 +98,7 @@ class _ThrottleOperator(Operator):
         new[1:] = (periods[1:] != periods[:-1]) | (numbers[1:] != numbers[:-1])
         return rows.take(pa.array(order)), np.cumsum(new)
 
-    def _emit(self, rows: pa.Table, stays: Mask, step: Step) -> None:
+    def _emit(self, rows: pa.Table, stays: Mask, step: EpochStep) -> None:
         step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
         if not stays.all():
             dropped = rows.filter(pa.array(~stays))

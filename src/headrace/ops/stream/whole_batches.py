@@ -19,7 +19,7 @@ from headrace.callables import title
 from headrace.chunk import OFFSET, SOURCE, TIME, visible
 from headrace.clock import FIRST_TIME, LAST_TIME, MAX_TIME, MIN_TIME
 from headrace.errors import HeadraceError, StepError
-from headrace.ops.contract import Fault, Operator, Place, Spec, Step
+from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import in_order
 from headrace.state.table import TableSpec
 
@@ -39,7 +39,7 @@ def as_table(given: Any, schema: pa.Schema) -> pa.Table:
 
 
 def with_event_time(
-    rows: pa.Table, arrived: pa.Table | None, time: str | None, step: Step
+    rows: pa.Table, arrived: pa.Table | None, time: str | None, step: EpochStep
 ) -> pa.Table:
     """Rows with their event time: that of a column, or the newest of the batch."""
     count = rows.num_rows
@@ -71,7 +71,7 @@ def faults_of_all(arrived: pa.Table | None, error: BaseException) -> list[Fault]
     return [Fault(arrived.slice(i, 1), error) for i in range(count)] if arrived else []
 
 
-def _newest(arrived: pa.Table | None, step: Step) -> int:
+def _newest(arrived: pa.Table | None, step: EpochStep) -> int:
     if arrived is not None and arrived.num_rows and TIME in arrived.column_names:
         return max(int(integers(arrived.column(TIME)).max()), step.before)
     return step.before if MIN_TIME < step.before < MAX_TIME else step.clock
@@ -134,7 +134,7 @@ class _TransformOperator(Operator):
     def tables(self) -> tuple[TableSpec, ...]:
         return ()
 
-    def step(self, step: Step) -> None:
+    def step(self, step: EpochStep) -> None:
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
