@@ -10,8 +10,10 @@ import pytest
 import headrace as hr
 from headrace.errors import PlanError
 from headrace.expr import as_expr
-from headrace.hints import _ELSEWHERE, UnknownNameError
+from headrace.hints import _AGGREGATES, _ELSEWHERE, UnknownNameError
+from headrace.ops.agg.kinds import KINDS
 from headrace.schema import schema_of
+from tests.ops.aggregate_model import AGGS
 
 
 def stream():
@@ -111,3 +113,9 @@ def test_an_argument_that_a_method_does_not_have_comes_with_the_one_that_it_has(
 
 def test_methods_are_still_described_as_they_were_written():
     assert "concurrency" in inspect.signature(hr.Stream.map_async).parameters
+
+
+def test_every_aggregate_is_known_to_hints_and_to_the_model() -> None:
+    assert _AGGREGATES == set(KINDS)
+    assert {agg.kind for agg in AGGS.values()} == set(KINDS)
+    assert all(name in hr.__all__ for name in KINDS)
