@@ -28,7 +28,7 @@ def test_a_master_that_does_not_answer_is_said_so(tmp_path: Path) -> None:
     with secret_file(), start("spark://127.0.0.1:1", tmp_path) as driver:
         _, told = driver.communicate(timeout=300)
     assert driver.returncode == 1
-    assert "HR-RUN-003 cannot start Spark on 'spark://127.0.0.1:1': nobody answers there" in told
+    assert "HR-RUN-003 cannot start Spark on 'spark://127.0.0.1:1': nothing answers there" in told
 
 
 def test_a_cluster_without_workers_is_said_so(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class World:
         """All that the server has sent, in the job's folder before its first start."""
         writer = LineWriter(self.folder / "inputs" / "heard")
         for i in range(ROWS):
-            writer.add(pa.array([line(i).encode()]))
+            writer.add(pa.array([line(i).rstrip("\n").encode()]))
         writer.finish()
         writer.close()
 

@@ -116,6 +116,6 @@ def test_methods_are_still_described_as_they_were_written():
 
 
 def test_every_aggregate_is_known_to_hints_and_to_the_model() -> None:
-    assert _AGGREGATES == set(KINDS)
+    assert set(KINDS) == _AGGREGATES
     assert {agg.kind for agg in AGGS.values()} == set(KINDS)
     assert all(name in hr.__all__ for name in KINDS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sources.reading import read_split, refusal
 
-from headrace.errors import StateError
+from headrace.errors import InputError, StateError
+from headrace.log import writer as log_writer
 from headrace.schema import schema_of
 from headrace.sources import open_source, received
 from headrace.sources.received import LineWriter, Received
@@ -284,3 +287,39 @@ def test_lines_of_an_earlier_version_are_refused_by_name(opened, tmp_path):
         opened().check()
 
     assert refused.value.code == "HR-STATE-002"
+
+
+def test_a_restart_after_a_segment_that_got_no_line_goes_on(tmp_path, monkeypatch):
+    """The disk fills up after the roll; all that is there is read, committed and forgotten."""
+    monkeypatch.setattr(received, "SEGMENT", 64 << 10)
+    home = tmp_path / "inputs" / "in"
+    writer = received.LineWriter(home)
+    writer.add(pa.array([os.urandom(1_000) for _ in range(70)], pa.binary()))
+    with monkeypatch.context() as full:
+        full.setattr(log_writer, "encode", _no_space)
+        with pytest.raises(InputError, match="No space left"):
+            writer.add(pa.array([b"y"]))
+    writer.close()
+    received.Received(home).forget(70)
+
+    there = received.Received(home)
+    assert (there.start, there.end, there.ended) == (70, 70, False)
+    again = received.LineWriter(home)
+    again.add(pa.array([b"y"]))
+    again.close()
+    ((lines, offsets),) = there.read(70, 71, blank=True)
+    assert (lines.column(0).to_pylist(), offsets.tolist()) == ([b"y"], [70])
+
+
+def _no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_lines_of_an_earlier_version_are_refused_whoever_asks(opened, tmp_path):
+    old = tmp_path / "inputs" / "in" / "spool"
+    old.mkdir(parents=True)
+    (old / "0000000000000000.lines").write_bytes(b"a")
+    for ask in (lambda: opened().has_more("lines", 1), lambda: received.received(tmp_path)):
+        with pytest.raises(StateError) as caught:
+            ask()
+        assert caught.value.code == "HR-STATE-002"

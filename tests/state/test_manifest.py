@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.errors import StateError
+from headrace.state import sealed
+from headrace.state.epochs import EpochLog
 from headrace.state.manifest import (
     FIRST,
     LIVE,
@@ -54,11 +57,28 @@ def test_a_manifest_of_a_job_that_went_back():
     assert manifest.stays() == manifest.rewound and manifest.acknowledged == {}
 
 
+EMPTY = ("outputs", "reads", "writes")
+
+
+@pytest.mark.parametrize("name", ["clock", "splits", "ops", *EMPTY])
+def test_a_manifest_that_lacks_what_every_version_wrote_is_corrupt(name, tmp_path):
+    log = EpochLog(tmp_path)
+    (tmp_path / "epochs").mkdir()
+    content = json.loads(text_of("plain"))
+    del content["body"][name]
+    sealed.create_sealed(log._path(2), "manifest", content)
+    with pytest.raises(StateError, match=name) as caught:
+        log.read(2)
+    assert caught.value.code == "HR-STATE-004"
+
+
 def test_what_an_older_version_did_not_write_has_a_default():
-    body = {"splits": [{"id": 3, "input": "in", "name": "0", "at": 5}], "ops": {"win": {}}}
+    step = {"kind": "WindowAgg", "fingerprint": "f"}
+    splits = [{"id": 3, "input": "in", "name": "0", "at": 5, "of a later version": 1}]
+    body = {"splits": splits, "ops": {"win": step}, "clock": 1, **{name: {} for name in EMPTY}}
     manifest = Manifest.from_json({"epoch": 1, "token": 1, "attempt": "a", "body": body})
     assert manifest.splits == (Split(3, "in", "0", 5, MIN_TIME, 0, LIVE, None),)
-    assert manifest.ops == {"win": StepFacts(MIN_TIME, MAX_TIME, MAX_TIME, 0)}
+    assert manifest.ops == {"win": StepFacts(MIN_TIME, MAX_TIME, MAX_TIME, 0, "WindowAgg", "f")}
     assert manifest.timeline == FIRST and manifest.windows == {}
     assert manifest.free_split_id() == 4
 

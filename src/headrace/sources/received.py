@@ -26,6 +26,7 @@ from headrace.state.sealed import make_folder
 
 SEGMENT = 64 << 20
 TOPIC = "lines"
+_SPOOL = "spool"  # where an earlier version stored them
 _LINE = pa.schema([("line", pa.binary())])
 _END = pa.table({"line": pa.nulls(1, pa.binary())}, _LINE)
 _WHAT = "the topic of lines received"
@@ -34,7 +35,8 @@ _BUSY = {"HR-LOG-010", "HR-LOG-016", "HR-LOG-018"}  # it cannot be written now; 
 
 def received(folder: Path) -> dict[str, Path]:
     """By key: the inputs that have stored lines in a job's folder, whoever reads them now."""
-    topics = {p.parent.name: Received(p.parent) for p in folder.glob(f"inputs/*/{TOPIC}")}
+    homes = {place.parent for name in (TOPIC, _SPOOL) for place in folder.glob(f"inputs/*/{name}")}
+    topics = {home.name: Received(home) for home in sorted(homes)}
     return {unquote(key): topic.folder for key, topic in topics.items() if topic.end}
 
 
@@ -57,6 +59,7 @@ class Received:
     """The reading side. `home` is the input's own folder."""
 
     def __init__(self, home: Path) -> None:
+        _refuse_spool(home)
         self.home, self.folder = home, home / TOPIC
         self.log = EmbeddedLog(home)
         self._last = (0, False)  # how many records there are, and whether the last is an end
@@ -68,22 +71,20 @@ class Received:
     @property
     def end(self) -> int:
         """After the last line."""
-        latest = self._bounds()[1]
-        return latest - self._ends_with_null(latest)
+        return self._bounds()[1] - self.ended
 
     @property
     def ended(self) -> bool:
-        return self._ends_with_null(self._bounds()[1])
+        """Whether the last record is the mark of the end, which is never forgotten."""
+        earliest, latest = self._bounds()
+        if latest > earliest and latest != self._last[0]:
+            with _as_input(self.folder):
+                ((_, table),) = self.log.read(TOPIC, 0, latest - 1, latest)
+            self._last = latest, table.column(0).null_count == 1
+        return latest > earliest and self._last[1]
 
     def check(self, position: int = 0) -> None:
         """Raise an error if the lines up to `position` cannot have been received here."""
-        old = next((self.home / "spool").glob("*.lines"), None)
-        if old is not None:
-            raise StateError(
-                "HR-STATE-002",
-                f"{str(old)!r} holds lines as an earlier version of Headrace stored them",
-                "Run the job with the version of Headrace that wrote the folder.",
-            )
         if position > self.end:
             how = f"ends at line {self.end}, but the job has read up to {position}"
             raise damaged(_WHAT, self.folder, how)
@@ -111,12 +112,16 @@ class Received:
             info = self.log.describe(TOPIC)
             return info.earliest[0], info.latest[0]
 
-    def _ends_with_null(self, latest: int) -> bool:
-        if latest and latest != self._last[0]:
-            with _as_input(self.folder):
-                ((_, table),) = self.log.read(TOPIC, 0, latest - 1, latest)
-            self._last = latest, table.column(0).null_count == 1
-        return latest > 0 and self._last[1]
+
+def _refuse_spool(home: Path) -> None:
+    """Refuse lines as an earlier version stored them: they would never be read."""
+    old = next((home / _SPOOL).glob("*.lines"), None)
+    if old is not None:
+        raise StateError(
+            "HR-STATE-002",
+            f"{str(old)!r} holds lines as an earlier version of Headrace stored them",
+            "Run the job with the version of Headrace that wrote the folder.",
+        )
 
 
 class LineWriter:

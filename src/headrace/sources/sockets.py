@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import InputError
+from headrace.errors import InputError, StateError
 from headrace.sources import formats
 from headrace.sources.contract import (
     BEGINNING,
@@ -150,7 +150,7 @@ class Receiver:
 
     def __init__(self, address: tuple[str, int], received: Received, *, once: bool) -> None:
         self._address, self._received, self._once = address, received, once
-        self._failed: InputError | None = None
+        self._failed: InputError | StateError | None = None
         self._reached = False
         self._stop = threading.Event()
         self._writer = self._open()
@@ -183,7 +183,7 @@ class Receiver:
                 self._writer = self._open()
             if self._writer is not None and not (self._once and self._received.ended):
                 self._receive_until_stopped(self._writer)
-        except InputError as failed:
+        except (InputError, StateError) as failed:
             self._failed = failed
         except OSError as cause:
             self._failed = unstored(self._address, self._received, cause)

@@ -139,7 +139,11 @@ class EpochLog:
 
     def read(self, epoch: int) -> Manifest:
         """The manifest of an epoch; FencedError if a driver that has gone on has removed it."""
-        return Manifest.from_json(self._content(epoch))
+        content = self._content(epoch)
+        try:
+            return Manifest.from_json(content)
+        except KeyError as error:
+            raise sealed.corrupt(self._path(epoch), f"it does not say {error}") from error
 
     def _content(self, epoch: int) -> dict[str, Any]:
         path = self._path(epoch)

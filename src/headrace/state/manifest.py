@@ -1,7 +1,8 @@
 """The manifest: what is true of a job after an epoch, as values.
 
 `to_json` is the content of the manifest's file and `from_json` reads it, also one that an older
-version has written: what that did not know has a default here, and unknown keys are left out.
+version has written: what that did not know has a default here, unknown keys are left out, and
+where a key is missing that every version has written, it raises a KeyError.
 The number of the format is in the file's header (`sealed.py`). How
 manifests are written, fenced and cleared away is in `epochs.py`.
 """
@@ -37,6 +38,12 @@ class Split:
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SPLIT}
 
+    @staticmethod
+    def from_json(split: Mapping[str, Any]) -> Split:
+        known = {name: split[name] for name in _SPLIT if name in split}
+        required = {name: split[name] for name in ("id", "input", "name", "at")}
+        return Split(**known | required)
+
 
 _SPLIT = tuple(f.name for f in fields(Split))
 
@@ -60,7 +67,8 @@ class StepFacts:
 
     @staticmethod
     def from_json(facts: Mapping[str, Any]) -> StepFacts:
-        return StepFacts(**{name: facts[name] for name in _STEP if name in facts})
+        required = {"kind": facts["kind"], "fingerprint": facts["fingerprint"]}
+        return StepFacts(**{name: facts[name] for name in _STEP if name in facts} | required)
 
 
 _STEP = tuple(f.name for f in fields(StepFacts))
@@ -159,11 +167,13 @@ class Manifest:
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Manifest:
         body: dict[str, Any] = content["body"]
+        if missing := [name for name in _REQUIRED if name not in body]:
+            raise KeyError(missing[0])
         known = {name: body[name] for name in _BODY if name in body}
         for name, kind in _FACTS.items():
-            known[name] = {n: kind.from_json(f) for n, f in body.get(name, {}).items()}
+            known[name] = {n: kind.from_json(f) for n, f in body[name].items()}
         known |= {name: tuple(body[name]) for name in _NAMES if name in body}
-        known["splits"] = tuple(Split(**split) for split in body.get("splits", ()))
+        known["splits"] = tuple(map(Split.from_json, body["splits"]))
         known["forks"] = tuple((timeline, last) for timeline, last in body.get("forks", ()))
         return Manifest(content["epoch"], content["token"], content["attempt"], **known)
 
@@ -182,3 +192,4 @@ class Manifest:
 _BODY = tuple(f.name for f in fields(Manifest) if f.name not in ("epoch", "token", "attempt"))
 _FACTS: dict[str, Any] = {"ops": StepFacts, "reads": InputFacts, "writes": OutputFacts}
 _NAMES = ("retired", "dropped")
+_REQUIRED = ("clock", "splits", "outputs", *_FACTS)  # every version has written these
