@@ -70,6 +70,12 @@ _AT_REST = {
     "DeltaWindow": "Delta",
     "UntilWindow": "Until",
     "CustomTrigger": "Custom",
+    "CustomWatermark": "Custom",
+    "ValueState": "Kept",
+    "ListState": "KeptList",
+    "MapState": "KeptMap",
+    "LastState": "KeptLast",
+    "SharedMapState": "KeptShared",
 }
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 from headrace.api.many_streams import connect
+from headrace.errors import PlanError
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.operator import ProcessSpec
 from headrace.ops.process.state_kinds import value
@@ -121,3 +123,19 @@ def test_a_process_over_an_input_without_time_has_no_time(job, temperature):
     bare = job.read("log:bare", schema=SMOKE)
     made = connect(by="area", temperature=temperature, smoke=bare)
     assert not made.process(FireAlarm(), unbounded=True)._edge.node.timed
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda s: s.table("area", unbounded=True),
+        lambda s: s.table("area", delete="area = 'x'", unbounded=True),
+        lambda s: s.key_by("area").window(hr.tumbling("1m")),
+    ],
+)
+def test_a_table_or_windows_cannot_be_connected(job, temperature, smoke, other):
+    joined = temperature.key_by("area").connect(other(smoke), names=("temperature", "smoke"))
+    joined.process(FireAlarm(), unbounded=True).write("log:out")
+    with pytest.raises(PlanError) as caught:
+        job.check()
+    assert "HR-PLAN-018" in [p.code for p in caught.value.problems]

@@ -90,3 +90,13 @@ def test_every_kind_of_value_is_known_by_the_name_it_always_had() -> None:
 @pytest.mark.parametrize(("window", "text"), TEXTS)
 def test_windows_and_patterns_are_known_by_the_same_text(window: Any, text: str) -> None:
     assert window.at_rest() == text
+
+
+def test_what_users_classes_get_from_us_is_known_by_the_name_it_always_had() -> None:
+    class Counts(hr.KeyedProcess):
+        seen = hr.value(int, default=0, ttl="1h")
+
+        def on_row(self, row: Any, ctx: Any) -> None: ...
+
+    given = {n: vars(Counts)[n].__qualname__ for n in ("__getattr__", "__delattr__")}
+    assert given == {"__getattr__": "_found", "__delattr__": "_forget"}

@@ -133,7 +133,7 @@ def input_name(of: Input) -> str:
 
 def _keys(of: AnyStream, label: str, by: By) -> tuple[str, ...]:
     if by is None:
-        return of._keys
+        return of._keys if isinstance(of, AnyStream) else ()
     columns = by.get(label, ()) if isinstance(by, Mapping) else by
     return (columns,) if isinstance(columns, str) else tuple(columns)
 

@@ -55,7 +55,7 @@ class EpochStep:
     next: int = MAX_TIME  # the watermark at which something is due even without input
     wake: int = MAX_TIME  # the clock at which something is due even without input
     newest: int = MIN_TIME  # the furthest watermark of its splits; of use when they have ended
-    homes: Sequence[int] = ()  # a key hash in each slot of this task: see `broadcast.py`
+    homes: Sequence[int] = ()  # a key hash in each slot of this task: see `tables.py`
 
 
 class Operator(ABC):
@@ -203,11 +203,7 @@ class Spec(ABC):
     @property
     def python(self) -> str | None:
         """Why it runs as Python; None when it does not."""
-        return (
-            f"{', '.join(map(title, self.functions))}: a Python function"
-            if self.functions
-            else None
-        )
+        return _python(self.functions)
 
     @property
     def bound(self) -> str:

@@ -161,6 +161,10 @@ def _forget(self: KeyedProcess, name: str) -> None:
     self.__dict__.get(HELD, {}).pop(name, None)
 
 
+# Both are methods of users' classes, so their names and code are part of digests at rest.
+_held_value.__qualname__, _forget.__qualname__ = "_found", "_forget"
+
+
 @lru_cache(maxsize=64)
 def keyless(kind: type[KeyedProcess]) -> type[KeyedProcess]:
     """The class, of objects that have no key now: reading their state is refused."""
