@@ -90,6 +90,13 @@ class Lab:
         digest: Digester | None = None, limit: float | None = None,
     ) -> Sample:  # fmt: skip
         """Run one contender once, for `limit` seconds at most."""
+        return self._measure(case, job, who, params, digest, limit)
+
+    def _measure(
+        self, case: str, job: str, who: str, params: Mapping[str, Any], digest: Digester | None,
+        limit: float | None, tree: Path = ROOT, python: str = sys.executable, name: str = "",
+    ) -> Sample:  # fmt: skip
+        """The same in any source tree and Python; the sample has the contender's name or `name`."""
         place = CACHE / "work" / uuid.uuid4().hex[:12]
         place.mkdir(parents=True)
         (place / "params.json").write_text(json.dumps({**params, "cores": self.cores}))
@@ -98,8 +105,8 @@ class Lab:
         try:
             with (place / "log.txt").open("wb") as log:
                 child = subprocess.Popen(
-                    [sys.executable, "-m", "bench.child", who, job, str(place)],
-                    cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT,
+                    [python, "-m", "bench.child", who, job, str(place)],
+                    cwd=tree, env=environment(tree), stdout=log, stderr=subprocess.STDOUT,
                 )  # fmt: skip
                 with watching(child.pid) as watch:
                     code = _ended(child, limit)
@@ -111,9 +118,12 @@ class Lab:
             result = digest(params, place) if digest else None
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        sample = Sample(who, figures, result, watch.rss, watch.pss, load, watch.others, watch.parts)
+        name = name or who
+        sample = Sample(
+            name, figures, result, watch.rss, watch.pss, load, watch.others, watch.parts
+        )
         self.samples.setdefault(case, []).append(sample)
-        self.say(f"  {case:<14} {who:<7} {time.monotonic() - began:6.1f} s   load {load:.1f}")
+        self.say(f"  {case:<14} {name:<7} {time.monotonic() - began:6.1f} s   load {load:.1f}")
         return sample
 
     def rounds(
@@ -166,10 +176,10 @@ class Contest:
         return float(median(figure(b) for _, b in self.pairs))
 
 
-def environment() -> dict[str, str]:
+def environment(tree: Path = ROOT) -> dict[str, str]:
     """What a contender sees: this package and the source tree, whatever is installed."""
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    paths = [str(ROOT / "src"), str(ROOT), *known]
+    paths = [str(tree / "src"), str(tree), *known]
     joined = os.pathsep.join(dict.fromkeys(p for p in paths if p))
     return {**os.environ, "PYTHONPATH": joined}
 

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bench.against import SideBySide
 from bench.batches import Batch, lasted, period, throughput
 from bench.data import BASE, DISORDER, Shape, dataset
 from bench.digest import digest, rounded
-from bench.measure import Contest, Lab, Sample
+from bench.measure import Contest, Failed, Lab, Sample
 from bench.plot import margin
 from bench.rows import AT_LEAST, AT_MOST, Row
 
@@ -133,3 +134,48 @@ def test_every_run_adds_a_line_to_the_history(tmp_path, monkeypatch):
     assert [run["quick"] for run in table.history()] == [False, True]
     assert table.history()[0]["rows"] == {"A": [2.0, 3.0, "2 M/s", "1 M/s"]}
     assert json.loads((tmp_path / "latest.json").read_text())["rows"][0]["met"] is False
+
+
+@pytest.fixture
+def other_tree(tmp_path):
+    python = tmp_path / "other" / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    return tmp_path / "other"
+
+
+class Scripted(SideBySide):
+    """Takes samples from a script instead of running a contender."""
+
+    def script(self, results):
+        self.ran, self._results = [], iter(results)
+        return self
+
+    def _measure(self, case, job, who, params, digest, limit, tree=None, python="", name=""):
+        self.ran.append((name, tree))
+        millis, result = next(self._results)
+        batches = [[10, 0, 9_000], [10, 0, millis], [10, 0, millis]]
+        return Sample(name, {"batches": batches}, result, 0, 1, 0.0, 0.0)
+
+
+def test_two_trees_take_turns_and_another_engine_is_not_run(other_tree, capsys):
+    lab = Scripted(other_tree).script([(300, "x"), (100, "x"), (100, "x"), (200, "x")])
+    for who in ("ours", "theirs", "ours"):
+        assert lab.one("A", "a", who, {}).who == "this"
+    lab.show()
+
+    other = ("other", other_tree.resolve())
+    assert lab.ran == [("this", None), other, other, ("this", None)]
+    assert "2 │ 250 ms │ 2.50 │ 2.00 │ 3.00" in capsys.readouterr().out
+
+
+def test_two_trees_whose_results_differ_are_not_compared(other_tree):
+    lab = Scripted(other_tree).script([(1, "x"), (1, "y")])
+
+    with pytest.raises(Failed, match="the results differ"):
+        lab.one("A", "a", "ours", {})
+
+
+def test_a_tree_without_an_environment_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match="run one of its verbs"):
+        SideBySide(tmp_path)
