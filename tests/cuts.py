@@ -68,8 +68,7 @@ CUTS: dict[str, dict[str, int]] = {
     "state.search": {"_FEW_TIMES": 1, "_LARGE": 1, "_WINDOW": 2},
     "state.store": {"AT_ONCE": 1, "FEW": 2, "RATIO": 1, "SMALL": 1, "TOO_MANY": 2},
     "state.table": {"_PENDING": 1},
-    "task.flow": {"_FLUSH_ROWS": 1},
-    "task.outputs": {"_STAGE_BYTES": 1},
+    "task.flow": {"_FLUSH_ROWS": 1, "_STAGE_BYTES": 1},
     "task.python_steps": {"_AT_ONCE": 1},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.epoch.lineage import upstream
+from headrace.epoch.values import upstream
 from headrace.errors import PlanError
 from headrace.ops.window.assigners import Everything
 from headrace.ops.window.spec import GeneralWindows

@@ -17,8 +17,7 @@ from headrace.clock import MAX_TIME, Clock
 from headrace.driver.split_state import after_epoch, alignment_bounds, liveness, too_far_ahead
 from headrace.driver.stop_requests import drain_requested, stop_requested
 from headrace.epoch.bundle import Bundle
-from headrace.epoch.lineage import upstream
-from headrace.epoch.values import Epoch, Offset, Piece, SourceTask, reached_by
+from headrace.epoch.values import Epoch, Offset, Piece, SourceTask, reached_by, upstream
 from headrace.ops.watermarks import CustomWatermark
 from headrace.plan.nodes import Read
 from headrace.state.epochs import EpochLog

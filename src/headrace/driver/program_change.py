@@ -18,8 +18,7 @@ from headrace.epoch.bundle import DEAD
 from headrace.plan.evolution import DROPPED, OUTPUT, SAME, describe
 from headrace.plan.lineage import roots
 from headrace.plan.program import Program
-from headrace.state.manifest import Manifest, StepFacts
-from headrace.task.task_state import table_key
+from headrace.state.manifest import Manifest, StepFacts, table_key
 
 
 def is_changed(found: Inspection) -> bool:

@@ -27,12 +27,11 @@ from headrace.ops.process.state_kinds import ValueState
 from headrace.plan.nodes import Stateful
 from headrace.plan.program import Program
 from headrace.plan.step_changes import StoredValue, known_values, sources
-from headrace.state.manifest import StepFacts
+from headrace.state.manifest import StepFacts, table_key
 from headrace.state.runs import RunCache, RunRef, RunWriter
 from headrace.state.sorted_run import sorted_run
 from headrace.state.spec import GONE, TableSpec
 from headrace.state.store import SlotState
-from headrace.task.task_state import table_key
 
 State = dict[str, Any]
 

@@ -146,10 +146,10 @@ NOWHERE = np.zeros(0, dtype=[("split", np.int32), ("offset", np.int64)])
 
 def places(rows: pa.Table) -> np.ndarray:
     """Where each row comes from."""
-    found = np.zeros(rows.num_rows, NOWHERE.dtype)
-    found["split"] = rows.column(SOURCE).to_numpy()
-    found["offset"] = rows.column(OFFSET).to_numpy()
-    return found
+    origins = np.zeros(rows.num_rows, NOWHERE.dtype)
+    origins["split"] = rows.column(SOURCE).to_numpy()
+    origins["offset"] = rows.column(OFFSET).to_numpy()
+    return origins
 
 
 def passes_on(node: object) -> bool:

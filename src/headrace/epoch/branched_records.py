@@ -88,12 +88,12 @@ def single_path_corrections(
     """
     named = followed_splits(program, epoch)
     inputs = {s.id: s.input for s in epoch.splits if s.id not in named}
-    found: dict[str, Counter[str]] = {}
+    corrections: dict[str, Counter[str]] = {}
     for split, count in splits.items():
         name = inputs.get(split) if count else None
         if name is not None and leads_only_to(program, name, step):
-            found.setdefault(name, Counter()).update({"used": -count, fate: count})
-    return found
+            corrections.setdefault(name, Counter()).update({"used": -count, fate: count})
+    return corrections
 
 
 def filter_corrections(
@@ -125,31 +125,31 @@ def fates_of_passed(passed: Passed, splits: Mapping[int, tuple[str, str]]) -> It
 
 
 def records_in_state(step: EpochStep, splits: Mapping[int, tuple[str, str]]) -> Iterator[Note]:
-    """The records that came and did not go on: state has them for a later epoch."""
-    came, gone = _places(step.inputs), _places([*step.out, *step.filtered])
+    """The records that a step received and did not emit: state has them for a later epoch."""
+    received, emitted = _places(step.inputs), _places([*step.out, *step.filtered])
     for split, where in splits.items():
-        offsets = came["offset"][came["split"] == split]
-        held = _without(offsets, gone["offset"][gone["split"] == split])
-        if len(held):
-            yield *where, "used", pack_offsets(held)
+        offsets = received["offset"][received["split"] == split]
+        stored = _without(offsets, emitted["offset"][emitted["split"] == split])
+        if len(stored):
+            yield *where, "used", pack_offsets(stored)
 
 
 def _places(tables: Iterable[pa.Table | None]) -> np.ndarray:
-    found = [places(rows) for rows in tables if rows is not None and SOURCE in rows.column_names]
-    return np.concatenate([NOWHERE, *found])
+    parts = [places(rows) for rows in tables if rows is not None and SOURCE in rows.column_names]
+    return np.concatenate([NOWHERE, *parts])
 
 
 def branch_corrections(
     notes: Iterable[Sequence[str]], dead: Iterable[tuple[str, str, int]]
 ) -> Iterator[tuple[str, Counter[str]]]:
     """By input, what the counts of the sources are changed by."""
-    found: dict[tuple[str, str], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    records: dict[tuple[str, str], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for input, split, fate, offsets in notes:
-        found[input, split][fate].append(unpack_offsets(offsets))
-    for input, split, offset in dead if found else ():
-        if (input, split) in found:
-            found[input, split]["dead"].append([offset])
-    for (input, _), by_fate in found.items():
+        records[input, split][fate].append(unpack_offsets(offsets))
+    for input, split, offset in dead if records else ():
+        if (input, split) in records:
+            records[input, split]["dead"].append([offset])
+    for (input, _), by_fate in records.items():
         met = {fate: np.concatenate(parts) for fate, parts in by_fate.items()}
         yield input, _correction(met)
 

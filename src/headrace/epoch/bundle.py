@@ -98,46 +98,46 @@ REAL = Edges()
 
 def ids_of(
     nodes: Iterable[Node],
-    known: Mapping[str, InputFacts] | Mapping[str, OutputFacts],
+    stored: Mapping[str, InputFacts] | Mapping[str, OutputFacts],
     retired: Collection[str] = (),
 ) -> Ids:
-    """The id of each input, or output: as the last manifest knows it, or a new one."""
-    before = {n.name: _before(n, known) for n in nodes}
-    used = {known[old].id for old in before.values() if old is not None} | {*retired}
+    """The id of each input, or output: as the last manifest has it, or a new one."""
+    before = {n.name: _stored_name(n, stored) for n in nodes}
+    used = {stored[old].id for old in before.values() if old is not None} | {*retired}
     ids = dict[str, str]()
     for name, old in before.items():
-        ids[name] = known[old].id if old is not None else _fresh(name, used)
+        ids[name] = stored[old].id if old is not None else _new_id(name, used)
         used.add(ids[name])
     return ids
 
 
-def _before(node: Node, known: Collection[str]) -> str | None:
-    if node.name in known:
+def _stored_name(node: Node, stored: Collection[str]) -> str | None:
+    if node.name in stored:
         return node.name
-    return node.was if node.was is not None and node.was in known else None
+    return node.was if node.was is not None and node.was in stored else None
 
 
-def _fresh(name: str, used: Collection[str]) -> str:
-    fresh, n = name, 1
-    while fresh in used:
+def _new_id(name: str, used: Collection[str]) -> str:
+    id, n = name, 1
+    while id in used:
         n += 1
-        fresh = f"{name}~{n}"
-    return fresh
+        id = f"{name}~{n}"
+    return id
 
 
 def describe_inputs(
     program: Program, sources: Mapping[str, Source], ids: Ids
 ) -> dict[str, InputFacts]:
-    """With what their event time is: a watermark is one of it."""
+    """With their event time, because a watermark is a time of that column."""
     times = {r.name: None if r.time is None else str(r.time) for r in program.sources()}
     return {n: InputFacts(ids[n], s.identity(), times[n]) for n, s in sources.items()}
 
 
 def describe_outputs(
-    sinks: Mapping[str, Sink], ids: Ids, known: Mapping[str, OutputFacts]
+    sinks: Mapping[str, Sink], ids: Ids, stored: Mapping[str, OutputFacts]
 ) -> dict[str, OutputFacts]:
-    """With the last epoch in which each had rows, as the last manifest knows it."""
-    last = {facts.id: facts.last for facts in known.values()}
+    """With the last epoch in which each had rows, according to the last manifest."""
+    last = {facts.id: facts.last for facts in stored.values()}
     return {
         name: OutputFacts(ids[name], sink.describe(), last.get(ids[name], 0))
         for name, sink in sinks.items()

@@ -1,10 +1,10 @@
 """Columns compacted for the journey between two tasks, and expanded on arrival.
 
-A byte that travels is copied a dozen times, in two Pythons and the JVM between them, which
-takes longer than leaving it out. Whole numbers and times travel as distances from the
-smallest, as narrow as these are; a column of one value not at all; texts that repeat as
-numbers of the few there are; and the hash of a key, where it is soon worked out again, not
-either. What was done is recorded in the schema's metadata.
+A byte that is sent is copied a dozen times, in two Pythons and the JVM between them, which
+takes longer than leaving it out. Whole numbers and times are sent as differences from the
+smallest, in the narrowest type that holds them; texts that repeat as a dictionary. A column of
+one value is not sent at all, nor the hash of a key that is cheap to compute again. What was done
+is recorded in the schema's metadata.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from headrace.hashing import hash_keys
 
 _NOTE, _PLAIN, _CODED = b"headrace.narrowed", b"headrace.plain", b"headrace.coded"
 _SHORT = 1 << 16  # texts that 16 bits can number
-_FEW = 4_096  # rows: fewer are sent as they are; and so many are looked at to judge texts
+_FEW = 4_096  # rows: fewer are sent as they are; also the size of the sample of texts
 _REPEATS = 4  # how often a text must occur to be worth a number
-_LONG = 1_000  # bytes a text, beyond which looking at some is work
+_LONG = 1_000  # bytes a text, beyond which sampling costs too much
 _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32()}
 
 
 def dictionary_encoded(rows: pa.Table) -> pa.Table:
-    """The rows with texts that repeat as dictionaries: soon hashed, soon cut, soon sent."""
+    """The rows with texts that repeat as dictionaries, which are faster to hash, cut and send."""
     if rows.num_rows < _FEW:
         return rows
     for i, field in enumerate(rows.schema):
@@ -46,8 +46,8 @@ def dictionary_encoded(rows: pa.Table) -> pa.Table:
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
-    """Whether texts occur often, by a sample: no more different ones are in it than there
-    would be if each of them occurred just often enough."""
+    """Whether texts occur often, judged by a sample: it has no more distinct ones than it would
+    if each occurred just often enough."""
     if column.null_count or column.nbytes > _LONG * len(column):
         return False
     places = np.linspace(0, len(column) - 1, _FEW).astype(np.int64)
@@ -59,11 +59,11 @@ def compact(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
     """The table compacted; `keys` are the columns of which its hashes are made, if known."""
     if table.num_rows < _FEW:
         return _decoded(table, _uncoded(table.schema))
-    again = keys is not None and all(_soon_hashed(table.column(k).type) for k in keys)
+    rehash = keys is not None and all(_cheap_to_hash(table.column(k).type) for k in keys)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {}
     least: dict[str, int] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if name == HASH and again:
+        if name == HASH and rehash:
             continue
         if column.num_chunks > 1:  # more text than one array can hold
             columns[name] = column
@@ -74,7 +74,7 @@ def compact(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
             columns |= {} if small is None else {name: small}
         else:
             columns[name] = column
-    note = {"rows": table.num_rows, "least": least, "keys": list(keys or ()) if again else None}
+    note = {"rows": table.num_rows, "least": least, "keys": list(keys or ()) if rehash else None}
     schema = _uncoded(table.schema).serialize().to_pybytes()
     about = {_NOTE: json.dumps(note).encode(), _PLAIN: schema}
     return pa.table(columns).replace_schema_metadata(about)
@@ -109,12 +109,12 @@ def _decoded(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table if table.schema.equals(schema, check_metadata=True) else table.cast(schema)
 
 
-def _soon_hashed(type: pa.DataType) -> bool:
+def _cheap_to_hash(type: pa.DataType) -> bool:
     return bool(pt.is_integer(type) or pt.is_temporal(type) or pt.is_dictionary(type))
 
 
 def _fitting(codes: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Without the texts that occur in no row, as they do after a cut, and in narrow numbers."""
+    """Without the texts that no row has, which a cut leaves behind, and with narrow indices."""
     number = codes.indices.to_numpy()
     used = np.flatnonzero(np.bincount(number, minlength=len(codes.dictionary)))
     place = np.zeros(len(codes.dictionary), np.uint32)
@@ -144,7 +144,7 @@ def _integer(type: pa.DataType) -> pa.DataType:
 
 
 def _small(array: pa.Array) -> tuple[pa.Array | None, int]:
-    """Distances from the least, as narrow as they are, and the least; None if all are zero."""
+    """Differences from the least, in the narrowest type, and the least; None if all are zero."""
     values = _numbers(array)
     low, high = int(values.min()), int(values.max())
     if low == high:

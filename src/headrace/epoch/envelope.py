@@ -66,8 +66,8 @@ def note(level: int, task: int, op: str, content: Any) -> Envelope:
 def send(
     level: int, task: int, op: str, port: int, table: pa.Table, keys: Sequence[str] | None = None
 ) -> Iterator[Envelope]:
-    """A chunk, compacted, in pieces that the JVM's collector takes for short-lived things: a
-    large one would be copied among the old, and every batch end in a search through all."""
+    """A chunk, compacted, in pieces small enough to stay in the JVM's young generation: a large
+    one would be promoted to the old, and every batch would end in a full collection."""
     table = compact(table.combine_chunks(), keys)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -87,11 +87,11 @@ class ChunkAssembler:
 
     def add(self, envelope: Envelope) -> pa.Table | None:
         """A chunk, when this is the last piece of it to come."""
-        known = self._pieces[envelope.chunk]
-        known[envelope.piece] = envelope.payload
-        if len(known) < envelope.pieces:
+        pieces = self._pieces[envelope.chunk]
+        pieces[envelope.piece] = envelope.payload
+        if len(pieces) < envelope.pieces:
             return None
-        whole = b"".join(known[i] for i in range(envelope.pieces))
+        whole = b"".join(pieces[i] for i in range(envelope.pieces))
         del self._pieces[envelope.chunk]
         return expand(pa.ipc.open_stream(pa.py_buffer(whole)).read_all())
 

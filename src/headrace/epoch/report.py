@@ -69,7 +69,7 @@ class Total:
 
 def add_up(reports: Iterable[Report]) -> Total:
     total = Total()
-    fallen: set[tuple[str, str, int]] = set()
+    dead: set[tuple[str, str, int]] = set()
     several: list[tuple[str, str, str, int, int]] = []
     branched: list[tuple[str, str, str, str]] = []
     for report in reports:
@@ -87,19 +87,19 @@ def add_up(reports: Iterable[Report]) -> Total:
             total.state[table].append(update)
         for name, facts in report.ops.items():
             total.ops[name] = _joined(total.ops.get(name), facts)
-        fallen.update((i, s, o) for i, s, o in report.dead)
+        dead.update((i, s, o) for i, s, o in report.dead)
         several += report.several
         branched += report.branched
         total.examples |= report.examples
         total.timing.update(report.timing)
         for name, counts in report.metrics.items():
             total.metrics[name].update(counts)
-    counted = _Fates(several) if fallen else None
-    for name, split, offset in fallen:  # which failed below the source, where they had counted
+    counted = _Fates(several) if dead else None
+    for name, split, offset in dead:  # which failed below the source, where they had counted
         assert counted is not None
         total.inputs[name].update({"dead": 1})
         total.inputs[name].subtract({counted.of(name, split, offset): 1})
-    for name, counts in branch_corrections(branched, fallen):
+    for name, counts in branch_corrections(branched, dead):
         total.inputs[name].update(counts)
     return total
 
@@ -121,12 +121,12 @@ class _Fates:
         return runs[at][2] if at >= 0 and offset <= runs[at][1] else "used"
 
 
-def _joined(known: StepFacts | None, facts: StepFacts) -> StepFacts:
-    if known is None:
+def _joined(total: StepFacts | None, facts: StepFacts) -> StepFacts:
+    if total is None:
         return facts
     return StepFacts(
-        watermark=max(known.watermark, facts.watermark),
-        next=min(known.next, facts.next),
-        wake=min(known.wake, facts.wake),
-        held=known.held + facts.held,
+        watermark=max(total.watermark, facts.watermark),
+        next=min(total.next, facts.next),
+        wake=min(total.wake, facts.wake),
+        held=total.held + facts.held,
     )

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
+from headrace.plan.nodes import Node, Read, Stateful
+from headrace.plan.program import Program
 from headrace.sources.contract import Range
 from headrace.state.manifest import IDLE, LIVE, Split
 
@@ -83,21 +85,38 @@ class SourceTask:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
+def upstream(program: Program, name: str) -> frozenset[str]:
+    """The names of the inputs that set the watermark of step `name`: those whose rows reach it.
+
+    A control stream, which reaches every task of a step, does not: rules may be silent for days.
+    """
+    seen: dict[str, Node] = {}
+    pending: list[Node] = [program.nodes[name]]
+    while pending:
+        node = pending.pop()
+        if node.name in seen:
+            continue
+        seen[node.name] = node
+        control = node.broadcast if isinstance(node, Stateful) else ()
+        pending.extend(e.node for i, e in enumerate(node.inputs) if i not in control)
+    return frozenset(name for name, node in seen.items() if isinstance(node, Read))
+
+
 def watermark_of(inputs: Iterable[str], splits: Iterable[Split], clock: int) -> int:
     """The event time that these inputs have all reached.
 
     The minimum over live splits. When all are idle it moves on with the clock from where
     the furthest split was, so windows close; when all have ended it is the end of time.
     """
-    wanted = set(inputs)
-    considered = [s for s in splits if s.input in wanted]
+    names = set(inputs)
+    considered = [s for s in splits if s.input in names]
     live = [s.watermark for s in considered if s.state == LIVE]
     if live:
         return min(live)
     idle = [s for s in considered if s.state == IDLE]
     if idle:
-        spoke = [s.watermark + clock - s.seen for s in idle if s.watermark > MIN_TIME]
-        return max(spoke, default=MIN_TIME)
+        moved = [s.watermark + clock - s.seen for s in idle if s.watermark > MIN_TIME]
+        return max(moved, default=MIN_TIME)
     return MAX_TIME if considered else MIN_TIME
 
 

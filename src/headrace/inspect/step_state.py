@@ -30,12 +30,11 @@ from headrace.plan.program import Drafted, Program, build
 from headrace.schema import ddl_type
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
-from headrace.state.manifest import Manifest, StepFacts
+from headrace.state.manifest import Manifest, StepFacts, table_key
 from headrace.state.runs import cache_of
 from headrace.state.spec import GONE
 from headrace.state.store import SlotState, open_table
 from headrace.state.table import KeyedTable, TableSpec
-from headrace.task.task_state import table_key
 
 Moment = datetime | int | str
 Tables = Mapping[str, KeyedTable]

@@ -14,8 +14,7 @@ from typing import Any
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.driver.split_state import by_clock, liveness
-from headrace.epoch.lineage import upstream
-from headrace.epoch.values import reached_by
+from headrace.epoch.values import reached_by, upstream
 from headrace.inspect.progress import moment, quoted
 from headrace.ops.watermarks import Bounded
 from headrace.ops.window.assigners import FOREVER

@@ -189,6 +189,11 @@ class Manifest:
         return known
 
 
+def table_key(step: str, table: str) -> str:
+    """The key of a step's table in `Manifest.state`."""
+    return f"{step}/{table}"
+
+
 _BODY = tuple(f.name for f in fields(Manifest) if f.name not in ("epoch", "token", "attempt"))
 _FACTS: dict[str, Any] = {"ops": StepFacts, "reads": InputFacts, "writes": OutputFacts}
 _NAMES = ("retired", "dropped")

@@ -80,11 +80,11 @@ class DeadLetters:
 
     def examples(self) -> dict[str, dict[str, str]]:
         """The first letter of each step, for whoever asks why there is no output."""
-        found: dict[str, dict[str, str]] = {}
+        examples: dict[str, dict[str, str]] = {}
         for input, split, offset, place, step, error, *_ in self._letters:
             where = place or (f"input {input!r} split {split} offset {offset}" if input else "")
-            found.setdefault(step, {"error": error[:_QUOTED], "place": where})
-        return found
+            examples.setdefault(step, {"error": error[:_QUOTED], "place": where})
+        return examples
 
     def table(self) -> pa.Table:
         columns = zip(*self._letters, strict=True) if self._letters else ([] for _ in DEAD_SCHEMA)

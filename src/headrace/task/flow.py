@@ -9,7 +9,7 @@ staged here, so that only a reference travels.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -41,13 +41,49 @@ from headrace.plan.nodes import (
     late_port,
 )
 from headrace.plan.program import Program
+from headrace.sinks import Sink
+from headrace.state.faults import point
 from headrace.task.dead_letters import DeadLetters, errors_named_by_step
-from headrace.task.outputs import Outputs
 from headrace.task.python_steps import ROW_KINDS, run_batches, run_rows
 
-_FLUSH_ROWS = 1_000_000  # rows held back for an operator before they are folded and sent
+_FLUSH_ROWS = 1_000_000  # rows buffered for an operator before they are combined and sent
 _TRIES = 1_000  # calls of a function of tables on parts of a chunk, to find the rows it fails on
+_STAGE_BYTES = 256 << 20  # of rows buffered for an output before they are staged
 Fate = Callable[[str, pa.Table], None]
+
+
+class Outputs:
+    """Stages what a task writes to the job's outputs, in large pieces and at the task's end.
+
+    Staged files are durable and invisible; only the manifest makes them count.
+    """
+
+    def __init__(self, sinks: Mapping[str, Sink], epoch: int, unique: str) -> None:
+        self._sinks, self._epoch, self._unique = sinks, epoch, unique
+        self._buffered: dict[str, list[pa.Table]] = defaultdict(list)
+        self._bytes: dict[str, int] = defaultdict(int)
+        self._count = 0
+        self.staged: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.rows: dict[str, int] = defaultdict(int)
+
+    def add(self, name: str, rows: pa.Table) -> None:
+        self._buffered[name].append(rows)
+        self._bytes[name] += rows.nbytes
+        self.rows[name] += rows.num_rows
+        if self._bytes[name] > _STAGE_BYTES:
+            self._stage(name)
+
+    def finish(self) -> None:
+        for name in list(self._buffered):
+            self._stage(name)
+
+    def _stage(self, name: str) -> None:
+        table = pa.concat_tables(self._buffered.pop(name))
+        self._bytes.pop(name)
+        self._count += 1
+        unique = f"{self._unique}-{self._count}"
+        self.staged[name].extend(self._sinks[name].stage(table, self._epoch, unique))
+        point("sink.stage")
 
 
 class Flow:
@@ -56,8 +92,8 @@ class Flow:
         self._outputs, self.dead = outputs, dead
         self._operators = {n.name: n.operator() for n in program.stateful()}
         self._risky = {n.name for n in program.stateful() if n.what.runs_user_code}
-        self._held: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
-        self._held_rows: Counter[tuple[str, int]] = Counter()
+        self._buffered: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
+        self._buffered_rows: Counter[tuple[str, int]] = Counter()
         self._ready: list[Envelope] = []
         self.steps: dict[str, Counter[str]] = defaultdict(Counter)
         self.fate: Fate = _uncounted
@@ -149,45 +185,45 @@ class Flow:
 
     def _fit(self, node: Stateful, index: int, rows: pa.Table) -> pa.Table:
         """The rows without those of which the operator can say at once that it cannot use them."""
-        found = self._operators[node.name].unfit(index, rows)
-        if found is None:
+        unfit = self._operators[node.name].unfit(index, rows)
+        if unfit is None:
             return rows
-        gone, reasons = found
-        made = [n for n in rows.column_names if n.startswith("$")]  # the plan's, not the user's
-        self._bury(node.name, rows.filter(pa.array(gone)).drop_columns(made), reasons)
-        return rows.filter(pa.array(~gone))
+        bad, reasons = unfit
+        added = [n for n in rows.column_names if n.startswith("$")]  # the plan's, not the user's
+        self._bury(node.name, rows.filter(pa.array(bad)).drop_columns(added), reasons)
+        return rows.filter(pa.array(~bad))
 
     def _judge(self, node: Stateful, index: int, rows: pa.Table) -> None:
         operator = self._operators[node.name]
         keys = () if index in node.broadcast else node.keys[index]
         rows = with_plain_keys(self._fit(node, index, rows), keys)
         late = operator.late(index, rows, self._epoch.before.get(node.name, MIN_TIME))
-        gone = None
+        late_rows = None
         if late is not None and late.any():
-            gone, rows = rows.filter(pa.array(late)), rows.filter(pa.array(~late))
+            late_rows, rows = rows.filter(pa.array(late)), rows.filter(pa.array(~late))
         prepared = operator.prepare(index, rows) if rows.num_rows else None
-        if gone is not None:
-            self.steps[node.name]["late"] += gone.num_rows
-            self.fate("late", gone)
-            self.push(node.name, late_port(index), gone)
+        if late_rows is not None:
+            self.steps[node.name]["late"] += late_rows.num_rows
+            self.fate("late", late_rows)
+            self.push(node.name, late_port(index), late_rows)
         if prepared is not None:
             fate = PASSED if passes_on(node) else "used"
             self.fate(fate, prepared if operator.filters else rows)
-            self._hold(node, index, prepared)
+            self._buffer(node, index, prepared)
 
-    def _hold(self, node: Stateful, index: int, prepared: pa.Table) -> None:
+    def _buffer(self, node: Stateful, index: int, prepared: pa.Table) -> None:
         entry = (node.name, index)
-        self._held[entry].append(prepared)
-        self._held_rows[entry] += prepared.num_rows
-        if self._held_rows[entry] > _FLUSH_ROWS:
-            self._release(node, index)
+        self._buffered[entry].append(prepared)
+        self._buffered_rows[entry] += prepared.num_rows
+        if self._buffered_rows[entry] > _FLUSH_ROWS:
+            self._flush(node, index)
 
-    def _release(self, node: Stateful, index: int) -> None:
+    def _flush(self, node: Stateful, index: int) -> None:
         entry = (node.name, index)
-        held = pa.concat_tables(self._held.pop(entry), promote_options="default")
-        del self._held_rows[entry]
+        buffered = pa.concat_tables(self._buffered.pop(entry), promote_options="default")
+        del self._buffered_rows[entry]
         with errors_named_by_step(node.name, node.site):
-            rows = self._operators[node.name].combine(index, held)
+            rows = self._operators[node.name].combine(index, buffered)
         level = self._program.level(node.name)
         if index in node.broadcast:
             for task in range(self._epoch.tasks):
@@ -220,11 +256,11 @@ class Flow:
         return ready
 
     def finish(self) -> list[Envelope]:
-        """All that is still held back."""
-        for name, index in list(self._held):
+        """All that is still buffered."""
+        for name, index in list(self._buffered):
             node = self._program.nodes[name]
             assert isinstance(node, Stateful)
-            self._release(node, index)
+            self._flush(node, index)
         return self.ready()
 
 

@@ -29,19 +29,19 @@ from headrace.epoch.branched_records import (
 )
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.envelope import CONTROL, REPORT, WATERMARKS, ChunkAssembler, Envelope, note
-from headrace.epoch.lineage import upstream
 from headrace.epoch.report import Report
-from headrace.epoch.values import Epoch, reached_by
+from headrace.epoch.values import Epoch, reached_by, upstream
 from headrace.hashing import first_hash, slot_range
 from headrace.ops.contract import EpochStep
 from headrace.plan.nodes import OUT, Stateful
 from headrace.state.faults import point
-from headrace.state.manifest import Split, StepFacts
+from headrace.state.manifest import Split, StepFacts, table_key
+from headrace.state.runs import RunWriter, cache_of
+from headrace.state.store import SlotState, open_table, store_changes
+from headrace.state.table import KeyedTable, TableSpec
 from headrace.task.dead_letters import DeadLetters, errors_named_by_step
-from headrace.task.flow import Flow
-from headrace.task.outputs import Outputs
+from headrace.task.flow import Flow, Outputs
 from headrace.task.source_task import finish_dead
-from headrace.task.task_state import TaskState
 
 
 def run_level(bundle: Bundle, level: int, arrived: Iterable[Envelope]) -> Iterator[Envelope]:
@@ -108,8 +108,8 @@ class _LevelTask:
         yield note(self._program.depth + 1, self._task, REPORT, self._report.to_json())
 
     def _newest(self, inputs: Iterable[str]) -> int:
-        known = set(inputs)
-        return max((s.watermark for s in self._epoch.splits if s.input in known), default=MIN_TIME)
+        names = set(inputs)
+        return max((s.watermark for s in self._epoch.splits if s.input in names), default=MIN_TIME)
 
     def _step(self, node: Stateful, chunks: list[list[pa.Table] | None]) -> None:
         operator = node.operator()
@@ -137,11 +137,11 @@ class _LevelTask:
         for rows in step.filtered:
             self._correct(filter_corrections(self._program, node.name, rows, self._epoch))
         for name, table in step.tables.items():
-            self._report.state[f"{node.name}/{name}"] = self._state.store(node.name, table)
+            self._report.state[table_key(node.name, name)] = self._state.store(node.name, table)
         if step.counts:
             self._report.metrics[node.name] = dict(step.counts)
-        held = sum(t.rows_held for t in step.tables.values())
-        self._report.ops[node.name] = StepFacts(step.after, step.next, step.wake, held)
+        rows_held = sum(t.rows_held for t in step.tables.values())
+        self._report.ops[node.name] = StepFacts(step.after, step.next, step.wake, rows_held)
         for port, tables in step.sides.items():
             for rows in tables:
                 self._send(node, port, rows)
@@ -169,8 +169,42 @@ class _LevelTask:
         self._report.branched += fates_of_passed(passed, self._followed)
         return passed
 
-    def _correct(self, found: Mapping[str, Counter[str]]) -> None:
-        for name, fates in found.items():
-            known = Counter(self._report.inputs.get(name, {}))
-            known.update(fates)
-            self._report.inputs[name] = dict(known)
+    def _correct(self, corrections: Mapping[str, Counter[str]]) -> None:
+        for name, fates in corrections.items():
+            counts = Counter(self._report.inputs.get(name, {}))
+            counts.update(fates)
+            self._report.inputs[name] = dict(counts)
+
+
+class TaskState:
+    """The tables of one task in one epoch: opened, changed, and written as one file."""
+
+    def __init__(
+        self,
+        folder: str,
+        unique: str,
+        slot_range: tuple[int, int],
+        slots: int,
+        state: Mapping[str, Any],
+    ) -> None:
+        self._slot_range, self._slots, self._state = slot_range, slots, state
+        self._cache = cache_of(folder)
+        self._writer = RunWriter(folder, unique)
+
+    def open(self, op: str, spec: TableSpec) -> KeyedTable:
+        lo, hi = self._slot_range
+        return open_table(spec, self._before(op, spec), lo, hi, self._slots, self._cache)
+
+    def store(self, op: str, table: KeyedTable) -> dict[str, Any]:
+        """Write what changed; which runs make up this task's slots from now on."""
+        lo, hi = self._slot_range
+        before = self._before(op, table.spec)
+        after = store_changes(table, before, lo, hi, self._slots, self._writer, self._cache)
+        return after.to_json()
+
+    def _before(self, op: str, spec: TableSpec) -> SlotState:
+        stored = self._state.get(table_key(op, spec.name))
+        return SlotState.from_json(stored) if stored else SlotState.empty(self._slots)
+
+    def close(self) -> None:
+        self._writer.close()

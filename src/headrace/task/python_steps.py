@@ -1,9 +1,9 @@
 """The user's row functions over a chunk: rows made once, all fused steps in one pass.
 
-The loop per row is the user's wish, not ours, so it is a bare one: a whole chunk per step
-and no check per row. A row on which a function raises is set aside with its error, and the
-loop goes on behind it, so no function is called twice for a row. Of results that do not fit
-the declared columns the odd ones are found by halving, without a call.
+The loop over rows is a bare one, a whole chunk per step and no check per row. A row on which a
+function raises is set aside with its error, and the loop continues with the next, so no function
+is called twice for a row. Results that do not fit the declared columns are found by halving,
+without another call.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def _rows(step: Python, seen: pa.Table, failed: Failures) -> tuple[list[Any], Wh
     try:
         return rows_of(seen), where
     except ValueError:
-        found = one_by_one(
+        rows = one_by_one(
             where,
             lambda index: rows_of(seen.slice(index, 1))[0],
             lambda index, error: failed.add(index, step, error),
             caught=ValueError,
         )
-        good = dict(found)
+        good = dict(rows)
         return list(good.values()), list(good)
 
 
@@ -136,8 +136,8 @@ def _each(
             failed.add(where[lost[-1]], step, error)
     if not lost:
         return where, results
-    gone = set(lost)
-    return failed.without([index for i, index in enumerate(where) if i not in gone], results)
+    failed_at = set(lost)
+    return failed.without([index for i, index in enumerate(where) if i not in failed_at], results)
 
 
 def _fitting(
@@ -168,26 +168,26 @@ def _map(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple
 def _flat_map(
     step: Python, where: Where, rows: list[Any], failed: Failures
 ) -> tuple[Where, list[Any]]:
-    fn, kept = step.function.fn, row_copier(step.schema)
-    where, lists = _each(lambda row: _listed(fn(row), kept), step, where, rows, failed)
+    fn, copier = step.function.fn, row_copier(step.schema)
+    where, lists = _each(lambda row: _listed(fn(row), copier), step, where, rows, failed)
     indexes: list[int] = []
-    for index, found in zip(where, lists, strict=True):
-        indexes.extend([index] * len(found))
+    for index, results in zip(where, lists, strict=True):
+        indexes.extend([index] * len(results))
     return indexes, list(chain.from_iterable(lists))
 
 
-def _listed(result: Iterable[Any] | None, kept: RowCopier) -> list[Any]:
-    """A generator may go on changing what it has yielded, and yield it again.
+def _listed(result: Iterable[Any] | None, copier: RowCopier) -> list[Any]:
+    """A generator may change an object that it has yielded, and yield it again: copy each.
 
-    By its first row it is judged whether it does: so those that yield tuples pay nothing.
+    The first row decides whether copies are needed, so generators of tuples pay nothing.
     """
     if isinstance(result, list):
         return result
     rest = iter(() if result is None else result)
     for first in rest:
-        if isinstance(first, kept.plain):
+        if isinstance(first, copier.plain):
             return [first, *rest]
-        return kept.all(chain((first,), rest))
+        return copier.all(chain((first,), rest))
     return []
 
 

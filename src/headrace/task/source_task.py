@@ -32,8 +32,7 @@ from headrace.sources.contract import MISFIT
 from headrace.state.faults import point
 from headrace.state.manifest import Split
 from headrace.task.dead_letters import DeadLetters
-from headrace.task.flow import Flow
-from headrace.task.outputs import Outputs
+from headrace.task.flow import Flow, Outputs
 from headrace.task.watermark_trackers import Failures, tracker
 from headrace.times import beyond, milliseconds
 
@@ -99,8 +98,8 @@ def finish_dead(program: Program, flow: Flow, outputs: Outputs) -> None:
         flow.push(stream.name, OUT, letters)
 
 
-def _sum(known: dict[str, int] | None, counts: Mapping[str, int]) -> dict[str, int]:
-    return {fate: n + (known or {}).get(fate, 0) for fate, n in counts.items()}
+def _sum(before: dict[str, int] | None, counts: Mapping[str, int]) -> dict[str, int]:
+    return {fate: n + (before or {}).get(fate, 0) for fate, n in counts.items()}
 
 
 class _SplitReader:
@@ -126,8 +125,8 @@ class _SplitReader:
     def report_to(self, report: Report) -> None:
         """Say how far the split has come, and what its watermark has to remember."""
         place = str(self._split.id)
-        known = report.splits.get(place, MIN_TIME)
-        report.splits[place] = max(known, self._tracker.watermark)
+        before = report.splits.get(place, MIN_TIME)
+        report.splits[place] = max(before, self._tracker.watermark)
         if self._tracker.memory is not None:
             report.memory[place] = self._tracker.memory
         where = (self._split.input, self._split.name)
@@ -175,8 +174,8 @@ class _SplitReader:
         reasons = chunk.column(MISFIT).drop_null().to_pylist()
         chunk = chunk.drop_columns([MISFIT])
         fits = good.to_numpy()
-        gone = chunk.filter(pc.invert(good)).append_column(OFFSET, pa.array(offsets[~fits]))
-        self._kill(gone, reasons)
+        misfits = chunk.filter(pc.invert(good)).append_column(OFFSET, pa.array(offsets[~fits]))
+        self._kill(misfits, reasons)
         return chunk.filter(good), offsets[fits]
 
     def _times(self, chunk: pa.Table, rows: int) -> pa.ChunkedArray | None:
@@ -206,24 +205,24 @@ class _SplitReader:
     def _judged(self, rows: pa.Table, failures: Failures) -> pa.Table:
         """The rows without those on which the watermark failed."""
         places = sorted(failures)
-        gone = np.zeros(rows.num_rows, dtype=bool)
-        gone[places] = True
-        self._kill(rows.filter(pa.array(gone)), [failures[p] for p in places])
-        return rows.filter(pa.array(~gone))
+        bad = np.zeros(rows.num_rows, dtype=bool)
+        bad[places] = True
+        self._kill(rows.filter(pa.array(bad)), [failures[p] for p in places])
+        return rows.filter(pa.array(~bad))
 
     def _far(self, times: pa.ChunkedArray) -> list[str]:
         """Why rows with these times are dead; timestamps have a unit, numbers may have another."""
         column, years = self._node.time, "is not within the years 1 to 9999"
         if not self._numbered:
             return [f"the time of column {column!r} {years}"] * len(times)
-        asked = f"of column {column!r} {years}: is it in milliseconds?"
-        return [f"the time {time} {asked}" for time in times.to_pylist()]
+        fact = f"of column {column!r} {years}: is it in milliseconds?"
+        return [f"the time {time} {fact}" for time in times.to_pylist()]
 
     def _without(self, rows: pa.Table, mask: pa.ChunkedArray, reason: str | list[str]) -> pa.Table:
         if not pc.any(mask).as_py():
             return rows
-        gone = rows.filter(mask)
-        self._kill(gone, [reason] * gone.num_rows if isinstance(reason, str) else reason)
+        dropped = rows.filter(mask)
+        self._kill(dropped, [reason] * dropped.num_rows if isinstance(reason, str) else reason)
         return rows.filter(pc.invert(mask))
 
     def _kill(self, rows: pa.Table, reasons: list[Any]) -> None:

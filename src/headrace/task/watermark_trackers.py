@@ -97,8 +97,8 @@ class CustomTracker(Tracker):
         except Exception as error:
             raise self._broken(f"cannot be created: {type(error).__name__}: {error}") from error
         if self._declares:
-            known = memory is not None and memory["of"] == self._kind.__qualname__
-            first = memory["state"] if known else self._kind.state  # type: ignore[attr-defined]
+            restored = memory is not None and memory["of"] == self._kind.__qualname__
+            first = memory["state"] if restored else self._kind.state  # type: ignore[attr-defined]
             self._object.state = copy.deepcopy(first)
 
     def see(self, rows: pa.Table) -> Failures:
