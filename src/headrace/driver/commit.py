@@ -74,9 +74,9 @@ class Committer:
     def _check_held(self, total: Total) -> None:
         """Raise unless the outputs that get rows hold what was published there, by us alone."""
         before = self._log.latest()
-        known = before or Manifest()
-        due = {name: facts.last for name, facts in known.writes.items()}
-        due[DEAD] = known.last_dead
+        manifest = before or Manifest()
+        due = {name: facts.last for name, facts in manifest.writes.items()}
+        due[DEAD] = manifest.last_dead
         for name, staged in total.staged.items():
             sink, epoch = self._sinks[name], due.get(name, 0)
             if staged and epoch and not sink.reached(epoch):
@@ -120,12 +120,12 @@ class Committer:
         """Take back what outputs have of timelines that were given up."""
         if manifest.rewound is None:
             return []
-        writer, known = self._writer(manifest), manifest.acknowledged
+        writer, acknowledged = self._writer(manifest), manifest.acknowledged
         notes = list[str]()
         for name, sink in self._sinks.items():
             place = self._bundle.place_of(name)
             own = Timelines.of(newest, MAX_TIME)  # of its own timeline nothing is given up
-            notes.append(sink.go_back(own.plus(known.get(place, {})), writer))
+            notes.append(sink.go_back(own.plus(acknowledged.get(place, {})), writer))
         return notes
 
     def _writer(self, manifest: Manifest) -> EpochWriter:
@@ -140,16 +140,16 @@ class Committer:
     def _tidy(self, upto: int) -> None:
         """Clear away old manifests and what no manifest names: runs, and staged leftovers."""
         self._log.prune(self._keep)
-        kept = [self._log.read(epoch).outputs for epoch in self._log.epochs()]
-        live = {ref["file"] for outputs in kept for refs in outputs.values() for ref in refs}
+        staged = [self._log.read(epoch).outputs for epoch in self._log.epochs()]
+        live = {ref["file"] for outputs in staged for refs in outputs.values() for ref in refs}
         for sink in self._sinks.values():
             sink.discard(live, upto)
 
     def _manifest(self, epoch: int, attempt: str, total: Total, end: Offset) -> Manifest:
         before = self._log.read(epoch - 1) if epoch > 1 else Manifest()
         splits = [_advanced(s, total) for s in end.splits]
-        here = {(s.input, s.name) for s in splits}
-        gone = [s for s in before.splits if (s.input, s.name) not in here]
+        present = {(s.input, s.name) for s in splits}
+        absent = [s for s in before.splits if (s.input, s.name) not in present]
         return Manifest(
             epoch=epoch,
             token=self._token,
@@ -158,7 +158,7 @@ class Committer:
             clock=end.clock,
             wall=self._clock.now(),
             lag=end.lag or 0,
-            splits=(*splits, *gone),
+            splits=(*splits, *absent),
             next_split=before.next_split,
             watermark=max(self._watermark(splits, end.clock), before.watermark),
             ended=bool(splits) and all(s.state == ENDED for s in splits),
@@ -185,9 +185,9 @@ class Committer:
 
     def _writes(self, epoch: int, before: Manifest, total: Total) -> dict[str, OutputFacts]:
         """What is known of each output, with the last epoch in which it had rows."""
-        known = before.writes or self._bundle.writes
+        earlier = before.writes or self._bundle.writes
         return {
-            name: replace(facts, last=epoch if total.staged.get(name) else known[name].last)
+            name: replace(facts, last=epoch if total.staged.get(name) else earlier[name].last)
             for name, facts in self._bundle.writes.items()
         }
 
@@ -210,8 +210,8 @@ class Committer:
     def _state(self, before: Manifest, total: Total) -> dict[str, Any]:
         state = dict(before.state)
         for table, parts in total.state.items():
-            known = state.get(table)
-            whole = SlotState.from_json(known) if known else SlotState.empty(self._slots)
+            stored = state.get(table)
+            whole = SlotState.from_json(stored) if stored else SlotState.empty(self._slots)
             state[table] = whole.apply([SlotState.from_json(p) for p in parts]).to_json()
         return state
 
@@ -234,8 +234,8 @@ def _summed(
 
 def _windows(total: Total) -> dict[str, dict[str, int]]:
     """What became of windows, of the steps that report it."""
-    found = {s: {n: c[n] for n in WINDOWS_SEEN if c[n]} for s, c in total.steps.items()}
-    return {step: counts for step, counts in found.items() if counts}
+    by_step = {s: {n: c[n] for n in WINDOWS_SEEN if c[n]} for s, c in total.steps.items()}
+    return {step: counts for step, counts in by_step.items() if counts}
 
 
 def _plus(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from headrace.clock import MAX_TIME, Clock
 from headrace.driver.split_state import after_epoch, alignment_bounds, liveness, too_far_ahead
-from headrace.driver.stop_requests import drain_requested, stop_requested
 from headrace.epoch.bundle import Bundle
 from headrace.epoch.values import Epoch, Offset, Piece, SourceTask, reached_by, upstream
 from headrace.ops.watermarks import CustomWatermark
@@ -53,10 +53,10 @@ class Planner:
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
         self._ending = pace.until_end
         self._targets: dict[tuple[str, str], Any] = {}
-        self._known = Manifest()  # the last that was read
+        self._last_read = Manifest()  # the last that was read
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
-        self._asked_at: int | None = None
-        self._waiting = 0  # rows that were there when last asked
+        self._planned_at: int | None = None
+        self._waiting = 0  # rows that were there at the last look
 
     # how far the job is
 
@@ -65,16 +65,16 @@ class Planner:
         latest = self._log.latest()
         if latest is None:
             return Offset()
-        self._known = latest
+        self._last_read = latest
         names = {r.name for r in self._program.sources()}
         splits = tuple(s for s in latest.splits if s.input in names)
         return Offset(latest.epoch, latest.clock, splits)
 
     def _manifest(self, epoch: int) -> Manifest:
         """The manifest of an epoch; that of a job without one for epoch 0."""
-        if epoch and epoch != self._known.epoch:
-            self._known = self._log.read(epoch)
-        return self._known if epoch else Manifest()
+        if epoch and epoch != self._last_read.epoch:
+            self._last_read = self._log.read(epoch)
+        return self._last_read if epoch else Manifest()
 
     # the next epoch
 
@@ -83,41 +83,41 @@ class Planner:
         if stop_requested(self._log.folder):
             return start
         self._ending = self._ending or drain_requested(self._log.folder)
-        known = self._manifest(start.epoch)
+        before = self._manifest(start.epoch)
         now = max(self._clock.now(), start.clock)
         self._learn(now)
-        after = self._move(known.splits, known.free_split_id(), now)
-        if not self._worthwhile(known, after, now):
+        after = self._move(before.splits, before.free_split_id(), now)
+        if not self._worthwhile(before, after, now):
             return start
-        begun = {(s.input, s.name): s.at for s in known.splits}
-        taken = sum(self._rows(s, begun) for s in after)
-        self._admission.took(taken)
-        self._asked_at = now
-        lag = max(0, self._waiting - taken)
+        begun = {(s.input, s.name): s.at for s in before.splits}
+        rows = sum(self._rows(s, begun) for s in after)
+        self._admission.took(rows)
+        self._planned_at = now
+        lag = max(0, self._waiting - rows)
         return Offset(start.epoch + 1, now, tuple(after), lag)
 
     def _learn(self, now: int) -> None:
-        if self._asked_at is not None:
-            self._admission.lasted(now - self._asked_at)
-            self._asked_at = None
+        if self._planned_at is not None:
+            self._admission.lasted(now - self._planned_at)
+            self._planned_at = None
 
     def _move(self, before: Sequence[Split], next_id: int, now: int) -> list[Split]:
         """Every split as it will be after the next epoch, but for its watermark."""
-        known = {(s.input, s.name): s for s in before}
+        existing = {(s.input, s.name): s for s in before}
         moved = []
         for read in self._program.sources():
             source = self._sources[read.name]
             for name in sorted(source.splits()):
-                split = known.get((read.name, name))
+                split = existing.get((read.name, name))
                 if split is None:
                     split = Split(next_id, read.name, name, source.start(name), seen=now)
                     next_id += 1
                 moved.append(split)
-        wanted = [self._latest(s) for s in moved]
-        allowed = self._allow(moved, wanted, self._held(moved, wanted, now))
+        newest = [self._latest(s) for s in moved]
+        allowed = self._allow(moved, newest, self._held_back(moved, newest, now))
         return [
             self._settled(s, at, latest, now)
-            for s, at, latest in zip(moved, allowed, wanted, strict=True)
+            for s, at, latest in zip(moved, allowed, newest, strict=True)
         ]
 
     def _latest(self, split: Split) -> Any:
@@ -129,12 +129,12 @@ class Planner:
             self._targets[place] = source.latest(split.name)
         return self._targets[place]
 
-    def _held(self, splits: list[Split], wanted: list[Any], now: int) -> frozenset[int]:
+    def _held_back(self, splits: list[Split], newest: list[Any], now: int) -> frozenset[int]:
         """The splits that wait until others have caught up."""
         if not self._aligned:
             return frozenset()
         live = set()
-        for split, end in zip(splits, wanted, strict=True):
+        for split, end in zip(splits, newest, strict=True):
             more, ended = split.at != end, self._ended(split, split.at, end)
             idle = not more and self._sources[split.input].idle(split.name, split.at)
             state = liveness(self._read(split), split, now, more=more, ended=ended)
@@ -142,15 +142,17 @@ class Planner:
                 live.add(split.id)
         return too_far_ahead(splits, live, self._aligned)
 
-    def _allow(self, splits: list[Split], wanted: list[Any], held: frozenset[int]) -> list[Any]:
+    def _allow(
+        self, splits: list[Split], newest: list[Any], held_back: frozenset[int]
+    ) -> list[Any]:
         """How far each split may go, so that the epoch has about the rows allowed."""
         lags = [
             self._sources[s.input].rows(s.name, s.at, end) if s.at != end else 0
-            for s, end in zip(splits, wanted, strict=True)
+            for s, end in zip(splits, newest, strict=True)
         ]
         self._waiting = sum(lags)
-        ends = [s.at if s.id in held else end for s, end in zip(splits, wanted, strict=True)]
-        lags = [0 if s.id in held else lag for s, lag in zip(splits, lags, strict=True)]
+        ends = [s.at if s.id in held_back else end for s, end in zip(splits, newest, strict=True)]
+        lags = [0 if s.id in held_back else lag for s, lag in zip(splits, lags, strict=True)]
         total, budget = sum(lags), self._admission.rows
         if total <= budget:
             return ends
@@ -178,14 +180,14 @@ class Planner:
         assert isinstance(read, Read)
         return read
 
-    def _rows(self, split: Split, known: Mapping[tuple[str, str], Any]) -> int:
+    def _rows(self, split: Split, begun: Mapping[tuple[str, str], Any]) -> int:
         source = self._sources[split.input]
-        begin = known.get((split.input, split.name), source.start(split.name))
+        begin = begun.get((split.input, split.name), source.start(split.name))
         return source.rows(split.name, begin, split.at) if begin != split.at else 0
 
-    def _worthwhile(self, known: Manifest, after: list[Split], now: int) -> bool:
+    def _worthwhile(self, manifest: Manifest, after: list[Split], now: int) -> bool:
         """Whether there are rows, an end, or something due."""
-        before = {(s.input, s.name): s for s in known.splits}
+        before = {(s.input, s.name): s for s in manifest.splits}
         for split in after:
             old = before.get((split.input, split.name))
             start = old.at if old else self._sources[split.input].start(split.name)
@@ -195,7 +197,7 @@ class Planner:
             now >= facts.wake
             or reached_by(node.processing, self._upstream[node.name], after, now) >= facts.next
             for node in self._program.stateful()
-            if (facts := known.ops.get(node.name)) is not None
+            if (facts := manifest.ops.get(node.name)) is not None
             and min(facts.next, facts.wake) < MAX_TIME
         )
 
@@ -222,23 +224,23 @@ class Planner:
         )
         if end.epoch in self._log.epochs():
             return [SourceTask(0, epoch, replay=True)]
-        known = {(s.input, s.name): s.at for s in before.splits}
+        begun = {(s.input, s.name): s.at for s in before.splits}
         return [
             SourceTask(i, epoch, tuple(pieces), before.state if i == 0 else None)
-            for i, pieces in enumerate(self._share(end.splits, known))
+            for i, pieces in enumerate(self._share(end.splits, begun))
         ]
 
     def _share(
-        self, splits: Sequence[Split], known: Mapping[tuple[str, str], Any]
+        self, splits: Sequence[Split], begun: Mapping[tuple[str, str], Any]
     ) -> list[list[Piece]]:
         """The ranges to read, dealt out to as many tasks as their rows are worth."""
-        rows = {s.id: self._rows(s, known) for s in splits}
+        rows = {s.id: self._rows(s, begun) for s in splits}
         total = sum(rows.values())
         count = max(1, min(self._pace.tasks, -(-total // _ROWS_PER_TASK)))
         loads, shares = [0] * count, [list[Piece]() for _ in range(count)]
         for split in sorted(splits, key=lambda s: (-rows[s.id], s.id)):
             source = self._sources[split.input]
-            begin = known.get((split.input, split.name), source.start(split.name))
+            begin = begun.get((split.input, split.name), source.start(split.name))
             if begin == split.at:
                 continue
             pieces = max(1, -(-rows[split.id] * count // max(total, 1)))
@@ -277,7 +279,7 @@ class Admission:
     def __init__(self, target_ms: int, max_batch: int | None = None) -> None:
         self._target, self._max = target_ms, max_batch
         self._allowed = _FIRST
-        self._asked: int | None = None
+        self._admitted: int | None = None
         self._batches = 0
         self._last: tuple[int, float] | None = None  # rows and time of a batch before
         self._fixed = 0.0  # about what a batch takes without rows
@@ -288,23 +290,23 @@ class Admission:
 
     def took(self, rows: int) -> None:
         """An epoch of so many rows is about to run."""
-        self._asked = rows
+        self._admitted = rows
 
     def lasted(self, ms: float) -> None:
-        """The epoch that was asked for has taken this long."""
-        if self._asked is None:
+        """The epoch that was planned last has taken this long."""
+        if self._admitted is None:
             return
-        asked, self._asked = self._asked, None
+        admitted, self._admitted = self._admitted, None
         self._batches += 1
         if self._batches == 1:  # says more about the start of the JVM than about rows
             self._allowed *= 2
             return
-        self._learn(asked, ms)
+        self._learn(admitted, ms)
         aim = max(self._target, 2 * self._fixed)
-        if asked * 2 >= self._allowed or ms > aim:
+        if admitted * 2 >= self._allowed or ms > aim:
             factor = (aim - self._fixed) / max(ms - self._fixed, 1.0)
             factor = min(_GROWTH, max(_SHRINK, factor))
-            self._allowed = max(_LEAST, int(min(asked, self._allowed) * factor))
+            self._allowed = max(_LEAST, int(min(admitted, self._allowed) * factor))
 
     def _learn(self, rows: int, ms: float) -> None:
         """From two batches of different size: what a row costs, and what is left without rows."""
@@ -318,3 +320,31 @@ class Admission:
         per_row = max(0.0, (took - ms) / (other - rows))
         fixed = max(0.0, min(ms, took, ms - per_row * rows))
         self._fixed, self._last = (self._fixed + fixed) / 2, (rows, ms)
+
+
+# Requests to a running job: files in its folder that its planner looks for. `stop` asks it to
+# start no further batch; `drain` asks it to read what is there now, close every window and end.
+
+
+_STOP, _DRAIN = "stop", "drain"
+
+
+def request_stop(folder: str | Path) -> None:
+    (Path(folder) / _STOP).touch()
+
+
+def request_drain(folder: str | Path) -> None:
+    (Path(folder) / _DRAIN).touch()
+
+
+def clear_requests(folder: str | Path) -> None:
+    for flag in (_STOP, _DRAIN):
+        (Path(folder) / flag).unlink(missing_ok=True)
+
+
+def stop_requested(folder: str | Path) -> bool:
+    return (Path(folder) / _STOP).exists()
+
+
+def drain_requested(folder: str | Path) -> bool:
+    return (Path(folder) / _DRAIN).exists()

@@ -21,28 +21,30 @@ from headrace.plan.program import Program
 from headrace.state.manifest import Manifest, StepFacts, table_key
 
 
-def is_changed(found: Inspection) -> bool:
+def is_changed(inspection: Inspection) -> bool:
     """Whether the program is another than the last manifest's, or something else is."""
-    assert found.comparison is not None
-    if any(c.verdict != SAME for c in found.comparison.changes):
+    assert inspection.comparison is not None
+    if any(c.verdict != SAME for c in inspection.comparison.changes):
         return True
-    described, known = describe(found.bundle.program), found.known.ops
-    if any(known[n].fingerprint != described[n]["fingerprint"] for n in known if n in described):
+    described, stored = describe(inspection.bundle.program), inspection.manifest.ops
+    if any(stored[n].fingerprint != described[n]["fingerprint"] for n in stored if n in described):
         return True
-    edges = (found.bundle.reads, found.bundle.writes)
-    return (found.known.reads, found.known.writes) != edges or bool(incomplete_outputs(found))
+    edges = (inspection.bundle.reads, inspection.bundle.writes)
+    return (inspection.manifest.reads, inspection.manifest.writes) != edges or bool(
+        incomplete_outputs(inspection)
+    )
 
 
-def commit_change(found: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
+def commit_change(inspection: Inspection, token: int, ahead: Sequence[Ahead]) -> None:
     """Commit the manifest of the program as it is now, with the offsets of the last one."""
-    moves = found.comparison.moves() if found.comparison is not None else {}
-    program = found.bundle.program
-    now = changed_manifest(found, moves)
-    state = migrate_state(program, str(found.log.folder), dict(now.state), now.ops, now.clock)
-    lost = incomplete_outputs(found)
+    moves = inspection.comparison.moves() if inspection.comparison is not None else {}
+    program = inspection.bundle.program
+    now = changed_manifest(inspection, moves)
+    state = migrate_state(program, str(inspection.log.folder), dict(now.state), now.ops, now.clock)
+    lost = incomplete_outputs(inspection)
     now = replace(
         now,
-        epoch=1 + max([found.epoch, *(one.number for one in ahead)]),
+        epoch=1 + max([inspection.epoch, *(one.number for one in ahead)]),
         token=token,
         attempt=uuid.uuid4().hex,
         state=state,
@@ -50,37 +52,37 @@ def commit_change(found: Inspection, token: int, ahead: Sequence[Ahead]) -> None
         last_dead=0 if DEAD in lost else now.last_dead,
         writes={n: replace(f, last=0) if n in lost else f for n, f in now.writes.items()},
     )
-    found.log.commit(_gone_back(now, found, ahead) if ahead else now)
+    inspection.log.commit(_gone_back(now, inspection, ahead) if ahead else now)
 
 
-def _gone_back(now: Manifest, found: Inspection, ahead: Sequence[Ahead]) -> Manifest:
+def _gone_back(now: Manifest, inspection: Inspection, ahead: Sequence[Ahead]) -> Manifest:
     """On a new timeline; with what is given up of the one before, and stays where it is."""
     return replace(
         now,
         timeline=uuid.uuid4().hex,
-        forks=(*found.known.forks, (found.known.timeline, found.epoch)),
+        forks=(*inspection.manifest.forks, (inspection.manifest.timeline, inspection.epoch)),
         rewound={one.stays: dict(one.beyond) for one in ahead if one.stays is not None},
     )
 
 
-def changed_manifest(found: Inspection, moves: Mapping[str, str]) -> Manifest:
+def changed_manifest(inspection: Inspection, moves: Mapping[str, str]) -> Manifest:
     """The manifest as the changed program needs it: state under its new names, or gone."""
-    before, program = found.known, found.bundle.program
+    before, program = inspection.manifest, inspection.bundle.program
     names = {old: new for new, old in moves.items()}
-    kept = {n.name for n in program.stateful()}
+    steps = {n.name for n in program.stateful()}
     stored = {n.name for n in program.stateful() if not n.what.stateless}
-    reads = found.bundle.reads
+    reads = inspection.bundle.reads
     ops = {names.get(n, n): facts for n, facts in before.ops.items()}
     tables = {_renamed_table(t, names): runs for t, runs in before.state.items()}
     splits = [replace(s, input=names.get(s.input, s.input)) for s in before.splits]
-    retimed = _retimed(found, moves)
-    gone = {f.id for f in before.reads.values()} - {f.id for f in reads.values()}
+    retimed = _retimed(inspection, moves)
+    removed = {f.id for f in before.reads.values()} - {f.id for f in reads.values()}
     return replace(
         before,
         watermark=MIN_TIME if retimed else before.watermark,
         outputs={},
         epoch_counts={},
-        ops=_begun_anew({n: facts for n, facts in ops.items() if n in kept}, program, retimed),
+        ops=_begun_anew({n: facts for n, facts in ops.items() if n in steps}, program, retimed),
         state={t: runs for t, runs in tables.items() if t.rpartition("/")[0] in stored},
         splits=tuple(
             replace(s, watermark=MIN_TIME, memory=None) if s.input in retimed else s
@@ -94,20 +96,20 @@ def changed_manifest(found: Inspection, moves: Mapping[str, str]) -> Manifest:
         rows={names.get(n, n): c for n, c in before.rows.items()},
         metrics={names.get(n, n): c for n, c in before.metrics.items()},
         reads=reads,
-        writes=found.bundle.writes,
-        retired=tuple(sorted({*before.retired, *gone})),
-        dropped=_dropped(found),
+        writes=inspection.bundle.writes,
+        retired=tuple(sorted({*before.retired, *removed})),
+        dropped=_dropped(inspection),
         acknowledged=before.stays(),
         rewound=None,
     )
 
 
-def _retimed(found: Inspection, moves: Mapping[str, str]) -> set[str]:
+def _retimed(inspection: Inspection, moves: Mapping[str, str]) -> set[str]:
     """The inputs whose event time is another column now: their watermark begins anew."""
     retimed = set()
-    for name, facts in found.bundle.reads.items():
-        known = found.known.reads.get(moves.get(name, name))
-        if known is not None and known.time not in ("", facts.time):
+    for name, facts in inspection.bundle.reads.items():
+        stored = inspection.manifest.reads.get(moves.get(name, name))
+        if stored is not None and stored.time not in ("", facts.time):
             retimed.add(name)
     return retimed
 
@@ -123,9 +125,9 @@ def _begun_anew(
     }
 
 
-def _dropped(found: Inspection) -> tuple[str, ...]:
+def _dropped(inspection: Inspection) -> tuple[str, ...]:
     """What the change drops: until the next epoch the same start may be repeated."""
-    changes = found.comparison.changes if found.comparison is not None else ()
+    changes = inspection.comparison.changes if inspection.comparison is not None else ()
     return tuple(c.name for c in changes if c.verdict == DROPPED and c.role != OUTPUT)
 
 

@@ -67,12 +67,12 @@ def too_far_ahead(
     splits: Iterable[Split], live: Collection[int], bounds: Mapping[str, int]
 ) -> frozenset[int]:
     """The ids of the splits that are too far ahead."""
-    known = list(splits)
-    slowest = slowest_split(known, live, bounds)
+    splits = list(splits)
+    slowest = slowest_split(splits, live, bounds)
     if slowest is None:
         return frozenset()
     return frozenset(
         s.id
-        for s in known
+        for s in splits
         if s.input in bounds and s.watermark - slowest.watermark > bounds[s.input]
     )

@@ -89,19 +89,19 @@ def prepare(
     """Look, refuse, take the folder, publish what was promised, adopt changes."""
     place = folder_of(program, settings, folder)
     consent = Consent(drop_all or drop, take_over, go_back, for_good, silent)
-    found = checked(lambda: look(program, place, until, clock, edges), consent)
-    log = found.log
+    inspection = checked(lambda: look(program, place, until, clock, edges), consent)
+    log = inspection.log
     slots = log.open(program.name, slots_for(program, settings, cores))
     disputed = log.is_held()  # by a driver that may still commit what it has begun
     try:
-        return _taken(found, consent, slots, settings, edges, disputed)
+        return _take(inspection, consent, slots, settings, edges, disputed)
     except BaseException:
         log.release()
         raise
 
 
-def _taken(
-    found: Inspection,
+def _take(
+    inspection: Inspection,
     consent: Consent,
     slots: int,
     settings: Settings,
@@ -109,37 +109,37 @@ def _taken(
     disputed: bool,
 ) -> Start:
     """Take the folder and begin; look again if a driver that lived has gone on meanwhile."""
-    log, bundle, until = found.log, found.bundle, found.until
+    log, bundle, until = inspection.log, inspection.bundle, inspection.until
     token = log.take_fence()
     while True:
-        if log.newest() != found.epoch:
+        if log.newest() != inspection.epoch:
             folder, clock = str(log.folder), bundle.clock
             again = partial(look, bundle.program, folder, until, clock, edges)
-            found = replace(checked(again, replace(consent, take_over=True)), log=log)
+            inspection = replace(checked(again, replace(consent, take_over=True)), log=log)
         try:
-            return _begun(found, token, slots, settings.keep_epochs, disputed)
+            return _begin(inspection, token, slots, settings.keep_epochs, disputed)
         except FencedError:
             log.check_fence(token)
-            if log.newest() == found.epoch:
+            if log.newest() == inspection.epoch:
                 raise
 
 
-def _begun(found: Inspection, token: int, slots: int, keep: int, disputed: bool) -> Start:
+def _begin(inspection: Inspection, token: int, slots: int, keep: int, disputed: bool) -> Start:
     """Publish what was promised, open the outputs, and record what begins here.
 
     Where the folder is taken from a driver that lives, the next epoch is taken at once: nothing
     that it has begun can become the truth after that, in the place of an epoch of ours.
     """
-    log, bundle, notes = found.log, found.bundle, list[str]()
+    log, bundle, notes = inspection.log, inspection.bundle, list[str]()
     committer = Committer(bundle, log, token, slots, bundle.clock, keep)
     committer.recover()
     for sink in bundle.sinks.values():
         sink.open()
-    ahead = ahead_of(found)
-    if found.latest is not None and (ahead or disputed or is_changed(found)):
-        commit_change(found, token, ahead)
+    ahead = ahead_of(inspection)
+    if inspection.latest is not None and (ahead or disputed or is_changed(inspection)):
+        commit_change(inspection, token, ahead)
         notes = committer.recover()
-    return Start(bundle, log, token, slots, found.comparison, tuple(notes))
+    return Start(bundle, log, token, slots, inspection.comparison, tuple(notes))
 
 
 def checked(again: Callable[[], Inspection], consent: Consent) -> Inspection:
@@ -149,15 +149,15 @@ def checked(again: Callable[[], Inspection], consent: Consent) -> Inspection:
     that we have read: what is refused while the manifests move on is looked at again.
     """
     for _ in range(LOOKS):
-        found = again()
+        inspection = again()
         try:
-            refuse(found, consent)
+            refuse(inspection, consent)
         except HeadraceError as error:
             refused = error
-            if found.log.newest() == found.epoch:
+            if inspection.log.newest() == inspection.epoch:
                 break
         else:
-            return found
+            return inspection
     raise refused
 
 
@@ -169,13 +169,13 @@ def look(
     log = EpochLog(folder)
     log.look(program.name)
     latest = log.latest()
-    known = latest or Manifest()
-    read_ids = ids_of(program.sources(), known.reads, known.retired)
-    write_ids = ids_of(program.outputs(), known.writes)
+    manifest = latest or Manifest()
+    read_ids = ids_of(program.sources(), manifest.reads, manifest.retired)
+    write_ids = ids_of(program.outputs(), manifest.writes)
     sources = edges.inputs(program, folder, until, clock, read_ids)
     sinks = edges.outputs(program, folder, write_ids)
     reads = describe_inputs(program, sources, read_ids)
-    writes = describe_outputs(sinks, write_ids, known.writes)
+    writes = describe_outputs(sinks, write_ids, manifest.writes)
     endless = until is None and not all(s.bounded for s in sources.values())
     bundle = Bundle(program, sources, sinks, clock, edges.on_step, reads, writes, endless=endless)
     comparison = None if latest is None else _compared(bundle, latest)

@@ -18,15 +18,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.clock import MAX_TIME
-from headrace.driver.never_fires import refuse_never_firing
 from headrace.epoch.bundle import DEAD, Bundle, as_written
-from headrace.errors import OutputError, StateError
+from headrace.epoch.values import upstream
+from headrace.errors import OutputError, PlanError, StateError
+from headrace.ops.window.assigners import Everything
+from headrace.ops.window.spec import GeneralWindows
+from headrace.ops.window.trigger_base import Trigger
+from headrace.ops.window.triggers import AtMost, AtWatermark, Combined
 from headrace.plan.comparison import Comparison, Drop, consent, named
 from headrace.plan.lineage import roots
-from headrace.plan.nodes import Stateful
+from headrace.plan.nodes import Node, Stateful
+from headrace.plan.program import Program
 from headrace.plan.shapes import goes_by_event_time
 from headrace.sinks import Timelines
 from headrace.sinks.ownership import Identity
+from headrace.sources import Source
 from headrace.sources.received import received
 from headrace.state.epochs import EpochLog, PublishedMark
 from headrace.state.manifest import ENDED, Manifest
@@ -66,62 +72,63 @@ class Inspection:
 
     @property
     def timelines(self) -> Timelines:
-        return Timelines.of(self.known)
+        return Timelines.of(self.manifest)
 
     @property
-    def known(self) -> Manifest:
+    def manifest(self) -> Manifest:
         """The last manifest, or that of a job without one."""
         return self.latest or Manifest()
 
 
-def refuse(found: Inspection, allowed: Consent) -> None:
+def refuse(inspection: Inspection, allowed: Consent) -> None:
     """Raise the first reason why the job must not start."""
     if not allowed.take_over:
-        _refuse_living(found)
-    if found.comparison is not None:
-        found.comparison.check(
-            allowed.drop, {*incomplete_outputs(found), *(found.known.dropped or ())}
+        _refuse_living(inspection)
+    if inspection.comparison is not None:
+        inspection.comparison.check(
+            allowed.drop, {*incomplete_outputs(inspection), *(inspection.manifest.dropped or ())}
         )
-    _refuse_ended(found)
-    if found.until == "end" and not allowed.for_good:
-        _refuse_to_end(found)
-    _check_identity(found)
-    _refuse_unread(found)
-    _check_edges(found)
-    if not (allowed.go_back and found.latest):
-        _refuse_ahead(found)
-    _refuse_short(found, allowed)
-    _refuse_other(found)
+    _refuse_ended(inspection)
+    if inspection.until == "end" and not allowed.for_good:
+        _refuse_to_end(inspection)
+    _check_identity(inspection)
+    _refuse_unread(inspection)
+    _check_edges(inspection)
+    if not (allowed.go_back and inspection.latest):
+        _refuse_ahead(inspection)
+    _refuse_short(inspection, allowed)
+    _refuse_other(inspection)
     if not allowed.silent:
-        refuse_never_firing(found.bundle.program, found.bundle.sources)
+        refuse_never_firing(inspection.bundle.program, inspection.bundle.sources)
 
 
-def _refuse_living(found: Inspection) -> None:
-    driver = found.log.driver()
+def _refuse_living(inspection: Inspection) -> None:
+    driver = inspection.log.driver()
     if driver is not None:
         raise StateError(
             "HR-STATE-021",
-            f"job {found.name!r} is running: {driver} drives it in {str(found.log.folder)!r}",
+            f"job {inspection.name!r} is running: {driver} drives it in "
+            f"{str(inspection.log.folder)!r}",
             "Stop that run first, or give this one another folder. take_over=True "
             "(--take-over on the command line) takes the folder from it: that run then fails.",
         )
 
 
-def _refuse_ended(found: Inspection) -> None:
-    """What has closed its windows at the end of its input cannot read on."""
-    if found.known.ended:
-        for name in found.bundle.sources:
-            if _has_more(found, name):
+def _refuse_ended(inspection: Inspection) -> None:
+    """A job or step that has closed its windows at the end of its input cannot read on."""
+    if inspection.manifest.ended:
+        for name in inspection.bundle.sources:
+            if _has_more(inspection, name):
                 raise StateError(
                     "HR-STATE-020",
-                    f"job {found.name!r} has run to the end of its input and "
+                    f"job {inspection.name!r} has run to the end of its input and "
                     f"closed its windows; there is more in input {name!r} now",
                     "To read everything again, give the job another folder, and its outputs "
                     "other places: those that are there keep what this folder has written.",
                 )
-    for step in _ended_steps(found):
+    for step in _ended_steps(inspection):
         for name in dict.fromkeys(name for edge in step.inputs for name in roots(edge)):
-            if name in found.bundle.sources and _has_more(found, name):
+            if name in inspection.bundle.sources and _has_more(inspection, name):
                 raise StateError(
                     "HR-STATE-020",
                     f"the step {step.name!r} has read its input to the end and closed what was "
@@ -131,75 +138,75 @@ def _refuse_ended(found: Inspection) -> None:
                 )
 
 
-def _ended_steps(found: Inspection) -> Iterator[Stateful]:
+def _ended_steps(inspection: Inspection) -> Iterator[Stateful]:
     """The steps that go by event time and have seen the end of their input."""
-    ops, moves = found.known.ops, _moves(found)
-    for step in found.bundle.program.stateful():
-        known = ops.get(moves.get(step.name, step.name))
-        if known is not None and known.watermark >= MAX_TIME and goes_by_event_time(step):
+    ops, moves = inspection.manifest.ops, _moves(inspection)
+    for step in inspection.bundle.program.stateful():
+        facts = ops.get(moves.get(step.name, step.name))
+        if facts is not None and facts.watermark >= MAX_TIME and goes_by_event_time(step):
             yield step
 
 
-def _has_more(found: Inspection, name: str) -> bool:
+def _has_more(inspection: Inspection, name: str) -> bool:
     """Whether an input has more than was read of it when it was at its end."""
-    source, before = found.bundle.sources[name], _moves(found).get(name, name)
-    known_splits = {s.name: s for s in found.known.splits if s.input == before}
+    source, before = inspection.bundle.sources[name], _moves(inspection).get(name, name)
+    read_splits = {s.name: s for s in inspection.manifest.splits if s.input == before}
     for split in source.splits():
-        known = known_splits.get(split)
-        if known is None or known.state != ENDED or source.has_more(split, known.at):
+        stored = read_splits.get(split)
+        if stored is None or stored.state != ENDED or source.has_more(split, stored.at):
             return True
     return False
 
 
-def _moves(found: Inspection) -> Mapping[str, str]:
-    return found.comparison.moves() if found.comparison is not None else {}
+def _moves(inspection: Inspection) -> Mapping[str, str]:
+    return inspection.comparison.moves() if inspection.comparison is not None else {}
 
 
-def _refuse_to_end(found: Inspection) -> None:
-    if found.known.endless and not found.known.ended:
+def _refuse_to_end(inspection: Inspection) -> None:
+    if inspection.manifest.endless and not inspection.manifest.ended:
         raise StateError(
             "HR-STATE-024",
-            f'job {found.name!r} has run without an end so far; until="end" would close its '
+            f'job {inspection.name!r} has run without an end so far; until="end" would close its '
             "windows for good, and nothing that comes later could be read",
             "If that is what you want, pass for_good=True (--for-good on the command line); "
             "if not, run it without until, or in another folder.",
         )
 
 
-def _check_identity(found: Inspection) -> None:
-    """What outputs hold goes by the identity of the folder; without it all is another's."""
-    identity = Identity(found.log.folder)
-    sinks, known = found.bundle.sinks, found.known.writes
-    owned = [n for n, facts in known.items() if facts.last and n in sinks]
+def _check_identity(inspection: Inspection) -> None:
+    """Outputs know their rows by the identity of the folder; without it they are another's."""
+    identity = Identity(inspection.log.folder)
+    sinks, writes = inspection.bundle.sinks, inspection.manifest.writes
+    owned = [n for n, facts in writes.items() if facts.last and n in sinks]
     if identity.known() is None and any(sinks[n].held() is not None for n in owned):
         raise missing(identity.path)
 
 
-def _refuse_unread(found: Inspection) -> None:
+def _refuse_unread(inspection: Inspection) -> None:
     """Without a manifest names are all there is: lines of an input that has another one now
     would never be read."""
-    if found.latest is not None:
+    if inspection.latest is not None:
         return
-    keys = {facts.id for facts in found.bundle.reads.values()}
-    for key, place in received(found.log.folder).items():
+    keys = {facts.id for facts in inspection.bundle.reads.values()}
+    for key, place in received(inspection.log.folder).items():
         if key not in keys:
             raise StateError(
                 "HR-STATE-026",
                 f"input {key!r} has received lines that no batch has read yet, in {str(place)!r}, "
-                f"and job {found.name!r} has no input of that name",
+                f"and job {inspection.name!r} has no input of that name",
                 "Give the input that name until a batch is committed; from then on was= "
                 "renames it. If the lines may be lost, remove that folder.",
             )
 
 
-def _check_edges(found: Inspection) -> None:
+def _check_edges(inspection: Inspection) -> None:
     offsets: dict[str, dict[str, Any]] = {}
-    for split in found.known.splits:
+    for split in inspection.manifest.splits:
         offsets.setdefault(split.input, {})[split.name] = split.at
-    moves = _moves(found)
-    for name, source in found.bundle.sources.items():
+    moves = _moves(inspection)
+    for name, source in inspection.bundle.sources.items():
         source.check(offsets.get(moves.get(name, name), {}))
-    for sink in found.bundle.sinks.values():
+    for sink in inspection.bundle.sinks.values():
         sink.check()
 
 
@@ -218,44 +225,45 @@ class Ahead:
         return f"{self.who} has epoch {self.number}"
 
 
-def ahead_of(found: Inspection) -> list[Ahead]:
+def ahead_of(inspection: Inspection) -> list[Ahead]:
     """Who knows of epochs that the folder does not, or has gone back behind."""
-    published, ahead = PublishedMark(found.log.folder).epoch(), list[Ahead]()
-    if published > found.epoch:
+    published, ahead = PublishedMark(inspection.log.folder).epoch(), list[Ahead]()
+    if published > inspection.epoch:
         ahead.append(Ahead(FOLDER, published))
-    known = found.known.stays()
+    acknowledged = inspection.manifest.stays()
     # Whether a crash has cut going back short:
-    under_way = found.known.rewound is not None and published < found.epoch
-    for name, sink in found.bundle.sinks.items():
+    under_way = inspection.manifest.rewound is not None and published < inspection.epoch
+    for name, sink in inspection.bundle.sinks.items():
         held = sink.held()
         if held is None:
             continue
-        place = found.bundle.place_of(name)
-        counts = found.timelines.plus(known.get(place, {}))
+        place = inspection.bundle.place_of(name)
+        counts = inspection.timelines.plus(acknowledged.get(place, {}))
         beyond = {} if under_way else counts.beyond(held.all)
-        if beyond or held.number > found.epoch:
+        if beyond or held.number > inspection.epoch:
             stays = place if held.final else None
             ahead.append(Ahead(f"output {name!r}", held.number, beyond, stays))
     return ahead
 
 
-def _refuse_ahead(found: Inspection) -> None:
-    ahead = ahead_of(found)
+def _refuse_ahead(inspection: Inspection) -> None:
+    ahead = ahead_of(inspection)
     if not ahead:
         return
     differences = "; ".join(map(str, ahead))
-    if found.latest is None:
+    epochs = str(inspection.log.folder / "epochs")
+    if inspection.latest is None:
         raise StateError(
             "HR-STATE-022",
-            f"job {found.name!r} has no manifest in {str(found.log.folder / 'epochs')!r}, but "
-            f"{differences}: its manifests were deleted",
+            f"job {inspection.name!r} has no manifest in {epochs!r}, but {differences}: "
+            "its manifests were deleted",
             "Restore the folder from a copy; or start afresh, in another folder and with "
             "other outputs.",
         )
     raise StateError(
         "HR-STATE-022",
-        f"the newest manifest of job {found.name!r} in {str(found.log.folder / 'epochs')!r} is of "
-        f"epoch {found.epoch}, but {differences}, which it does not know or has gone back behind: "
+        f"the newest manifest of job {inspection.name!r} in {epochs!r} is of epoch "
+        f"{inspection.epoch}, but {differences}, which it does not know or has gone back behind: "
         "the folder or an output was restored from a copy, or manifests were deleted",
         "Put the newest folder, or the newest output, back if you have it. To go on from this "
         "folder, pass go_back=True (--go-back on the command line): files outputs then lose what "
@@ -264,53 +272,54 @@ def _refuse_ahead(found: Inspection) -> None:
     )
 
 
-def incomplete_outputs(found: Inspection) -> dict[str, tuple[int, int]]:
+def incomplete_outputs(inspection: Inspection) -> dict[str, tuple[int, int]]:
     """Outputs that have lost something: by name, what they hold and what was published there.
 
     Of the newest epoch publishing may not be complete, so the one before counts; unless a place
     has gone beyond it: then it cannot be published there any more.
     """
-    settled, unsettled = found.known, PublishedMark(found.log.folder).epoch() < found.epoch
+    settled = inspection.manifest
+    unsettled = PublishedMark(inspection.log.folder).epoch() < inspection.epoch
     if unsettled:
-        earlier = [e for e in found.log.epochs() if e < found.epoch]
-        settled = found.log.read(earlier[-1]) if earlier else Manifest()
-    due, promised = _last_epochs(settled), _last_epochs(found.known)
-    ids = {DEAD: DEAD} | {name: facts.id for name, facts in found.bundle.writes.items()}
-    output_lost = {}
-    for name, sink in found.bundle.sinks.items():
+        earlier = [e for e in inspection.log.epochs() if e < inspection.epoch]
+        settled = inspection.log.read(earlier[-1]) if earlier else Manifest()
+    due, promised = _last_epochs(settled), _last_epochs(inspection.manifest)
+    ids = {DEAD: DEAD} | {name: facts.id for name, facts in inspection.bundle.writes.items()}
+    lost = {}
+    for name, sink in inspection.bundle.sinks.items():
         held, id = sink.held(), ids.get(name, "")
         last = due.get(id, 0)
-        if held is not None and unsettled and promised.get(id) == found.epoch:
-            last = found.epoch if held.number >= found.epoch else last
+        if held is not None and unsettled and promised.get(id) == inspection.epoch:
+            last = inspection.epoch if held.number >= inspection.epoch else last
         if held is None or not last:
             continue
-        there = held.own.get(found.timelines.at(last), 0)
+        there = held.own.get(inspection.timelines.at(last), 0)
         if there < last:
-            output_lost[name] = there, last
-    return output_lost
+            lost[name] = there, last
+    return lost
 
 
 def _last_epochs(manifest: Manifest) -> dict[str, int]:
     """By the ids of outputs: the last epoch with rows, as a manifest knows it."""
-    known = {facts.id: facts.last for facts in manifest.writes.values()}
-    return {**known, DEAD: manifest.last_dead}
+    last = {facts.id: facts.last for facts in manifest.writes.values()}
+    return {**last, DEAD: manifest.last_dead}
 
 
-def _refuse_short(found: Inspection, allowed: Consent) -> None:
-    for name, (held, due) in incomplete_outputs(found).items():
+def _refuse_short(inspection: Inspection, allowed: Consent) -> None:
+    for name, (held, due) in incomplete_outputs(inspection).items():
         if name not in named(allowed.drop):
-            raise output_lost(found.bundle, found.log, name, held, due)
+            raise output_lost(inspection.bundle, inspection.log, name, held, due)
 
 
-def _refuse_other(found: Inspection) -> None:
+def _refuse_other(inspection: Inspection) -> None:
     """What was not published yet may have been, as another epoch of the same number: by another
     copy of the folder, which did not know of this one."""
-    if PublishedMark(found.log.folder).epoch() >= found.epoch:
+    if PublishedMark(inspection.log.folder).epoch() >= inspection.epoch:
         return
-    for name, staged in found.known.outputs.items():
+    for name, staged in inspection.manifest.outputs.items():
         if staged:
-            sink = as_written(name, found.known.writes, str(found.log.folder))
-            sink.check_same(found.epoch, staged)
+            sink = as_written(name, inspection.manifest.writes, str(inspection.log.folder))
+            sink.check_same(inspection.epoch, staged)
 
 
 def output_overtaken(
@@ -343,3 +352,43 @@ def output_lost(bundle: Bundle, log: EpochLog, output: str, held: int, due: int)
         f"Restore it. If its earlier rows may be lost, say {consent(output)}; or give "
         "the output another name.",
     )
+
+
+# Steps that cannot emit anything before their input ends, over inputs that never do.
+
+
+def never_fires(node: Node) -> str | None:
+    """Why the trigger of a step cannot fire before the input ends; None when it can."""
+    what = node.what if isinstance(node, Stateful) else None
+    if not isinstance(what, GeneralWindows) or not isinstance(what.windowing.assigner, Everything):
+        return None
+    if not _waits(what.windowing.trigger):
+        return None
+    return "its window has no end, and nothing but the end of the input makes it fire"
+
+
+def _waits(trigger: Trigger) -> bool:
+    """Whether it cannot fire before the watermark passes the window's end."""
+    match trigger:
+        case Combined(parts, every):
+            return (any if every else all)(map(_waits, parts))
+        case AtMost(_, of, _):
+            return _waits(of)
+    return isinstance(trigger, AtWatermark) and trigger.early is None
+
+
+def refuse_never_firing(program: Program, sources: Mapping[str, Source]) -> None:
+    """Refuse to run a step that would gather rows for ever and show none."""
+    for node in program.stateful():
+        because = never_fires(node)
+        inputs = sorted(upstream(program, node.name)) if because else []
+        endless = [name for name in inputs if not sources[name].bounded]
+        if endless:
+            raise PlanError(
+                "HR-TRIGGER-013",
+                f"step {node.name!r} would never emit anything: {because}, and {endless[0]!r} "
+                "does not end",
+                'Give the window a trigger, such as t.every("1m") or t.after_rows(100), or '
+                'run the job with until="end".',
+                site=node.site,
+            )

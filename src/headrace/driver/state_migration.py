@@ -78,15 +78,15 @@ class _Migration:
 
     def apply(self, state: State) -> State:
         prefix = f"{self._node.name}/"
-        known = {t.removeprefix(prefix): s for t, s in state.items() if t.startswith(prefix)}
-        found = {t: s for t, s in state.items() if not t.startswith(prefix)}
-        found |= {table_key(self._node.name, t): s for t, s in self._tables(known).items()}
-        return found
+        own = {t.removeprefix(prefix): s for t, s in state.items() if t.startswith(prefix)}
+        others = {t: s for t, s in state.items() if not t.startswith(prefix)}
+        others |= {table_key(self._node.name, t): s for t, s in self._tables(own).items()}
+        return others
 
-    def _tables(self, known: State) -> State:
-        tables = {t: s for t, s in known.items() if t in self._specs}  # timers, as they are
+    def _tables(self, stored: State) -> State:
+        tables = {t: s for t, s in stored.items() if t in self._specs}  # timers, as they are
         if VALUES in tables:
-            tables[VALUES] = self._rewritten(known[VALUES], self._specs[VALUES], self._row_values)
+            tables[VALUES] = self._rewritten(stored[VALUES], self._specs[VALUES], self._row_values)
             for name in EXPIRY.values():
                 if name in self._specs:
                     tables[name] = self._rewritten(
@@ -95,8 +95,8 @@ class _Migration:
         for name in self._shared:
             was, table = self._was[name], table_name(name)
             tables.pop(table, None)
-            if was is not None and table_name(was.name) in known:
-                old = known[table_name(was.name)]
+            if was is not None and table_name(was.name) in stored:
+                old = stored[table_name(was.name)]
                 tables[table] = self._rewritten(old, self._specs[table], self._entries(name))
         return tables
 

@@ -19,14 +19,14 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import SystemClock
-from headrace.driver.planner import Pace
-from headrace.driver.start import Start
-from headrace.driver.stop_requests import (
+from headrace.driver.planner import (
+    Pace,
     clear_requests,
     request_drain,
     request_stop,
     stop_requested,
 )
+from headrace.driver.start import Start
 from headrace.engine import jvm
 from headrace.engine.binding import Binding, Level, data_source
 from headrace.engine.failure import recover

@@ -17,9 +17,8 @@ import pyarrow as pa
 from headrace.clock import Clock, SystemClock
 from headrace.driver.commit import Committer
 from headrace.driver.local_runner import LocalRunner
-from headrace.driver.planner import Pace, Planner
+from headrace.driver.planner import Pace, Planner, clear_requests
 from headrace.driver.start import Start, prepare
-from headrace.driver.stop_requests import clear_requests
 from headrace.epoch.bundle import REAL, Edges
 from headrace.inspect.progress import Progress, progress_of
 from headrace.plan.program import Drafted, build
