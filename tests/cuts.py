@@ -149,12 +149,10 @@ OTHERS: dict[str, dict[str, str]] = {
         "nearest(count)": "names that are shown",
     },
     "inspect.progress": {
-        "_FAR": "ms",
-        "_WINDOW": "ms",
-    },
-    "inspect.state_growth": {
         "FLOOR": "when to warn",
+        "_FAR": "ms",
         "_SOON": "when to warn",
+        "_WINDOW": "ms",
     },
     "inspect.step_state": {
         "_PATIENCE": "patience",

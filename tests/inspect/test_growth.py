@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.inspect import state_growth
-from headrace.inspect.progress import Progress
-from headrace.inspect.state_growth import FLOOR, StateGrowth
+from headrace.inspect import progress
+from headrace.inspect.progress import FLOOR, Progress, StateGrowth
 from headrace.testing import Harness
 
 HOUR = 3_600_000
@@ -90,7 +89,7 @@ def test_how_long_the_disk_lasts_is_said_if_that_is_soon(
 def test_a_run_says_it_once_and_keeps_it_as_a_warning(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(state_growth, "FLOOR", 20_000)
+    monkeypatch.setattr(progress, "FLOOR", 20_000)
     rows = hr.rows([{"k": str(i)} for i in range(5_000)], "k string")
     run = hr.run(_job(rows), until="end", folder=str(tmp_path), max_batch=1_000)
     assert run.wait().state == "ended"

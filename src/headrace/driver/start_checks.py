@@ -251,18 +251,18 @@ def _refuse_ahead(inspection: Inspection) -> None:
     if not ahead:
         return
     differences = "; ".join(map(str, ahead))
-    epochs = str(inspection.log.folder / "epochs")
+    folder = str(inspection.log.folder / "epochs")
     if inspection.latest is None:
         raise StateError(
             "HR-STATE-022",
-            f"job {inspection.name!r} has no manifest in {epochs!r}, but {differences}: "
+            f"job {inspection.name!r} has no manifest in {folder!r}, but {differences}: "
             "its manifests were deleted",
             "Restore the folder from a copy; or start afresh, in another folder and with "
             "other outputs.",
         )
     raise StateError(
         "HR-STATE-022",
-        f"the newest manifest of job {inspection.name!r} in {epochs!r} is of epoch "
+        f"the newest manifest of job {inspection.name!r} in {folder!r} is of epoch "
         f"{inspection.epoch}, but {differences}, which it does not know or has gone back behind: "
         "the folder or an output was restored from a copy, or manifests were deleted",
         "Put the newest folder, or the newest output, back if you have it. To go on from this "

@@ -48,8 +48,7 @@ from headrace.engine.temp_folder import temp_folder
 from headrace.epoch.envelope import DDL
 from headrace.errors import HeadraceError
 from headrace.inspect import stall
-from headrace.inspect.progress import Progress, progress_of
-from headrace.inspect.state_growth import StateGrowth
+from headrace.inspect.progress import Progress, StateGrowth, progress_of
 from headrace.inspect.step_state import StepState, state_of
 from headrace.inspect.why import STARTED
 from headrace.inspect.why_answer import Why, answer_why

@@ -1,18 +1,21 @@
 """The last epoch of a run: in figures, and as the lines that terminals, logs and the demo show.
 
-Everything here is computed from a manifest; `engine/reporter.py` prints it.
+Everything here is computed from a manifest; `engine/reporter.py` prints it. Over several epochs it
+adds up to a rate (`Meter`) and to warnings about state that grows (`StateGrowth`).
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from headrace.clock import MAX_TIME
 from headrace.epoch.accounting import FATES
+from headrace.sizes import size
 from headrace.state.manifest import Manifest
 from headrace.state.store import SlotState
 
@@ -60,8 +63,8 @@ class Progress:
 
     def _reason(self, input: str) -> str:
         """Why, by a letter of the input itself or else of a step."""
-        found = self.examples.get(input) or next(iter(self.examples.values()), None)
-        return "" if found is None else f": {quoted(found)}"
+        example = self.examples.get(input) or next(iter(self.examples.values()), None)
+        return "" if example is None else f": {quoted(example)}"
 
     @property
     def total(self) -> Mapping[str, int]:
@@ -166,7 +169,7 @@ def account(p: Progress) -> list[str]:
     for name, counts in p.counts.items():
         fates = " + ".join(f"{fate} {counts[fate]:,}" for fate in _FATES)
         lines.append(f"input  {name}: read {counts['read']:,} = {fates}")
-    lines += [f"dead   {step}: {quoted(found)}" for step, found in p.examples.items()]
+    lines += [f"dead   {step}: {quoted(example)}" for step, example in p.examples.items()]
     lines += [f"output {name}: wrote {rows:,}" for name, rows in p.outputs.items()]
     for step, figures in p.metrics.items():
         figures_text = ", ".join(f"{name} {n:,}" for name, n in figures.items())
@@ -176,18 +179,18 @@ def account(p: Progress) -> list[str]:
 
 def short(number: float) -> str:
     """A count in at most five characters: 999, 12.3k, 4.5M."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size * (9.995 if unit == "k" else 0.9995):
-            scaled = number / size
+    for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= scale * (9.995 if unit == "k" else 0.9995):
+            scaled = number / scale
             return f"{scaled:.1f}{unit}" if scaled < 99.95 else f"{scaled:.0f}{unit}"
     return f"{number:.0f}"
 
 
 def span(ms: int) -> str:
     """A duration at a glance: 4.5s, 12m, 3h, 2d."""
-    for size, unit in _UNITS:
-        if ms >= 2 * size:
-            return f"{ms // size}{unit}"
+    for length, unit in _UNITS:
+        if ms >= 2 * length:
+            return f"{ms // length}{unit}"
     return f"{ms / 1_000:.1f}s"
 
 
@@ -210,6 +213,58 @@ def _phases(p: Progress) -> str:
     """Milliseconds of all tasks together, in the source and in each level."""
     levels = [n for n in p.timing if n.startswith("level ")]
     each = "/".join(f"{p.timing[n]:.0f}" for n in sorted(levels, key=lambda n: int(n[6:])))
-    found = [f"{n} {ms:.0f}" for n, ms in p.timing.items() if n not in levels]
-    found += [f"levels {each}"] if levels else []
-    return f" ({', '.join(found)})" if found else ""
+    parts = [f"{n} {ms:.0f}" for n, ms in p.timing.items() if n not in levels]
+    parts += [f"levels {each}"] if levels else []
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+FLOOR = 256_000_000  # bytes: below, no warning
+_SOON = 7 * 86_400_000  # ms in which the disk would be full
+
+
+class _Mark(NamedTuple):
+    clock: int
+    bytes: int
+
+
+class StateGrowth:
+    """Warns when the state of a step has doubled while a run goes on.
+
+    A step whose state has no bound is refused when the program is built, unless the user allows
+    it. This is about what was allowed, and becomes larger than expected: the warning comes while
+    there is time to do something about it, and seldom enough to be read.
+    """
+
+    def __init__(self, free: Callable[[], int]) -> None:
+        self._free = free  # bytes that the disk has left
+        self._marks: dict[str, _Mark] = {}
+        self._warned: dict[str, tuple[int, str]] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The last warning of each step, unless its state has become small again."""
+        return tuple(warning for _, warning in self._warned.values())
+
+    def see(self, progress: Progress) -> list[str]:
+        """Take note of an epoch; returns new warnings."""
+        new = []
+        for step, now in progress.held_bytes.items():
+            mark = self._marks.setdefault(step, _Mark(progress.clock, now))
+            if now >= max(FLOOR, 2 * mark.bytes):
+                warning = self._sentence(step, progress, mark)
+                self._marks[step], self._warned[step] = _Mark(progress.clock, now), (now, warning)
+                new.append(warning)
+            elif step in self._warned and now < self._warned[step][0] // 2:
+                del self._warned[step]
+                self._marks[step] = _Mark(progress.clock, now)
+        return new
+
+    def _sentence(self, step: str, progress: Progress, mark: _Mark) -> str:
+        now, rows = progress.held_bytes[step], short(progress.held[step])
+        grown, took = now - mark.bytes, max(progress.clock - mark.clock, 1)
+        left = int(self._free() / grown * took)
+        full = f"; at this pace the disk is full in {span(left)}" if left < _SOON else ""
+        return (
+            f"the state of {step!r} has grown from {size(mark.bytes)} to {size(now)} "
+            f"({rows} rows) within {span(took)}{full}"
+        )

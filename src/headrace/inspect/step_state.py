@@ -75,12 +75,12 @@ class StepState:
 
     def get(self, *key: Any, **columns: Any) -> pa.Table:
         """The rows of one key: `get("area-1")`, or `get(area="area-1", floor=2)`."""
-        wanted = self._key(key, columns)
-        kinds = [field.type for field in self.key]
+        by_column = self._key(key, columns)
+        typed = zip(by_column.values(), self.key, strict=True)
         try:
-            values = [pa.array([v], kind) for v, kind in zip(wanted.values(), kinds, strict=True)]
+            values = [pa.array([value], field.type) for value, field in typed]
         except (pa.ArrowException, OverflowError) as error:
-            shown = ", ".join(map(repr, wanted.values()))
+            shown = ", ".join(map(repr, by_column.values()))
             kind = ", ".join(f"{f.name} {ddl_type(f.type)}" for f in self.key)
             raise StateError(
                 "HR-STATE-031",
@@ -91,11 +91,11 @@ class StepState:
         if not self.part:  # further tables may lie under no key's hash
             hashes = hash_keys(values, 1)
             tables = {n: _only(t, hashes) for n, t in tables.items()}
-        found = self._seen(tables)
-        for name, value in zip(wanted, values, strict=True):
-            column = found.column(name)
-            found = found.filter(_same(column, value[0]))
-        return found
+        rows = self._seen(tables)
+        for name, value in zip(by_column, values, strict=True):
+            column = rows.column(name)
+            rows = rows.filter(_same(column, value[0]))
+        return rows
 
     def slice(self, since: Moment, until: Moment) -> StepState:
         """The state of this stretch of time: `slice("21:00", "21:05")`, in UTC.
@@ -196,22 +196,22 @@ class StepState:
 
 def names_of(program: Program) -> dict[str, tuple[Stateful, str]]:
     """All state that can be looked at, by name: that of steps, and their further tables."""
-    found = {node.name: (node, "") for node in program.stateful()}
+    names = {node.name: (node, "") for node in program.stateful()}
     for node in program.stateful():
         for name in node.operator().side_views():
-            found.setdefault(f"{node.name}.{name}", (node, name))
-    return found
+            names.setdefault(f"{node.name}.{name}", (node, name))
+    return names
 
 
 def state_of(program: Program, log: EpochLog, step: str) -> StepState:
     """The state of `step`, as the job's folder has it now."""
     names = names_of(program)
     if step not in names:
-        known = ", ".join(names) or "none"
+        steps = ", ".join(names) or "none"
         raise StateError(
             "HR-STATE-030",
             f"{program.name!r} has no step {step!r} with state",
-            f"The steps with state are: {known}.",
+            f"The steps with state are: {steps}.",
         )
     node, part = names[step]
     return StepState(node, read_snapshot(log, node, log.open(program.name, 1)), part=part)
@@ -275,17 +275,17 @@ def _millis(moment: Moment, now: int) -> int:
     if isinstance(moment, int):
         return moment
     if isinstance(moment, datetime):
-        found = moment
+        at = moment
     else:
         try:
-            found = _read(moment, now)
+            at = _read(moment, now)
         except ValueError as error:
             raise StateError(
                 "HR-STATE-032",
                 f"{moment!r} is not a time",
                 'Write "21:00", "2026-11-15 21:00", a datetime, or milliseconds since 1970.',
             ) from error
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
 def _read(text: str, now: int) -> datetime:
@@ -329,7 +329,7 @@ def _snapshot(log: EpochLog, node: Stateful, slots: int) -> StateSnapshot:
     return StateSnapshot(latest.epoch, watermark, tables)
 
 
-def _table(folder: str, known: dict[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:
-    held = SlotState.from_json(known) if known else SlotState.empty(slots)
+def _table(folder: str, stored: dict[str, Any] | None, spec: TableSpec, slots: int) -> KeyedTable:
+    state = SlotState.from_json(stored) if stored else SlotState.empty(slots)
     last = 1 if spec.everywhere else slots
-    return open_table(spec, held, 0, last, slots, cache_of(folder))
+    return open_table(spec, state, 0, last, slots, cache_of(folder))

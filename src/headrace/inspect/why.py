@@ -193,17 +193,17 @@ def waiting_rows(case: WhyCase) -> Reasons:
     """Operators that have emitted nothing yet and wait for neither event time nor the clock."""
     for name, facts in case.manifest.ops.items():
         step, due = case.counts(name), min(facts.next, facts.wake)
-        taken = step.received - step.late - step.dead
+        accepted = step.received - step.late - step.dead
         reported = case.firings(name, "fired") or case.firings(name, "lost")
         waits = not step.emitted and due >= MAX_TIME and not case.manifest.ended
-        if taken > 0 and waits and not reported:
+        if accepted > 0 and waits and not reported:
             yield Reason(
                 "rows",
                 name,
-                f"step {name!r} has received {taken:,} rows and emitted none; it waits for more",
+                f"step {name!r} has received {accepted:,} rows and emitted none; it waits for more",
                 "No time makes it go on: windows bounded by rows have to fill, and a process "
                 "function emits when it chooses to.",
-                {"taken": taken, "held": facts.held},
+                {"taken": accepted, "held": facts.held},
             )
 
 
@@ -211,9 +211,9 @@ def aligned_splits(case: WhyCase) -> Reasons:
     bounds = alignment_bounds(case.program) if case.program else {}
     splits = case.splits_of(bounds)
     live = {s.id for s in splits if s.state == LIVE}
-    slowest, held = slowest_split(splits, live, bounds), too_far_ahead(splits, live, bounds)
+    slowest, held_back = slowest_split(splits, live, bounds), too_far_ahead(splits, live, bounds)
     for split in splits:
-        if split.id in held and slowest is not None:
+        if split.id in held_back and slowest is not None:
             yield Reason(
                 "aligned",
                 split.input,

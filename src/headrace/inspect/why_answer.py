@@ -36,8 +36,8 @@ class Why:
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        found = why(self.program, self.manifest, self.clock, self.before)
-        return [self.stall_reason, *found] if self.stall_reason else found
+        reasons = why(self.program, self.manifest, self.clock, self.before)
+        return [self.stall_reason, *reasons] if self.stall_reason else reasons
 
     @cached_property
     def text(self) -> str:
@@ -45,12 +45,12 @@ class Why:
 
     @cached_property
     def json(self) -> dict[str, Any]:
-        found = {"job": self.job, "clock": self.clock, "reasons": list(map(asdict, self.reasons))}
+        head = {"job": self.job, "clock": self.clock, "reasons": list(map(asdict, self.reasons))}
         if self.manifest is None:
-            return {**found, "epoch": 0}
+            return {**head, "epoch": 0}
         reached = self.manifest.watermark
         return {
-            **found,
+            **head,
             "epoch": self.manifest.epoch,
             "committed": self.manifest.wall,
             "watermark": None if abs(reached) == MAX_TIME else reached,
@@ -104,8 +104,8 @@ def _account(answer: Why) -> Iterator[str]:
         return
     yield "so far"
     for name, fates in answer.manifest.counts.items():
-        gone = " + ".join(f"{f} {n:,}" for f, n in fates.items() if f != "read")
-        yield f"  input {name!r}: read {fates['read']:,} = {gone}"
+        parts = " + ".join(f"{f} {n:,}" for f, n in fates.items() if f != "read")
+        yield f"  input {name!r}: read {fates['read']:,} = {parts}"
     rows = [["step", *_COLUMNS]]
     rows += [[s.name, *(f"{n:,}" for n in _numbers(s))] for s in _steps(answer)]
     if len(rows) == 1:  # from an input straight to an output

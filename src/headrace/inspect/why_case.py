@@ -45,9 +45,7 @@ class StepCounts:
     dead: int
     stateless: bool  # neither input, output nor operator: what it does not emit is filtered
     failing: str = ""  # the step inside a fused one on which most rows failed
-    filtered_before: int = (
-        0  # rows that were filtered on the way to it, in a step made by rewriting
-    )
+    filtered_before: int = 0  # rows filtered on the way to it, in a step made by rewriting
 
     @property
     def filtered(self) -> int:
@@ -94,8 +92,8 @@ class WhyCase:
 
     def example(self, step: str) -> str:
         """One of the dead letters of a step, as the end of a sentence; nothing if none is known."""
-        found = self.manifest.examples.get(step)
-        return f": {quoted(found)}" if found else ""
+        letter = self.manifest.examples.get(step)
+        return f": {quoted(letter)}" if letter else ""
 
     def steps(self) -> Iterator[StepCounts]:
         """Every step to which rows have come."""
@@ -105,16 +103,16 @@ class WhyCase:
 
     def user_steps(self) -> dict[str, StepCounts]:
         """Every step by the name that the user knows: what rewriting added is part of another."""
-        found: dict[str, StepCounts] = {}
+        steps: dict[str, StepCounts] = {}
         for step in self.steps():
             edge = step.name in self.inputs or step.name in self.manifest.writes
             if step.name == step.label and not edge:
-                found[step.name] = step
+                steps[step.name] = step
         for step in self.steps():
             if step.name.endswith(":arguments"):  # side branches, as ":late", count twice
                 name = self._ends_with(step) or step.label
-                found[name] = _before(step, found.get(name) or self.counts(name))
-        return dict(sorted(found.items()))
+                steps[name] = _before(step, steps.get(name) or self.counts(name))
+        return dict(sorted(steps.items()))
 
     def _ends_with(self, step: StepCounts) -> str | None:
         """The last step in a fused one that the user wrote."""
@@ -127,11 +125,11 @@ class WhyCase:
         return int(self.manifest.windows.get(name, {}).get(what, 0))
 
     def counts(self, name: str) -> StepCounts:
-        found = self.manifest.steps.get(name, {})
+        counts = self.manifest.steps.get(name, {})
         inner = self._inner(name)  # rows die under the name of the step that failed
         died = {n: self.manifest.steps.get(n, {}).get("dead", 0) for n in inner}
         failing = max(died, key=lambda n: died[n], default="")
-        here = found.get("in", 0), found.get("out", 0), found.get("late", 0)
+        here = counts.get("in", 0), counts.get("out", 0), counts.get("late", 0)
         return StepCounts(name, *here, sum(died.values()), self._stateless(name), failing)
 
     def _inner(self, name: str) -> list[str]:
@@ -155,20 +153,22 @@ class WhyCase:
         """The steps in a fused one that can leave rows out, each with its condition."""
         node = self.node(name)
         fused = node.steps if isinstance(node, SelectChain | PythonChain) else (node,)
-        found = [(s.name, _condition(s)) for s in fused if s is not None]
-        return [(n, c) for n, c in found if c] or [(self.counts(name).label, "")]
+        conditions = [(s.name, _condition(s)) for s in fused if s is not None]
+        return [(n, c) for n, c in conditions if c] or [(self.counts(name).label, "")]
 
     def waiting(self) -> list[str]:
         """The operators that hold something which time will release."""
-        ops = self.manifest.ops
-        known = [n for n in ops if not self.program or n in self.program.nodes]
-        return [n for n in known if ops[n].next < FOREVER]
+        return [name for name, due in self._due() if due < FOREVER]
 
     def endless(self) -> list[str]:
         """The operators that hold nothing but windows without an end."""
-        ops = self.manifest.ops
-        known = [n for n in ops if not self.program or n in self.program.nodes]
-        return [n for n in known if FOREVER <= ops[n].next < MAX_TIME]
+        return [name for name, due in self._due() if FOREVER <= due < MAX_TIME]
+
+    def _due(self) -> Iterator[tuple[str, int]]:
+        """The operators, and the event time at which each has something to do."""
+        for name, facts in self.manifest.ops.items():
+            if not self.program or name in self.program.nodes:
+                yield name, facts.next
 
     def unmarked(self, name: str) -> bool:
         """Whether an input whose rows carry the watermark has delivered rows, but no watermark."""
@@ -205,7 +205,7 @@ class WhyCase:
 
     def starved(self) -> dict[tuple[str, ...], list[str]]:
         """Operators and outputs to which no row has come, by the steps where all rows stop."""
-        found: dict[tuple[str, ...], list[str]] = {}
+        starved: dict[tuple[str, ...], list[str]] = {}
         if not self.program:
             names = [n for n in (*self.manifest.ops, *self.manifest.writes) if self._unfed(n)]
             return {(): names} if names else {}
@@ -213,8 +213,8 @@ class WhyCase:
         for node in self.program.nodes.values():
             ends = isinstance(node, Stateful | Write) and node.name not in aside
             if ends and self._unfed(node.name):
-                found.setdefault(tuple(dict.fromkeys(self._stops(node))), []).append(node.name)
-        return found
+                starved.setdefault(tuple(dict.fromkeys(self._stops(node))), []).append(node.name)
+        return starved
 
     def _unfed(self, name: str) -> bool:
         return not self.manifest.steps.get(name, {}).get("in", 0)
@@ -255,12 +255,12 @@ def _condition(step: Node) -> str:
 
 def _aside(program: Program) -> set[str]:
     """Steps that get nothing but dead letters or late rows: to have none is no trouble."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in program.nodes.values():
-        spared = [e.origin is not None or e.node.name in found for e in node.inputs]
+        spared = [e.origin is not None or e.node.name in names for e in node.inputs]
         if isinstance(node, Dead) or (spared and all(spared)):
-            found.add(node.name)
-    return found
+            names.add(node.name)
+    return names
 
 
 @dataclass(frozen=True, slots=True)
