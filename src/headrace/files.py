@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -86,6 +86,28 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
+
+
+# A lock (`flock`) belongs to an open file, so it holds between threads as well as processes, and
+# goes with a process that is killed. A forked child closes its copies at once, and a program that
+# is started inherits none (O_CLOEXEC).
+lock_files: set[int] = set()  # descriptors of files that are locked, or are about to be
+
+
+def close_lock(fd: int) -> None:
+    if fd in lock_files:  # else we are a child that was forked meanwhile
+        lock_files.discard(fd)
+        os.close(fd)
+
+
+def _close_in_child() -> None:
+    for fd in lock_files:
+        with suppress(OSError):
+            os.close(fd)
+    lock_files.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def file_name(text: str, plain: str = "") -> str:

@@ -171,9 +171,9 @@ def test_the_cache_lets_go_of_files_that_were_deleted(tmp_path, monkeypatch):
     for ref in others:
         cache.open(ref, SPEC)
         (tmp_path / RUNS / ref.file).unlink()
-    held = [key[0] for key in cache._held]
+    held = [key[0] for key in cache._entries]
     assert kept.file in held and len(held) <= 5
-    assert cache._bytes == sum(length for _, length in cache._held.values())
+    assert cache._bytes == sum(length for _, length in cache._entries.values())
 
 
 def test_the_cache_holds_no_more_bytes_than_it_may(tmp_path):
@@ -181,7 +181,7 @@ def test_the_cache_holds_no_more_bytes_than_it_may(tmp_path):
     cache = RunCache(tmp_path, most=3 * refs[0].length)
     for ref in refs:
         assert cache.open(ref, SPEC).table.num_rows == 1
-    assert len(cache._held) == 3
+    assert len(cache._entries) == 3
 
 
 def test_a_folder_that_was_emptied_and_filled_again_is_read_anew(tmp_path):

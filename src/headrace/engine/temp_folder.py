@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.engine.start_guard import registering
+from headrace.state.epochs import is_held
 from headrace.state.faults import point
-from headrace.state.holding import is_held
 
 PREFIX = "headrace-"
 OWNER = "owner"

@@ -1,11 +1,11 @@
 """Group commit: threads that append at the same time share one sync.
 
-Whoever finds nobody committing leads, and commits everything that is waiting; the others find
-their answer ready, or lead the next group. A group that fails is committed once more item by
-item, so that nobody fails for another's sake.
+A thread that finds no other committing is the leader: it commits everything that is waiting. The
+others get their answers from it, or lead the next group. A group that fails is committed again
+item by item, so that one bad item does not fail the others.
 
-An interrupt may hit a leader anywhere, also where it hands over. So nobody relies on being
-woken: a lock says who commits, and whoever has waited for a while takes it and looks for itself.
+A leader can be interrupted at any point, even while it hands over. So no thread relies on being
+woken: a lock shows whether a leader is at work, and a thread that has waited for a while checks it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from headrace.errors import LogError
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_LOOK = 0.1  # seconds after which one that waits sees for itself
-_LEAST = 1.0  # seconds: who waits for others of this process is at least so patient
+_LOOK = 0.1  # seconds after which a waiting thread checks for itself
+_LEAST = 1.0  # seconds: the least patience with other threads of this process
 
 
-def _closed() -> threading.Lock:
+def _locked() -> threading.Lock:
     lock = threading.Lock()
     lock.acquire()
     return lock
@@ -40,15 +40,15 @@ class _Ticket(Generic[Item, Answer]):
     error: BaseException | None = None
     done: bool = False
     leads: bool = False
-    woken: threading.Lock = field(default_factory=_closed)
+    woken: threading.Lock = field(default_factory=_locked)
 
     def wake(self) -> None:
-        with suppress(RuntimeError):  # it is awake already
+        with suppress(RuntimeError):  # already awake
             self.woken.release()
 
 
 class GroupCommit(Generic[Item, Answer]):
-    """`harmless` says of an error that nothing was done, so that each may be tried alone."""
+    """`harmless` tells of an error whether nothing was done, so that each item can be retried."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class GroupCommit(Generic[Item, Answer]):
         self._harmless = harmless
         self._patience = max(patience, _LEAST)
         self._waiting: list[_Ticket[Item, Answer]] = []
-        self._queue = threading.Lock()  # held for what goes in and out
+        self._queue = threading.Lock()  # held while `_waiting` changes
         self._leading = threading.Lock()  # held while a group is committed
-        self._busy = False  # a hint: somebody leads, or is about to
-        self._groups = 0  # how many were committed
-        self._last = 1  # how many the last group had
+        self._busy = False  # a hint: a thread leads, or is about to
+        self._groups = 0  # committed so far
+        self._last = 1  # items of the last group
 
     def run(self, item: Item) -> Answer:
         """The answer to `item`, committed alone or together with others."""
@@ -80,7 +80,7 @@ class GroupCommit(Generic[Item, Answer]):
                 ticket.leads = True
                 with self._leading:
                     self._lead(ticket)
-        except BaseException:  # interrupted while it waited: what nobody has begun is dropped
+        except BaseException:  # interrupted while it waited: drop the item unless it has been begun
             with self._queue:
                 if ticket in self._waiting:
                     self._waiting.remove(ticket)
@@ -93,7 +93,7 @@ class GroupCommit(Generic[Item, Answer]):
         return ticket.answer
 
     def _wait(self, ticket: _Ticket[Item, Answer]) -> None:
-        """Until it is answered, or has to lead: because it is its turn, or nobody does."""
+        """Until the ticket is answered, or has to lead: it is its turn, or there is no leader."""
         groups, since = self._groups, time.monotonic()
         while not ticket.woken.acquire(timeout=_LOOK):
             if ticket.done or not self._leading.locked():
@@ -113,7 +113,7 @@ class GroupCommit(Generic[Item, Answer]):
                 self._waiting[0].wake()
 
     def _gather(self) -> list[_Ticket[Item, Answer]]:
-        """Those who wait, once the threads of the last group had a turn to come back."""
+        """All waiting tickets, after giving the threads of the last group a chance to return."""
         for _ in range(self._last - 1):
             if len(self._waiting) >= self._last:
                 break
@@ -124,10 +124,10 @@ class GroupCommit(Generic[Item, Answer]):
         return tickets
 
     def _lead(self, own: _Ticket[Item, Answer]) -> None:
-        """Commit all that wait, while nobody else does."""
+        """Commit all waiting tickets; the caller holds `_leading`."""
         if own.done:
             return
-        if own not in self._waiting:  # whoever took it along was interrupted
+        if own not in self._waiting:  # the leader that took it was interrupted
             own.done = True
             return
         tickets = self._gather()

@@ -1,9 +1,8 @@
 """Locks between appenders: one for writing, one for syncing; readers of the log take none.
 
-A lock belongs to an open file, so it holds between threads as well as processes and goes with
-a process that is killed; a forked child closes its copy at once. Whoever holds one says so in
-the file, for the error that others get when they have waited too long. A thread that needs
-both takes `sync` first.
+A lock holds between threads as well as processes, and is released when its process is killed (see
+`files.py`). Its holder writes its name into the file, for the error that others get when they have
+waited too long. A thread that needs both locks takes `sync` first.
 """
 
 from __future__ import annotations
@@ -20,22 +19,11 @@ from functools import cache
 from pathlib import Path
 
 from headrace.errors import LogError
+from headrace.files import close_lock, lock_files
 
 PATIENCE = 60.0  # seconds
 _SHORTEST, _LONGEST = 0.000_05, 0.001  # seconds between two tries
-_TRYING = 0.01  # seconds; after that it queues, so that nobody who is faster comes first for ever
-_held: set[int] = set()
-
-
-def _after_fork() -> None:
-    for fd in _held:
-        with suppress(OSError):
-            os.close(fd)
-    _held.clear()
-    _me.cache_clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_TRYING = 0.01  # seconds of polling; then it queues, so that faster threads cannot starve it
 
 
 @cache
@@ -46,13 +34,16 @@ def _me() -> bytes:
     )
 
 
+os.register_at_fork(after_in_child=_me.cache_clear)
+
+
 @contextmanager
 def locked(
     path: Path, patience: float = PATIENCE, needless: Callable[[], bool] | None = None
 ) -> Iterator[bool]:
-    """Hold the file's lock; FileNotFoundError if its folder is not there (any more).
+    """Hold the file's lock; FileNotFoundError if its folder does not exist (any more).
 
-    Gives False, without the lock, as soon as waiting has become `needless`.
+    Yields False, without the lock, as soon as waiting has become `needless`.
     """
     fd = _acquire(path, patience, needless)
     if fd is None:
@@ -61,34 +52,34 @@ def locked(
     try:
         yield True
     finally:
-        if fd in _held:
+        if fd in lock_files:
             fcntl.flock(fd, fcntl.LOCK_UN)
-        _drop(fd)
+        close_lock(fd)
 
 
 def _acquire(path: Path, patience: float, needless: Callable[[], bool] | None) -> int | None:
     until = time.monotonic() + patience
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        _held.add(fd)
+        lock_files.add(fd)
         try:
             if not (_try(fd, until, needless) or _queue(fd, until, needless)):
                 if needless is not None and needless():
-                    _drop(fd)
+                    close_lock(fd)
                     return None
                 raise _blocked(path, patience)
             if os.fstat(fd).st_ino == os.stat(path).st_ino:
-                with suppress(OSError):  # it has the lock, though its name cannot be written
+                with suppress(OSError):  # it has the lock, even if its name cannot be written
                     os.pwrite(fd, _me(), 0)
                 return fd
         except BaseException:
-            _drop(fd)
+            close_lock(fd)
             raise
-        _drop(fd)  # the file was replaced: take the lock of the new one
+        close_lock(fd)  # the file was replaced: take the lock of the new one
 
 
 def _try(fd: int, until: float, needless: Callable[[], bool] | None) -> bool:
-    """Whether it was to be had at once, or soon."""
+    """Poll for the lock for a short while; whether that got it."""
     pause, soon = _SHORTEST, min(until, time.monotonic() + _TRYING)
     while not _take(fd):
         if time.monotonic() > soon or (needless is not None and needless()):
@@ -99,28 +90,28 @@ def _try(fd: int, until: float, needless: Callable[[], bool] | None) -> bool:
 
 
 class _Waiter(threading.Thread):
-    """Waits in the system's queue for a lock; closes the file if nobody wants it any more."""
+    """Waits in the system's queue for a lock; releases it if the caller has given up."""
 
     def __init__(self, fd: int) -> None:
         super().__init__(daemon=True)
         self._own = os.dup(fd)
-        _held.add(self._own)
+        lock_files.add(self._own)
         self._change = threading.Lock()
-        self._wanted = True
+        self._waiting = True
         self.got = threading.Event()
 
     def run(self) -> None:
         fcntl.flock(self._own, fcntl.LOCK_EX)
         with self._change:
-            if self._wanted:
+            if self._waiting:
                 self.got.set()
             else:
                 fcntl.flock(self._own, fcntl.LOCK_UN)
-        _drop(self._own)
+        close_lock(self._own)
 
     def gives_up(self) -> bool:
         with self._change:
-            self._wanted = False
+            self._waiting = False
             return not self.got.is_set()
 
 
@@ -147,18 +138,12 @@ def _take(fd: int) -> bool:
     return True
 
 
-def _drop(fd: int) -> None:
-    if fd in _held:  # else we are a child that was forked meanwhile
-        _held.discard(fd)
-        os.close(fd)
-
-
 def _blocked(path: Path, patience: float) -> LogError:
-    said = path.read_bytes()[:256].decode(errors="replace").strip()
+    holder = path.read_bytes()[:256].decode(errors="replace").strip()
     return LogError(
         "HR-LOG-016",
         f"topic '{path.parent.name}' is locked for longer than {patience:g} s by "
-        f"{said or 'another process'}: file '{path}'",
+        f"{holder or 'another process'}: file '{path}'",
         "Nothing was appended. See what that process does; let it go on, or stop it, and "
         "append again. EmbeddedLog(..., patience=...) says how long to wait.",
     )

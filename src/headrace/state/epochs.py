@@ -14,6 +14,7 @@ manifest or none. What it holds is in `manifest.py`; removal of what is no longe
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import socket
@@ -22,9 +23,9 @@ from typing import Any
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import FencedError, StateError
+from headrace.files import close_lock, lock_files
 from headrace.state import sealed
 from headrace.state.faults import point
-from headrace.state.holding import Holding, is_held
 from headrace.state.manifest import Manifest
 from headrace.state.prune import Pruner
 
@@ -222,3 +223,32 @@ class PublishedMark:
     def reached(self, epoch: int) -> None:
         if epoch > self.epoch():
             sealed.replace_sealed(self._path, _PUBLISHED, {"epoch": epoch})
+
+
+class Holding:
+    """The lock on `path`, from now until `release` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        lock_files.add(self._fd)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        if self._fd is not None:
+            close_lock(self._fd)
+        self._fd = None
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock on `path`; nobody holds one on a file that is not there."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

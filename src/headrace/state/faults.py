@@ -36,11 +36,11 @@ def point(name: str) -> None:
         _maybe_crash(name, os.environ.get(_VARIABLE, ""))
 
 
-def _maybe_crash(name: str, wanted: str) -> None:
-    if not wanted:
+def _maybe_crash(name: str, setting: str) -> None:
+    if not setting:
         return
-    order = wanted[1:] if wanted.startswith("@") else None
-    target, _, nth = (_ordered(order) if order else wanted).partition(":")
+    order = setting[1:] if setting.startswith("@") else None
+    target, _, nth = (_ordered(order) if order else setting).partition(":")
     if target != name or _passing(name, order) != int(nth or 1):
         return
     if order:

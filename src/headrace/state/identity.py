@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from headrace.arrays import Mask, numbers
 from headrace.hashing import Hashes, Ints, plain_floats
-from headrace.state.search import seek
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def _equal(a: pa.Array, b: pa.Array) -> Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Rows still looked for, in order: the rows `which` of the identities asked for."""
+class Probe:
+    """Identities to look up, in order: those of the rows `which` of what was asked for."""
 
     times: Ints | None
     hashes: Hashes
@@ -84,28 +84,30 @@ class Wanted:
     keys: Sequence[pa.Array]  # of all asked for
 
     @classmethod
-    def all_of(cls, asked: Identities) -> Wanted:
-        return cls(asked.times, asked.hashes, np.arange(len(asked)), asked.keys)
+    def all_of(cls, rows: Identities) -> Probe:
+        return cls(rows.times, rows.hashes, np.arange(len(rows)), rows.keys)
 
-    def only(self, part: Mask | slice) -> Wanted:
+    def only(self, part: Mask | slice) -> Probe:
         times = None if self.times is None else self.times[part]
-        return Wanted(times, self.hashes[part], self.which[part], self.keys)
+        return Probe(times, self.hashes[part], self.which[part], self.keys)
 
 
-def find(run: Identities, wanted: Wanted) -> Ints:
-    """The row of `run` for each row wanted; -1 where there is none."""
-    found = np.full(len(wanted.which), -1, np.int64)
-    at = seek(run.times, run.hashes, wanted.times, wanted.hashes)
-    left = np.flatnonzero(_alike(run, at, wanted.times, wanted.hashes))
-    while len(left):
-        here = at[left]
-        same = same_keys(take(run.keys, here), take(wanted.keys, wanted.which[left]), len(left))
-        found[left[same]] = here[same]
-        left = left[~same]  # another key of the same hash: look at the next row
-        at[left] += 1
-        times = None if wanted.times is None else wanted.times[left]
-        left = left[_alike(run, at[left], times, wanted.hashes[left])]
-    return found
+def find(run: Identities, probe: Probe) -> Ints:
+    """The row of `run` with each identity of the probe; -1 where there is none."""
+    rows = np.full(len(probe.which), -1, np.int64)
+    at = seek(run.times, run.hashes, probe.times, probe.hashes)
+    pending = np.flatnonzero(_alike(run, at, probe.times, probe.hashes))
+    while len(pending):
+        candidates = at[pending]
+        same = same_keys(
+            take(run.keys, candidates), take(probe.keys, probe.which[pending]), len(pending)
+        )
+        rows[pending[same]] = candidates[same]
+        pending = pending[~same]  # another key of the same hash: try the next row
+        at[pending] += 1
+        times = None if probe.times is None else probe.times[pending]
+        pending = pending[_alike(run, at[pending], times, probe.hashes[pending])]
+    return rows
 
 
 def _alike(run: Identities, at: Ints, times: Ints | None, hashes: Hashes) -> Mask:
@@ -170,3 +172,79 @@ def _codes(column: pa.Array) -> Ints:
     if pt.is_floating(column.type):
         column = plain_floats(column)
     return numbers(column.dictionary_encode("encode").indices)
+
+
+# Searches in sorted hashes: for each of many sorted values, the first place whose value is not
+# less. The cost grows with the values sought, not with the run: in a large run the place of a hash
+# is interpolated, because hashes are spread evenly, and bisected only where that fails.
+
+
+_LARGE = 1 << 19  # rows above which guessing beats bisection: then caches no longer hold them
+_WINDOW = 32  # rows around a guess that are bisected; a power of two
+_FEW_TIMES = 64  # up to here one search per time beats one bisection of all
+
+
+def seek(run_times: Ints | None, run_hashes: Hashes, times: Ints | None, hashes: Hashes) -> Ints:
+    """Places by ([time,] hash) in a run sorted so; what is sought is sorted so too."""
+    if run_times is None or times is None:
+        return lower_bound(run_hashes, hashes)
+    if not len(times):
+        return np.zeros(0, np.int64)
+    starts = np.flatnonzero(np.r_[True, times[1:] != times[:-1]])
+    distinct, stops = times[starts], np.r_[starts[1:], len(times)]
+    lo = np.searchsorted(run_times, distinct, "left")
+    hi = np.searchsorted(run_times, distinct, "right")
+    if len(distinct) > _FEW_TIMES:
+        counts = stops - starts
+        return _bisect(run_hashes, hashes, np.repeat(lo, counts), np.repeat(hi, counts))
+    places = np.empty(len(hashes), np.int64)
+    for a, b, first, last in zip(starts, stops, lo, hi, strict=True):
+        places[a:b] = first + lower_bound(run_hashes[first:last], hashes[a:b])
+    return places
+
+
+def lower_bound(hashes: Hashes, sought: Hashes) -> Ints:
+    """Places by hash."""
+    if len(hashes) < _LARGE:
+        return np.searchsorted(hashes, sought)
+    at = _near(hashes, sought, _guess(hashes, sought))
+    before, after = np.take(hashes, at - 1, mode="clip"), np.take(hashes, at, mode="clip")
+    right = ((at == 0) | (before < sought)) & ((at == len(hashes)) | (after >= sought))
+    missed = np.flatnonzero(~right)
+    at[missed] = np.searchsorted(hashes, sought[missed])
+    return at
+
+
+def _guess(hashes: Hashes, sought: Hashes) -> Ints:
+    """Interpolated twice: the second time from the value at the first guess."""
+    first, last = float(hashes[0]), float(hashes[-1])
+    per_hash = (len(hashes) - 1) / max(last - first, 1.0)
+    target = sought.astype(np.float64)
+    at = _place((target - first) * per_hash, len(hashes))
+    for _ in range(2):
+        at = _place(at + (target - np.take(hashes, at)) * per_hash, len(hashes))
+    return at
+
+
+def _place(guess: npt.NDArray[np.float64], count: int) -> Ints:
+    return np.clip(guess, 0, count - 1).astype(np.int64)
+
+
+def _near(hashes: Hashes, sought: Hashes, guess: Ints) -> Ints:
+    """The lower bound within the window around each guess."""
+    half = _WINDOW // 2
+    at = np.clip(guess, half, len(hashes) - half) - half
+    step = half
+    while step:
+        at += (np.take(hashes, at + (step - 1), mode="clip") < sought) * step
+        step >>= 1
+    return at
+
+
+def _bisect(hashes: Hashes, sought: Hashes, lo: Ints, hi: Ints) -> Ints:
+    """All binary searches at once, each within its own [lo, hi)."""
+    while (searching := lo < hi).any():
+        middle = (lo + hi) >> 1
+        less = searching & (np.take(hashes, middle, mode="clip") < sought)
+        lo, hi = np.where(less, middle + 1, lo), np.where(searching & ~less, middle, hi)
+    return lo

@@ -1,10 +1,9 @@
 """The manifest: what is true of a job after an epoch, as values.
 
 `to_json` is the content of the manifest's file and `from_json` reads it, also one that an older
-version has written: what that did not know has a default here, unknown keys are left out, and
-where a key is missing that every version has written, it raises a KeyError.
-The number of the format is in the file's header (`sealed.py`). How
-manifests are written, fenced and cleared away is in `epochs.py`.
+version has written: keys that it did not have get a default, unknown keys are ignored, and if a key
+is missing that every version has written, a KeyError is raised. The number of the format is in the
+file's header (`sealed.py`). How manifests are written, fenced and removed is in `epochs.py`.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class Split:
 
     @staticmethod
     def from_json(split: Mapping[str, Any]) -> Split:
-        known = {name: split[name] for name in _SPLIT if name in split}
+        stored = {name: split[name] for name in _SPLIT if name in split}
         required = {name: split[name] for name in ("id", "input", "name", "at")}
-        return Split(**known | required)
+        return Split(**stored | required)
 
 
 _SPLIT = tuple(f.name for f in fields(Split))
@@ -62,8 +61,8 @@ class StepFacts:
     version: int | None = None  # of the format of its state
 
     def to_json(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in _STEP}
-        return {name: value for name, value in found.items() if value is not None}
+        facts = {name: getattr(self, name) for name in _STEP}
+        return {name: value for name, value in facts.items() if value is not None}
 
     @staticmethod
     def from_json(facts: Mapping[str, Any]) -> StepFacts:
@@ -169,13 +168,13 @@ class Manifest:
         body: dict[str, Any] = content["body"]
         if missing := [name for name in _REQUIRED if name not in body]:
             raise KeyError(missing[0])
-        known = {name: body[name] for name in _BODY if name in body}
+        values = {name: body[name] for name in _BODY if name in body}
         for name, kind in _FACTS.items():
-            known[name] = {n: kind.from_json(f) for n, f in body[name].items()}
-        known |= {name: tuple(body[name]) for name in _NAMES if name in body}
-        known["splits"] = tuple(map(Split.from_json, body["splits"]))
-        known["forks"] = tuple((timeline, last) for timeline, last in body.get("forks", ()))
-        return Manifest(content["epoch"], content["token"], content["attempt"], **known)
+            values[name] = {n: kind.from_json(f) for n, f in body[name].items()}
+        values |= {name: tuple(body[name]) for name in _NAMES if name in body}
+        values["splits"] = tuple(map(Split.from_json, body["splits"]))
+        values["forks"] = tuple((timeline, last) for timeline, last in body.get("forks", ()))
+        return Manifest(content["epoch"], content["token"], content["attempt"], **values)
 
     def free_split_id(self) -> int:
         """The first id that no split has had, nor one of a dropped input: state holds those."""
@@ -183,10 +182,10 @@ class Manifest:
 
     def stays(self) -> dict[str, dict[str, int]]:
         """By place and timeline: what was given up and stays there, as the user knows."""
-        known = {place: dict(reached) for place, reached in self.acknowledged.items()}
+        stays = {place: dict(reached) for place, reached in self.acknowledged.items()}
         for place, reached in (self.rewound or {}).items():
-            known[place] = {**known.get(place, {}), **reached}
-        return known
+            stays[place] = {**stays.get(place, {}), **reached}
+        return stays
 
 
 def table_key(step: str, table: str) -> str:

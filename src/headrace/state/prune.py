@@ -1,9 +1,9 @@
-"""Clean-up of a job's folder: deletes what no manifest names any more.
+"""Clean-up of a job's folder: old manifests, then the files that no manifest refers to.
 
-A file in `runs/` or `staged/` is named if its path or its name is anywhere in the JSON
-of a manifest that is kept. It is deleted only if it is also older than the oldest manifest
-kept: what a running task has just written is younger. Manifests go first, and files only
-when no manifest that is to go is left, so a manifest that is there has its files.
+A file in `runs/` or `staged/` is referred to if its path or its name is anywhere in the JSON of a
+manifest that is retained. Others are deleted once they are older than the oldest retained
+manifest: a running task may just have written them. Manifests are deleted before files, and files
+only when all expired manifests are gone, so a manifest that exists has all its files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RUNS, STAGED = "runs", "staged"
 
 
 class Pruner:
-    """Remembers the names in each manifest kept, since manifests never change."""
+    """Deletes; caches the names in each retained manifest, since manifests never change."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -36,14 +36,14 @@ class Pruner:
         path_of: Callable[[int], Path],
         read: Callable[[int], Mapping[str, Any]],
     ) -> list[str]:
-        old, kept = epochs[:-keep], epochs[-keep:]
+        old, retained = epochs[:-keep], epochs[-keep:]
         paths = [path_of(epoch) for epoch in old[:most]]
         removed = [self._remove(path, "prune.manifest") for path in paths]
-        if len(old) >= most or not kept:
+        if len(old) >= most or not retained:
             return removed
-        named = self._names(kept, read)
-        with named_failures(path_of(kept[0])):
-            before = path_of(kept[0]).stat().st_mtime_ns
+        named = self._names(retained, read)
+        with named_failures(path_of(retained[0])):
+            before = path_of(retained[0]).stat().st_mtime_ns
         for path in self._leftovers(named, before):
             if len(removed) >= most:
                 break
@@ -51,12 +51,12 @@ class Pruner:
         return removed
 
     def _names(
-        self, kept: Sequence[int], read: Callable[[int], Mapping[str, Any]]
+        self, retained: Sequence[int], read: Callable[[int], Mapping[str, Any]]
     ) -> frozenset[str]:
-        for epoch in kept:
+        for epoch in retained:
             if epoch not in self._named:
                 self._named[epoch] = frozenset(_strings(read(epoch)["body"]))
-        self._named = {epoch: self._named[epoch] for epoch in kept}
+        self._named = {epoch: self._named[epoch] for epoch in retained}
         return frozenset().union(*self._named.values())
 
     def _leftovers(self, named: frozenset[str], before: int) -> Iterator[Path]:

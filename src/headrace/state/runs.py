@@ -3,7 +3,7 @@
 A file is a header of 64 bytes and blocks, each an Arrow IPC stream of one run, aligned to 64
 bytes so that it can be memory-mapped. A reference says where a block is, its checksum, and
 for which slots it was written; whoever opens a block gets what was written, or a StateError.
-Which references count is said elsewhere: by the slot state in a manifest.
+Which references count is up to the slot state in a manifest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ALIGN = 64
 _MAGIC = b"headrace run file, format "
 _HEADER = (_MAGIC + str(sealed.FORMAT).encode()).ljust(_ALIGN - 1) + b"\n"
 _CACHE_BYTES = 64 << 30  # of address space: pages belong to the system's cache
-_LOOK = 64  # runs opened between two looks for files that are gone
+_LOOK = 64  # runs opened between two looks for deleted files
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,14 @@ def _block(table: pa.Table) -> pa.Buffer:
 class RunCache:
     """Runs of one job, opened and verified once per process.
 
-    They are mapped, not read, so they cost address space only; but a mapped file keeps its
-    place on the disk after its deletion, so those that were deleted are let go.
+    They are mapped, not read, so they cost address space only; but a file that is mapped takes
+    space on disk even after its deletion, so deleted ones are evicted.
     """
 
     def __init__(self, folder: str | Path, most: int | None = None) -> None:
         self._folder = Path(folder) / RUNS
         self._most = _CACHE_BYTES if most is None else most
-        self._held: OrderedDict[tuple[str, int, int], tuple[SortedRun, int]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, int, int], tuple[SortedRun, int]] = OrderedDict()
         self._opened = 0
         self._bytes = 0
         self._lock = Lock()
@@ -133,28 +133,28 @@ class RunCache:
         """The run under `ref`; StateError if it is not what was written, or does not fit."""
         key = (ref.file, ref.offset, ref.crc)  # a folder may be emptied and filled again
         with self._lock:
-            held = self._held.get(key)
-            if held is None:
-                held = self._held[key] = self._run(ref, spec), ref.length
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = self._run(ref, spec), ref.length
                 self._bytes += ref.length
                 self._opened += 1
-                self._let_go()
-            self._held.move_to_end(key)
-        _check_columns(spec, ref, held[0].table.schema)
-        return held[0]
+                self._evict()
+            self._entries.move_to_end(key)
+        _check_columns(spec, ref, entry[0].table.schema)
+        return entry[0]
 
     def raw(self, ref: RunRef) -> pa.Table:
         """The run under `ref` with the columns that it was written with, whatever they are."""
         return pa.ipc.open_stream(self._block(ref)).read_all()
 
-    def _let_go(self) -> None:
-        """Of runs whose files are gone; and of the oldest, if all are too much for the cache."""
+    def _evict(self) -> None:
+        """Drop the runs whose files were deleted, and the oldest while there are too many bytes."""
         if self._opened % _LOOK == 0:
-            there = set(os.listdir(self._folder))
-            for key in [key for key in self._held if key[0] not in there]:
-                self._bytes -= self._held.pop(key)[1]
-        while self._bytes > self._most and len(self._held) > 1:
-            self._bytes -= self._held.popitem(last=False)[1][1]
+            existing = set(os.listdir(self._folder))
+            for key in [key for key in self._entries if key[0] not in existing]:
+                self._bytes -= self._entries.pop(key)[1]
+        while self._bytes > self._most and len(self._entries) > 1:
+            self._bytes -= self._entries.popitem(last=False)[1][1]
 
     def _run(self, ref: RunRef, spec: TableSpec) -> SortedRun:
         table = pa.ipc.open_stream(self._block(ref)).read_all()
@@ -183,17 +183,17 @@ def _check_header(path: Path, header: bytes) -> None:
     if header == _HEADER:
         return
     if header.startswith(_MAGIC) and len(header) == _ALIGN:
-        found = header[len(_MAGIC) :].strip().decode(errors="replace")
-        raise sealed.unknown_format(path, found)
+        version = header[len(_MAGIC) :].strip().decode(errors="replace")
+        raise sealed.unknown_format(path, version)
     raise sealed.corrupt(path, "it is not a run file")
 
 
-def _check_columns(spec: TableSpec, ref: RunRef, found: pa.Schema) -> None:
-    if not found.equals(spec.run):
+def _check_columns(spec: TableSpec, ref: RunRef, stored: pa.Schema) -> None:
+    if not stored.equals(spec.run):
         raise StateError(
             "HR-STATE-005",
             f"table {spec.name!r} has the columns {_columns(spec.run)}, but its state in "
-            f"{ref.file!r} has {_columns(found)}",
+            f"{ref.file!r} has {_columns(stored)}",
             "Give the changed step a new name, or drop its old state.",
         )
 

@@ -58,10 +58,10 @@ def corrupt(path: Path, what: str) -> StateError:
     )
 
 
-def unknown_format(path: Path, found: object) -> StateError:
+def unknown_format(path: Path, version: object) -> StateError:
     return StateError(
         "HR-STATE-002",
-        f"{str(path)!r} has format {found}, this version reads format {FORMAT}",
+        f"{str(path)!r} has format {version}, this version reads format {FORMAT}",
         "Run the job with the version of Headrace that wrote the folder.",
     )
 
@@ -145,5 +145,5 @@ def _header(path: Path, line: bytes) -> dict[str, Any]:
 def numbered(folder: Path, pattern: re.Pattern[str]) -> list[int]:
     """The numbers (group 1 of `pattern`) of the files in `folder`, ascending."""
     with named_failures(folder):
-        found = (pattern.fullmatch(name) for name in os.listdir(folder))
-        return sorted(int(match[1]) for match in found if match)
+        matches = (pattern.fullmatch(name) for name in os.listdir(folder))
+        return sorted(int(match[1]) for match in matches if match)

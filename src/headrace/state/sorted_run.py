@@ -16,8 +16,7 @@ from headrace.arrays import Mask, numbers
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, Ints
-from headrace.state.identity import Identities, Wanted, distinct, find, newest, sort_order
-from headrace.state.search import seek
+from headrace.state.identity import Identities, Probe, distinct, find, newest, seek, sort_order
 from headrace.state.spec import GONE, TableSpec
 
 ALL_HASHES = 2**64
@@ -68,11 +67,11 @@ class SortedRun:
             self.table.slice(first, last - first), Identities(None, hashes[first:last], keys)
         )
 
-    def find(self, wanted: Wanted) -> Ints:
-        """The row here of each row wanted; -1 where there is none."""
-        ask = self._worth_asking(wanted)
-        at = np.full(len(wanted.hashes), -1, np.int64)
-        at[ask] = find(self.rows, wanted.only(ask))
+    def find(self, probe: Probe) -> Ints:
+        """The row here with each identity of the probe; -1 where there is none."""
+        overlap = self._overlap(probe)
+        at = np.full(len(probe.hashes), -1, np.int64)
+        at[overlap] = find(self.rows, probe.only(overlap))
         return at
 
     def having(self, hashes: Hashes, times: Ints | None = None) -> pa.Table:
@@ -81,8 +80,8 @@ class SortedRun:
             first = np.searchsorted(self.rows.hashes, hashes, "left")
             count = np.searchsorted(self.rows.hashes, hashes, "right") - first
         else:
-            mine = (times >= self.floor) & self._within(hashes)
-            first, count = self._alike(times[mine], hashes[mine])
+            own = (times >= self.floor) & self._within(hashes)
+            first, count = self._alike(times[own], hashes[own])
         at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
         return self.table.take(pa.array(at))
 
@@ -93,27 +92,28 @@ class SortedRun:
         beyond = seek(self.rows.times, self.rows.hashes, times + last, hashes + np.uint64(1))
         return first, beyond - first
 
-    def _worth_asking(self, wanted: Wanted) -> Mask | slice:
-        if wanted.times is not None:
-            return self._timely(wanted)
+    def _overlap(self, probe: Probe) -> Mask | slice:
+        """The part of the probe that this run can hold at all."""
+        if probe.times is not None:
+            return self._overlap_in_time(probe)
         if not len(self):
             return slice(0)
         first, last = self.rows.hashes[0], self.rows.hashes[-1]  # both sides are sorted by hash
-        a = np.searchsorted(wanted.hashes, first, "left")
-        b = np.searchsorted(wanted.hashes, last, "right")
+        a = np.searchsorted(probe.hashes, first, "left")
+        b = np.searchsorted(probe.hashes, last, "right")
         return slice(int(a), int(b))
 
-    def _timely(self, wanted: Wanted) -> Mask | slice:
-        """Both sides are sorted by time: only the stretch of times that this run has."""
+    def _overlap_in_time(self, probe: Probe) -> Mask | slice:
+        """Both sides are sorted by time: the stretch of times that this run has."""
         times = self.rows.times
-        if times is None or wanted.times is None or not len(times):
+        if times is None or probe.times is None or not len(times):
             return slice(0)
         first = max(int(times[0]), self.floor)
-        a, b = np.searchsorted(wanted.times, [first, int(times[-1]) + 1]).tolist()
+        a, b = np.searchsorted(probe.times, [first, int(times[-1]) + 1]).tolist()
         if self.lo == 0 and self.hi == ALL_HASHES:
             return slice(a, b)
-        mask = np.zeros(len(wanted.hashes), np.bool_)
-        mask[a:b] = self._within(wanted.hashes[a:b])
+        mask = np.zeros(len(probe.hashes), np.bool_)
+        mask[a:b] = self._within(probe.hashes[a:b])
         return mask
 
     def _within(self, hashes: Hashes) -> Mask:
@@ -174,10 +174,10 @@ def _newest_rows(spec: TableSpec, table: pa.Table) -> Ints | None:
 
 
 def _living(table: pa.Table, keep: Ints | None) -> Ints | None:
-    gone: Mask = numbers(table[GONE])
-    if not gone.any():
+    deleted: Mask = numbers(table[GONE])
+    if not deleted.any():
         return keep
-    return np.flatnonzero(~gone) if keep is None else keep[~gone[keep]]
+    return np.flatnonzero(~deleted) if keep is None else keep[~deleted[keep]]
 
 
 def as_run(spec: TableSpec, run: SortedRun | pa.Table) -> SortedRun:
@@ -186,8 +186,8 @@ def as_run(spec: TableSpec, run: SortedRun | pa.Table) -> SortedRun:
 
 def sorted_run(spec: TableSpec, rows: pa.Table) -> SortedRun:
     """Rows in any order as a run; of rows with one identity the last counts."""
-    found = identities(spec, rows)
-    order = sort_order(found.times, found.hashes) if spec.once else distinct(found)
+    keys = identities(spec, rows)
+    order = sort_order(keys.times, keys.hashes) if spec.once else distinct(keys)
     if order is not None and len(order) < rows.num_rows:
         rows = rows.take(pa.array(np.arange(rows.num_rows)[::-1]))
         order = newest(identities(spec, rows))

@@ -1,7 +1,7 @@
 """What an operator declares of a table: its key, its values, and whether it is timed.
 
-A spec is a value; it knows the columns of what is asked for, put and stored, and brings
-tables to them. No data is held here.
+A spec is a value; it knows the columns of lookups, of rows written and of runs stored, and casts
+tables to them. It holds no data.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class TableSpec:
     """What an operator declares: identity is ([time,] key), the rest is value.
 
     With `once`, any number of rows may have one identity; they are scanned and matched, never
-    asked for one by one.
+    looked up one by one.
 
-    identity: [__t], __h, key          what is asked for
+    identity: [__t], __h, key          what is looked up
     rows:     [__t], __h, key, value   what is put and scanned
     run:      those and __gone         what is stored
     """

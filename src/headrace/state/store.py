@@ -80,8 +80,8 @@ class SlotState:
                     f"two tasks both hold slot {after.lo}",
                     "This is a defect of Headrace: please report it with the job's plan.",
                 )
-        kept = (piece for s in self.segments for piece in _outside(s, new))
-        return SlotState(_joined(sorted((*kept, *new), key=lambda s: s.lo)))
+        unchanged = (piece for s in self.segments for piece in _outside(s, new))
+        return SlotState(_joined(sorted((*unchanged, *new), key=lambda s: s.lo)))
 
     def rows(self) -> int:
         """About how many rows are held, overwritten ones included."""
@@ -115,10 +115,10 @@ class SlotState:
         )
 
 
-def _outside(segment: Segment, taken: Sequence[Segment]) -> Iterator[Segment]:
-    """The pieces of `segment` between those `taken`, which are in order."""
+def _outside(segment: Segment, others: Sequence[Segment]) -> Iterator[Segment]:
+    """The pieces of `segment` outside of `others`, which are in order."""
     at = segment.lo
-    for other in taken:
+    for other in others:
         if at < min(other.lo, segment.hi):
             yield replace(segment, lo=at, hi=min(other.lo, segment.hi))
         at = max(at, other.hi)
@@ -168,7 +168,7 @@ def plan_young(part: SlotState, fresh: int) -> Merge | None:
     """A merge of young runs for all slots of the task, after an epoch of `fresh` rows."""
     most = max(AT_ONCE, (FEW + 1) * fresh)
     if part.rows() <= most and len(part.segments) > 1 and part.most_runs() >= FEW:
-        return Merge(part, bottom=True)  # so little that it is not worth keeping apart
+        return Merge(part, bottom=True)  # so little that separate runs are not worth it
     young = _young(part, most)
     if young < FEW:
         return None

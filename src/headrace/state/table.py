@@ -2,8 +2,8 @@
 
 A table is a list of immutable sorted runs, newest first; a row in a newer run hides the
 row of the same identity in an older one, and a tombstone hides it for good. This epoch's
-writes are runs too, in memory, until `changes` gives them as one. A lookup pays for the
-keys asked for, not for those held. Touches no file.
+writes are runs too, in memory, until `changes` returns them as one. The cost of a lookup grows
+with the keys sought, not with those stored. Touches no file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.arrays import Mask, numbers
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes, Ints
-from headrace.state.identity import Identities, Wanted, sort_order
+from headrace.state.identity import Identities, Probe, sort_order
 from headrace.state.sorted_run import SortedRun, as_run, identities, merge_runs, sorted_run
 from headrace.state.spec import GONE, TableSpec, conform
 
@@ -46,32 +46,32 @@ class KeyedTable:
         return [*self._written, *self._stored]
 
     def get(self, keys: pa.Table) -> tuple[pa.Table, Mask]:
-        """The values under `keys` row by row, null where absent, and whether found."""
-        asked = identities(self.spec, conform(keys, self.spec.identity))
-        order = sort_order(asked.times, asked.hashes, stable=False)
-        rows, at = self._lookup(asked if order is None else asked.take(order))
+        """The values under `keys` row by row, null where absent, and which are present."""
+        sought = identities(self.spec, conform(keys, self.spec.identity))
+        order = sort_order(sought.times, sought.hashes, stable=False)
+        rows, at = self._lookup(sought if order is None else sought.take(order))
         if order is not None:
             at[order] = at.copy()
-        found: Mask = at >= 0
-        return rows.take(pa.array(at, mask=~found)).drop_columns(GONE), found
+        hit: Mask = at >= 0
+        return rows.take(pa.array(at, mask=~hit)).drop_columns(GONE), hit
 
-    def _lookup(self, asked: Identities) -> tuple[pa.Table, Ints]:
-        """Rows hit, and for each identity asked for which of them is its; -1 for none."""
-        at = np.full(len(asked), -1, np.int64)
+    def _lookup(self, sought: Identities) -> tuple[pa.Table, Ints]:
+        """The rows that match, and for each identity sought the index of its row; -1 for none."""
+        at = np.full(len(sought), -1, np.int64)
         columns = [*self.spec.value.names, GONE]
         parts, count = [self.spec.run.empty_table().select(columns)], 0
-        wanted = Wanted.all_of(asked)
-        if asked.times is not None:
-            wanted = wanted.only(asked.times >= self.floor)
+        probe = Probe.all_of(sought)
+        if sought.times is not None:
+            probe = probe.only(sought.times >= self.floor)
         for run in self._runs:
-            row = run.find(wanted)
+            row = run.find(probe)
             hit = row >= 0
             if hit.any():
                 part = run.table.select(columns).take(pa.array(row[hit]))
                 living = np.flatnonzero(~numbers(part[GONE]))
-                at[wanted.which[hit][living]] = count + living
+                at[probe.which[hit][living]] = count + living
                 parts, count = [*parts, part], count + part.num_rows
-                wanted = wanted.only(~hit)
+                probe = probe.only(~hit)
         return pa.concat_tables(parts).combine_chunks(), at
 
     def put(self, rows: pa.Table) -> None:
@@ -80,7 +80,7 @@ class KeyedTable:
         self._write(rows.append_column(GONE, pa.repeat(False, rows.num_rows)))
 
     def delete(self, keys: pa.Table) -> None:
-        """Forget the rows under `keys`; those that are not there stay away."""
+        """Delete the rows under `keys`, where there are any."""
         keys = conform(keys, self.spec.identity)
         nothing = [pa.nulls(keys.num_rows, f.type) for f in self.spec.value]
         columns = [*keys.columns, *nothing, pa.repeat(True, keys.num_rows)]
@@ -97,17 +97,17 @@ class KeyedTable:
         Where a key is only the beginning of the identity, these are all its rows; another
         key may have the same hash.
         """
-        asked = np.unique(hashes)
-        parts = [run.having(asked) for run in self._runs]
+        sought = np.unique(hashes)
+        parts = [run.having(sought) for run in self._runs]
         return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
 
     def match_at(self, times: Ints, hashes: Hashes) -> pa.Table:
         """The live rows of one of these times and its hash, for timed tables.
 
-        What is asked for is distinct, and sorted by time and hash.
+        The times and hashes are distinct pairs, sorted by time and hash.
         """
-        there = times >= self.floor
-        times, hashes = times[there], hashes[there]
+        alive = times >= self.floor
+        times, hashes = times[alive], hashes[alive]
         parts = [run.having(hashes, times) for run in self._runs]
         return merge_runs(self.spec, parts, bottom=True).drop_columns(GONE)
 
