@@ -122,7 +122,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "OLDEST": "a version",
     },
     "engine.jvm": {
-        "_HELD": "what is shown of Java's text",
+        "_BUFFERED": "what is shown of Java's text",
     },
     "engine.session": {
         "_PATIENCE": "seconds",

@@ -59,14 +59,14 @@ def test_an_archive_lies_with_the_installation(prefix: Path) -> None:
     assert archive.is_wanted() and archive.options() == ""
     made = archive.record(written("classes"))
     assert made.parent == prefix and made.read_text() == "classes"
-    assert archive.found() == made and not archive.is_wanted()
+    assert archive.find() == made and not archive.is_wanted()
     assert f'"-XX:SharedArchiveFile={made}"' in archive.options()
 
 
 def test_or_in_the_users_cache(cache: Path) -> None:
     assert archive.is_wanted()
     made = archive.record(written("classes"))
-    assert made.parent == cache and archive.found() == made
+    assert made.parent == cache and archive.find() == made
 
 
 def test_in_a_cache_only_what_the_user_has_made_is_mapped(
@@ -74,7 +74,7 @@ def test_in_a_cache_only_what_the_user_has_made_is_mapped(
 ) -> None:
     archive.record(written("classes"))
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    assert archive.found() is None and archive.options() == ""
+    assert archive.find() is None and archive.options() == ""
 
 
 def test_where_nothing_can_be_written_none_is_offered_and_making_one_is_an_error(

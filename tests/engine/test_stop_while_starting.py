@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine import start_guard
-from headrace.engine.signals import acting
+from headrace.engine import interrupts
+from headrace.engine.interrupts import acting
 from tests.engine.killing import ROOT
 from tests.engine.stopping import check, environment, short_temp, stopped
 
@@ -92,18 +92,18 @@ def test_what_interrupts_a_start_is_passed_on_when_the_start_has_been_undone(lat
         ended.set()
 
     with pytest.raises(KeyboardInterrupt):
-        start_guard.uninterrupted(work, undone.set)
+        interrupts.uninterrupted(work, undone.set)
     assert ended.is_set()
 
 
 def test_nothing_begins_after_a_start_was_abandoned() -> None:
-    start_guard.abandon()
+    interrupts.abandon()
     try:
-        with pytest.raises(start_guard.StartAbandoned), start_guard.registering():
+        with pytest.raises(interrupts.StartAbandoned), interrupts.registering():
             pass
     finally:
-        start_guard.resume()
-    with start_guard.registering():
+        interrupts.resume()
+    with interrupts.registering():
         pass
 
 

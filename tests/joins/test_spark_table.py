@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import headrace as hr
-from headrace.engine.lookup_tables import put
+from headrace.engine.lookup_tables import replace_table
 from headrace.ops.join.lookup_tables import SparkTableFile
 from headrace.sources.table_file import TableFile
 from headrace.testing import Harness
@@ -95,11 +95,11 @@ def test_who_reads_while_a_table_is_replaced_sees_one_of_the_two(
     kind: type[SparkTableFile] | type[TableFile], tmp_path: Path
 ) -> None:
     path, over = tmp_path / "1-0.parquet", threading.Event()
-    put(path, pa.table({"n": pa.repeat(0, 5)}))
+    replace_table(path, pa.table({"n": pa.repeat(0, 5)}))
 
     def replace_often() -> None:
         for n in range(1, 200):  # of different lengths, so that no two files look alike
-            put(path, pa.table({"n": pa.repeat(n, 5 + 997 * (n % 7))}))
+            replace_table(path, pa.table({"n": pa.repeat(n, 5 + 997 * (n % 7))}))
         over.set()
 
     writer = threading.Thread(target=replace_often)

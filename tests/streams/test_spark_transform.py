@@ -326,7 +326,7 @@ def test_a_worker_outlives_a_turn_that_fails(spark: Any) -> None:
 
 @pytest.mark.spark
 def test_a_question_that_nobody_answers_fails_the_task(tmp_path: Path) -> None:
-    from headrace.engine.spark_batches import Asking
+    from headrace.engine.spark_batches import DriverCall
 
     def lose() -> None:  # as a driver of a later start does
         while not (asked := list(tmp_path.glob("*.asked"))):
@@ -336,6 +336,6 @@ def test_a_question_that_nobody_answers_fails_the_task(tmp_path: Path) -> None:
     other = threading.Thread(target=lose)
     other.start()
     with pytest.raises(hr.RunError, match="HR-RUN-012"):
-        Asking(str(tmp_path), 1, "by_spark")(pa.table({"v": [1]}))
+        DriverCall(str(tmp_path), 1, "by_spark")(pa.table({"v": [1]}))
     other.join()
     assert list(tmp_path.iterdir()) == []

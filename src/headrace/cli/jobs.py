@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from headrace.cli.loading import load_job
-from headrace.engine.signals import acting, say_stopped
+from headrace.engine.interrupts import acting, say_stopped
 
 File = Annotated[Path, typer.Argument(help="A Python file that makes a job.", show_default=False)]
 Name = Annotated[

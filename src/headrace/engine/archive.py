@@ -1,11 +1,11 @@
 """A class archive for Spark's JVM: made once per installation, it halves the start.
 
-`headrace warm` runs a tiny job and lets the JVM write down the classes it loaded; `make`
-does so after installing, and a run without an archive says so. Every later start maps that
-file instead of reading and verifying ten thousand classes. An archive lies with the
-installation or, where that cannot be written, in the user's cache; its name says which Spark,
-which Java and which installation it fits, so an upgrade of one of them asks for a new one.
-One that does not fit all the same is ignored by the JVM; one that is missing costs only time.
+`headrace warm` runs a tiny job and has the JVM record the classes it loaded; `make` does so after
+installing, and a run without an archive suggests it. Every later start maps that file instead of
+reading and verifying ten thousand classes. An archive is stored with the installation or, where
+that cannot be written, in the user's cache; its name contains the Spark, the Java and the
+installation it fits, so an upgrade of one of them needs a new one. The JVM ignores an archive that
+does not fit after all; a missing one costs only time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATIENCE = 300  # seconds in which a JVM must have written its archive
 _ABANDONED = 3_600_000  # ms after which nobody is still writing a file
 
 
-def found() -> Path | None:
+def find() -> Path | None:
     """The archive that fits this Spark and this Java, if there is one."""
     name = _name()
     return next((f / name for f in _folders() if _is_ours(f / name)), None)
@@ -41,23 +41,23 @@ def found() -> Path | None:
 
 def is_wanted() -> bool:
     """Whether there is none, though one could be made."""
-    return _RECORD not in os.environ and found() is None and any(map(_can_be_made, _folders()))
+    return _RECORD not in os.environ and find() is None and any(map(_can_be_made, _folders()))
 
 
 def options() -> str:
-    """What to tell a JVM so that it uses the archive, if there is one."""
+    """The JVM options that make it use the archive, if there is one."""
     if _RECORD in os.environ:
         return os.environ[_RECORD]
-    file = found()
+    file = find()
     return f'-Xshare:auto "-XX:SharedArchiveFile={file}" {_IN_PLACE} {_QUIET}' if file else ""
 
 
 def record(work: Callable[[], object]) -> Path:
     """Let `work` start Spark and use it; store the classes that it loaded.
 
-    Who looks for the archive finds it whole or not at all, also while two make it.
+    A reader finds the archive whole or not at all, even while two processes make it.
     """
-    folder = _made_folder()
+    folder = _writable_folder()
     _sweep(folder)
     target = folder / _name()
     fresh = folder / f".{target.name}.{os.getpid()}"
@@ -118,7 +118,7 @@ def _can_be_made(folder: Path) -> bool:
     return os.access(nearest, os.W_OK | os.X_OK)
 
 
-def _made_folder() -> Path:
+def _writable_folder() -> Path:
     for folder in _folders():
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def _made_folder() -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what somebody who was killed left half written, and what another Spark was for."""
+    """Remove half-written archives of killed processes, and those of other versions of Spark."""
     for file in folder.glob(".spark-*"):
         if SystemClock().now() - file.stat().st_mtime * 1_000 > _ABANDONED:
             file.unlink(missing_ok=True)

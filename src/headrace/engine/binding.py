@@ -8,13 +8,18 @@ they meet only in the job's folder.
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -24,19 +29,86 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from headrace import import_path
 from headrace.driver.commit import Committer
 from headrace.driver.planner import Pace, Planner
 from headrace.engine.failure import marked
-from headrace.engine.pickled_program import PickledBundle
+from headrace.epoch.bundle import Bundle
 from headrace.epoch.envelope import DDL, REPORT, Envelope, pack, unpack
 from headrace.epoch.report import Report
 from headrace.epoch.values import Offset
+from headrace.errors import is_users
+from headrace.ops.watermarks import CustomWatermark
+from headrace.plan.nodes import Chunks, Stateful
 from headrace.state.epochs import EpochLog
 from headrace.state.faults import point
 from headrace.task.level_task import run_level
 from headrace.task.source_task import run_source
 
 _BEAT = 1.0  # seconds between signs that the planner answers
+
+
+@dataclass(frozen=True)
+class PickledBundle:
+    """A bundle as bytes that every worker can open: in flight, never at rest.
+
+    It is pickled by value once per query and unpickled once per worker process; each task after
+    that finds it by its digest.
+    """
+
+    digest: str
+    content: bytes
+    folders: tuple[str, ...] = ()  # where the modules are that it names
+
+    @staticmethod
+    def pack(bundle: Bundle) -> PickledBundle:
+        modules = _user_modules(bundle)
+        for module in modules:  # the user's script is not installed where the workers run
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            content = cloudpickle.dumps(bundle)
+        finally:
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
+        return PickledBundle(
+            hashlib.sha256(content).hexdigest(), content, tuple(import_path.users())
+        )
+
+    def open(self) -> Bundle:
+        return _opened(self)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PickledBundle) and other.digest == self.digest
+
+
+@lru_cache(maxsize=4)
+def _opened(cargo: PickledBundle) -> Bundle:
+    import_path.extend(cargo.folders)
+    bundle: Bundle = cloudpickle.loads(cargo.content)
+    return bundle
+
+
+def _user_modules(bundle: Bundle) -> tuple[ModuleType, ...]:
+    """The modules of the user's functions that are not installed packages."""
+    program = bundle.program
+    functions: list[Any] = [p.function.fn for p in program.python()]
+    functions += [s.fn for s in bundle.sources.values() if hasattr(s, "fn")]
+    watermarks = [r.watermark for r in program.sources()]
+    functions += [w.kind for w in watermarks if isinstance(w, CustomWatermark)]
+    for node in program.nodes.values():
+        functions += node.what.functions if isinstance(node, Chunks | Stateful) else ()
+    names = {getattr(f, "__module__", None) for f in functions}
+    modules = [sys.modules[n] for n in names if n and n != "__main__" and n in sys.modules]
+    return tuple(m for m in modules if _is_users(m))
+
+
+def _is_users(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None) or ""
+    installed = ("site-packages", "dist-packages")
+    return bool(file) and is_users(file) and not any(place in file for place in installed)
 
 
 @dataclass(frozen=True)
@@ -77,18 +149,18 @@ class JobReader(DataSourceStreamReader):
 
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
-        self._made: Planner | None = None
-        self._beaten = 0.0
+        self._cached: Planner | None = None
+        self._last_beat = 0.0
 
     @property
     def _planner(self) -> Planner:
-        if self._made is None:
+        if self._cached is None:
             bundle, log = self._binding.cargo.open(), EpochLog(self._binding.folder)
-            self._made = Planner(bundle, log, bundle.clock, self._binding.pace)
-        return self._made
+            self._cached = Planner(bundle, log, bundle.clock, self._binding.pace)
+        return self._cached
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_binding": self._binding, "_made": None, "_beaten": 0.0}
+        return {"_binding": self._binding, "_cached": None, "_last_beat": 0.0}
 
     def initialOffset(self) -> dict[str, Any]:
         with marked():
@@ -97,8 +169,8 @@ class JobReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         with marked():
             offset = self._planner.advance(Offset.from_json(start)).to_json()
-        if time.monotonic() - self._beaten >= _BEAT:
-            self._beaten = time.monotonic()
+        if time.monotonic() - self._last_beat >= _BEAT:
+            self._last_beat = time.monotonic()
             Path(self._binding.heartbeat).touch()
         return offset
 
@@ -135,16 +207,16 @@ class Level:
 
 def _batches(envelopes: Iterator[Envelope]) -> Iterator[pa.RecordBatch]:
     """A few envelopes a batch: chunks leave as they come, small ones and notes together."""
-    held: list[Envelope] = []
+    batch: list[Envelope] = []
     size = 0
     for envelope in envelopes:
-        held.append(envelope)
+        batch.append(envelope)
         size += len(envelope.payload)
         if size > _BATCH_BYTES:
-            yield pack(held)
-            held, size = [], 0
-    if held:
-        yield pack(held)
+            yield pack(batch)
+            batch, size = [], 0
+    if batch:
+        yield pack(batch)
 
 
 _BATCH_BYTES = 1 << 20
@@ -160,28 +232,28 @@ class JobWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
-        self._made: Committer | None = None
+        self._cached: Committer | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_binding": self._binding, "_made": None}
+        return {"_binding": self._binding, "_cached": None}
 
     @property
     def _committer(self) -> Committer:
-        if self._made is None:
+        if self._cached is None:
             binding = self._binding
             bundle, log = binding.cargo.open(), EpochLog(binding.folder)
-            self._made = Committer(
+            self._cached = Committer(
                 bundle, log, binding.token, binding.pace.slots, bundle.clock, binding.keep
             )
-        return self._made
+        return self._cached
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return TaskReports([e.note() for e in unpack(iterator) if e.op == REPORT])
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         with marked():
-            found = [m for m in messages if isinstance(m, TaskReports)]
-            self._committer.commit([Report.from_json(r) for m in found for r in m.reports])
+            received = [m for m in messages if isinstance(m, TaskReports)]
+            self._committer.commit([Report.from_json(r) for m in received for r in m.reports])
             point("commit.done")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

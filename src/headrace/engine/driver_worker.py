@@ -91,8 +91,8 @@ def clean_folder(folder: Path, token: int) -> None:
     folder_for(folder)
     with named(folder):
         for path in folder.iterdir():
-            made = _OF_A_START.fullmatch(path.name)
-            if path.name.startswith(TEMPORARY) or (made and int(made[1]) < token):
+            match = _OF_A_START.fullmatch(path.name)
+            if path.name.startswith(TEMPORARY) or (match and int(match[1]) < token):
                 path.unlink(missing_ok=True)
 
 

@@ -50,14 +50,14 @@ def recover(cause: BaseException) -> HeadraceError:
             "goes on after its last batch.",
         )
     text = str(cause)
-    found = _MARK.search(text)
-    if found is None:
+    match = _MARK.search(text)
+    if match is None:
         return RunError(
             "HR-RUN-001",
             f"Spark stopped the job: {_summary(text)}",
             "Run again with --debug to see Spark's own text.",
         )
-    name, message, code, hint, site = json.loads(found[1])
+    name, message, code, hint, site = json.loads(match[1])
     kind = getattr(errors, name, HeadraceError)
     return kind(code, message, hint, site=Site(*site) if site else None)
 
@@ -84,7 +84,7 @@ def _java_reason(text: str, jvm_output: str) -> str:
     lines = [line.strip() for line in f"{jvm_output}\n{text}".splitlines() if line.strip()]
     if any("stopped SparkContext" in line for line in lines):
         return "nothing answers there"
-    reasons = [found[1].strip() for line in lines if (found := _JAVA.search(line))]
+    reasons = [match[1].strip() for line in lines if (match := _JAVA.search(line))]
     plain = [line for line in lines if not _TRACE.match(line)]
     if len(reasons) > 1 and reasons[-1] != reasons[0]:  # of which the last is the first cause
         return f"{reasons[0]} ({reasons[-1]})"

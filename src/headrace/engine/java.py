@@ -35,10 +35,12 @@ def find_java() -> str:
         if seen[java] >= OLDEST:
             os.environ["JAVA_HOME"] = str(Path(java).resolve().parent.parent)
             return java
-    found = ", ".join(f"{java} is version {version}" for java, version in seen.items() if version)
+    versions = ", ".join(
+        f"{java} is version {version}" for java, version in seen.items() if version
+    )
     raise RunError(
         "HR-RUN-002",
-        f"Spark needs Java {OLDEST} or newer, found {found or 'none'}",
+        f"Spark needs Java {OLDEST} or newer, found {versions or 'none'}",
         "Install it: `sudo apt install openjdk-17-jre-headless` (Debian, Ubuntu; "
         "openjdk-21-jre-headless where there is no 17), `sudo dnf install "
         "java-21-openjdk-headless` (Fedora, RHEL), `brew install openjdk@17` (macOS). "
@@ -61,8 +63,8 @@ def check_user() -> None:
 
 def _installed() -> list[str]:
     """Javas beside the PATH, the oldest that will do first: Spark is tested with that one."""
-    found = [java for place in PLACES for java in sorted(glob(f"{place}/bin/java"))]
-    return sorted(found, key=_version)
+    javas = [java for place in PLACES for java in sorted(glob(f"{place}/bin/java"))]
+    return sorted(javas, key=_version)
 
 
 def release_of(home: Path) -> str:
@@ -81,5 +83,5 @@ def _version(java: str) -> int:
         shown = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
+    return int(match[1]) if match else 0

@@ -1,8 +1,8 @@
-"""Spark's JVM: started here rather than by PySpark, so that whoever stops can always end it.
+"""Spark's JVM: started here rather than by PySpark, so that it can always be ended.
 
-PySpark forgets the process if it is interrupted while the JVM comes up, and the JVM then stays
-for ever. Here the process is known from its first moment. What it writes while it starts is
-held back: it is shown when all went well, and belongs to the error when not.
+PySpark forgets the process if it is interrupted while the JVM comes up, and the JVM then runs for
+ever. Here the process is known from the first moment. What it writes while it starts is held back:
+it is shown when the start succeeds, and becomes part of the error when it does not.
 """
 
 from __future__ import annotations
@@ -25,42 +25,41 @@ from pyspark.core import context as pyspark_context
 from pyspark.sql import SparkSession
 
 from headrace.engine import zygote
-from headrace.engine.signals import leave_to_driver
-from headrace.engine.start_guard import abandon, is_abandoned, registering, resume
+from headrace.engine.interrupts import abandon, is_abandoned, leave_to_driver, registering, resume
 from headrace.engine.temp_folder import remove_temp_folder, temp_folder
 from headrace.state.faults import point
 
 _SUBMIT = Path(pyspark.__file__).with_name("bin") / "spark-submit"
-_PATIENCE = 300.0  # seconds for the JVM to come up; a busy machine may take one of them, or sixty
-_FAREWELL = 15.0  # seconds for the JVM to clear away and go
+_PATIENCE = 300.0  # seconds for the JVM to come up: mostly one, but sixty on a busy machine
+_SHUTDOWN = 15.0  # seconds for the JVM to clean up and exit
 _POLL = 0.02
-_NO_NEWS = b"WARNING: Using incubator modules"  # Spark has Java vectorise: nobody else's affair
-_HELD = 1 << 20  # bytes that are held back at most
+_NO_NEWS = b"WARNING: Using incubator modules"  # Spark's own doing, of no interest to the user
+_BUFFERED = 1 << 20  # bytes that are held back at most
 
 
 class NoJvm(Exception):
-    """The JVM did not come up; its words say why."""
+    """The JVM did not come up; its output says why."""
 
 
-class _Words:
+class _Stderr:
     """What the JVM writes to its standard error: held while it starts, then passed on."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._held, self._hold = stream, bytearray(), True
+        self._stream, self._buffer, self._hold = stream, bytearray(), True
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._pump, name="headrace-jvm-words", daemon=True)
+        self._thread = threading.Thread(target=self._pump, name="headrace-jvm-stderr", daemon=True)
         self._thread.start()
 
-    def taken(self) -> str:
-        """What was held back, which nobody else will see."""
-        self._thread.join(1.0)  # of a JVM that is gone: to its last word
+    def take(self) -> str:
+        """Remove and return what was held back."""
+        self._thread.join(1.0)  # of a JVM that has exited: to the end of its output
         with self._lock:
-            text = self._held.decode(errors="replace")
-            self._held.clear()
+            text = self._buffer.decode(errors="replace")
+            self._buffer.clear()
         return text
 
     def hold(self) -> None:
-        """Pass on no more: it is being ended, and what breaks now breaks for that reason."""
+        """Pass on no more: it is being ended, and errors from now on follow from that."""
         with self._lock:
             self._hold = True
 
@@ -68,17 +67,17 @@ class _Words:
         """Pass on what was held, and all that follows."""
         with self._lock:
             self._hold = False
-            lines = self._held.splitlines(keepends=True)
+            lines = self._buffer.splitlines(keepends=True)
             _write(b"".join(line for line in lines if not line.startswith(_NO_NEWS)))
-            self._held.clear()
+            self._buffer.clear()
 
     def _pump(self) -> None:
         while some := os.read(self._stream.fileno(), 1 << 16):
             with self._lock:
                 if not self._hold:
                     _write(some)
-                elif len(self._held) < _HELD:
-                    self._held += some
+                elif len(self._buffer) < _BUFFERED:
+                    self._buffer += some
         self._stream.close()
 
 
@@ -86,7 +85,7 @@ def _write(some: bytes) -> None:
     try:
         while some:
             some = some[os.write(2, some) :]
-    except OSError:  # closed, and nobody listens
+    except OSError:  # closed
         pass
 
 
@@ -94,22 +93,22 @@ class _Jvm:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
         self.process, self.owner = process, os.getpid()
-        self.words = _Words(process.stderr)  # type: ignore[arg-type]
+        self.stderr = _Stderr(process.stderr)  # type: ignore[arg-type]
 
 
 _running: _Jvm | None = None
 _ending = False
-_last_words = ""
-_lock = threading.RLock()  # one ends it, and who comes second waits until it is ended
+_last_output = ""
+_lock = threading.RLock()  # a second thread that ends it waits until it has ended
 
 
 def ending() -> bool:
-    """Whether this process is ending Spark: what fails now fails for that reason."""
+    """Whether this process is ending Spark: errors from now on follow from that."""
     return _ending or is_abandoned()
 
 
 def launch(settings: Mapping[str, str]) -> None:
-    """Start the JVM, and give it to PySpark as its own; what it says is held back."""
+    """Start the JVM, and give it to PySpark as its own; its output is held back."""
     global _running  # noqa: PLW0603
     folder = temp_folder()
     info = folder.path / "gateway"
@@ -137,18 +136,18 @@ def launch(settings: Mapping[str, str]) -> None:
     point("start.gateway")
 
 
-def release_words() -> None:
-    """It has started: let others see what it says."""
+def release_output() -> None:
+    """It has started: pass on its output."""
     if _running is not None:
-        _running.words.release()
+        _running.stderr.release()
 
 
-def last_words() -> str:
-    """What the JVM that was ended last has said and nobody has seen."""
-    return _last_words
+def last_output() -> str:
+    """What the JVM that was ended last has written and was not passed on."""
+    return _last_output
 
 
-def end(within: float = _FAREWELL) -> None:
+def end(within: float = _SHUTDOWN) -> None:
     """End Spark and the zygote, and remove the temporary folder: the program ends."""
     global _ending  # noqa: PLW0603
     with _lock:
@@ -160,7 +159,7 @@ def kill() -> None:
     """End all of it at once: a start is given up."""
     abandon()
     with _lock:
-        _end(lambda jvm: jvm.process.kill(), _FAREWELL)
+        _end(lambda jvm: jvm.process.kill(), _SHUTDOWN)
 
 
 def clear_away() -> None:
@@ -172,35 +171,35 @@ def clear_away() -> None:
 
 
 def _end(first: Callable[[_Jvm], None], within: float) -> None:
-    global _running, _last_words  # noqa: PLW0603
-    jvm, _running, _last_words = _running, None, ""
+    global _running, _last_output  # noqa: PLW0603
+    jvm, _running, _last_output = _running, None, ""
     if jvm is not None and jvm.owner == os.getpid():
         first(jvm)
-        _hush()
-        jvm.words.hold()
+        _silence_pyspark()
+        jvm.stderr.hold()
         assert jvm.process.stdin is not None
         with suppress(OSError):
-            jvm.process.stdin.close()  # it ends when nobody can speak to it any more
+            jvm.process.stdin.close()  # which makes it exit
         try:
             jvm.process.wait(timeout=within)
         except subprocess.TimeoutExpired:
             jvm.process.kill()
             jvm.process.wait()
-        _last_words = jvm.words.taken()
+        _last_output = jvm.stderr.take()
     zygote.end()
     remove_temp_folder()
 
 
 def forget() -> None:
-    """Let PySpark know that its JVM is gone. Whoever is in the middle of something with it must
-    have ended: PySpark starts a JVM of its own where it knows of none."""
+    """Let PySpark know that its JVM is gone. No thread may be using it any more: PySpark starts
+    a JVM of its own where it knows of none."""
     if getattr(SparkContext._gateway, "headrace", False):  # one of the program's own stays
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
 
 
-def _hush() -> None:
-    """PySpark complains of nothing that follows from the end of the JVM."""
+def _silence_pyspark() -> None:
+    """Suppress the errors that follow from the end of the JVM."""
     context: Any = SparkContext._active_spark_context
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
@@ -209,7 +208,7 @@ def _hush() -> None:
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """It says of every call that was cut off that it was; with the root's logger."""
+    """Py4J logs every call that was cut off, with the root logger."""
     return "py4j" not in record.pathname
 
 

@@ -22,12 +22,12 @@ def main() -> None:
     os.setpgid(0, 0)  # what is sent to the driver's group is for the driver to interpret
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(os.environ["HEADRACE_ZYGOTE"])
-    wanted = {
+    request = {
         "arguments": sys.argv[1:],
         "environment": dict(os.environ),
         "folder": os.getcwd(),
     }
-    message = json.dumps(wanted).encode() + b"\n"
+    message = json.dumps(request).encode() + b"\n"
     socket.send_fds(connection, [message[:1]], [0, 1, 2])
     connection.sendall(message[1:])
     process = connection.makefile().readline().strip()

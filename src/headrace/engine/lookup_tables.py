@@ -1,8 +1,8 @@
 """Tables that Spark builds for lookups, before a run and again while it goes on.
 
-The driver runs the user's batch and puts the result, whole and durable, in the place of a file
-in the job's folder; tasks read that file. A batch that fails while the run goes on changes
-nothing: it is reported, and tried again when due.
+The driver runs the user's batch and replaces a file in the job's folder by the result, whole and
+durable; tasks read that file. A batch that fails during the run changes nothing: it is reported,
+and tried again when due.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class _DriverTable:
     @property
     def schema(self) -> pa.Schema:
         """The columns that the lookup uses; a key has the type of the column it meets."""
-        known = self.node.inputs[0].schema
+        columns = self.node.inputs[0].schema
         pairs = zip(self.what.theirs, self.node.keys[0], strict=True)
-        return pa.schema([*[(name, known.field(k).type) for name, k in pairs], *self.what.value])
+        return pa.schema([*[(name, columns.field(k).type) for name, k in pairs], *self.what.value])
 
     def make(self, spark: SparkSession) -> pa.Table:
         assert self.source.make is not None
@@ -57,11 +57,11 @@ class _DriverTable:
         return replace(self.node, what=replace(self.what, source=SparkTableFile(str(self.path))))
 
 
-def put(path: Path, made: pa.Table) -> None:
-    """Put `made` in the place of what was at `path`; who reads that reads it to its end."""
+def replace_table(path: Path, table: pa.Table) -> None:
+    """Replace the table at `path`, durably; whoever is reading the old one reads it to its end."""
     with named(path):
         with replacing(path) as fresh:
-            write(fresh, partial(pa.parquet.write_table, made))
+            write(fresh, partial(pa.parquet.write_table, table))
         sync_folder(path.parent)
 
 
@@ -71,13 +71,13 @@ class LookupTables:
     def __init__(self, start: Start, spark: SparkSession, say: Callable[[str], None]) -> None:
         self._bundle, self._spark, self._say = start.bundle, spark, say
         self._folder, self._token = Path(start.log.folder) / FOLDER, start.token
-        self._tables = list(self._found())
+        self._tables = list(self._spark_tables())
         self._due: dict[str, int] = {}
-        self._made: dict[str, int] = {}
+        self._made_at: dict[str, int] = {}
         self._wrong: dict[str, str] = {}
         self._turn, self._worker = threading.Lock(), DriverThread(spark, "headrace-tables", say)
 
-    def _found(self) -> Iterator[_DriverTable]:
+    def _spark_tables(self) -> Iterator[_DriverTable]:
         for number, node in enumerate(self._bundle.program.nodes.values()):
             if isinstance(node, Stateful) and isinstance(node.what, Lookup):
                 source, path = node.what.source, self._folder / f"{self._token}-{number}.parquet"
@@ -130,10 +130,10 @@ class LookupTables:
         if table.what.refresh is not None:
             self._due[name] = began + table.what.refresh
         with self._worker.tagged():
-            made = table.make(self._spark)
+            rows = table.make(self._spark)
         if not self._worker.over:
-            put(table.path, made)
-            self._made[name] = began
+            replace_table(table.path, rows)
+            self._made_at[name] = began
 
     def _failed(self, table: _DriverTable, error: BaseException) -> None:
         """Say it once, however long it lasts."""
@@ -142,7 +142,7 @@ class LookupTables:
         name = table.node.name
         warning = (
             f"the table of {name!r} could not be refreshed: {reason(error)}; "
-            f"rows still find the one of {moment(self._made[name])}"
+            f"rows still find the one of {moment(self._made_at[name])}"
         )
         if name not in self._wrong:
             self._say(warning)

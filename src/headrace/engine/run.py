@@ -28,10 +28,10 @@ from headrace.driver.planner import (
 )
 from headrace.driver.start import Start
 from headrace.engine import jvm
-from headrace.engine.binding import Binding, Level, data_source
+from headrace.engine.binding import Binding, Level, PickledBundle, data_source
 from headrace.engine.failure import recover
+from headrace.engine.interrupts import acting, uninterrupted
 from headrace.engine.lookup_tables import LookupTables
-from headrace.engine.pickled_program import PickledBundle
 from headrace.engine.reporter import Reporter
 from headrace.engine.session import (
     activate,
@@ -40,10 +40,8 @@ from headrace.engine.session import (
     session,
     starts_slowly,
 )
-from headrace.engine.signals import acting
 from headrace.engine.spark_batches import SparkBatches
 from headrace.engine.stall_watch import StallWatcher, heartbeat, task_counts
-from headrace.engine.start_guard import uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.epoch.envelope import DDL
 from headrace.errors import HeadraceError
@@ -94,7 +92,7 @@ class Run:
         self._published = PublishedMark(start.log.folder)
         self._growth = StateGrowth(lambda: shutil.disk_usage(self.folder).free)
         self._changed = threading.Condition()
-        self._asked = False
+        self._stop_signalled = False
         self._query_name = f"headrace_{uuid.uuid4().hex[:12]}"
         if any(isinstance(sink, ConsoleSink) for sink in start.bundle.sinks.values()):
             check_standard_output()
@@ -109,7 +107,7 @@ class Run:
         self._stall = StallWatcher(
             self._scratch,
             settings.stall_after,
-            self._known,
+            self._reported_epoch,
             lambda: task_counts(spark, self._query),
         )
         self._watcher = threading.Thread(target=self._watch, name="headrace-run", daemon=True)
@@ -150,7 +148,7 @@ class Run:
         warnings = (*stalled, *self._tables.warnings, *self._growth.warnings)
         if self._latest is not None:
             warnings += progress_of(self._latest, {}).all_dead
-        return Status(self._state, self._known(), self._error, warnings)
+        return Status(self._state, self._reported_epoch(), self._error, warnings)
 
     @property
     def progress(self) -> Progress | None:
@@ -195,9 +193,9 @@ class Run:
 
     def _on_signal(self, number: int) -> None:
         """Ask for a graceful stop; at the second signal cancel."""
-        if self._asked:
+        if self._stop_signalled:
             self.cancel()
-        self._asked = True
+        self._stop_signalled = True
         request_stop(self.folder)
 
     def stop(self) -> Status:
@@ -214,8 +212,8 @@ class Run:
             self._query.processAllAvailable()
         except Exception as error:
             self._fail(error)
-        told_here = threading.current_thread() is self._watcher
-        while not told_here and self._state == "running" and self._behind():
+        on_watcher = threading.current_thread() is self._watcher
+        while not on_watcher and self._state == "running" and self._behind():
             time.sleep(_POLL)  # until `progress` shows it too
         if self._error is not None:
             raise self._error
@@ -303,17 +301,17 @@ class Run:
             self._start.log.check_fence(self._start.token)
 
     def _follow(self) -> None:
-        known = self._known()
+        reported = self._reported_epoch()
         visible = self._published.epoch()  # what we report can be seen at the outputs
         for epoch in self._start.log.epochs():
-            if known < epoch <= visible:
+            if reported < epoch <= visible:
                 self._latest = self._start.log.read(epoch)
-                self._tell(progress_of(self._latest, {}))
+                self._report(progress_of(self._latest, {}))
 
     def _behind(self) -> bool:
-        return self._known() < self._published.epoch()
+        return self._reported_epoch() < self._published.epoch()
 
-    def _known(self) -> int:
+    def _reported_epoch(self) -> int:
         """The last epoch that was reported."""
         return self._latest.epoch if self._latest else 0
 
@@ -328,7 +326,7 @@ class Run:
             self._reporter.stalled(text is not None)
         self._say(news)
 
-    def _tell(self, progress: Progress) -> None:
+    def _report(self, progress: Progress) -> None:
         for line in self._growth.see(progress):
             self._say(line)
         if self._reporter is not None:

@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from headrace import import_path
 from headrace.engine import archive, jvm, zygote
 from headrace.engine.failure import java_text, no_start
+from headrace.engine.interrupts import resume, uninterrupted
 from headrace.engine.java import check_user, find_java
-from headrace.engine.start_guard import resume, uninterrupted
 from headrace.engine.temp_folder import temp_folder
 from headrace.errors import HeadraceError, RunError
 from headrace.settings import Settings
@@ -61,7 +61,7 @@ QUERY = {  # while a run's query starts: other users of the session keep theirs
     "spark.sql.codegen.wholeStage": "false",
 }
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-_PATIENCE = 60  # seconds in which a cluster must give us somebody to work
+_PATIENCE = 60  # seconds in which a cluster must provide an executor
 # With executors.
 _SHARED = ("PYTHONPATH", import_path.VARIABLE, "MALLOC_ARENA_MAX", "ARROW_DEFAULT_MEMORY_POOL")
 _LAUNCHER_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -72,11 +72,11 @@ def session(master: str, extra: dict[str, str] | None = None, debug: bool = Fals
     """The process's Spark session; a new one on `master` if there is none."""
     _share_output()
     jvm.clear_away()
-    found = SparkSession.getActiveSession()
-    if found is None:
-        found = uninterrupted(lambda: _started(master, extra or {}, debug), jvm.kill)
-        activate(found)
-    return found
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        spark = uninterrupted(lambda: _started(master, extra or {}, debug), jvm.kill)
+        activate(spark)
+    return spark
 
 
 def activate(spark: SparkSession) -> None:
@@ -99,11 +99,11 @@ def configured(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, known in before.items():
-            if known is None:
+        for name, old in before.items():
+            if old is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, known)
+                spark.conf.set(name, old)
 
 
 def _started(master: str, extra: dict[str, str], debug: bool) -> SparkSession:
@@ -123,13 +123,13 @@ def _started(master: str, extra: dict[str, str], debug: bool) -> SparkSession:
         if SparkContext._gateway is None:
             jvm.launch(settings)
         check_master(SparkContext._jvm, master, settings | secret)
-        spark = _made(settings | secret)
+        spark = _created(settings | secret)
         point("start.session")
         if not in_process(master):
             _await_executors(spark, master)
     except BaseException as error:
         raise _given_up(master, error, debug) from None
-    jvm.release_words()
+    jvm.release_output()
     return spark
 
 
@@ -143,7 +143,7 @@ def _standard_output() -> str:
     return f"/proc/{os.getpid()}/fd/1"
 
 
-def _made(settings: dict[str, str]) -> SparkSession:
+def _created(settings: dict[str, str]) -> SparkSession:
     builder: Any = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -152,7 +152,7 @@ def _made(settings: dict[str, str]) -> SparkSession:
 
 
 def _given_up(master: str, error: BaseException, debug: bool) -> BaseException:
-    """What a start that failed is reported as; what is left of it goes, so that another can be
+    """The error of a start that failed; what is left of it is removed, so that another can be
     made."""
     text = java_text(error)
     context = SparkContext._active_spark_context
@@ -160,7 +160,7 @@ def _given_up(master: str, error: BaseException, debug: bool) -> BaseException:
         with suppress(Exception):
             context.stop()
     jvm.kill()
-    jvm_output = jvm.last_words()
+    jvm_output = jvm.last_output()
     jvm.forget()
     resume()
     if isinstance(error, HeadraceError) or not isinstance(error, Exception):
@@ -184,16 +184,16 @@ def _choose_python(master: str) -> None:
 
 def _settings(master: str) -> dict[str, str]:
     java = f"{JVM} {archive.options()} -Djava.io.tmpdir={temp_folder().path}"
-    found = {**CORE, "spark.driver.extraJavaOptions": java}
-    found |= public(master, in_process(master)) | _folders()
+    settings = {**CORE, "spark.driver.extraJavaOptions": java}
+    settings |= public(master, in_process(master)) | _folders()
     if in_process(master):
-        return found | LOOPBACK | {"spark.driver.memory": "1g"}
+        return settings | LOOPBACK | {"spark.driver.memory": "1g"}
     shared = {name: os.environ[name] for name in _SHARED if name in os.environ}
     shared["PYTHONSAFEPATH"] = "1"
-    found |= {f"spark.executorEnv.{name}": value for name, value in shared.items()}
+    settings |= {f"spark.executorEnv.{name}": value for name, value in shared.items()}
     if _LOOPBACK.match(master):  # executors find our files, and we are at no other address
-        found |= {**LOOPBACK, "spark.executor.extraJavaOptions": f"{JVM} {archive.options()}"}
-    return found
+        settings |= {**LOOPBACK, "spark.executor.extraJavaOptions": f"{JVM} {archive.options()}"}
+    return settings
 
 
 def _folders() -> dict[str, str]:
@@ -207,14 +207,14 @@ _LOOPBACK = re.compile(r"spark://(127\.|localhost:|\[::1\])")
 
 
 def _await_executors(spark: SparkSession, master: str) -> None:
-    """Until those who work have come, or enough of them: one by one, they stop coming."""
+    """Wait for executors, until their number no longer grows."""
     context: Any = spark.sparkContext
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
         return  # they come when there is work
-    deadline, known = time.monotonic() + _PATIENCE, 0
+    deadline, before = time.monotonic() + _PATIENCE, 0
     while True:
-        there = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # one is the driver
-        if there and there == known:
+        executors = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # one is the driver
+        if executors and executors == before:
             return
         if time.monotonic() > deadline:
             raise RunError(
@@ -222,7 +222,7 @@ def _await_executors(spark: SparkSession, master: str) -> None:
                 f"no executor has come from {master!r} within {_PATIENCE} s",
                 "Is a worker running there, with a core and 1 GB of memory to spare?",
             )
-        known = there
+        before = executors
         time.sleep(0.5)
 
 
@@ -235,9 +235,9 @@ def cores(master: str, debug: bool = False) -> int:
     """How many tasks run at once: Spark is asked where it runs already, or elsewhere."""
     if SparkSession.getActiveSession() or not in_process(master):
         return int(session(master, debug=debug).sparkContext.defaultParallelism)
-    asked = re.match(r"local\[(\d+)", master)
-    if asked or master == "local":
-        return int(asked[1]) if asked else 1
+    match = re.match(r"local\[(\d+)", master)
+    if match or master == "local":
+        return int(match[1]) if match else 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
@@ -260,7 +260,7 @@ def _share_output() -> None:
             fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_APPEND)
 
 
-# Who may speak with a job's Spark: only those who know its secret.
+# Access to a job's Spark: only for those who know its secret.
 #
 # Within one JVM, on YARN and on Kubernetes Spark makes a secret for every run and carries it to the
 # executors itself. A standalone cluster has one secret, which its master and workers were started

@@ -1,8 +1,8 @@
 """Batches that Spark transforms: a task asks, the driver answers.
 
-A task has the rows of a batch, and the driver has the session. So the task puts its rows into a
-file of the job's folder and waits; the driver passes them to the user's function as a DataFrame
-and puts the result next to them. None of it is durable: who starts again asks again.
+A task has the rows of a batch, and the driver has the session. So the task writes its rows to a
+file in the job's folder and waits; the driver passes them to the user's function as a DataFrame
+and writes the result next to them. None of it is durable: a task that starts again asks again.
 
 A task that waits holds one of Spark's cores, and what it waits for needs another.
 """
@@ -31,7 +31,7 @@ from headrace.sinks.durable import named
 from headrace.task.dead_letters import user_trace
 
 FOLDER = "batches"
-_ASKED, _GIVEN, _FAILED = ".asked", ".given", ".failed"
+_REQUEST, _RESULT, _FAILURE = ".asked", ".given", ".failed"
 _STEP = b"headrace.step"
 _POLL = 0.01  # seconds
 _LONGEST = 0.05  # seconds that a task sleeps before it looks again
@@ -45,8 +45,8 @@ class SparkFailure(Exception):
 
 
 @dataclass(frozen=True)
-class Asking:
-    """In a task, the stand-in for the function that the driver has."""
+class DriverCall:
+    """In a task, stands in for the function that the driver has."""
 
     folder: str
     token: int
@@ -54,25 +54,25 @@ class Asking:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         place = Path(self.folder) / f"{self.token}-{uuid.uuid4().hex}"
-        _put(place.with_suffix(_ASKED), rows.replace_schema_metadata({_STEP: self.step}))
+        _write_rows(place.with_suffix(_REQUEST), rows.replace_schema_metadata({_STEP: self.step}))
         try:
             return self._answer(place)
         finally:
-            for suffix in (_ASKED, _GIVEN, _FAILED):
+            for suffix in (_REQUEST, _RESULT, _FAILURE):
                 place.with_suffix(suffix).unlink(missing_ok=True)
 
     def _answer(self, place: Path) -> pa.Table:
         pause = _POLL
         while True:
-            asked = place.with_suffix(_ASKED).exists()  # it goes when the answer is there
-            if place.with_suffix(_GIVEN).exists():
-                return _read(place.with_suffix(_GIVEN))
-            if place.with_suffix(_FAILED).exists():
-                failed = json.loads(place.with_suffix(_FAILED).read_text())
+            waiting = place.with_suffix(_REQUEST).exists()  # it goes when the answer is there
+            if place.with_suffix(_RESULT).exists():
+                return _read(place.with_suffix(_RESULT))
+            if place.with_suffix(_FAILURE).exists():
+                failed = json.loads(place.with_suffix(_FAILURE).read_text())
                 failure = SparkFailure(failed["reason"])
                 failure.add_note(failed["trace"])
                 raise failure
-            if not asked:
+            if not waiting:
                 raise RunError(
                     "HR-RUN-012",
                     f"the driver does not answer step {self.step!r}",
@@ -103,11 +103,11 @@ class SparkBatches:
             return {}
         self._take_core()
         self._worker.begin(self._answer_all, _POLL)
-        return {name: self._asking(name) for name in self._steps}
+        return {name: self._calling(name) for name in self._steps}
 
-    def _asking(self, name: str) -> Stateful:
+    def _calling(self, name: str) -> Stateful:
         node, what = self._steps[name]
-        ask = Asking(str(self._folder), self._token, name)
+        ask = DriverCall(str(self._folder), self._token, name)
         return replace(node, what=replace(what, ask=ask))
 
     def give_core(self) -> None:
@@ -121,7 +121,7 @@ class SparkBatches:
         self._worker.close()
 
     def _take_core(self) -> None:
-        """Refuse to begin if tasks could hold all cores, waiting for who needs one."""
+        """Refuse to begin if tasks could hold all cores, waiting for a batch that needs one."""
         cores = at_once(self._spark)
         with _lock:
             if len(_running) + 1 >= cores:
@@ -130,25 +130,27 @@ class SparkBatches:
             _running.add(self)
 
     def _answer_all(self) -> None:
-        for asked in self._folder.glob(f"{self._token}-*{_ASKED}"):
+        for request in self._folder.glob(f"{self._token}-*{_REQUEST}"):
             if self._worker.over:
                 return
             try:
-                self._answer(asked)
+                self._answer(request)
             finally:
-                asked.unlink(missing_ok=True)  # also without an answer: nobody waits for ever
+                request.unlink(missing_ok=True)  # also without an answer: nobody waits for ever
 
-    def _answer(self, asked: Path) -> None:
+    def _answer(self, request: Path) -> None:
         try:
-            rows = _read(asked)
+            rows = _read(request)
             result = self._transformed(rows)
         except BaseException as error:  # a function may call sys.exit
             if self._worker.over:  # it was cancelled, and so is the task
                 return
             failed = {"reason": reason(error), "trace": user_trace(error)}
-            _place(asked.with_suffix(_FAILED), lambda path: path.write_text(json.dumps(failed)))
+            _replace(
+                request.with_suffix(_FAILURE), lambda path: path.write_text(json.dumps(failed))
+            )
         else:
-            _put(asked.with_suffix(_GIVEN), result)
+            _write_rows(request.with_suffix(_RESULT), result)
 
     def _transformed(self, rows: pa.Table) -> pa.Table:
         _, what = self._steps[rows.schema.metadata[_STEP].decode()]
@@ -159,16 +161,16 @@ class SparkBatches:
             )
 
 
-def _put(path: Path, rows: pa.Table) -> None:
+def _write_rows(path: Path, rows: pa.Table) -> None:
     def write(fresh: Path) -> None:
         with pa.OSFile(str(fresh), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
             writer.write_table(rows)
 
-    _place(path, write)
+    _replace(path, write)
 
 
-def _place(path: Path, write: Callable[[Path], object]) -> None:
-    """Who sees `path` sees all of it."""
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write `path` so that a reader sees all of it or nothing."""
     with named(path), replacing(path) as fresh:
         write(fresh)
 

@@ -32,21 +32,21 @@ class StallWatcher:
     ) -> None:
         self._scratch, self._epoch, self._ask = Path(scratch), epoch, ask
         self._began, self._after = _now(), after
-        self._stand = StallDetector(after)
+        self._detector = StallDetector(after)
         self._over = threading.Event()
         self._asking: threading.Thread | None = None
         self._answer: tuple[int, TaskCounts] | None = None
 
     @property
     def text(self) -> str | None:
-        return self._stand.text
+        return self._detector.text
 
     def begin(self, report: OnStall) -> None:
         def watch() -> None:
             while not self._over.wait(_EVERY):
-                news = self._stand.see(self._look())
+                news = self._detector.see(self._look())
                 if news is not None and not self._over.is_set():
-                    report(news, self._stand.text)
+                    report(news, self._detector.text)
 
         threading.Thread(target=watch, name="headrace-stall", daemon=True).start()
 
@@ -55,17 +55,19 @@ class StallWatcher:
 
     def _look(self) -> RunSample:
         now = _now()
-        if self._stand.quiet(now) * 4 >= self._after:
-            self._have_asked()
+        if self._detector.quiet(now) * 4 >= self._after:
+            self._start_asking()
         answer = self._answer if self._answer and now - self._answer[0] < _FRESH else None
         return RunSample(now, self._epoch(), self._batch(), self._planned(), answer and answer[1])
 
-    def _have_asked(self) -> None:
+    def _start_asking(self) -> None:
         if self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(target=self._asked, name="headrace-ask", daemon=True)
+            self._asking = threading.Thread(
+                target=self._ask_spark, name="headrace-ask", daemon=True
+            )
             self._asking.start()
 
-    def _asked(self) -> None:
+    def _ask_spark(self) -> None:
         with suppress(Exception):  # Spark may be gone, and the run says so itself
             self._answer = _now(), self._ask()
 
@@ -100,9 +102,9 @@ def task_counts(spark: Any, query: Any) -> TaskCounts:
     jobs = [int(job) for job in tracker.getJobIdsForGroup(str(query.runId))]
     job = tracker.getJobInfo(max(jobs)) if jobs else None
     stages = [tracker.getStageInfo(int(s)) for s in job.stageIds] if job else []
-    known = [stage for stage in stages if stage is not None]
-    done = sum(s.numCompletedTasks for s in known)
-    left = sum(s.numTasks for s in known) - done
+    present = [stage for stage in stages if stage is not None]
+    done = sum(s.numCompletedTasks for s in present)
+    left = sum(s.numTasks for s in present) - done
     busy = _running(context._jsc.sc().taskScheduler())
     running = min(sum(busy), left)  # the tracker is behind, and other runs have tasks too
     return TaskCounts(done, running, left - running, len(busy))
@@ -110,7 +112,7 @@ def task_counts(spark: Any, query: Any) -> TaskCounts:
 
 def _running(scheduler: Any) -> list[int]:
     """How many tasks run on each executor that there is."""
-    counts, found = scheduler.runningTasksByExecutors().valuesIterator(), []
+    counts, running = scheduler.runningTasksByExecutors().valuesIterator(), []
     while counts.hasNext():
-        found.append(int(counts.next()))
-    return found
+        running.append(int(counts.next()))
+    return running

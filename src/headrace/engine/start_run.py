@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from headrace.driver.planner import Pace
 from headrace.driver.start import prepare
 from headrace.engine import jvm
+from headrace.engine.interrupts import acting, die_of, say_stopped
 from headrace.engine.reporter import Reporter
 from headrace.engine.run import Run
 from headrace.engine.session import cores, in_process
-from headrace.engine.signals import acting, die_of, say_stopped
 from headrace.errors import RunError
 from headrace.inspect.progress import Progress
 from headrace.plan.program import Drafted, build

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.engine.start_guard import registering
+from headrace.engine.interrupts import registering
 from headrace.state.epochs import is_held
 from headrace.state.faults import point
 
@@ -47,28 +47,28 @@ class TempFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-_made: TempFolder | None = None
+_current: TempFolder | None = None
 
 
 def temp_folder() -> TempFolder:
     """This process's folder; the first call makes it, and clears those of the dead."""
-    global _made  # noqa: PLW0603
+    global _current  # noqa: PLW0603
     with registering():
-        if _made is None or _made.process != os.getpid():
+        if _current is None or _current.process != os.getpid():
             base = _base()
             clear_dead(base)
-            _made = _make(base)
+            _current = _make(base)
             atexit.register(remove_temp_folder)  # runs after what uses it: that registers later
     point("start.folder")
-    return _made
+    return _current
 
 
 def remove_temp_folder() -> None:
     """Remove this process's folder, if it has one; a later call of `temp_folder` makes another."""
-    global _made
-    if _made is not None and _made.process == os.getpid():
-        made, _made = _made, None
-        made.remove()
+    global _current
+    if _current is not None and _current.process == os.getpid():
+        folder, _current = _current, None
+        folder.remove()
 
 
 def clear_dead(base: Path) -> None:

@@ -3,7 +3,7 @@
 Spark starts half a dozen Python processes before a job's first row moves, one after another,
 and each would import PySpark, Arrow and us for a second. Instead the driver starts one
 zygote beside the JVM; `launch.py`, which Spark takes for the interpreter, hands it the file
-descriptors, arguments and environment of the wanted process, and a fork becomes that
+descriptors, arguments and environment of the process it needs, and a fork becomes that
 process. Without a zygote (on an executor elsewhere) the interpreter starts as always.
 """
 
@@ -24,8 +24,7 @@ import traceback
 from pathlib import Path
 
 from headrace import import_path
-from headrace.engine.signals import leave_to_driver
-from headrace.engine.start_guard import registering
+from headrace.engine.interrupts import leave_to_driver, registering
 from headrace.engine.temp_folder import temp_folder
 from headrace.state.faults import point
 
@@ -117,11 +116,11 @@ def _import_everything() -> None:
 
 
 def _become(connection: socket.socket) -> None:
-    """Turn this fork into the process that was asked for; never returns."""
+    """Turn this fork into the process that was requested; never returns."""
     message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE, 3)
     while not message.endswith(b"\n"):
         message += connection.recv(_MESSAGE)
-    wanted = json.loads(message)
+    request = json.loads(message)
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
         os.close(descriptor)
@@ -132,8 +131,8 @@ def _become(connection: socket.socket) -> None:
     _end_with(connection)
     connection.sendall(f"{os.getpid()}\n".encode())
     connection.set_inheritable(False)
-    _environment(wanted)
-    module, *arguments = wanted["arguments"][1:]  # "-m", module, ...
+    _environment(request)
+    module, *arguments = request["arguments"][1:]  # "-m", module, ...
     sys.argv = [module, *arguments]
     sys.modules.pop(module, None)  # it runs as the main module now
     traceback.print_exc = _print_exc
@@ -152,7 +151,7 @@ def _become(connection: socket.socket) -> None:
 
 
 def _end_with(connection: socket.socket) -> None:
-    """Have the kernel send SIGTERM when what stands for this process has ended or was killed."""
+    """Have the kernel send SIGTERM when the launcher that stands for this process has ended."""
     if sys.platform != "linux":
         return  # there the shell passes on what it can
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
@@ -162,21 +161,21 @@ def _end_with(connection: socket.socket) -> None:
 
 
 def _print_exc(*_: object, **__: object) -> None:
-    """PySpark's daemon tells of every error; that Spark has gone away is none."""
+    """PySpark's daemon prints every error; that Spark has gone away is none."""
     error = sys.exc_info()[1]
     if error is not None and not isinstance(error, BrokenPipeError | ConnectionResetError):
         traceback.print_exception(error)
 
 
-def _environment(wanted: dict[str, object]) -> None:
-    environment = wanted["environment"]
+def _environment(request: dict[str, object]) -> None:
+    environment = request["environment"]
     assert isinstance(environment, dict)
     os.environ.clear()
     os.environ.update(environment)
-    os.chdir(str(wanted["folder"]))
-    known = set(sys.path)
+    os.chdir(str(request["folder"]))
+    present = set(sys.path)
     extra = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:0] = [p for p in extra if p and p not in known and Path(p).suffix != ".zip"]
+    sys.path[:0] = [p for p in extra if p and p not in present and Path(p).suffix != ".zip"]
     import_path.extend(import_path.from_environment())
 
 
