@@ -1,10 +1,9 @@
 """What a group of appends adds to the log, and how each of them is answered.
 
-Appends of a few rows arrive as rows: those of a group become one table, and one block, before
-any lock is taken. Only what depends on the end of the log is left for later: offsets, and which
-appends a producer has made before. Such an append has to have the same records: a sequence
-stands for one append, so another one under its number means that two producers share a name,
-and records would be lost. No files here.
+Appends of a few rows arrive as rows: those of a group become one table, and one block, before any
+lock is taken. Only what depends on the end of the log is left for later: offsets, and which appends
+a producer has made before. A repeated append must have the same records: if it has others, two
+producers share a name, and records would be lost. No files here.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ class Ready:
     body: Body | None  # None: too large to be held twice
 
 
-class Again(dict[int, Ack]):
+class Repeated(dict[int, Ack]):
     """The first answer to an append that was made before: its records are still to be compared."""
 
 
 class Mixed(Exception):
-    """A row of one of several appends cannot be stored: each has to be tried alone."""
+    """A row of one of several appends cannot be stored: each append has to be tried alone."""
 
 
 def prepare(topic: Topic, appends: Sequence[Append]) -> dict[int, Ready]:
-    """What would be stored if all of it is new."""
+    """What is stored if no append of the group is a repetition."""
     pieces: dict[int, list[Piece]] = {}
     for append in appends:
         for p, piece in append.parts.items():
             pieces.setdefault(p, []).append(piece)
     try:
-        return {p: _ready(topic, found) for p, found in pieces.items()}
+        return {p: _ready(topic, parts) for p, parts in pieces.items()}
     except Exception as error:
         if len(appends) == 1:
             raise
@@ -95,9 +94,9 @@ def draft(
     for append in appends:
         producer, sequence = append.producer, append.sequence
         if producer is not None:
-            known = fresh.get((producer, sequence)) or seen.answer(producer, sequence)
-            if known is not None:
-                acks.append(_again(topic, append, known, ends))
+            first = fresh.get((producer, sequence)) or seen.answer(producer, sequence)
+            if first is not None:
+                acks.append(_repeated(topic, append, first, ends))
                 continue
         answers = {p: Ack(ends[p], ends[p] + len(piece)) for p, piece in append.parts.items()}
         acks.append(answers)
@@ -111,23 +110,21 @@ def draft(
     parts = []
     for p in sorted(new):
         all_new = len(new[p]) == ready[p].pieces
-        made = ready[p] if all_new else _ready(topic, new[p])
-        parts.append(PartitionRecords(p, end.ends[p], made.table, made.body, notes.get(p, ())))
+        part = ready[p] if all_new else _ready(topic, new[p])
+        parts.append(PartitionRecords(p, end.ends[p], part.table, part.body, notes.get(p, ())))
     return parts, acks
 
 
-def _again(
-    topic: Topic, append: Append, known: dict[int, Ack], ends: Sequence[int]
+def _repeated(
+    topic: Topic, append: Append, first: dict[int, Ack], ends: Sequence[int]
 ) -> dict[int, Ack]:
     """The first answer to an append that was made before; of no records if it is forgotten."""
-    if not known:
+    if not first:
         return {p: Ack(ends[p], ends[p]) for p in append.parts}
-    rows, before = (
-        sum(map(len, append.parts.values())),
-        sum(a.end - a.first for a in known.values()),
-    )
+    rows = sum(map(len, append.parts.values()))
+    before = sum(ack.end - ack.first for ack in first.values())
     if rows == before:
-        return Again(known)
+        return Repeated(first)
     raise LogError(
         "HR-LOG-020",
         f"producer {append.producer!r} has appended {before} records to topic '{topic.name}' as "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ _MOST = 2**63 - 1
 _LONGEST_NAME = 10_000  # bytes
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -137,8 +137,8 @@ def new_topic(
             raise _unfit(path, f"{what} {value!r}", "Choose a whole number above 0, or none.")
     columns = None if schema is None else _storable(path, schema_of(schema))
     if key is not None and (columns is None or key not in columns.names):
-        known = "it has no schema" if columns is None else ", ".join(columns.names)
-        raise _unfit(path, f"the key {key!r}", f"The key is one of its columns: {known}.")
+        names = "it has no schema" if columns is None else ", ".join(columns.names)
+        raise _unfit(path, f"the key {key!r}", f"The key is one of its columns: {names}.")
     if key is not None and columns is not None and pa.types.is_nested(columns.field(key).type):
         raise _unfit(path, f"the nested key {key!r}", "Choose a column of a plain type.")
     return Topic(
@@ -171,7 +171,7 @@ def _types_in(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def _whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return is_whole(value) and least <= value <= most
 
 
 def _unfit(path: Path, what: str, hint: str) -> LogError:

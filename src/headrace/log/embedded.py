@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
 from headrace.log import topic as topics
-from headrace.log.appends import Again, Append, Mixed, Piece, check_repeated
+from headrace.log.appends import Append, Mixed, Piece, Repeated, check_repeated
 from headrace.log.arguments import (
     check_limit,
     check_moment,
@@ -43,8 +43,8 @@ from headrace.log.group import GroupCommit
 from headrace.log.head import Head
 from headrace.log.lock import PATIENCE
 from headrace.log.partitioning import check_partition, keys_of, route, route_rows
-from headrace.log.reader import TopicReader, gone
-from headrace.log.records import few, table_for, taken
+from headrace.log.reader import TopicReader, out_of_range
+from headrace.log.records import few, normalized, table_for
 from headrace.log.recovery import producers
 from headrace.log.topic import Topic
 from headrace.log.writer import TopicWriter
@@ -109,7 +109,7 @@ class EmbeddedLog:
         `key` is the column whose value chooses the partition. With `exist_ok` a topic of the
         same columns and partitions is taken as it is.
         """
-        wanted = new_topic(
+        new = new_topic(
             self.root / check_name(topic),
             partitions,
             schema,
@@ -121,14 +121,14 @@ class EmbeddedLog:
         )
         for _ in range(_TRIES):
             try:
-                if topics.create(wanted):
+                if topics.create(new):
                     return self.describe(topic)
             except OSError as error:
                 raise self._unwritable("create", topic, error) from error
-            found = topics.load(wanted.path)
-            if found is None:
+            existing = topics.load(new.path)
+            if existing is None:
                 continue  # it was deleted meanwhile
-            if not (exist_ok and _alike(found, wanted)):
+            if not (exist_ok and _alike(existing, new)):
                 other = ", with other columns or partitions" if exist_ok else ""
                 raise LogError(
                     "HR-LOG-003",
@@ -138,7 +138,7 @@ class EmbeddedLog:
             return self.describe(topic)
         raise LogError(
             "HR-LOG-003",
-            f"cannot create topic '{topic}': '{wanted.path}' is there, and is no topic",
+            f"cannot create topic '{topic}': '{new.path}' is there, and is no topic",
             "Move it away, or choose another name.",
         )
 
@@ -165,7 +165,7 @@ class EmbeddedLog:
     def describe(self, topic: str) -> TopicInfo:
         opened, head = self._published(topic)
         t = opened.topic
-        sizes = tuple(a - b for a, b in zip(head.sizes, head.gone, strict=True))
+        sizes = tuple(a - b for a, b in zip(head.sizes, head.removed, strict=True))
         return TopicInfo(
             t.name,
             t.partitions,
@@ -199,7 +199,7 @@ class EmbeddedLog:
         now: retry as often as you like. The same number with other records is an error.
         """
         check_retry(producer, sequence)
-        records, key = taken(topic, records), keys_of(topic, key)
+        records, key = normalized(topic, records), keys_of(topic, key)
         try:
             return self._append(topic, records, key, partition, partitioner, producer, sequence)
         except FileNotFoundError:  # deleted, and perhaps made again
@@ -233,15 +233,15 @@ class EmbeddedLog:
             parts = route(opened.topic, table, key, partition, partitioner, turn)
         append = Append(parts, producer, -1 if sequence is None else sequence)
         answer = opened.group.run(append)
-        if isinstance(answer, Again):
+        if isinstance(answer, Repeated):
             self._check_repeated(opened, append, answer)
         return answer
 
-    def _check_repeated(self, opened: _Open, append: Append, known: Mapping[int, Ack]) -> None:
+    def _check_repeated(self, opened: _Open, append: Append, acks: Mapping[int, Ack]) -> None:
         """An append that was made before has the same records; what is gone is not compared."""
         name, schema, stored = opened.topic.name, opened.topic.columns, dict[int, pa.Table]()
         try:
-            for p, ack in known.items():
+            for p, ack in acks.items():
                 tables = [table for _, table in self.read(name, p, ack.first, ack.end)]
                 stored[p] = pa.concat_tables(tables) if tables else schema.empty_table()
         except LogError as error:
@@ -258,8 +258,8 @@ class EmbeddedLog:
                 with opened.reader.of_this_topic():
                     return producers(opened.topic.path, opened.topic.tag, head)
             except FileNotFoundError as error:  # retention has removed the segment, or the topic
-                gone = error
-        raise unreadable(opened.topic.path, gone)
+                failure = error
+        raise unreadable(opened.topic.path, failure)
 
     def earliest(self, topic: str) -> dict[int, int]:
         """The first offset that is still stored, by partition."""
@@ -293,9 +293,9 @@ class EmbeddedLog:
         check_offset(start)
         check_offset(end)
         if not head.earliest[partition] <= start <= latest:
-            raise gone(opened.topic, partition, start, head)
+            raise out_of_range(opened.topic, partition, start, head)
         if not start <= end <= latest:
-            raise gone(opened.topic, partition, end, head)
+            raise out_of_range(opened.topic, partition, end, head)
         if max_rows is not None:
             end = min(end, start + max_rows)
         return opened.reader.read(partition, start, end, bool(times))
@@ -346,10 +346,10 @@ class EmbeddedLog:
             self._open, self._pid = {}, os.getpid()
         opened = self._open.get(check_name(topic))
         if opened is None:
-            found = topics.load(self.root / topic)
-            if found is None:
+            stored = topics.load(self.root / topic)
+            if stored is None:
                 raise self._unknown(topic)
-            opened = self._open.setdefault(topic, _Open(found, self._clock, self._patience))
+            opened = self._open.setdefault(topic, _Open(stored, self._clock, self._patience))
         return opened
 
     def _published(self, topic: str) -> tuple[_Open, Head]:
@@ -365,14 +365,14 @@ class EmbeddedLog:
         return opened, head
 
     def _unknown(self, topic: str) -> LogError:
-        known = self.topics()
-        near = difflib.get_close_matches(topic, known, 1)
-        listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+        names = self.topics()
+        near = difflib.get_close_matches(topic, names, 1)
+        listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         hint = (
             f"Did you mean '{near[0]}'?"
             if near
             else f"It has: {listed}."
-            if known
+            if names
             else (f"It is empty. Create the topic first: headrace topic create {topic}")
         )
         return LogError("HR-LOG-002", f"the log '{self.root}' has no topic '{topic}'", hint)

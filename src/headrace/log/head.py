@@ -48,7 +48,7 @@ class Head(NamedTuple):
     ends: tuple[int, ...]
     sizes: tuple[int, ...]  # bytes of each partition since the topic was made
     earliest: tuple[int, ...]
-    gone: tuple[int, ...]  # bytes of each partition that retention has removed
+    removed: tuple[int, ...]  # bytes of each partition that retention has removed
 
     @property
     def place(self) -> int:
@@ -79,7 +79,7 @@ def _sysctl(name: str) -> str:
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        return secrets.token_hex(16)  # nobody trusts another's head then: slower, as right
+        return secrets.token_hex(16)  # then no other process trusts the head: slower, but correct
 
 
 class HeadFile:
@@ -91,7 +91,7 @@ class HeadFile:
         self._entries = struct.Struct(f"<{4 * partitions}q")
         self._length = _SLOT.size + self._entries.size
         self._slot = -(-self._length // _PAGE) * _PAGE
-        self._known: dict[int, tuple[bytes, Head]] = {}  # the slots as they were read last
+        self._parsed: dict[int, tuple[bytes, Head]] = {}  # the slots as they were read last
 
     def read(self) -> tuple[Head | None, bool]:
         """The newest sound slot, and whether it can be trusted."""
@@ -130,9 +130,9 @@ class HeadFile:
 
     def _parse(self, data: bytes, at: int) -> Head | None:
         raw = data[at : at + self._length]
-        known = self._known.get(at)
-        if known is not None and known[0] == raw:
-            return known[1]
+        cached = self._parsed.get(at)
+        if cached is not None and cached[0] == raw:
+            return cached[1]
         if len(raw) < self._length:
             return None
         magic, crc, count, topic, *values = _SLOT.unpack_from(raw)
@@ -143,19 +143,19 @@ class HeadFile:
         entries = self._entries.unpack_from(raw, _SLOT.size)
         n = self._partitions
         head = Head(*values, *(entries[i * n : i * n + n] for i in range(4)))
-        self._known[at] = (raw, head)
+        self._parsed[at] = (raw, head)
         return head
 
     def publish(self, head: Head, after: int) -> Head:
         """Write the head as the version that follows `after`; readers see it at once."""
         head = head._replace(version=after + 1, boot=boot_id())
-        rest = _SLOT.pack(b"", 0, self._partitions, self._topic, *head[:11])[
-            8:
-        ] + self._entries.pack(*head.ends, *head.sizes, *head.earliest, *head.gone)
+        slot = _SLOT.pack(b"", 0, self._partitions, self._topic, *head[:11])
+        entries = self._entries.pack(*head.ends, *head.sizes, *head.earliest, *head.removed)
+        rest = slot[8:] + entries
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            slot = MAGIC + zlib.crc32(rest).to_bytes(4, "little") + rest
-            disk.write(fd, [slot], head.version % 2 * self._slot)
+            whole = MAGIC + zlib.crc32(rest).to_bytes(4, "little") + rest
+            disk.write(fd, [whole], head.version % 2 * self._slot)
         finally:
             os.close(fd)
         return head

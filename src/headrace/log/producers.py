@@ -1,9 +1,9 @@
-"""Which appends of a producer have been made, so that a retry is recognised and nothing else is.
+"""Which appends a producer has made, so that retries are recognised.
 
-A sequence names an append as a whole, whichever partitions it went to. For each producer the
-sequences made, as ranges: numbers that grow by one are one range for ever. Where they leave gaps
-the oldest ranges are forgotten in the end; a sequence from before that cannot be told apart from
-one that was made, and is refused by name. Where the last appends lie is remembered as well.
+A sequence identifies an append as a whole, whichever partitions it went to. For each producer the
+sequences are stored as ranges: numbers that grow by one are one range for ever. Where they leave
+gaps, the oldest ranges are forgotten in the end; a sequence from before that may or may not have
+been appended, and is refused. The offsets of the last appends are stored as well.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ class Seen:
     """What producers have appended to a topic, up to some place."""
 
     def __init__(self) -> None:
-        self._made: dict[str, _Appended] = {}
+        self._appended: dict[str, _Appended] = {}
 
     def answer(self, producer: str, sequence: int) -> Places | None:
-        """What an append made before was answered: {} if that is forgotten; None of a new one."""
-        made = self._made.get(producer)
-        if made is None or (sequence not in made and sequence >= made.floor):
+        """The answer to an append made before, {} if that is forgotten; None for a new append."""
+        past = self._appended.get(producer)
+        if past is None or (sequence not in past and sequence >= past.floor):
             return None
-        if sequence not in made:
-            raise _too_old(producer, sequence, made.floor)
-        return made.places.get(sequence, {})
+        if sequence not in past:
+            raise _too_old(producer, sequence, past.floor)
+        return past.places.get(sequence, {})
 
     def newest(self) -> dict[str, int]:
         """The largest sequence of every producer."""
-        return {name: made.ranges[-1][1] for name, made in self._made.items() if made.ranges}
+        return {name: past.ranges[-1][1] for name, past in self._appended.items() if past.ranges}
 
     def note(self, group: Iterable[tuple[int, Note]]) -> None:
         """Add the appends of a whole group: notes with their partitions."""
@@ -73,31 +73,31 @@ class Seen:
             places = appends.setdefault((note.producer, note.sequence), {})
             places[partition] = Ack(note.first, note.end)
         for (producer, sequence), places in appends.items():
-            made = self._made.setdefault(producer, _Appended())
-            made.add(sequence)
-            made.places[sequence] = places
-            if len(made.places) > PLACES:
-                del made.places[next(iter(made.places))]
+            past = self._appended.setdefault(producer, _Appended())
+            past.add(sequence)
+            past.places[sequence] = places
+            if len(past.places) > PLACES:
+                del past.places[next(iter(past.places))]
 
     def dump(self) -> list[Any]:
         return [
-            [name, made.floor, made.ranges, [_flat(*append) for append in made.places.items()]]
-            for name, made in self._made.items()
+            [name, past.floor, past.ranges, [_flat(*append) for append in past.places.items()]]
+            for name, past in self._appended.items()
         ]
 
     @classmethod
     def load(cls, dumped: Iterable[Any]) -> Seen:
         seen = cls()
         for name, *values in dumped:
-            made = seen._made.setdefault(name, _Appended())
+            past = seen._appended.setdefault(name, _Appended())
             if len(values) == 4:  # of one partition, as builds before 0.1.0 have written it
                 _, floor, _, ranges = values
                 appends: list[Any] = []
             else:
                 floor, ranges, appends = values
-            made.floor, made.ranges = max(floor, made.floor), _union(made.ranges, ranges)
-            for sequence, found in appends:
-                made.places[sequence] = {p: Ack(first, end) for p, first, end in found}
+            past.floor, past.ranges = max(floor, past.floor), _union(past.ranges, ranges)
+            for sequence, places in appends:
+                past.places[sequence] = {p: Ack(first, end) for p, first, end in places}
         return seen
 
 

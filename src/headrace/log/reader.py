@@ -2,8 +2,8 @@
 
 A reader takes no lock and looks at nothing beyond the head; below it every block is checked
 when it is read. Only where the head cannot be trusted, once after a restart of the machine,
-it has the log recovered first. The tables of a range hold each of its records exactly once and
-in order, or the reading ends with an error: HR-LOG-007 where retention was faster.
+it has the log recovered first. The tables of a range hold each of its records exactly once and in
+order, or reading ends with an error: HR-LOG-007 where retention was faster.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from headrace.log.segment import (
     segment_path,
     segments,
 )
-from headrace.log.topic import Topic, load
+from headrace.log.topic import Topic
 
 _Block = tuple[SegmentView, int, Header]  # where a block is, and what it says of itself
 
-_SMALL = 4096  # rows: smaller batches are joined, for the sake of whoever reads them
+_SMALL = 4096  # rows: smaller batches are joined, which is faster to process
 
 
 class CatchUp(Protocol):
@@ -47,7 +47,7 @@ class CatchUp(Protocol):
 
 
 class _Overtaken(Exception):
-    """A file went since the head was read: retention or a deletion was faster, or it is lost."""
+    """A file has gone since the head was read: retention or a deletion, or it is lost."""
 
     def __init__(self, base: int) -> None:
         self.base = base
@@ -101,8 +101,7 @@ class TopicReader:
     def _trusted(self) -> Head | None:
         head, trusted = self._head_file.read()
         while not trusted:
-            now = load(self.topic.path)
-            if now is None or now.id != self.topic.id:
+            if not self.topic.is_current():
                 return None
             try:
                 recover(self.topic, self._patience)
@@ -146,10 +145,9 @@ class TopicReader:
         except LogError as error:
             if error.code not in ("HR-LOG-008", "HR-LOG-009", "HR-LOG-011"):
                 raise
-            now = load(self.topic.path)
-            if now is not None and now.id == self.topic.id:
+            if self.topic.is_current():
                 raise
-            raise gone(self.topic, 0, 0, None) from error
+            raise out_of_range(self.topic, 0, 0, None) from error
 
     def _at_time(self, partition: int, ms: int, head: Head) -> int:
         bases = self._bases(head)
@@ -167,17 +165,17 @@ class TopicReader:
         while offset < end:
             reached = offset
             view, pos, at = self._seek(partition, offset)
-            for found, header in view.headers(pos):
+            for position, header in view.headers(pos):
                 if header.partition != partition:
                     continue
                 if header.base != at:
                     fact = f"a block begins at offset {header.base}, not {at}"
-                    raise view.damaged(found, fact)
+                    raise view.damaged(position, fact)
                 at = header.end
                 if at > reached:
                     reached = at
-                    self._left_off[partition] = (reached, view.base, found + header.size)
-                    yield view, found, header
+                    self._left_off[partition] = (reached, view.base, position + header.size)
+                    yield view, position, header
                 if reached >= end:
                     return
             if reached == offset:
@@ -194,8 +192,8 @@ class TopicReader:
                 self._explain(partition, offset, overtaken)
 
     def _locate(self, partition: int, offset: int, head: Head) -> tuple[SegmentView, int, int]:
-        known, base, pos = self._left_off.get(partition, (-1, 0, 0))
-        if known == offset and base == head.segment and pos < head.position:
+        left_off, base, pos = self._left_off.get(partition, (-1, 0, 0))
+        if left_off == offset and base == head.segment and pos < head.position:
             return self._view([base], 0, head), pos, offset
         bases = self._bases(head)
         at = bisect_right(bases, offset, key=lambda b: self._snapshot(b).ends[partition]) - 1
@@ -211,16 +209,16 @@ class TopicReader:
     def _head(self, partition: int, offset: int | None) -> Head:
         head = self.head()
         if head is None or (offset is not None and offset < head.earliest[partition]):
-            raise gone(self.topic, partition, offset or 0, head)
+            raise out_of_range(self.topic, partition, offset or 0, head)
         return head
 
     def _bases(self, head: Head) -> list[int]:
         """The segments from the oldest to the newest."""
         try:
-            found = segments(self.topic.path)
+            existing = segments(self.topic.path)
         except FileNotFoundError as error:
             raise _Overtaken(head.first) from error
-        bases = [b for b in found if head.first <= b <= head.segment]
+        bases = [b for b in existing if head.first <= b <= head.segment]
         if not bases or bases[0] != head.first:
             raise _Overtaken(head.first)
         if bases[-1] != head.segment:
@@ -228,14 +226,14 @@ class TopicReader:
         return bases
 
     def _snapshot(self, base: int) -> SegmentSnapshot:
-        found = self._snapshots.get(base)
-        if found is None:
+        snapshot = self._snapshots.get(base)
+        if snapshot is None:
             try:
-                found = read_snapshot(self.topic.path, base, self.topic.tag)
+                snapshot = read_snapshot(self.topic.path, base, self.topic.tag)
             except FileNotFoundError as error:
                 raise _Overtaken(base) from error
-            self._snapshots[base] = found = dataclasses.replace(found, seen=[])
-        return found
+            self._snapshots[base] = snapshot = dataclasses.replace(snapshot, seen=[])
+        return snapshot
 
     def _start(self, base: int) -> int:
         return self._snapshot(base).start
@@ -249,16 +247,16 @@ class TopicReader:
             raise _Overtaken(base) from error
 
     def _explain(self, partition: int, offset: int, overtaken: _Overtaken) -> None:
-        """Return if there is sense in another try; else say what has become of the records."""
+        """Return if another try makes sense; else raise what has become of the records."""
         head = self.head()
         if head is None or offset < head.earliest[partition]:
-            raise gone(self.topic, partition, offset, head) from overtaken
+            raise out_of_range(self.topic, partition, offset, head) from overtaken
         if overtaken.base >= head.first:
             path = segment_path(self.topic.path, overtaken.base)
             raise missing(path, 0, "a segment is missing") from overtaken
 
 
-def gone(topic: Topic, partition: int, offset: int, head: Head | None) -> LogError:
+def out_of_range(topic: Topic, partition: int, offset: int, head: Head | None) -> LogError:
     """The error for an offset that the partition does not hold."""
     if head is None:
         return LogError(

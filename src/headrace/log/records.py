@@ -38,7 +38,7 @@ _MISFITS = (  # what Arrow and Python raise about a value
 )  # fmt: skip
 
 
-def taken(topic: str, records: Any) -> pa.Table | list[Any]:
+def normalized(topic: str, records: Any) -> pa.Table | list[Any]:
     """What was passed as records: a table, or a list of rows."""
     if type(records) is list or isinstance(records, pa.Table):
         return records
@@ -78,7 +78,7 @@ def few(topic: Topic, records: Any) -> Rows | None:
 
 
 def table_of(topic: Topic, rows: Rows) -> pa.Table:
-    """What `few` gave, of one append or of many, as a table."""
+    """The rows that `few` returned, of one append or of many, as a table."""
     if topic.schema is not None:
         return table_for(topic, rows)
     value = _binary_array(topic, rows)
@@ -86,7 +86,7 @@ def table_of(topic: Topic, rows: Rows) -> pa.Table:
 
 
 def table_for(topic: Topic, records: Any, keys: Sequence[Any] | None = None) -> pa.Table:
-    """The records, as `taken`, as a table of exactly the topic's columns."""
+    """Normalized records as a table of exactly the topic's columns."""
     if topic.schema is None:
         return _bytes_table(topic, records, keys)
     if isinstance(records, pa.Table):
@@ -138,10 +138,10 @@ def _fit(topic: Topic, field: pa.Field, column: pa.ChunkedArray | None) -> pa.Ch
 
 
 def _columns_of(topic: Topic, schema: pa.Schema, rows: Sequence[Any]) -> dict[str, Any]:
-    known = set(schema.names)
+    names = set(schema.names)
     for row in rows:
-        if isinstance(row, Mapping) and not known.issuperset(row):
-            extra = next(name for name in row if name not in known)
+        if isinstance(row, Mapping) and not names.issuperset(row):
+            extra = next(name for name in row if name not in names)
             raise _misfit(topic, f"has no column {extra!r}", f"Its columns: {_names(schema)}.")
     values = [_values(topic, schema, row) for row in rows]
     wrong = next((v for v in values if len(v) != len(schema)), None)
@@ -193,7 +193,7 @@ def _check_fields(topic: Topic, field: pa.Field, extra: str | None) -> None:
 
 
 def _parsed(field: pa.Field, values: list[Any]) -> list[Any]:
-    """Times and decimals may be as JSON has them, which is text."""
+    """Times and decimals may be text, as in JSON."""
     parse = _parser(field.type)
     return values if parse is None else [parse(v) if isinstance(v, str) else v for v in values]
 
@@ -323,8 +323,7 @@ def _first_line(error: Exception) -> str:
 
 # What records hold inside their values: fields that a schema does not have, and JSON.
 #
-# A value is stored as it was given, or refused: nothing inside is left out or turned to text.
-# Pure: no files here.
+# A value is stored unchanged, or refused: nothing inside is left out or turned to text.
 
 
 def has_struct(kind: pa.DataType) -> bool:
@@ -340,9 +339,9 @@ def extra_name(value: Any, kind: pa.DataType, path: str) -> str | None:
         for name, inner in items:
             if kind.get_field_index(str(name)) < 0:
                 return f"{path}.{name}"
-            found = extra_name(inner, kind.field(name).type, f"{path}.{name}")
-            if found:
-                return found
+            extra = extra_name(inner, kind.field(name).type, f"{path}.{name}")
+            if extra:
+                return extra
         return None
     if not has_struct(kind) or isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return None

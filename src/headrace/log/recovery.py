@@ -34,7 +34,7 @@ from headrace.log.segment import (
     segment_path,
     segments,
 )
-from headrace.log.topic import Topic, load
+from headrace.log.topic import Topic
 
 _CHUNK = 1 << 20
 
@@ -64,16 +64,17 @@ def producers(folder: Path, topic: int, head: Head) -> dict[str, int]:
         os.close(fd)
 
 
-def follow(fd: int, path: Path, topic: int, head: Head, *, bodies: bool = False) -> Head:
-    """The head moved past every whole group that follows it in its segment."""
+def follow(fd: int, topic: Topic, head: Head, *, bodies: bool = False) -> Head:
+    """The head moved past every whole group that follows it in its segment, the file `fd`."""
     size = os.fstat(fd).st_size
     if size < head.position:
+        path = segment_path(topic.path, head.segment)
         raise missing(path, size, "acknowledged records are missing")
     if size == head.position:
         return head
-    reached, at = head, head
+    reached, at, tag = head, head, topic.tag
     ends, sizes = list(head.ends), list(head.sizes)
-    while (header := _header(fd, at.position, size, topic)) is not None:
+    while (header := _header(fd, at.position, size, tag)) is not None:
         p = header.partition
         if header.generation < at.generation or p >= len(ends) or header.base != ends[p]:
             break
@@ -138,8 +139,8 @@ class ProducerHistory:
 
     def upto(self, fd: int, head: Head) -> Seen:
         generation, segment, position = self._at
-        known = (generation, segment) == (head.generation, head.segment)
-        if not known or position > head.position:
+        same = (generation, segment) == (head.generation, head.segment)
+        if not same or position > head.position:
             snapshot = read_snapshot(self._folder, head.segment, self._topic)
             self._seen, position = Seen.load(snapshot.seen), snapshot.start
         self._learn(fd, position, head)
@@ -174,23 +175,20 @@ def recover(topic: Topic, patience: float, *, distrust: bool = False) -> None:
         head, trusted = topic.head.read()
         if trusted and not distrust:
             return  # somebody else was faster
-        now = load(topic.path)
-        if now is None or now.id != topic.id:
-            raise FileNotFoundError(f"{topic.path} was replaced")
+        topic.check_current()
         if head is not None and head.boot == boot_id() and not distrust and _heal(topic, head):
             return
         with locked(topic.write_lock, patience):
-            found = scan(topic, head)
-            rewrite_index(topic.path, found, topic.tag)
-            generation = found.generation + 1
-            topic.head.restart(found._replace(generation=generation, since=found.place))
+            end = scan(topic, head)
+            rewrite_index(topic.path, end, topic.tag)
+            generation = end.generation + 1
+            topic.head.restart(end._replace(generation=generation, since=end.place))
 
 
 def _heal(topic: Topic, head: Head) -> bool:
     """Go on from the slot that is sound, on the same boot, while others may be writing."""
     with opened(topic.path, head.segment) as fd:
-        path = segment_path(topic.path, head.segment)
-        end = follow(fd, path, topic.tag, head)
+        end = follow(fd, topic, head)
         if segment_path(topic.path, end.place).exists():  # the other slot was further
             return False
         disk.sync(fd)
@@ -210,11 +208,11 @@ def scan(topic: Topic, head: Head | None) -> Head:
         following = [b for b in bases if b > head.segment]
         with opened(topic.path, head.segment) as fd:
             path = segment_path(topic.path, head.segment)
-            head = follow(fd, path, topic.tag, head, bodies=True)
+            head = follow(fd, topic, head, bodies=True)
             check_torn(fd, path, topic.tag, head)
             if not following:
-                known = published.position if published.segment == head.segment else head.start
-                disk.cut(fd, path, head.position, known)
+                floor = published.position if published.segment == head.segment else head.start
+                disk.cut(fd, path, head.position, floor)
                 disk.sync(fd)
                 return head
         head, bases = _next(topic, head, following[0]), following

@@ -3,8 +3,8 @@
 Whole segments go, oldest first, and never the last one. The head moves before a file is
 removed, so a reader either finds a record or gets an error that it is gone.
 
-A segment is as old as its last append, or as any later one whose clock says that it was
-earlier: one clock that ran ahead keeps nothing for ever.
+A segment is as old as its last append, or as a later append with an earlier clock: so a clock that
+once ran ahead does not retain a segment for ever.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def roll(topic: Topic, head: Head, memory: ProducerHistory, fd: int, now: int) -
 
 
 def is_expired(topic: Topic, head: Head, now: int) -> bool:
-    """Whether even the last segment holds nothing that is wanted."""
+    """Whether even the last segment holds nothing but expired records."""
     limit = topic.retention_ms
     return limit is not None and head.position > head.start and head.clock < now - limit
 
@@ -75,7 +75,7 @@ def is_due(topic: Topic, head: Head, now: int) -> bool:
 
 
 def expire(topic: Topic, head: Head, now: int) -> int:
-    """Remove what retention no longer wants; the number of segments."""
+    """Remove what retention allows; the number of segments."""
     if not forgets(topic):
         return 0
     bases = _bases(topic, head)
@@ -107,7 +107,7 @@ def _remove(topic: Topic, head: Head, bases: list[int], first: int) -> int:
     if first == head.first:
         return 0
     oldest = read_snapshot(topic.path, first, topic.tag)
-    moved = head._replace(first=first, earliest=oldest.ends, gone=oldest.sizes)
+    moved = head._replace(first=first, earliest=oldest.ends, removed=oldest.sizes)
     moved = topic.head.publish(moved, moved.version)
     moved = topic.head.publish(moved, moved.version)  # neither slot may name a file that goes
     topic.head.sync()
@@ -120,14 +120,14 @@ def _remove(topic: Topic, head: Head, bases: list[int], first: int) -> int:
 
 
 def _keep_from(topic: Topic, head: Head, bases: list[int], now: int) -> int:
-    """The first segment that retention still wants."""
+    """The first segment that retention does not remove."""
     after = [read_snapshot(topic.path, b, topic.tag) for b in bases[1:]]
     clocks = [s.clock for s in after]
     ages = list(accumulate(reversed([*clocks, min(head.clock, now)]), min))[::-1][: len(after)]
-    held = sum(head.sizes)
+    total = sum(head.sizes)
     for base, following, age in zip(bases, after, ages, strict=False):
         big = topic.retention_bytes is not None and (
-            held - sum(following.sizes) >= topic.retention_bytes * topic.partitions
+            total - sum(following.sizes) >= topic.retention_bytes * topic.partitions
         )
         old = topic.retention_ms is not None and age < now - topic.retention_ms
         if not big and not old:

@@ -93,10 +93,10 @@ def read_snapshot(folder: Path, base: int, topic: int) -> SegmentSnapshot:
         data = json.loads(body)
         data |= {"ends": tuple(data["ends"]), "sizes": tuple(data["sizes"])}
         start = _PREFIX.size + length
-        found = SegmentSnapshot(**data, start=start + pad(start))
-        if found.base != base:
+        snapshot = SegmentSnapshot(**data, start=start + pad(start))
+        if snapshot.base != base:
             raise ValueError("another segment")
-        return found
+        return snapshot
     except FileNotFoundError:
         raise
     except OSError as error:

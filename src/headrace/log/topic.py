@@ -76,6 +76,15 @@ class Topic:
         """The id, shortened to fit a block's header."""
         return int(self.id[:8], 16)
 
+    def is_current(self) -> bool:
+        """Whether its folder still holds this topic, and not another one of the same name."""
+        stored = load(self.path)
+        return stored is not None and stored.id == self.id
+
+    def check_current(self) -> None:
+        if not self.is_current():
+            raise FileNotFoundError(f"{self.path} was replaced")
+
     @property
     def head(self) -> HeadFile:
         return HeadFile(self.path / "head", self.tag, self.partitions)
@@ -176,14 +185,12 @@ def _fill(draft: Path, topic: Topic) -> None:
 
 def remove(topic: Topic, patience: float) -> None:
     """Take the folder away once running appends are done."""
-    gone = topic.path.parent / f"{_GONE}{topic.name}-{secrets.token_hex(8)}"
+    removed = topic.path.parent / f"{_GONE}{topic.name}-{secrets.token_hex(8)}"
     with locked(topic.sync_lock, patience), locked(topic.write_lock, patience):
-        now = load(topic.path)
-        if now is None or now.id != topic.id:
-            raise FileNotFoundError(f"{topic.path} was replaced")
-        disk.rename(topic.path, gone)
+        topic.check_current()
+        disk.rename(topic.path, removed)
     disk.sync_folder(topic.path.parent)
-    shutil.rmtree(gone, ignore_errors=True)
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 def load(path: Path) -> Topic | None:

@@ -124,8 +124,7 @@ class TopicWriter:
             if held:
                 head = self._head()
                 with opened(self.topic.path, head.segment) as fd:
-                    path = segment_path(self.topic.path, head.segment)
-                    end = follow(fd, path, self.topic.tag, head)
+                    end = follow(fd, self.topic, head)
                     if os.path.exists(f"{self._folder}/{end.place:020d}.log"):
                         raise _Untrusted(sure=True)
                     if end.place > head.place:
@@ -161,7 +160,7 @@ class TopicWriter:
     def _end(self, head: Head, fd: int) -> Head:
         """Where the last whole group ends; what a writer that died left there is cut."""
         path = segment_path(self.topic.path, head.segment)
-        end = follow(fd, path, self.topic.tag, head)
+        end = follow(fd, self.topic, head)
         disk.cut(fd, path, end.position, head.position)
         if os.path.exists(f"{self._folder}/{end.place:020d}.log"):  # later than the head says
             raise _Untrusted(sure=True)
@@ -220,8 +219,7 @@ class TopicWriter:
     def _beyond(self, head: Head, fd: int, written: _AppendedBatch) -> Head:
         """Where the last whole group ends: ours, unless anybody has done anything since."""
         same = head.version == written.after and os.fstat(fd).st_size == written.end.position
-        path = segment_path(self.topic.path, head.segment)
-        return written.end if same else follow(fd, path, self.topic.tag, head)
+        return written.end if same else follow(fd, self.topic, head)
 
     def _survived(self, head: Head, written: _AppendedBatch) -> bool:
         """Whether the group is published; an error if it was given up."""
