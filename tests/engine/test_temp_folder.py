@@ -45,7 +45,7 @@ def test_it_is_private_and_goes_with_its_process() -> None:
         owner = _owner(temp, "sys.stdin.read()")
         path = _path(owner)
         assert path.parent == temp and stat.S_IMODE(path.stat().st_mode) == 0o700
-        subject.clear_dead(temp)
+        subject.clear_abandoned(temp)
         assert (path / "socket").exists()  # its owner lives
         owner.communicate(timeout=60)
         assert [*temp.iterdir()] == []
@@ -58,7 +58,7 @@ def test_the_folder_of_a_killed_process_is_cleared() -> None:
         owner.kill()
         owner.communicate(timeout=60)
         assert (path / "socket").exists()
-        subject.clear_dead(temp)
+        subject.clear_abandoned(temp)
         assert [*temp.iterdir()] == []
 
 
@@ -71,13 +71,13 @@ def test_it_is_not_cleared_while_a_child_of_its_owner_uses_it() -> None:
         try:
             owner.kill()
             owner.wait(timeout=60)
-            subject.clear_dead(temp)
+            subject.clear_abandoned(temp)
             assert (path / "socket").exists()
         finally:
             os.kill(child, 9)
         owner.communicate(timeout=60)
         while path.exists():  # the system takes a moment to close what it had open
-            subject.clear_dead(temp)
+            subject.clear_abandoned(temp)
 
 
 def test_a_fork_of_the_owner_removes_nothing() -> None:
@@ -112,7 +112,7 @@ def test_what_is_not_provably_ours_stays(tmp_path: Path) -> None:
     file = tmp_path / "headrace-file"
     file.touch()
     dead = make("headrace-dead")
-    subject.clear_dead(tmp_path)
+    subject.clear_abandoned(tmp_path)
     assert set(tmp_path.iterdir()) == others | {linked, odd, file} and not dead.exists()
 
 

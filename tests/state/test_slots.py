@@ -66,7 +66,7 @@ def test_a_state_is_the_same_after_json(state):
 
 def test_a_new_table_has_no_runs_and_a_task_without_slots_changes_nothing():
     state = SlotState.empty(4)
-    assert state.rows() == 0 and state.files() == set() and state.most_runs() == 0
+    assert state.rows() == 0 and state.most_runs() == 0
     assert state.part(2, 2).segments == () and state.apply([state.part(2, 2)]) == state
     assert SlotState(()).most_runs() == 0
     assert plan_young(SlotState(()), 0) is None and plan_slot(SlotState(()), 0) is None

@@ -1,8 +1,8 @@
-"""What the driver does with Spark for the tasks of a run: it alone has a session.
+"""What the driver does with Spark on behalf of tasks, because it alone has a session.
 
-A thread of its own does it, next to the query. What it is doing when the run is over is abandoned.
-Files that it leaves for tasks begin with the number of this start, so a driver that has lost
-the folder cannot touch the files of the next one.
+It does so in a thread of its own, next to the query; what is unfinished when the run is over is
+abandoned. The names of files that it leaves for tasks begin with the number of this start, so a
+driver that has lost the folder cannot touch the files of the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PATIENCE = 5.0  # seconds for a batch to notice that the run is over
 
 
 class DriverThread:
-    """A thread that does its turn again and again, until it is closed."""
+    """A thread that calls a function again and again, until it is closed."""
 
     def __init__(self, spark: SparkSession, name: str, say: Callable[[str], None]) -> None:
         self._spark, self._name, self._say = spark, name, say
@@ -47,20 +47,20 @@ class DriverThread:
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self, turn: Callable[[], None], every: float) -> None:
-        """From now on, do `turn` every so many seconds."""
+        """From now on, call `turn` every so many seconds."""
 
         def work() -> None:
             while not self._over.wait(every):
                 try:
                     turn()
-                except BaseException as error:  # whatever it is, others wait for the next turn
+                except BaseException as error:  # whatever it is, the next turn must come
                     self._complain(error)
 
         self._thread = threading.Thread(target=work, name=self._name, daemon=True)
         self._thread.start()
 
     def _complain(self, error: BaseException) -> None:
-        """Say what went wrong, once however often it does."""
+        """Report what went wrong, once however often it does."""
         message = reason(error)
         if message != self._reported and not self.over:
             self._reported = message

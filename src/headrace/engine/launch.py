@@ -1,10 +1,9 @@
-"""What Spark takes for the Python interpreter: asks the zygote for a process.
+"""What Spark starts as the Python interpreter: asks the zygote for a process.
 
-Runs without site-packages and imports next to nothing, so that it costs milliseconds. Then a
-shell waits in its place, which takes a twentieth of the memory, as long as the process lives
-that it stands for. When the shell is asked to end, or killed, the process gets SIGTERM: Linux
-sends it as the connection closes (`zygote.py`), at whatever moment that is; elsewhere the shell
-passes it on.
+Runs without site-packages and imports next to nothing, so that it costs milliseconds. Then it turns
+into a shell, which takes a twentieth of the memory and waits for as long as the process lives. When
+the shell is terminated or killed, the process gets SIGTERM: Linux sends it as the connection closes
+(`zygote.py`), at whatever moment that is; elsewhere the shell passes it on.
 """
 
 import json

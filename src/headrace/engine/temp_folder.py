@@ -1,9 +1,9 @@
-"""The one temporary folder of a process that runs Spark: private, locked, cleared when dead.
+"""The one temporary folder of a process that runs Spark: private, locked, removed when unused.
 
 Everything short-lived is in it: Spark's own folders, sockets, the checkpoint of a query. The
-file `owner` in it is locked by this process, its JVM and its zygote, and by nobody else, so
-the lock is free exactly when all of them are gone. A start removes the folders of the dead:
-named as ours, of the same user, closed to others, with an `owner` that nobody locks.
+file `owner` in it is locked by this process, its JVM and its zygote only, so the lock is free
+exactly when all of them have ended. A start removes folders of processes that have ended: named as
+ours, of the same user, closed to others, with an `owner` that is not locked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWNER = "owner"
 # The path of a socket may have 104 bytes (macOS): this folder's name, and Spark's socket in it.
 _LONGEST_BASE = 104 - len(f"/{PREFIX}12345678/.{'0' * 36}.sock") - 1
 _POLL = 0.02  # seconds
-_PATIENCE = 10.0  # seconds for what was killed to be gone
+_PATIENCE = 10.0  # seconds for killed processes to end
 
 
 @dataclass
@@ -37,7 +37,7 @@ class TempFolder:
     process: int
 
     def remove(self) -> None:
-        """When those who use it are gone, or have had time to be."""
+        """Once the processes that use it have ended, or have had time to."""
         if self.process != os.getpid():  # a fork of the owner, which still needs it
             return
         os.close(self.lock)
@@ -51,12 +51,12 @@ _current: TempFolder | None = None
 
 
 def temp_folder() -> TempFolder:
-    """This process's folder; the first call makes it, and clears those of the dead."""
+    """This process's folder; the first call makes it, and removes abandoned ones."""
     global _current  # noqa: PLW0603
     with registering():
         if _current is None or _current.process != os.getpid():
             base = _base()
-            clear_dead(base)
+            clear_abandoned(base)
             _current = _make(base)
             atexit.register(remove_temp_folder)  # runs after what uses it: that registers later
     point("start.folder")
@@ -71,8 +71,8 @@ def remove_temp_folder() -> None:
         folder.remove()
 
 
-def clear_dead(base: Path) -> None:
-    """Remove the folders in `base` that are provably ours and whose owners are gone."""
+def clear_abandoned(base: Path) -> None:
+    """Remove the folders in `base` that are provably ours and whose owners have ended."""
     for path in base.glob(f"{PREFIX}*"):
         if _is_ours(path) and _free(path):
             shutil.rmtree(path, ignore_errors=True)

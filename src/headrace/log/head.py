@@ -104,8 +104,8 @@ class HeadFile:
             whole = False
         return head, head is not None and whole and head.boot == boot_id()
 
-    def raw(self) -> bytes | None:
-        """The file as it is, to see whether it changes; None if there is none."""
+    def _raw(self) -> bytes | None:
+        """The bytes of the file; None if there is none."""
         try:
             fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -120,7 +120,7 @@ class HeadFile:
             os.close(fd)
 
     def _read(self) -> tuple[Head | None, bool]:
-        data = self.raw()
+        data = self._raw()
         if data is None:
             return None, False
         slots = [s for s in (self._parse(data, 0), self._parse(data, self._slot)) if s]

@@ -5,7 +5,7 @@
     <log>/<topic>/<place>.log     segments, with the blocks of all partitions, each with an .index
     <log>/<topic>/write, sync     locks of appenders
 
-A topic appears and disappears by one rename, so nobody meets half of one. The random id in
+A topic appears and disappears by one rename, so no process sees half of one. The random id in
 the settings is repeated, shortened, in the head and in every block: a topic that was deleted
 and made again is never mistaken for its namesake.
 """
@@ -129,7 +129,7 @@ def create(topic: Topic) -> bool:
 
 @contextmanager
 def _draft(root: Path, name: str) -> Iterator[Path]:
-    """A new folder, locked while a topic is made in it: one that nobody locks is abandoned."""
+    """A new folder, locked while a topic is made in it: one without a lock is abandoned."""
     while True:
         draft = root / f"{_NEW}{name}-{secrets.token_hex(8)}"
         draft.mkdir()

@@ -113,10 +113,10 @@ class TopicWriter:
             return self._trusting(lambda: self._forget(before))
 
     def catch_up(self, *, wait: bool) -> None:
-        """Publish what lies whole beyond the head: one who died left it, or the head is an old
-        copy of itself. Unless `wait`, leave it to one who is publishing at this moment.
+        """Publish the whole groups beyond the head: a writer that died left them, or the head is an
+        old copy. Unless `wait`, leave that to a process that is publishing now.
         """
-        with suppress(_GivenUp):  # whoever wrote it learns so
+        with suppress(_GivenUp):  # their writer is told
             self._trusting(lambda: self._catch_up(wait))
 
     def _catch_up(self, wait: bool) -> None:
@@ -158,11 +158,11 @@ class TopicWriter:
             self._roll(now)
 
     def _end(self, head: Head, fd: int) -> Head:
-        """Where the last whole group ends; what a writer that died left there is cut."""
+        """Where the last whole group ends; what a writer that died left beyond it is cut."""
         path = segment_path(self.topic.path, head.segment)
         end = follow(fd, self.topic, head)
         disk.cut(fd, path, end.position, head.position)
-        if os.path.exists(f"{self._folder}/{end.place:020d}.log"):  # later than the head says
+        if os.path.exists(f"{self._folder}/{end.place:020d}.log"):  # the head is an old copy
             raise _Untrusted(sure=True)
         return end
 
@@ -210,7 +210,7 @@ class TopicWriter:
             head = self._head()
             if held and not self._survived(head, written):
                 with opened(self.topic.path, head.segment) as fd:
-                    time.sleep(0)  # who is about to write comes along
+                    time.sleep(0)  # writers that are about to finish share this sync
                     end = self._beyond(head, fd, written)
                     if end.place < written.place:
                         raise _given_up(self.topic)

@@ -1,12 +1,12 @@
 """Crash points: named places at durable steps where a test may end the process.
 
 `point(name)` does nothing unless the environment says HEADRACE_CRASH="name" or "name:n":
-then the process kills itself at the n-th passing. "@FILE" finds such an order in a file, if
-there is one: passings are counted over all processes, and the order is carried out once.
+then the process kills itself at the n-th passing. "@FILE" reads such an order from a file, if
+it exists: passings are counted over all processes, and the order is carried out once.
 
-A test that has made a session for the job may say who else goes, in HEADRACE_CRASH_SESSION:
-"1" is every process of the session, as in a power cut; "leader" (the driver) and "java" (the
-JVM) are killed alone, while we go on. In one process a test sets a hook instead and raises.
+A test that runs the job in a session of its own may choose who else is killed, in
+HEADRACE_CRASH_SESSION: "1" is every process of the session, as in a power cut; "leader" (the
+driver) and "java" (the JVM) are killed alone. In one process a test sets a hook instead and raises.
 """
 
 from __future__ import annotations

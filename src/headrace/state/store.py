@@ -91,9 +91,6 @@ class SlotState:
         """About how much room it takes on disk."""
         return sum(s.bytes() for s in self.segments)
 
-    def files(self) -> set[str]:
-        return {ref.file for s in self.segments for ref in s.refs}
-
     def most_runs(self) -> int:
         """The largest number of runs that a slot has."""
         return max((len(s.refs) for s in self.segments), default=0)
