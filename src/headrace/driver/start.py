@@ -114,8 +114,8 @@ def _take(
     while True:
         if log.newest() != inspection.epoch:
             folder, clock = str(log.folder), bundle.clock
-            again = partial(look, bundle.program, folder, until, clock, edges)
-            inspection = replace(checked(again, replace(consent, take_over=True)), log=log)
+            inspect = partial(look, bundle.program, folder, until, clock, edges)
+            inspection = replace(checked(inspect, replace(consent, take_over=True)), log=log)
         try:
             return _begin(inspection, token, slots, settings.keep_epochs, disputed)
         except FencedError:
@@ -142,14 +142,14 @@ def _begin(inspection: Inspection, token: int, slots: int, keep: int, disputed: 
     return Start(bundle, log, token, slots, inspection.comparison, tuple(notes))
 
 
-def checked(again: Callable[[], Inspection], consent: Consent) -> Inspection:
-    """What a look finds, unless it must be refused.
+def checked(inspect: Callable[[], Inspection], consent: Consent) -> Inspection:
+    """What an inspection shows, unless it must be refused.
 
-    A driver that lives goes on while we look, and then its outputs are ahead of the manifest
-    that we have read: what is refused while the manifests move on is looked at again.
+    A running driver goes on meanwhile, and then its outputs are ahead of the manifest that we have
+    read: what is refused while the manifests move on is inspected again.
     """
     for _ in range(LOOKS):
-        inspection = again()
+        inspection = inspect()
         try:
             refuse(inspection, consent)
         except HeadraceError as error:

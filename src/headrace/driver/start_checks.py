@@ -293,9 +293,9 @@ def incomplete_outputs(inspection: Inspection) -> dict[str, tuple[int, int]]:
             last = inspection.epoch if held.number >= inspection.epoch else last
         if held is None or not last:
             continue
-        there = held.own.get(inspection.timelines.at(last), 0)
-        if there < last:
-            lost[name] = there, last
+        newest = held.own.get(inspection.timelines.at(last), 0)
+        if newest < last:
+            lost[name] = newest, last
     return lost
 
 

@@ -72,19 +72,19 @@ class _Stderr:
             self._buffer.clear()
 
     def _pump(self) -> None:
-        while some := os.read(self._stream.fileno(), 1 << 16):
+        while data := os.read(self._stream.fileno(), 1 << 16):
             with self._lock:
                 if not self._hold:
-                    _write(some)
+                    _write(data)
                 elif len(self._buffer) < _BUFFERED:
-                    self._buffer += some
+                    self._buffer += data
         self._stream.close()
 
 
-def _write(some: bytes) -> None:
+def _write(data: bytes) -> None:
     try:
-        while some:
-            some = some[os.write(2, some) :]
+        while data:
+            data = data[os.write(2, data) :]
     except OSError:  # closed
         pass
 

@@ -86,7 +86,7 @@ class Run:
         self._start, self._settings, self._pace = start, settings, pace
         self._program = start.bundle.program
         self._debug, self._reporter, self._on_progress = debug, reporter, on_progress
-        self._state, self._looked = "running", 0.0
+        self._state, self._fence_checked = "running", 0.0
         self._error: HeadraceError | None = None
         self._latest: Manifest | None = start.log.latest()
         self._published = PublishedMark(start.log.folder)
@@ -296,8 +296,8 @@ class Run:
 
     def _check_fence(self) -> None:
         """Another driver may have taken the folder: a commit would find out, but none may come."""
-        if time.monotonic() - self._looked > _FENCE_EVERY:
-            self._looked = time.monotonic()
+        if time.monotonic() - self._fence_checked > _FENCE_EVERY:
+            self._fence_checked = time.monotonic()
             self._start.log.check_fence(self._start.token)
 
     def _follow(self) -> None:

@@ -130,9 +130,9 @@ class Passed:
             return {"late": by["late"], "filtered": rest}
         left, late = np.unique(self._rows), Counter[int]()
         for fate in ("dead", "late", "used"):
-            there = np.isin(left, met[fate])
-            late = by_split(left[there]) if fate == "late" else late
-            left = left[~there]
+            matching = np.isin(left, met[fate])
+            late = by_split(left[matching]) if fate == "late" else late
+            left = left[~matching]
         return {"late": late, "filtered": by_split(left)}
 
 

@@ -40,8 +40,8 @@ def dictionary_encoded(rows: pa.Table) -> pa.Table:
             codes = rows.column(i).dictionary_encode().combine_chunks()
             if 2 * len(codes.dictionary) <= len(codes):  # else the sample has misled
                 marked = {**(field.metadata or {}), _CODED: b""}
-                now = field.with_type(codes.type).with_metadata(marked)
-                rows = rows.set_column(i, now, codes)
+                coded = field.with_type(codes.type).with_metadata(marked)
+                rows = rows.set_column(i, coded, codes)
     return rows
 
 
@@ -70,25 +70,25 @@ def compact(table: pa.Table, keys: Sequence[str] | None = None) -> pa.Table:
         elif _CODED in (table.schema.field(name).metadata or {}):
             columns[name] = _fitting(column.chunk(0))
         elif _countable(column):
-            small, least[name] = _small(column.chunk(0))
+            small, least[name] = _narrowed(column.chunk(0))
             columns |= {} if small is None else {name: small}
         else:
             columns[name] = column
     note = {"rows": table.num_rows, "least": least, "keys": list(keys or ()) if rehash else None}
     schema = _uncoded(table.schema).serialize().to_pybytes()
-    about = {_NOTE: json.dumps(note).encode(), _PLAIN: schema}
-    return pa.table(columns).replace_schema_metadata(about)
+    metadata = {_NOTE: json.dumps(note).encode(), _PLAIN: schema}
+    return pa.table(columns).replace_schema_metadata(metadata)
 
 
 def expand(table: pa.Table) -> pa.Table:
     """The table that `compact` was called with, its texts as they were before they were coded."""
-    about = table.schema.metadata or {}
-    if _NOTE not in about:
+    metadata = table.schema.metadata or {}
+    if _NOTE not in metadata:
         return table
-    note, schema = json.loads(about[_NOTE]), pa.ipc.read_schema(pa.py_buffer(about[_PLAIN]))
+    note, schema = json.loads(metadata[_NOTE]), pa.ipc.read_schema(pa.py_buffer(metadata[_PLAIN]))
     columns = dict(zip(table.column_names, table.columns, strict=True))
     for name, low in note["least"].items():
-        columns[name] = _large(columns.get(name), low, schema.field(name).type, note["rows"])
+        columns[name] = _widened(columns.get(name), low, schema.field(name).type, note["rows"])
     if note["keys"] is not None:
         keys = [columns[k] for k in note["keys"]]
         columns[HASH] = pa.array(hash_keys(keys, note["rows"]))
@@ -100,8 +100,8 @@ def _uncoded(schema: pa.Schema) -> pa.Schema:
     for i, field in enumerate(schema):
         if _CODED in (field.metadata or {}):
             others = {k: v for k, v in field.metadata.items() if k != _CODED}
-            was = field.with_type(field.type.value_type).with_metadata(others or None)
-            schema = schema.set(i, was)
+            plain = field.with_type(field.type.value_type).with_metadata(others or None)
+            schema = schema.set(i, plain)
     return schema
 
 
@@ -143,7 +143,7 @@ def _integer(type: pa.DataType) -> pa.DataType:
     return pa.int32() if type.bit_width == 32 else pa.int64()
 
 
-def _small(array: pa.Array) -> tuple[pa.Array | None, int]:
+def _narrowed(array: pa.Array) -> tuple[pa.Array | None, int]:
     """Differences from the least, in the narrowest type, and the least; None if all are zero."""
     values = _numbers(array)
     low, high = int(values.min()), int(values.max())
@@ -155,7 +155,7 @@ def _small(array: pa.Array) -> tuple[pa.Array | None, int]:
     return pa.array(values), 0
 
 
-def _large(small: pa.ChunkedArray | None, low: int, type: pa.DataType, rows: int) -> pa.Array:
+def _widened(small: pa.ChunkedArray | None, low: int, type: pa.DataType, rows: int) -> pa.Array:
     integer = _integer(type)
     dtype = integer.to_pandas_dtype()
     if small is None:

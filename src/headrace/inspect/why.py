@@ -136,11 +136,11 @@ def unmarked_inputs(case: WhyCase) -> Reasons:
     for name in {i: None for step in case.waiting() for i in sorted(case.inputs_of(step))}:
         if case.unmarked(name):
             strategy, read = case.reads[name].watermark, case.fates(name)["read"]
-            came = "no punctuation came yet" if isinstance(strategy, Punctuated) else "none yet"
+            missing = "no punctuation came yet" if isinstance(strategy, Punctuated) else "none yet"
             yield Reason(
                 "watermark",
                 name,
-                f"the rows of input {name!r} carried no watermark: {came}, in {read:,} "
+                f"the rows of input {name!r} carried no watermark: {missing}, in {read:,} "
                 f"row{'s' * (read != 1)}",
                 f"Only a punctuation moves it. The condition is: {words(strategy.predicate)}."
                 if isinstance(strategy, Punctuated)

@@ -129,8 +129,8 @@ class WhyCase:
         inner = self._inner(name)  # rows die under the name of the step that failed
         died = {n: self.manifest.steps.get(n, {}).get("dead", 0) for n in inner}
         failing = max(died, key=lambda n: died[n], default="")
-        here = counts.get("in", 0), counts.get("out", 0), counts.get("late", 0)
-        return StepCounts(name, *here, sum(died.values()), self._stateless(name), failing)
+        rows = counts.get("in", 0), counts.get("out", 0), counts.get("late", 0)
+        return StepCounts(name, *rows, sum(died.values()), self._stateless(name), failing)
 
     def _inner(self, name: str) -> list[str]:
         node = self.node(name)
@@ -209,9 +209,9 @@ class WhyCase:
         if not self.program:
             names = [n for n in (*self.manifest.ops, *self.manifest.writes) if self._unfed(n)]
             return {(): names} if names else {}
-        aside = _aside(self.program)
+        side_steps = _side_steps(self.program)
         for node in self.program.nodes.values():
-            ends = isinstance(node, Stateful | Write) and node.name not in aside
+            ends = isinstance(node, Stateful | Write) and node.name not in side_steps
             if ends and self._unfed(node.name):
                 starved.setdefault(tuple(dict.fromkeys(self._stops(node))), []).append(node.name)
         return starved
@@ -253,7 +253,7 @@ def _condition(step: Node) -> str:
     return (python_of(step) or "") if leaves_out else ""
 
 
-def _aside(program: Program) -> set[str]:
+def _side_steps(program: Program) -> set[str]:
     """Steps that get nothing but dead letters or late rows: to have none is no trouble."""
     names: set[str] = set()
     for node in program.nodes.values():

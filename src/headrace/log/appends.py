@@ -74,11 +74,11 @@ def _ready(topic: Topic, pieces: Sequence[Piece]) -> Ready:
 
 def _joined(topic: Topic, pieces: Sequence[Piece]) -> pa.Table:
     tables: list[pa.Table] = []
-    for plain, some in groupby(pieces, lambda piece: isinstance(piece, list)):
+    for plain, group in groupby(pieces, lambda piece: isinstance(piece, list)):
         if plain:
-            tables.append(table_of(topic, [row for rows in some for row in rows]))
+            tables.append(table_of(topic, [row for rows in group for row in rows]))
         else:
-            tables += some
+            tables += group
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 

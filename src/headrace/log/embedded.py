@@ -128,7 +128,7 @@ class EmbeddedLog:
             existing = topics.load(new.path)
             if existing is None:
                 continue  # it was deleted meanwhile
-            if not (exist_ok and _alike(existing, new)):
+            if not (exist_ok and _same_layout(existing, new)):
                 other = ", with other columns or partitions" if exist_ok else ""
                 raise LogError(
                     "HR-LOG-003",
@@ -402,5 +402,5 @@ def _harmless(error: Exception) -> bool:
     return isinstance(error, LogError) and error.code not in ("HR-LOG-016", "HR-LOG-018")
 
 
-def _alike(one: Topic, other: Topic) -> bool:
+def _same_layout(one: Topic, other: Topic) -> bool:
     return (one.partitions, one.schema, one.key) == (other.partitions, other.schema, other.key)

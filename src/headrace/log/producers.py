@@ -101,9 +101,9 @@ class Seen:
         return seen
 
 
-def _union(some: Iterable[Any], more: Iterable[Any]) -> list[tuple[int, int]]:
+def _union(left: Iterable[Any], right: Iterable[Any]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
-    for low, high in sorted([*map(tuple, some), *map(tuple, more)]):
+    for low, high in sorted([*map(tuple, left), *map(tuple, right)]):
         if joined and low <= joined[-1][1] + 1:
             joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
         else:

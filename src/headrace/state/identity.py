@@ -126,15 +126,15 @@ def newest(rows: Identities) -> Ints | None:
     None if that is all of them, as they lie.
     """
     order = sort_order(rows.times, rows.hashes)
-    again = _repeats(rows.times, rows.hashes, order)
-    if not again.any():
+    repeated = _repeats(rows.times, rows.hashes, order)
+    if not repeated.any():
         return order
     order = np.arange(len(rows)) if order is None else order
-    at = np.flatnonzero(again)
+    at = np.flatnonzero(repeated)
     same = same_keys(take(rows.keys, order[at]), take(rows.keys, order[at - 1]), len(at))
     if same.all():
-        return order[~again]
-    return _newest_of_colliding(rows.keys, order, again)
+        return order[~repeated]
+    return _newest_of_colliding(rows.keys, order, repeated)
 
 
 def distinct(rows: Identities) -> Ints | None:
@@ -149,16 +149,16 @@ def _repeats(times: Ints | None, hashes: Hashes, order: Ints | None) -> Mask:
     """Whether each row, in order, has the time and the hash of the row before."""
     if order is not None:
         hashes, times = hashes[order], None if times is None else times[order]
-    again = np.zeros(len(hashes), np.bool_)
-    again[1:] = hashes[1:] == hashes[:-1]
+    repeated = np.zeros(len(hashes), np.bool_)
+    repeated[1:] = hashes[1:] == hashes[:-1]
     if times is not None:
-        again[1:] &= times[1:] == times[:-1]
-    return again
+        repeated[1:] &= times[1:] == times[:-1]
+    return repeated
 
 
-def _newest_of_colliding(keys: Sequence[pa.Array], order: Ints, again: Mask) -> Ints:
+def _newest_of_colliding(keys: Sequence[pa.Array], order: Ints, repeated: Mask) -> Ints:
     """Different keys share a hash: bring equal keys together, then drop the repeats."""
-    columns = [np.cumsum(~again), *(_codes(c) for c in take(keys, order))]
+    columns = [np.cumsum(~repeated), *(_codes(c) for c in take(keys, order))]
     by_key = np.lexsort(columns[::-1])
     first = np.zeros(len(order), np.bool_)
     first[:1] = True

@@ -91,7 +91,7 @@ class Flow:
         self._program, self._epoch = program, epoch
         self._outputs, self.dead = outputs, dead
         self._operators = {n.name: n.operator() for n in program.stateful()}
-        self._risky = {n.name for n in program.stateful() if n.what.runs_user_code}
+        self._user_code = {n.name for n in program.stateful() if n.what.runs_user_code}
         self._buffered: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
         self._buffered_rows: Counter[tuple[str, int]] = Counter()
         self._ready: list[Envelope] = []
@@ -170,7 +170,7 @@ class Flow:
     def _to_operator(self, node: Stateful, index: int, rows: pa.Table) -> None:
         if node.processing:
             rows = stamped(rows, self._epoch.clock)
-        if node.name not in self._risky:
+        if node.name not in self._user_code:
             self._judge(node, index, rows)
             return
 

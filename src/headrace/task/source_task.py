@@ -112,7 +112,7 @@ class _SplitReader:
         assert isinstance(node, Read)
         self._node, self._split, self._flow = node, split, flow
         self._source = source.encoding(encodable(program, node))
-        self._clock, self._numbered = clock, False
+        self._clock, self._time_is_number = clock, False
         self._limit = None if node.max_skew is None else clock + node.max_skew
         several = may_branch(program, node.name)
         self._tally = Tally(needs_tracking(program, node.name), several)
@@ -184,7 +184,7 @@ class _SplitReader:
         if isinstance(self._node.time, Ingestion):
             return pa.chunked_array([np.full(rows, self._clock, dtype=np.int64)])
         column = chunk.column(self._node.time)
-        self._numbered = pa.types.is_integer(column.type)
+        self._time_is_number = pa.types.is_integer(column.type)
         return milliseconds(column)
 
     def _timed(self, rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
@@ -194,15 +194,15 @@ class _SplitReader:
             rows = self._without(rows, pc.is_null(rows.column(TIME)), reason)
         far = beyond(rows.column(TIME))
         if far is not None:
-            rows = self._without(rows, far, self._far(rows.column(TIME).filter(far)))
+            rows = self._without(rows, far, self._far_reasons(rows.column(TIME).filter(far)))
         if self._limit is not None:
             ahead = pc.greater(rows.column(TIME), self._limit)
             reason = f"the time column {self._node.time!r} is too far ahead of the clock (max_skew)"
             rows = self._without(rows, ahead, reason)
         failures = self._tracker.see(rows) if rows.num_rows else {}
-        return self._judged(rows, failures) if failures else rows
+        return self._without_failed(rows, failures) if failures else rows
 
-    def _judged(self, rows: pa.Table, failures: Failures) -> pa.Table:
+    def _without_failed(self, rows: pa.Table, failures: Failures) -> pa.Table:
         """The rows without those on which the watermark failed."""
         places = sorted(failures)
         bad = np.zeros(rows.num_rows, dtype=bool)
@@ -210,10 +210,10 @@ class _SplitReader:
         self._kill(rows.filter(pa.array(bad)), [failures[p] for p in places])
         return rows.filter(pa.array(~bad))
 
-    def _far(self, times: pa.ChunkedArray) -> list[str]:
+    def _far_reasons(self, times: pa.ChunkedArray) -> list[str]:
         """Why rows with these times are dead; timestamps have a unit, numbers may have another."""
         column, years = self._node.time, "is not within the years 1 to 9999"
-        if not self._numbered:
+        if not self._time_is_number:
             return [f"the time of column {column!r} {years}"] * len(times)
         fact = f"of column {column!r} {years}: is it in milliseconds?"
         return [f"the time {time} {fact}" for time in times.to_pylist()]
