@@ -100,9 +100,6 @@ OTHERS: dict[str, dict[str, str]] = {
     "driver.commit": {
         "Committer.__init__(keep)": "epochs to go back to",
     },
-    "driver.local_runner": {
-        "LocalRunner.drain(most)": "a limit that is refused",
-    },
     "driver.planner": {
         "_FIRST": "rows of a batch, which tests draw",
         "_LEAST": "rows of a batch, which tests draw",

@@ -20,14 +20,8 @@ from headrace.task.source_task import run_source
 
 
 class LocalRunner:
-    def __init__(
-        self,
-        bundle: Bundle,
-        planner: Planner,
-        committer: Committer,
-    ) -> None:
-        self._bundle = bundle
-        self._planner, self._committer = planner, committer
+    def __init__(self, bundle: Bundle, planner: Planner, committer: Committer) -> None:
+        self._bundle, self._planner, self._committer = bundle, planner, committer
         self._offset = planner.start()
 
     def epoch(self) -> Manifest | None:
@@ -40,16 +34,6 @@ class LocalRunner:
         self._offset = end
         self._planner.committed(end)
         return manifest
-
-    def drain(self, most: int = 10_000) -> Manifest | None:
-        """Run epochs until there is nothing to do; the last one's manifest."""
-        last = None
-        for _ in range(most):
-            manifest = self.epoch()
-            if manifest is None:
-                break
-            last = manifest
-        return last
 
 
 def run_tasks(bundle: Bundle, tasks: list[SourceTask]) -> list[Report]:
