@@ -76,8 +76,8 @@ def slot_range(task: int, tasks: int, slots: int) -> tuple[int, int]:
 
 def tasks_of(hashes: Hashes, slots: int, tasks: int) -> Ints:
     """The task that holds the slot of each hash: the inverse of `slot_range`."""
-    found: Ints = ((slots_of(hashes, slots) + 1) * tasks - 1) // slots
-    return found
+    holders: Ints = ((slots_of(hashes, slots) + 1) * tasks - 1) // slots
+    return holders
 
 
 def first_hash(slot: int, slots: int) -> int:

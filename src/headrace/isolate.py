@@ -45,9 +45,9 @@ def by_halving(
             if isinstance(error, fatal):
                 raise
             if last - first <= 1 or (tries is not None and tries < 0):
-                stand_in = failed(first, last, error)
-                if stand_in is not None:
-                    yield stand_in
+                substitute = failed(first, last, error)
+                if substitute is not None:
+                    yield substitute
             else:
                 middle = (first + last) // 2
                 parts += [(middle, last), (first, middle)]
@@ -88,10 +88,10 @@ def rows_of_calls(
         return rows
 
     try:
-        made = [call(item) for item in items]
-        table = table_of(chain.from_iterable(made), schema)
+        results = [call(item) for item in items]
+        table = table_of(chain.from_iterable(results), schema)
     except Exception:
         good = dict(one_by_one(items, checked, failed))
-        made = [good.get(number, ()) for number in range(len(items))]
-        table = table_of(chain.from_iterable(made), schema)
-    return table, np.repeat(np.arange(len(made)), list(map(len, made)))
+        results = [good.get(number, ()) for number in range(len(items))]
+        table = table_of(chain.from_iterable(results), schema)
+    return table, np.repeat(np.arange(len(results)), list(map(len, results)))

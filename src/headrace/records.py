@@ -76,23 +76,23 @@ def starts_of(kind: Any) -> dict[str, Any]:
     """What the fields of a record start with, where they say so."""
     if not dataclasses.is_dataclass(kind):
         return dict(getattr(kind, "_field_defaults", {}))
-    found = {}
+    defaults = {}
     for field in dataclasses.fields(kind):
         if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
+            defaults[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
+            defaults[field.name] = field.default_factory()
+    return defaults
 
 
 def _of_record(kind: Any) -> Maker:
     inner = {name: make for name, part in parts_of(kind).items() if (make := maker(part))}
 
-    def made(stored: Any) -> Any:
+    def build(stored: Any) -> Any:
         fields = {n: inner[n](v) if n in inner else v for n, v in stored.items()}
         return kind(**fields)
 
-    return made if inner else lambda stored: kind(**stored)
+    return build if inner else lambda stored: kind(**stored)
 
 
 def _of_map(inner: Maker | None) -> Maker | None:
@@ -102,8 +102,8 @@ def _of_map(inner: Maker | None) -> Maker | None:
 def _of_list(inner: Maker | None, collection: Any) -> Maker | None:
     if inner is None:
         return collection  # type: ignore[no-any-return]
-    whole = collection or list
-    return lambda stored: whole(map(inner, stored))
+    build = collection or list
+    return lambda stored: build(map(inner, stored))
 
 
 def _none_or(make: Maker | None) -> Maker | None:

@@ -150,13 +150,13 @@ def _reader(kind: Any, names: tuple[str, ...]) -> Reader:
 
 
 def _of_mapping(names: Sequence[str]) -> Reader:
-    known = frozenset(names)
+    columns = frozenset(names)
 
     def read(row: Mapping[str, Any]) -> Sequence[Any]:
-        given = row.keys()
-        if not (given <= known or given >= known):  # more may be there, or less; not something else
-            wrong, gone = min(given - known, key=str), min(known - given)
-            raise ValueError(f"a row has {wrong!r}, which is no column, and no {gone!r}")
+        keys = row.keys()
+        if not (keys <= columns or keys >= columns):  # there may be more, or fewer; not others
+            wrong, missing = min(keys - columns, key=str), min(columns - keys)
+            raise ValueError(f"a row has {wrong!r}, which is no column, and no {missing!r}")
         return [row.get(n) for n in names]
 
     return read

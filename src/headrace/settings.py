@@ -110,10 +110,10 @@ class Settings:
 
     @classmethod
     def load(cls, **overrides: object) -> Settings:
-        """The settings in force here and now; an override of None counts as not given."""
-        called = {name: value for name, value in overrides.items() if value is not None}
-        given = {name: _read(name, value, name, "the call") for name, value in called.items()}
-        values = _from_file(Path(FILE)) | _from_environment(os.environ) | given
+        """The settings in force here and now; an override of None is ignored."""
+        explicit = {name: value for name, value in overrides.items() if value is not None}
+        checked = {name: _read(name, value, name, "the call") for name, value in explicit.items()}
+        values = _from_file(Path(FILE)) | _from_environment(os.environ) | checked
         return cls(**values)  # type: ignore[arg-type]
 
 
@@ -135,13 +135,13 @@ def _from_file(path: Path) -> dict[str, object]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for variable in sorted(v for v in environ if v.startswith(PREFIX) and environ[v]):
         name = variable.removeprefix(PREFIX).lower()
         # Others may have variables of their own; a slip of the pen is refused.
         if name in _READ or get_close_matches(name, _READ, cutoff=0.75):
-            found[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
-    return found
+            values[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
+    return values
 
 
 def _read(name: str, value: object, label: str, origin: str) -> object:

@@ -49,5 +49,5 @@ def _times(units: pa.ChunkedArray, by: int) -> pa.ChunkedArray:
 def _floor(units: pa.Array, by: int) -> pa.Array:
     if not units.null_count:
         return pa.array(units.to_numpy() // by)
-    there = units.is_valid().to_numpy(zero_copy_only=False)
-    return pa.array(units.fill_null(0).to_numpy() // by, mask=~there)
+    valid = units.is_valid().to_numpy(zero_copy_only=False)
+    return pa.array(units.fill_null(0).to_numpy() // by, mask=~valid)

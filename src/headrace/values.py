@@ -55,13 +55,13 @@ def as_type(column: Any, kind: pa.DataType) -> Any:
     source = column.type
     check_taken(source, kind)
     if source == kind:
-        made = column
+        result = column
     elif pt.is_nested(kind) and (_changes(kind) or _other_fields(source, kind)):
-        made = _value_by_value(column, kind)
+        result = _value_by_value(column, kind)
     else:
-        made = cast_exactly(_meant(column, kind), kind)
-    check_times(made)
-    return made
+        result = cast_exactly(_meant(column, kind), kind)
+    check_times(result)
+    return result
 
 
 def _meant(column: Any, kind: pa.DataType) -> Any:
@@ -120,8 +120,8 @@ def _maker(type_: Any, kind: pa.DataType) -> Maker:
 
 
 def _family(kind: pa.DataType) -> str:
-    for name, is_one in _FAMILIES:
-        if is_one(kind):
+    for name, test in _FAMILIES:
+        if test(kind):
             return name
     return "other"
 
@@ -150,8 +150,8 @@ def _whole_floats(values: Values, kind: pa.DataType) -> pa.Array:
 
 
 def _floats(values: Values, kind: pa.DataType) -> pa.Array:
-    made = pa.array(values, pa.float64() if kind.bit_width < 64 else kind)
-    return cast_exactly(made, kind)  # what is too large for a float would be infinity
+    floats = pa.array(values, pa.float64() if kind.bit_width < 64 else kind)
+    return cast_exactly(floats, kind)  # what is too large for a float would be infinity
 
 
 def _whole(value: decimal.Decimal) -> int:
@@ -210,8 +210,8 @@ def _maps(values: Values, kind: pa.DataType) -> pa.Array:
     pairs = [v.items() if isinstance(v, Mapping) else v for v in values if v is not None]
     keys, items = zip(*chain.from_iterable(pairs), strict=True) if any(pairs) else ((), ())
     offsets, none = _bounds(values)
-    made = array_of(keys, kind.key_type), array_of(items, kind.item_type)
-    return pa.MapArray.from_arrays(offsets, *made, type=kind, mask=none)
+    arrays = array_of(keys, kind.key_type), array_of(items, kind.item_type)
+    return pa.MapArray.from_arrays(offsets, *arrays, type=kind, mask=none)
 
 
 def _bounds(values: Values) -> tuple[pa.Array, pa.Array]:
@@ -249,9 +249,9 @@ def _of_records(values: Values, kind: pa.DataType) -> pa.Array:
 
 
 def _check_names(shapes: Iterable[tuple[Any, ...]], kind: pa.DataType) -> None:
-    known = {field.name for field in kind}
+    fields = {field.name for field in kind}
     for names in shapes:
-        extra = [name for name in names if name not in known]
+        extra = [name for name in names if name not in fields]
         if extra:
             raise ValueError(f"{ddl_type(kind)} has no field {extra[0]!r}")
 

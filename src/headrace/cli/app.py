@@ -67,8 +67,8 @@ app.command("warm", rich_help_panel="Installation")(warm.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"headrace {headrace.__version__}")
         raise typer.Exit
 

@@ -160,8 +160,8 @@ def plan(
     from headrace.driver.start_checks import Consent
 
     program = load_job(file, job).program()
-    found = review(program, folder, until=until)
+    reviewed = review(program, folder, until=until)
     new = f"job {program.name!r} has not run yet: everything is new"
-    typer.echo(new if found.comparison is None else str(found.comparison))
+    typer.echo(new if reviewed.comparison is None else str(reviewed.comparison))
     consent = Consent(drop_all or drop or (), take_over, go_back, for_good)
     checked(lambda: review(program, folder, until=until), consent)

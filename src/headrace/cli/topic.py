@@ -106,8 +106,8 @@ def describe(name: Name, log: Folder = None, machine: Json = False) -> None:
     typer.echo(f"key        {info.key or 'none: records go to the partitions in turn'}")
     typer.echo(f"retention  {retention_of(info)}\n")
     rows = [
-        (str(p), f"{first:,}", f"{end:,}", f"{end - first:,}", size(held))
-        for p, (first, end, held) in enumerate(
+        (str(p), f"{first:,}", f"{end:,}", f"{end - first:,}", size(used))
+        for p, (first, end, used) in enumerate(
             zip(info.earliest, info.latest, info.bytes, strict=True)
         )
     ]

@@ -48,8 +48,8 @@ def why(
 
     Example: [bold]headrace why .headrace/jobs/fire-alarm --json[/bold]
     """
-    found = _of_folder(place) if place.is_dir() else _of_file(place, job, folder)
-    typer.echo(json.dumps(found.json, indent=2) if as_json else found.text)
+    answer = _of_folder(place) if place.is_dir() else _of_file(place, job, folder)
+    typer.echo(json.dumps(answer.json, indent=2) if as_json else answer.text)
 
 
 def _of_file(file: Path, job: str | None, folder: str | None) -> Why:

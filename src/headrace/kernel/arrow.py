@@ -27,8 +27,8 @@ def simple_mask(node: Node, schema: pa.Schema) -> Mask | None:
 
 
 def _column(node: Node, schema: pa.Schema) -> str | None:
-    known = isinstance(node, exp.Column) and node.name in schema.names
-    if known and schema.field(node.name).type in _LITERALS:
+    is_column = isinstance(node, exp.Column) and node.name in schema.names
+    if is_column and schema.field(node.name).type in _LITERALS:
         return str(node.name)
     return None
 
@@ -42,10 +42,10 @@ def _value(node: Node, kind: pa.DataType) -> Any:
         return None
     if node.args["is_string"]:
         return node.this if kind == pa.string() and sign == 1 else None
-    whole = node.this.isdigit()
+    integer = node.this.isdigit()
     if kind == pa.float64():
         return sign * float(node.this)
-    return sign * int(node.this) if whole and kind != pa.string() else None
+    return sign * int(node.this) if integer and kind != pa.string() else None
 
 
 # Not `greater`: of NaN, Arrow says it is neither; we say it is larger.
@@ -106,10 +106,10 @@ def _joined(join: Callable[[Any, Any], Any], parts: list[Mask | None]) -> Mask |
         return None
 
     def mask(table: pa.Table) -> pa.ChunkedArray:
-        made = masks[0](table)
+        result = masks[0](table)
         for other in masks[1:]:
-            made = join(made, other(table))
-        return made
+            result = join(result, other(table))
+        return result
 
     return mask
 

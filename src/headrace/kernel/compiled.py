@@ -42,8 +42,8 @@ class Kernel:
     def __init__(self, steps: tuple[SelectStep, ...], schema: pa.Schema) -> None:
         self.steps = steps
         self.input = schema
-        self._masks, rest = _front(steps, schema)
-        self._chain = Chain(rest, schema)
+        self._masks, remaining = _front(steps, schema)
+        self._chain = Chain(remaining, schema)
         self.schema: pa.Schema = self._chain.schema
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -102,8 +102,8 @@ def _front(
         if mask is None and not only_filters:
             break
         masks.append(mask or sql_mask(condition, schema))
-        rest = SelectStep(columns=steps[0].columns)
-        steps = steps[1:] if rest.columns is None else (rest, *steps[1:])
+        projection = SelectStep(columns=steps[0].columns)
+        steps = steps[1:] if projection.columns is None else (projection, *steps[1:])
     return masks, steps
 
 
@@ -189,8 +189,8 @@ def _drops_all(expr: Expr) -> bool:
 
 
 def _run(step: SelectStep) -> pa.Table:
-    one = pa.table({"x": [0]})
-    return compile_chain([step], one.schema)(one)
+    row = pa.table({"x": [0]})
+    return compile_chain([step], row.schema)(row)
 
 
 def _bounds(node: exp.Expr) -> Iterator[Bound]:

@@ -94,11 +94,11 @@ def _parse(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _doubles(text: pa.Array, kind: pa.DataType) -> pa.Array:
     """Arrow makes infinity of a number that is too large."""
-    made = text.cast(kind)
-    spelt = text.filter(pc.is_inf(made))
+    doubles = text.cast(kind)
+    spelt = text.filter(pc.is_inf(doubles))
     if len(spelt) and pc.any(pc.match_substring_regex(spelt, r"\d")).as_py():
         raise ValueError("a number that is too large")
-    return made
+    return doubles
 
 
 def _decimals(text: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -107,12 +107,12 @@ def _decimals(text: pa.Array, kind: pa.DataType) -> pa.Array:
     if pc.any(powers).as_py():
         written = [_without_power(t) for t in text.filter(powers).to_pylist()]
         text = pc.replace_with_mask(text, powers.fill_null(False), pa.array(written, pa.string()))
-    whole = kind.precision - kind.scale
+    integer_digits = kind.precision - kind.scale
     longest = pc.max(pc.utf8_length(text)).as_py() or 0
-    if longest > whole:
-        too_large = pc.match_substring_regex(text, rf"^[+-]?0*[1-9]\d{{{whole}}}")
+    if longest > integer_digits:
+        too_large = pc.match_substring_regex(text, rf"^[+-]?0*[1-9]\d{{{integer_digits}}}")
         if pc.any(pc.or_(too_large, pc.match_substring_regex(text, _TOO_MANY))).as_py():
-            raise ValueError(f"a number of more than {whole} or {_DIGITS} digits")
+            raise ValueError(f"a number of more than {integer_digits} or {_DIGITS} digits")
     return text.cast(kind)
 
 
@@ -152,8 +152,8 @@ _LONGEST = 20  # digits; no integer column holds more
 def scalars(texts: pa.Array, to: pa.DataType) -> pa.Array:
     """The values as `to`; null where they do not fit it."""
     if pt.is_boolean(to):
-        known = pc.is_in(texts, pa.array(["true", "false"], texts.type))
-        return pc.if_else(known, pc.equal(texts, "true"), None)
+        booleans = pc.is_in(texts, pa.array(["true", "false"], texts.type))
+        return pc.if_else(booleans, pc.equal(texts, "true"), None)
     quoted = pc.starts_with(texts, '"')
     if not pc.any(quoted).as_py():
         return _bare(texts, to)

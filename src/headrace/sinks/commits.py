@@ -107,8 +107,8 @@ class Commits:
         return names
 
     def _names(self, chain: str | None) -> list[Name]:
-        found = [_NAME.fullmatch(name) for name in self._list()]
-        names = [Name(m[0], int(m[1]), m[2], int(m[3]) if m[3] else None) for m in found if m]
+        matches = [_NAME.fullmatch(name) for name in self._list()]
+        names = [Name(m[0], int(m[1]), m[2], int(m[3]) if m[3] else None) for m in matches if m]
         own = [n for n in names if chain in (None, n.chain)]
         return sorted(own, key=lambda n: (n.slot, n.chain))
 
@@ -117,10 +117,8 @@ class Commits:
 
     def of_job(self, job: str) -> dict[str, list[Record]]:
         """What is in force of each chain that a job has here."""
-        found = {chain: self.current(chain) for chain in self.chains()}
-        return {
-            chain: records for chain, records in found.items() if records and records[-1].job == job
-        }
+        chains = {chain: self.current(chain) for chain in self.chains()}
+        return {chain: rs for chain, rs in chains.items() if rs and rs[-1].job == job}
 
     def current(self, chain: str) -> list[Record]:
         """The newest snapshot, if there is one, and the records after it."""
@@ -130,8 +128,8 @@ class Commits:
         """The records of `names`, which are in force; an error if one between is missing."""
         records = [self.read(n) for n in names]
         for before, record in zip([None, *records], records, strict=False):
-            known = NEVER if before is None else before.epoch
-            if record.revision is None and record.before != known:
+            previous = NEVER if before is None else before.epoch
+            if record.revision is None and record.before != previous:
                 raise OutputError(
                     "HR-OUTPUT-005",
                     f"a record of epoch {record.before} is missing in {str(self.folder)!r}",
@@ -215,10 +213,10 @@ def parts_of(records: Iterable[Record]) -> Iterator[OutputFile]:
 
 def reached(records: Iterable[Record]) -> dict[str, int]:
     """By timeline: the last epoch of which there are rows."""
-    found = dict[str, int]()
+    epochs = dict[str, int]()
     for part in parts_of(records):
-        found[part.timeline] = max(part.last, found.get(part.timeline, part.last))
-    return found
+        epochs[part.timeline] = max(part.last, epochs.get(part.timeline, part.last))
+    return epochs
 
 
 def owner_of(file: str) -> tuple[str, Slot] | None:
@@ -231,8 +229,8 @@ def owner_of(file: str) -> tuple[str, Slot] | None:
 
 
 def _file_of(record: Record) -> str:
-    whole = "" if record.revision is None else f"all.{record.revision}."
-    return f"{record.epoch:012d}.{record.chain}.{whole}json"
+    infix = "" if record.revision is None else f"all.{record.revision}."
+    return f"{record.epoch:012d}.{record.chain}.{infix}json"
 
 
 # The epochs of the rows in a merged file: runs of (epoch, rows) in a sealed file of its own,

@@ -54,19 +54,19 @@ class Timelines:
 
     def upto(self, timeline: str) -> int:
         """The last epoch of a timeline that counts."""
-        return max((last for one, last in self.spans if one == timeline), default=NEVER)
+        return max((last for name, last in self.spans if name == timeline), default=NEVER)
 
     def at(self, epoch: int) -> str:
         """The timeline of an epoch that counts."""
-        return next((one for one, last in self.spans if epoch <= last), self.newest)
+        return next((name for name, last in self.spans if epoch <= last), self.newest)
 
-    def plus(self, known: Mapping[str, int]) -> Timelines:
-        """With what is known to be there besides, and cannot be taken back."""
-        return Timelines((*known.items(), *self.spans))
+    def plus(self, more: Mapping[str, int]) -> Timelines:
+        """These, and `more` that an output holds and cannot take back."""
+        return Timelines((*more.items(), *self.spans))
 
-    def beyond(self, held: Mapping[str, int]) -> Reached:
-        """Of what is held somewhere, that which does not count."""
-        return {one: last for one, last in held.items() if last > self.upto(one)}
+    def beyond(self, reached: Mapping[str, int]) -> Reached:
+        """What of `reached`, the epochs that an output holds, does not count."""
+        return {name: last for name, last in reached.items() if last > self.upto(name)}
 
 
 ONLY = Timelines(((FIRST, MAX_TIME),))  # of a folder that has never gone back

@@ -137,9 +137,9 @@ class FilesSink(Sink):
         records = self._commits.current(chain)
         parts = [p for p in parts_of(records) if p.epoch <= epoch <= p.last]
         runs = [run for p in parts for run in spans_of(self._commits.folder, p)]
-        rows = sum(n for one, n in runs if one == epoch)
-        known = {r["file"] for r in staged}
-        strange = any(p.file not in known for p in parts if not p.level)
+        rows = sum(n for of, n in runs if of == epoch)
+        names = {r["file"] for r in staged}
+        strange = any(p.file not in names for p in parts if not p.level)
         if strange or (rows and rows != sum(r["rows"] for r in staged)):
             raise _other(self._target, epoch, records[-1])
 
@@ -212,11 +212,11 @@ class FilesSink(Sink):
                 return True
             if name.epoch == record.epoch:
                 try:
-                    there = self._commits.read(name)
+                    published = self._commits.read(name)
                 except Replaced:
                     return True
-                if {p.file for p in there.parts} != {p.file for p in record.parts}:
-                    raise _other(self._target, record.epoch, there)
+                if {p.file for p in published.parts} != {p.file for p in record.parts}:
+                    raise _other(self._target, record.epoch, published)
                 return True
         return False
 
@@ -284,12 +284,12 @@ def chain_of(job: str, key: str) -> str:
     return hashlib.sha256(f"{job}/{key}".encode()).hexdigest()[:12]
 
 
-def _other(target: Path, epoch: int, there: Record) -> OutputError:
-    what: dict[str, Any] = {"driver": there.token, "output": there.output}
+def _other(target: Path, epoch: int, record: Record) -> OutputError:
+    details: dict[str, Any] = {"driver": record.token, "output": record.output}
     return OutputError(
         "HR-OUTPUT-013",
         f"epoch {epoch} was published to {str(target)!r} with other files than the job's "
-        f"manifest names ({', '.join(f'{k} {v!r}' for k, v in what.items())})",
+        f"manifest names ({', '.join(f'{k} {v!r}' for k, v in details.items())})",
         "Another copy of the job's folder has gone on from an earlier epoch: put that one "
         "back, or write to a new folder.",
     )

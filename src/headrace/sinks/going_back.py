@@ -140,7 +140,8 @@ def _without(
     runs = spans_of(merging.commits.folder, part)
     schema = columns.stored(merging.commits.folder)[merging.chain, part.schema]
     file = merging.fresh(slot, part.level, writer) + format.suffix
-    made = write(merging.hidden / file, lambda out: _copy(out, format, path, schema, runs, epoch))
+    hidden = merging.hidden / file
+    written = write(hidden, lambda out: _copy(out, format, path, schema, runs, epoch))
     left = [run for run in runs if run[0] <= epoch]
     store_spans(merging.commits.folder, file, left)
     with named(merging.hidden):
@@ -148,9 +149,9 @@ def _without(
     return replace(
         part,
         file=file,
-        rows=made.result,
-        bytes=made.size,
-        crc=made.crc,
+        rows=written.result,
+        bytes=written.size,
+        crc=written.crc,
         last=max(e for e, _ in left),
     )
 
@@ -173,13 +174,13 @@ def _copy(
 def _up_to(tables: Iterator[pa.Table], runs: Spans, epoch: int) -> Iterator[pa.Table]:
     """What is of `epoch` and before, of tables whose rows are of `runs`, one after the other."""
     left = iter(runs)
-    of, rest = next(left, (0, 0))
+    of, remaining = next(left, (0, 0))
     for table in tables:
         at = 0
         while at < table.num_rows:
-            if not rest:
-                of, rest = next(left)
-            take = min(rest, table.num_rows - at)
+            if not remaining:
+                of, remaining = next(left)
+            count = min(remaining, table.num_rows - at)
             if of <= epoch:
-                yield table.slice(at, take)
-            at, rest = at + take, rest - take
+                yield table.slice(at, count)
+            at, remaining = at + count, remaining - count

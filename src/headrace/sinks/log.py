@@ -94,12 +94,12 @@ class LogSink(Sink):
         try:
             if self._topic not in self._log.topics():
                 return
-            known = self._log.describe(self._topic).schema
+            topic_schema = self._log.describe(self._topic).schema
             producers = self._log.producers(self._topic)
         except LogError as cause:
             raise _as_output(cause) from cause
-        if known is not None:
-            _fit(self._topic, self.schema, known)
+        if topic_schema is not None:
+            _fit(self._topic, self.schema, topic_schema)
         if not self._append_mode:
             self._check_owner(producers)
 
@@ -130,12 +130,12 @@ class LogSink(Sink):
     def held(self) -> HeldEpochs | None:
         job = self._identity.known()
         try:
-            there = job is not None and self._topic in self._log.topics()
-            made = self._log.producers(self._topic) if there else {}
+            exists = job is not None and self._topic in self._log.topics()
+            producers = self._log.producers(self._topic) if exists else {}
         except LogError as cause:
             raise _as_output(cause) from cause
         own, all = Reached(), Reached()
-        for producer, epoch in made.items():
+        for producer, epoch in producers.items():
             match = _OUTPUT.fullmatch(producer)
             if match is None or match[1] != job:
                 continue
@@ -202,7 +202,7 @@ class LogSink(Sink):
         beyond = timelines.beyond(held.all) if held is not None else {}
         if not beyond:
             return f"output {self._name!r}: topic {self._topic!r} holds nothing that was given up"
-        first = min(timelines.upto(one) for one in beyond) + 1
+        first = min(timelines.upto(timeline) for timeline in beyond) + 1
         return (
             f"output {self._name!r}: a topic cannot take records back, so the rows of epochs "
             f"{max(first, 1)} to {max(beyond.values())} will be in {self._topic!r} twice"
@@ -214,8 +214,8 @@ class LogSink(Sink):
     def _append(self, rows: pa.Table, producer: str, sequence: int) -> None:
         typed = self._log.describe(self._topic).schema is not None
         key = self._key if typed else None
-        made = self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
-        self._ends = {**(self._ends or {}), **{p: ack.end for p, ack in made.items()}}
+        acks = self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
+        self._ends = {**(self._ends or {}), **{p: ack.end for p, ack in acks.items()}}
 
     def _records(self, rows: pa.Table) -> pa.Table:
         """Typed rows for a typed topic; JSON, and the key as text, for a topic of bytes."""
@@ -234,32 +234,32 @@ def _within(producer: str, timeline: str) -> str:
     return producer if timeline == FIRST else f"{job}@{timeline}/{id}"
 
 
-def _fit(topic: str, rows: pa.Schema, known: pa.Schema) -> None:
-    missing = sorted(set(known.names) - set(rows.names))
-    extra = sorted(set(rows.names) - set(known.names))
+def _fit(topic: str, rows: pa.Schema, topic_schema: pa.Schema) -> None:
+    missing = sorted(set(topic_schema.names) - set(rows.names))
+    extra = sorted(set(rows.names) - set(topic_schema.names))
     if missing or extra:
         fact = f"has no column {missing[0]!r}" if missing else f"has a column {extra[0]!r} more"
         raise OutputError(
             "HR-OUTPUT-006",
-            f"the output {fact}, topic {topic!r} holds: {', '.join(known.names)}",
+            f"the output {fact}, topic {topic!r} holds: {', '.join(topic_schema.names)}",
             "Select the topic's columns, or write to another topic.",
         )
     for field in without_dictionaries(rows):
-        there = known.field(field.name).type
-        whole = pa.types.is_integer(there) and pa.types.is_integer(field.type)
-        if not whole and not holds(there, field.type):
+        kind = topic_schema.field(field.name).type
+        integers = pa.types.is_integer(kind) and pa.types.is_integer(field.type)
+        if not integers and not holds(kind, field.type):
             raise OutputError(
                 "HR-OUTPUT-006",
                 f"the output's column {field.name!r} is {ddl_type(field.type)}, in topic "
-                f"{topic!r} it is {ddl_type(there)}, which does not hold every value of that",
+                f"{topic!r} it is {ddl_type(kind)}, which does not hold every value of that",
                 "Cast the column, or write to another topic.",
             )
 
 
-def _cast(topic: str, rows: pa.Table, known: pa.Schema) -> pa.Table:
+def _cast(topic: str, rows: pa.Table, topic_schema: pa.Schema) -> pa.Table:
     """The rows in the columns of the topic. Types fit; a null, or a large number, may not."""
     try:
-        return rows.select(known.names).cast(known)
+        return rows.select(topic_schema.names).cast(topic_schema)
     except (pa.ArrowException, ValueError, KeyError) as cause:
         raise OutputError(
             "HR-OUTPUT-006",

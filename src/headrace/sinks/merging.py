@@ -78,7 +78,7 @@ class FileMerging:
             return
         records = self.commits.force(names)
         slot = Slot(records[-1].epoch, 0)
-        remaining, gone = self._merge(list(parts_of(records)), slot, writer)
+        remaining, replaced = self._merge(list(parts_of(records)), slot, writer)
         point("sink.merge.written")
         snapshot = Record(
             slot.epoch,
@@ -90,7 +90,7 @@ class FileMerging:
             output,
             writer.timeline,
             slot.revision,
-            tuple(gone),
+            tuple(replaced),
         )
         self.take_force(snapshot, writer)
 
@@ -140,8 +140,8 @@ class FileMerging:
         live = {p.file for n in names for p in self.commits.read(n).parts}
         places = (self.target, self.hidden, self.commits.folder)
         with named(self.target):
-            found = [path for place in places if place.is_dir() for path in place.iterdir()]
-        for path in found:
+            paths = [path for place in places if place.is_dir() for path in place.iterdir()]
+        for path in paths:
             file = path.name.removesuffix(SPANS_SUFFIX)
             owner = owner_of(file)
             if owner is None or owner[0] != self.chain or file in live:
@@ -163,7 +163,7 @@ class FileMerging:
         self, parts: list[OutputFile], slot: Slot, writer: EpochWriter
     ) -> tuple[list[OutputFile], list[str]]:
         """The parts after merging, and the files that are no longer needed."""
-        remaining, gone = parts, list[str]()
+        remaining, replaced = parts, list[str]()
         by_level = sorted(self._small(parts), key=lambda p: p.level)
         for level, group in groupby(by_level, key=lambda p: p.level):
             chosen = self._choose(list(group))
@@ -171,8 +171,8 @@ class FileMerging:
                 merged = self._join(chosen, slot, level + 1, writer)
                 names = {p.file for p in chosen}
                 remaining = [*(p for p in remaining if p.file not in names), merged]
-                gone += sorted(names)
-        return remaining, gone
+                replaced += sorted(names)
+        return remaining, replaced
 
     def _small(self, parts: list[OutputFile]) -> list[OutputFile]:
         """Files that are worth joining; those of another format stay as they are."""
@@ -203,7 +203,7 @@ class FileMerging:
         paths = [self.find(p) for p in parts]
         for part, path in zip(parts, paths, strict=True):
             check_bytes(path, part.bytes, part.crc)
-        made = write(self.hidden / file, lambda out: _joined(out, format, paths))
+        written = write(self.hidden / file, lambda out: _joined(out, format, paths))
         epochs = [span for p in parts for span in spans_of(self.commits.folder, p)]
         store_spans(self.commits.folder, file, epochs)
         with named(self.hidden):
@@ -214,8 +214,8 @@ class FileMerging:
             parts[0],
             file=file,
             rows=rows,
-            bytes=made.size,
-            crc=made.crc,
+            bytes=written.size,
+            crc=written.crc,
             epoch=first,
             last=last,
             level=level,

@@ -36,13 +36,13 @@ class Identity:
 
     def get(self) -> str:
         """The identity, made if there is none; of two who make one, the first is right."""
-        known = self.known()
-        if known is None:
+        stored = self.known()
+        if stored is None:
             folder_for(self.path.parent)
             with named(self.path):
                 create_sealed(self.path, _KIND, {"id": uuid.uuid4().hex})
             return self.get()
-        return known
+        return stored
 
 
 def check_folder(target: Path, job: str | None, own: str | None, append: bool) -> None:
@@ -52,14 +52,14 @@ def check_folder(target: Path, job: str | None, own: str | None, append: bool) -
     """
     commits = Commits(target)
     chains = {chain: commits.current(chain) for chain in commits.chains()}
-    known = {chain for chain, _ in columns.stored(target / FOLDER)} | set(chains)
+    recorded = {chain for chain, _ in columns.stored(target / FOLDER)} | set(chains)
     if not append:
         _check_owners(target, chains, job)
     if own in chains:
         retried(target, lambda: _check_files(target, commits.current(own)))
     for file in _visible(target):
         owner = owner_of(file)
-        if owner is not None and owner[0] in known:
+        if owner is not None and owner[0] in recorded:
             continue
         if owner is not None and owner[0] == own:
             raise _lost(target, f"{file!r} is there, but its records are not")
@@ -107,10 +107,10 @@ def _visible(target: Path) -> list[str]:
 def find(target: Path, name: str) -> Path:
     """A merged file is hidden until the files it replaces are gone."""
     places = [target / name, *target.glob(f"_staging/*/{name}"), target / name]
-    found = next((p for p in places if p.exists()), None)
-    if found is None:
+    path = next((p for p in places if p.exists()), None)
+    if path is None:
         raise FileNotFoundError(name)
-    return found
+    return path
 
 
 def _lost(target: Path, what: str) -> OutputError:

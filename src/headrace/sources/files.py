@@ -88,22 +88,22 @@ class FilesSource(Source):
         listing, position = self._listing(), offsets.get(SPLIT, 0)
         listing.check(position)
         self._pattern.check()
-        found = self._pattern.scan()
-        if not found and not position and (self.bounded or not self._pattern.watchable):
+        files = self._pattern.scan()
+        if not files and not position and (self.bounded or not self._pattern.watchable):
             raise InputError(
                 "HR-INPUT-002",
                 f"there are no files in {self._pattern.uri!r}",
                 "Check the path; a folder that is still empty can be watched, "
                 "but not read to its end.",
             )
-        self._check_listed(listing, position, found)
-        new = [file for file in found if listing.last(file.name) is None]
+        self._check_listed(listing, position, files)
+        new = [file for file in files if listing.last(file.name) is None]
         for file in new[:100]:
             self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
 
-    def _check_listed(self, listing: Listing, position: int, found: list[ScannedFile]) -> None:
+    def _check_listed(self, listing: Listing, position: int, files: list[ScannedFile]) -> None:
         """What was read is as it was, or gone; what is listed and still to be read is there."""
-        for file in found:
+        for file in files:
             before = listing.last(file.name)
             if before is not None:
                 self._attempt(file, partial(self._verify, before))
@@ -129,10 +129,10 @@ class FilesSource(Source):
         return listing.end
 
     def has_more(self, split: str, offset: int) -> bool:
-        twin = copy.copy(self)  # what is seen here is not noted
-        twin._stamps, twin._waiting = {}, dict(self._waiting)
+        probe = copy.copy(self)  # what is seen here is not noted
+        probe._stamps, probe._waiting = {}, dict(self._waiting)
         listing = Listing(self._list_path)
-        return listing.end != offset or bool(twin._new_extents(listing))
+        return listing.end != offset or bool(probe._new_extents(listing))
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
         return self._listing().stretches(start, end)
@@ -206,9 +206,9 @@ class FilesSource(Source):
     def encoding(self, names: Sequence[str]) -> Source:
         if not names or not isinstance(self.layout, Parquet):
             return self
-        twin = copy.copy(self)
-        twin.layout = replace(self.layout, encoded=tuple(names))
-        return twin
+        source = copy.copy(self)
+        source.layout = replace(self.layout, encoded=tuple(names))
+        return source
 
     def verify(self, stretch: Stretch) -> None:
         """Raise InputError if the file does not hold what the stretch was made from."""
@@ -217,8 +217,8 @@ class FilesSource(Source):
     def clamp(self, split: str, start: int, end: int, rows: int) -> int:
         if start >= end:
             return end
-        wanted = max(1, int(rows * self._weight(start, end)))
-        return self._aligned(start, start + wanted, end)
+        units = max(1, int(rows * self._weight(start, end)))
+        return self._aligned(start, start + units, end)
 
     def rows(self, split: str, start: int, end: int) -> int:
         refuse_shorter(split, start, end)
@@ -250,10 +250,10 @@ class FilesSource(Source):
     def _line(self, path: str, position: int) -> int | None:
         numbers = self.__dict__.setdefault("_numbers", {})
         try:
-            found: int | None = numbers.setdefault(path, LineNumbers(path)).at(position)
+            line: int | None = numbers.setdefault(path, LineNumbers(path)).at(position)
         except OSError:
             return None  # the file is gone; it was read before
-        return found
+        return line
 
     def _chunks(self, parts: tuple[Stretch, ...]) -> Iterator[Chunk]:
         for part in parts:
@@ -288,17 +288,17 @@ class FilesSource(Source):
 
 def _gathered(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     """The same rows, small chunks joined to larger ones."""
-    held: list[Chunk] = []
+    pending: list[Chunk] = []
     for chunk in chunks:
-        if held and not held[0][0].schema.equals(chunk[0].schema, check_metadata=True):
-            yield _joined(held)
-            held = []
-        held.append(chunk)
-        if sum(len(offsets) for _, offsets in held) >= GATHER_ROWS:
-            yield _joined(held)
-            held = []
-    if held:
-        yield _joined(held)
+        if pending and not pending[0][0].schema.equals(chunk[0].schema, check_metadata=True):
+            yield _joined(pending)
+            pending = []
+        pending.append(chunk)
+        if sum(len(offsets) for _, offsets in pending) >= GATHER_ROWS:
+            yield _joined(pending)
+            pending = []
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:

@@ -44,15 +44,15 @@ def csv_header(path: str, line: str, delimiter: str) -> list[str]:
         ) from cause
 
 
-def check_csv_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
+def check_csv_header(path: str, header: Sequence[str], schema: pa.Schema) -> None:
     """Raise InputError if a column of the schema is missing or there twice."""
     for name in schema.names:
-        if found.count(name) != 1:
-            fact = f"no column {name!r}" if name not in found else f"two columns {name!r}"
+        if header.count(name) != 1:
+            fact = f"no column {name!r}" if name not in header else f"two columns {name!r}"
             raise InputError(
                 "HR-INPUT-005",
                 f"{path!r} has {fact}",
-                f"Its header is: {', '.join(found)}. Change the schema, or say "
+                f"Its header is: {', '.join(header)}. Change the schema, or say "
                 "header=False if the first line is data.",
             )
 
@@ -62,9 +62,9 @@ def decode_csv(
 ) -> Decoded:
     names = list(columns) if columns is not None else schema.names
     reasons = _not_records(values, len(names), delimiter)
-    whole = _others(len(values), reasons)
-    table, wrong = _split(values.take(pa.array(whole)), names, delimiter, 0)
-    reasons |= {int(whole[i]): why for i, why in wrong.items()}
+    good = _others(len(values), reasons)
+    table, wrong = _split(values.take(pa.array(good)), names, delimiter, 0)
+    reasons |= {int(good[i]): why for i, why in wrong.items()}
     places = _others(len(values), reasons)  # of the table's rows among the values
     typed = []
     for field in schema:
@@ -85,10 +85,10 @@ def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]
     breaks = np.flatnonzero(pc.match_substring(values, b"\n").fill_null(False).to_numpy(False))
     blank = pc.is_in(values, pa.array([b"", b"\r"] if width > 1 else [], values.type))
     none = np.flatnonzero(pc.or_(blank, pc.is_null(values)).to_numpy(False))
-    found = dict.fromkeys(_misquoted(values, delimiter), MISQUOTED)
-    found |= {int(i): "a line break in a record" for i in breaks}
-    found |= dict.fromkeys(not_text, NOT_TEXT)
-    return found | {int(i): "an empty record" for i in none}
+    reasons = dict.fromkeys(_misquoted(values, delimiter), MISQUOTED)
+    reasons |= {int(i): "a line break in a record" for i in breaks}
+    reasons |= dict.fromkeys(not_text, NOT_TEXT)
+    return reasons | {int(i): "an empty record" for i in none}
 
 
 def _misquoted(values: pa.Array, delimiter: str) -> list[int]:
@@ -96,8 +96,8 @@ def _misquoted(values: pa.Array, delimiter: str) -> list[int]:
     with_quotes = pc.match_substring(values, b'"').fill_null(False)
     places = np.flatnonzero(with_quotes.to_numpy(False))
     field = rf'("([^"]|"")*"|[^"\x{{{ord(delimiter):x}}}]*)'
-    whole = rf"(?s)\A{field}(\x{{{ord(delimiter):x}}}{field})*\z"
-    good = pc.match_substring_regex(values.take(pa.array(places)), whole)
+    record = rf"(?s)\A{field}(\x{{{ord(delimiter):x}}}{field})*\z"
+    good = pc.match_substring_regex(values.take(pa.array(places)), record)
     return [int(i) for i in places[~good.to_numpy(False)]]
 
 

@@ -155,9 +155,14 @@ def generate(
     generator of its own for each row as a second argument. `rate` None makes all rows at once.
     """
     _check(rate, total, splits, vectorised, seed)
-    known = schema_of(schema) if schema is not None else _schema_of_first(fn, vectorised, seed)
     return GenerateSource(
-        schema=known, fn=fn, rate=rate, total=total, count=splits, vectorised=vectorised, seed=seed
+        schema=schema_of(schema) if schema is not None else _first_schema(fn, vectorised, seed),
+        fn=fn,
+        rate=rate,
+        total=total,
+        count=splits,
+        vectorised=vectorised,
+        seed=seed,
     )
 
 
@@ -186,8 +191,8 @@ def _check(
         )
 
 
-def _schema_of_first(fn: Callable[..., Any], vectorised: bool, seed: int | None) -> pa.Schema:
-    """The columns that row 0 has."""
+def _first_schema(fn: Callable[..., Any], vectorised: bool, seed: int | None) -> pa.Schema:
+    """The columns of row 0."""
     try:
         first = fn(np.zeros(1, np.int64)) if vectorised else _row(fn, 0, seed)
     except Exception as cause:
@@ -221,10 +226,10 @@ def _row(fn: Callable[..., Any], number: int, seed: int | None) -> Any:
     return fn(number) if seed is None else fn(number, random.Random(f"{seed}/{number}"))
 
 
-def _columns(made: Any, rows: int, schema: pa.Schema) -> pa.Table:
-    if isinstance(made, Mapping):
-        made = pa.table({f.name: array_of(made[f.name], f.type) for f in schema})
-    table = made if isinstance(made, pa.Table) else pa.Table.from_batches([made])
+def _columns(result: Any, rows: int, schema: pa.Schema) -> pa.Table:
+    if isinstance(result, Mapping):
+        result = pa.table({f.name: array_of(result[f.name], f.type) for f in schema})
+    table = result if isinstance(result, pa.Table) else pa.Table.from_batches([result])
     if table.num_rows != rows:
         raise ValueError(f"it made {table.num_rows} rows, not {rows}")
     return fitted(table, schema)

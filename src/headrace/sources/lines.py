@@ -138,11 +138,11 @@ def split_lines(
     # take them apart; the values at even places are the lines.
     bounds = np.empty(2 * len(ends) + 1, np.int32)
     bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, stops, len(block)
-    both = pa.BinaryArray.from_buffers(
+    pieces = pa.BinaryArray.from_buffers(
         pa.binary(), 2 * len(ends), [None, pa.py_buffer(bounds), pa.py_buffer(block)]
     )
     keep = np.arange(len(ends)) if keep_blank else np.flatnonzero(stops > starts)
-    return both.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
+    return pieces.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
 
 
 class LineNumbers:
@@ -161,8 +161,8 @@ class LineNumbers:
         for i in range(len(self._before) - 1, block):
             ends = _pread(self._path, i * BLOCK, BLOCK).count(b"\n")
             self._before.append(self._before[i] + ends)
-        known = (block * BLOCK, self._before[block])
-        start, ends = max(known, self._last) if self._last[0] <= position else known
+        base = (block * BLOCK, self._before[block])
+        start, ends = max(base, self._last) if self._last[0] <= position else base
         ends += _pread(self._path, start, position - start).count(b"\n")
         self._last = (position, ends)
         return ends + 1

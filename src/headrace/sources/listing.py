@@ -90,12 +90,12 @@ class Listing:
         if end > self.end and self._path is not None:
             self._fold_new_lines(self._path)  # another process has read further
         self.check(end)
-        found: list[Stretch] = []
+        stretches: list[Stretch] = []
         i = max(0, bisect_right(self._at, start) - 1)
         while i < len(self._at) and self._at[i] < end:
-            found.append(_sliced(self._at[i], self._extents[i], start, end))
+            stretches.append(_sliced(self._at[i], self._extents[i], start, end))
             i += 1
-        return [s for s in found if s.extent.length]
+        return [s for s in stretches if s.extent.length]
 
     def _fold(self, extent: Extent) -> None:
         before = self._last.get(extent.path)

@@ -40,9 +40,9 @@ class MemorySource(Source):
 
     def placed(self, home: Path | None) -> MemorySource:
         """The same source as an input of a job."""
-        twin = copy.copy(self)
-        twin._home = home
-        return twin
+        source = copy.copy(self)
+        source._home = home
+        return source
 
     def __getstate__(self) -> dict[str, Any]:
         if self._home is None or self._table is None or self._table.nbytes <= INLINE_BYTES:

@@ -96,10 +96,10 @@ class Parquet:
 
 def own_schema(pattern: PathPattern) -> pa.Schema | None:
     """The columns of the first file there is; None if there is none."""
-    found = pattern.scan()
-    if not found:
+    files = pattern.scan()
+    if not files:
         return None
-    with _opened(found[0].path) as file:
+    with _opened(files[0].path) as file:
         fields = [pa.field(f.name, plain(f.type), f.nullable) for f in file.schema_arrow]
     return pa.schema(fields)
 

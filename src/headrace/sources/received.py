@@ -94,8 +94,8 @@ class Received:
         with _as_input(self.folder):
             for first, table in self.log.read(TOPIC, 0, start, end):
                 lines = table.column(0)
-                wanted = lines.is_valid() if blank else pc.fill_null(pc.binary_length(lines), 0)
-                rows = np.flatnonzero(wanted.to_numpy())
+                selected = lines.is_valid() if blank else pc.fill_null(pc.binary_length(lines), 0)
+                rows = np.flatnonzero(selected.to_numpy())
                 yield table.take(pa.array(rows)), rows + first
 
     def forget(self, before: int) -> None:

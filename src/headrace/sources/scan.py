@@ -66,21 +66,21 @@ class PathPattern:
 
     def scan(self) -> list[ScannedFile]:
         """The files there are, oldest first; of the same age, by name."""
-        found = {}
+        files = {}
         for name, identity in self._names():
             file = self._look(name, identity)
             if file is not None:
-                found[file.name] = file
-        return sorted(found.values(), key=lambda f: (f.mtime, f.name))
+                files[file.name] = file
+        return sorted(files.values(), key=lambda f: (f.mtime, f.name))
 
     def _names(self) -> Iterator[tuple[str, str]]:
         """The names that fit, and by which each file is known."""
         if self.one and self.match:
             yield self.match, self.match
             return
-        home = os.path.join(os.path.realpath(self.root), "")
+        real_root = os.path.join(os.path.realpath(self.root), "")
         for name, real in files_below(str(self.root), Path(self.match or "*").parts):
-            yield name, real.removeprefix(home)
+            yield name, real.removeprefix(real_root)
 
     def _look(self, name: str, identity: str) -> ScannedFile | None:
         path = self.root / identity
@@ -147,14 +147,14 @@ def format_of(pattern: PathPattern) -> str | None:
 
 
 def _suffixes(folder: Path, format: str | None) -> tuple[str, ...] | None:
-    """With no format given, a folder is read for the one that its first known file has."""
+    """Without a declared format, a folder is read for the only format that its names have."""
     if format is not None:
         return None
     kinds = {EXTENSIONS.get(p.suffix.lower()) for p in folder.iterdir() if not hidden(p.name)}
-    known = kinds - {None}
-    if len(known) != 1:
+    formats = kinds - {None}
+    if len(formats) != 1:
         return None
-    return tuple(ext for ext, kind in EXTENSIONS.items() if kind in known)
+    return tuple(ext for ext, kind in EXTENSIONS.items() if kind in formats)
 
 
 def _exists(path: Path) -> bool:
@@ -195,10 +195,10 @@ def files_below(root: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
             if hidden(entry.name) or not _fits(entry.name, part):
                 continue
             name, real = os.path.join(below, entry.name), _real(entry)
-            if _asked(entry, folders=True):
+            if _is_type(entry, folders=True):
                 if part == ANY_FOLDERS or not last:
                     todo.append((real, name, at if part == ANY_FOLDERS else at + 1))
-            elif last and _asked(entry, folders=False):
+            elif last and _is_type(entry, folders=False):
                 yield name, real
 
 
@@ -220,7 +220,7 @@ def _real(entry: os.DirEntry[str]) -> str:
     return os.path.realpath(entry.path) if entry.is_symlink() else entry.path
 
 
-def _asked(entry: os.DirEntry[str], *, folders: bool) -> bool:
+def _is_type(entry: os.DirEntry[str], *, folders: bool) -> bool:
     try:
         return entry.is_dir() if folders else entry.is_file()
     except OSError as cause:

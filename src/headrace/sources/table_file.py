@@ -50,10 +50,10 @@ class TableFile:
         if self._format() == "csv":
             return _guessed(self.path)
         if self._format() == "json":
-            found = pyarrow.json.read_json(self.path).schema
+            own = pyarrow.json.read_json(self.path).schema
         else:
-            found = pyarrow.parquet.read_schema(self._one())
-        return pa.schema([pa.field(f.name, plain(f.type)) for f in found])
+            own = pyarrow.parquet.read_schema(self._one())
+        return pa.schema([pa.field(f.name, plain(f.type)) for f in own])
 
     def _format(self) -> str:
         return EXTENSIONS.get(Path(self.path).suffix, "parquet")

@@ -184,10 +184,10 @@ class Harness:
     @property
     def comparison(self) -> Comparison | None:
         """What the last start kept, dropped or renamed; None for a new folder."""
-        found = self._stage.start.comparison
-        if found is None:
+        comparison = self._stage.start.comparison
+        if comparison is None:
             return None
-        return Comparison(tuple(c for c in found.changes if not is_added(c.name)))
+        return Comparison(tuple(c for c in comparison.changes if not is_added(c.name)))
 
     def close(self) -> None:
         """Stop the job; a temporary folder is removed."""
@@ -294,8 +294,8 @@ def tables_of(start: Start, step: str) -> dict[str, pa.Table]:
     """The tables of a step by name; `__t` is the time by which a table forgets its rows."""
     node = start.bundle.program.nodes[step]
     assert isinstance(node, Stateful)
-    found = read_snapshot(start.log, node, start.slots).tables
-    return {name: table.scan().drop_columns([HASH]) for name, table in found.items()}
+    tables = read_snapshot(start.log, node, start.slots).tables
+    return {name: table.scan().drop_columns([HASH]) for name, table in tables.items()}
 
 
 # Rows as a test writes them, as the table that the input would have given.
