@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from headrace.arrays import beyond, milliseconds
 from headrace.schema import ddl_type
-from headrace.times import beyond, milliseconds
 
 FAR = "a time is not within the years 1 to 9999"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.clock import millis
-from headrace.errors import PlanError, RunError
+from headrace.errors import PlanError, RunError, did_you_mean
 
 FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
@@ -147,12 +147,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 def _read(name: str, value: object, label: str, origin: str) -> object:
     if name in _READ:
         return _checked(_READ[name], value, label)
-    near = get_close_matches(name, _READ, n=1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
     raise RunError(
         "HR-SETTINGS-001",
         f"there is no setting {name!r} (from {origin})",
-        f"{meant}The settings are {', '.join(_READ)}.",
+        f"{did_you_mean(name, _READ)}The settings are {', '.join(_READ)}.",
     )
 
 

@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from headrace.arrays import beyond, milliseconds
 from headrace.column_types import FAR, cast_exactly, check_taken, check_times, holds_time, inside
 from headrace.schema import ddl_type
-from headrace.times import beyond, milliseconds
 
 Values = Sequence[Any]
 Maker = Callable[[Values, pa.DataType], pa.Array]

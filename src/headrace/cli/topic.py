@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -15,9 +16,9 @@ import typer
 from headrace.cli.topic_lines import Producer, lines_of
 from headrace.clock import SystemClock, millis, pretty
 from headrace.errors import HeadraceError, LogError
+from headrace.files import size
 from headrace.log import EmbeddedLog, Log, TopicInfo
 from headrace.schema import ddl_of
-from headrace.sizes import bytes_of, size
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -198,6 +199,19 @@ def delete(
 
 
 # Topics as a person reads them: sizes, settings, tables of plain text.
+
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+
+
+def bytes_of(text: str) -> int:
+    """A number of bytes: 1000000, 500MB, 1.5 GiB."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise LogError("HR-LOG-004", f"{text!r} is not a size", 'Write "500MB", "1GB" or bytes.')
+    unit = " kmgt".index(match[2].lower() or " ")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * float(base**unit))
 
 
 def count(number: int, thing: str) -> str:

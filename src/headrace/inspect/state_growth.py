@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headrace.files import size
 from headrace.inspect.progress import Progress, short, span
-from headrace.sizes import size
 
 FLOOR = 256_000_000  # bytes: below, no warning
 _SOON = 7 * 86_400_000  # ms in which the disk would be full

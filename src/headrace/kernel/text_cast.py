@@ -22,11 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.arrays import Mask
+from headrace.arrays import Mask, beyond, milliseconds
 from headrace.clock import FIRST_TIME, LAST_TIME
 from headrace.isolate import by_halving
 from headrace.schema import ddl_type
-from headrace.times import beyond, milliseconds
 
 NOT_TEXT = "not UTF-8 text"
 _DIGITS = 38  # of the longest decimal

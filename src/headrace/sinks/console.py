@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyarrow as pa
 from rich.console import Console
@@ -25,9 +25,13 @@ from headrace.sinks.contract import (
     AT_LEAST_ONCE,
     Description,
     EpochWriter,
+    OutputKind,
+    OutputRequest,
     Reference,
     Sink,
     Timelines,
+    bad_option,
+    refuse_unknown,
 )
 from headrace.sinks.durable import Staging
 from headrace.sinks.formats import json_lines
@@ -116,6 +120,21 @@ class ConsoleSink(Sink):
         if rows.num_rows > limit:
             table.caption = f"and {rows.num_rows - limit} more"
         Console(file=stream).print(table)
+
+
+def _open(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ("format", "rows", "stream"))
+    if o.options.get("format") not in (None, "table", "lines", "json"):
+        hint = 'Pass format="table", "lines" or "json".'
+        raise bad_option(o, "format", o.options["format"], hint)
+    return ConsoleSink(o.schema, o.staged, o.name, **o.options)
+
+
+def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
+    return "", {**about["options"], "format": about["format"]}
+
+
+CONSOLE = OutputKind(_open, _reopen)
 
 
 def reopened(path: str) -> TextIO:

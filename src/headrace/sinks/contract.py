@@ -24,11 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME
+from headrace.errors import OutputError, did_you_mean
+from headrace.files import file_name
 from headrace.state.manifest import FIRST, Manifest
 
 NEVER = -1  # before every epoch
@@ -161,3 +164,51 @@ class Sink(Protocol):
 
     def close(self) -> None:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRequest:
+    """All that is known when an output is opened."""
+
+    uri: str
+    rest: str  # of the URI, after the colon
+    schema: pa.Schema
+    options: Mapping[str, Any]
+    folder: str
+    name: str
+    key: str
+
+    @property
+    def staged(self) -> Path:
+        """Where an output that stages in the job's folder does so."""
+        return Path(self.folder) / "staged" / file_name(self.key)
+
+
+class OutputKind(NamedTuple):
+    """A scheme of output URIs."""
+
+    open: Callable[[OutputRequest], Sink]
+    # of a description: the text after the colon, and the options, that open the same sink again
+    reopen: Callable[[Description], tuple[str, dict[str, Any]]]
+
+
+def refuse_unknown(o: OutputRequest, known: tuple[str, ...]) -> None:
+    for option in o.options:
+        if option not in known:
+            raise OutputError(
+                "HR-OUTPUT-008",
+                f"{o.uri!r} has no option {option!r}",
+                f"{did_you_mean(option, known)}Known: {', '.join(known) or 'none'}.",
+            )
+
+
+def bad_option(o: OutputRequest, option: str, value: object, hint: str) -> OutputError:
+    return OutputError("HR-OUTPUT-008", f"{o.uri!r} has {option}={value!r}", hint)
+
+
+def appends(o: OutputRequest) -> bool:
+    """Whether the output may be added to what others have written there."""
+    mode = o.options.get("mode")
+    if mode not in (None, "append"):
+        raise bad_option(o, "mode", mode, 'Pass mode="append", or leave it out.')
+    return mode is not None

@@ -14,6 +14,7 @@ that look repeats what its successor has done, and changes nothing.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Set
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import OutputError
-from headrace.files import sync_folder
+from headrace.files import file_name, sync_folder
 from headrace.sinks import columns, going_back
 from headrace.sinks.commits import (
     FOLDER,
@@ -42,10 +43,15 @@ from headrace.sinks.contract import (
     Description,
     EpochWriter,
     HeldEpochs,
+    OutputKind,
+    OutputRequest,
     Reached,
     Reference,
     Sink,
     Timelines,
+    appends,
+    bad_option,
+    refuse_unknown,
 )
 from headrace.sinks.durable import (
     Staging,
@@ -277,6 +283,57 @@ class FilesSink(Sink):
                 f"these columns cannot be written to {str(self._target)!r}: {cause}",
                 "Cast or drop the column, or choose another format.",
             ) from cause
+
+
+def _open(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ("format", "target_file_mb", "merge", "mode"))
+    if not o.rest:
+        raise OutputError("HR-OUTPUT-001", f"{o.uri!r} names no folder", 'Write "files:folder".')
+    append = appends(o)
+    size, format = o.options.get("target_file_mb", 1), o.options.get("format")
+    if format not in (None, "parquet", "json"):
+        raise bad_option(o, "format", o.options["format"], 'Pass format="parquet" or "json".')
+    if not isinstance(size, int | float) or size <= 0:
+        hint = "Give the size of a file in megabytes, above 0."
+        raise bad_option(o, "target_file_mb", size, hint)
+    target, format = Path(os.path.abspath(os.path.expanduser(o.rest))), format or "parquet"
+    options = {n: v for n, v in o.options.items() if n != "format"}
+    return FilesSink(
+        target,
+        o.schema,
+        Identity(o.folder),
+        o.name,
+        key=o.key,
+        format=format,
+        append=append,
+        described={"kind": "files", "place": str(target), "format": format, "options": options},
+        **{n: v for n, v in options.items() if n != "mode"},
+    )
+
+
+def _open_collect(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ())
+    place = o.rest or o.key
+    about = {"kind": "collect", "place": f"collect:{place}", "format": "arrow", "options": {}}
+    target, job = collect_folder(o.folder, place), Identity(o.folder)
+    return FilesSink(target, o.schema, job, o.name, key=o.key, format="arrow", described=about)
+
+
+def collect_folder(folder: str, key: str) -> Path:
+    """Where a job's folder holds what "collect:" has collected."""
+    return Path(folder) / "collect" / file_name(key)
+
+
+def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
+    return about["place"], {**about["options"], "format": about["format"]}
+
+
+def _reopen_collect(about: Description) -> tuple[str, dict[str, Any]]:
+    return about["place"].removeprefix("collect:"), dict(about["options"])
+
+
+FILES = OutputKind(_open, _reopen)
+COLLECT = OutputKind(_open_collect, _reopen_collect)
 
 
 def chain_of(job: str, key: str) -> str:

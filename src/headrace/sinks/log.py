@@ -13,22 +13,29 @@ import os
 import re
 from collections.abc import Mapping, Set
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import LogError, OutputError
 from headrace.log import EmbeddedLog
+from headrace.log.contract import check_name
 from headrace.schema import ddl_type
+from headrace.settings import Settings
 from headrace.sinks.columns import holds, packed
 from headrace.sinks.contract import (
     EXACTLY_ONCE,
     Description,
     EpochWriter,
     HeldEpochs,
+    OutputKind,
+    OutputRequest,
     Reached,
     Reference,
     Sink,
     Timelines,
+    appends,
+    refuse_unknown,
 )
 from headrace.sinks.durable import Staging, check_writable, noted
 from headrace.sinks.formats import json_values, without_dictionaries
@@ -226,6 +233,27 @@ class LogSink(Sink):
         if self._key is not None:
             keys = rows.column(self._key).cast(pa.string()).cast(pa.binary())
         return pa.table({"key": keys, "value": json_values(rows)})
+
+
+def _open(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ("log", "key", "partitions", "mode"))
+    append = appends(o)
+    try:
+        topic = check_name(o.rest)
+    except LogError as cause:
+        raise OutputError("HR-OUTPUT-001", cause.message, cause.hint) from cause
+    log = EmbeddedLog(Settings.load(log=o.options.get("log")).log)
+    options = {n: v for n, v in o.options.items() if n in ("key", "partitions")}
+    job = Identity(o.folder)
+    return LogSink(log, topic, o.schema, o.staged, job, o.name, id=o.key, append=append, **options)
+
+
+def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
+    root, topic = os.path.split(about["place"])
+    return topic, {**about["options"], "log": root, "key": about["key"]}
+
+
+LOG = OutputKind(_open, _reopen)
 
 
 def _within(producer: str, timeline: str) -> str:

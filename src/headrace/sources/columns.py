@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import beyond, milliseconds
 from headrace.column_types import cast_exactly
 from headrace.errors import InputError
 from headrace.kernel.text_cast import isolate
 from headrace.schema import TIMESTAMP, ddl_type
 from headrace.sources.contract import MISFIT
-from headrace.times import beyond, milliseconds
 
 
 def fit(what: str, actual: pa.Schema, declared: pa.Schema) -> None:

@@ -1,8 +1,9 @@
 """The contract of a source: splits, offsets, and ranges that can be read again.
 
 A source is small and picklable: the driver asks it how far it goes, tasks ask it for ranges.
-Reading the same range again gives the same rows with the same offsets, for as long as the
-range has not been given to `commit`. Offsets are JSON-able; nothing here knows about Spark.
+Reading the same range again returns the same rows with the same offsets, for as long as the range
+has not been passed to `commit`. Offsets are JSON-able; nothing here knows about Spark. At the end:
+what sources share, to be opened by a URI and to store what they must remember.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -18,8 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.arrays import Mask
-from headrace.clock import MIN_TIME
-from headrace.errors import InputError
+from headrace.clock import MIN_TIME, Clock
+from headrace.errors import InputError, did_you_mean
+from headrace.files import replace_durably
+from headrace.state.sealed import make_folder
 
 Offset = Any  # JSON-able; an int for every source in this package
 Positions = npt.NDArray[np.int64]
@@ -149,3 +153,42 @@ def refuse_shorter(split: str, start: int, end: int) -> None:
             "The input, or what the job's folder knows of it, was replaced: restore it, "
             "or start with a new job folder.",
         )
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file of an input in the job's folder: whole or not at all, and durable."""
+    make_folder(path.parent)
+    replace_durably(path, content)
+
+
+def damaged(what: str, path: Path, how: str) -> InputError:
+    """The error for a file of an input in the job's folder that is not as it was written."""
+    return InputError(
+        "HR-INPUT-009",
+        f"{what}, {str(path)!r}, {how}",
+        "Restore it from a copy of the job's folder, or start with a new job folder.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InputRequest:
+    """All that is known when an input is opened."""
+
+    uri: str
+    rest: str  # of the URI, after the colon
+    schema: pa.Schema | None
+    format: str | None
+    options: Mapping[str, Any]
+    home: Path | None  # in the job's folder: where the input stores what it must remember
+    bounded: bool
+    clock: Clock
+
+
+def refuse_unknown(o: InputRequest, known: tuple[str, ...]) -> None:
+    for option in o.options:
+        if option not in known:
+            raise InputError(
+                "HR-INPUT-013",
+                f"{o.uri!r} has no option {option!r}",
+                f"{did_you_mean(option, known)}Known: {', '.join(known) or 'none'}.",
+            )

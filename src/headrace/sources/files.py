@@ -24,20 +24,23 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.errors import InputError
+from headrace.sources import formats
 from headrace.sources.contract import (
     BEGINNING,
     Chunk,
     Decoded,
+    InputRequest,
     Range,
     Source,
     even_cuts,
     refuse_shorter,
+    refuse_unknown,
 )
-from headrace.sources.layout import FileLayout, gone, unreadable
-from headrace.sources.lines import LineNumbers
-from headrace.sources.listing import Extent, Listing, Stretch
-from headrace.sources.parquet import Parquet
-from headrace.sources.scan import PathPattern, ScannedFile
+from headrace.sources.layout import Extent, FileLayout, disappeared, unreadable
+from headrace.sources.lines import LineNumbers, Lines
+from headrace.sources.listing import Listing, Stretch
+from headrace.sources.parquet import Parquet, own_schema
+from headrace.sources.scan import PathPattern, ScannedFile, format_of, pattern_of
 
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 
@@ -109,7 +112,7 @@ class FilesSource(Source):
                 self._attempt(file, partial(self._verify, before))
         for stretch in listing.stretches(position, listing.end):
             if not os.path.exists(self.path(stretch)):
-                raise gone(self.path(stretch))
+                raise disappeared(self.path(stretch))
 
     def splits(self) -> list[str]:
         return [SPLIT]
@@ -262,7 +265,7 @@ class FilesSource(Source):
                 self.verify(part)
                 yield from self.layout.read(path, part.extent, part.at)
             except FileNotFoundError as cause:
-                raise gone(path) from cause
+                raise disappeared(path) from cause
             except OSError as cause:
                 raise unreadable(path, cause) from cause
 
@@ -284,6 +287,28 @@ class FilesSource(Source):
             return shift + self.layout.align(path, position - shift, start - shift, extent.end)
         except FileNotFoundError:
             return inside.at + extent.length
+
+
+def open_files(o: InputRequest) -> Source:
+    refuse_unknown(o, ("header", "delimiter"))
+    pattern = pattern_of(o.rest, o.uri, o.format, o.bounded)
+    format = o.format or format_of(pattern)
+    if format is None:
+        pattern.check()
+        files = pattern.scan()  # says what is compressed
+        fact = "the file names in {!r} do not say" if files else "there are no files in {!r} to say"
+        raise InputError(
+            "HR-INPUT-004",
+            f"{fact.format(o.uri)} which format they have",
+            f'Pass format="json"; known: {", ".join(formats.FORMATS)}.',
+        )
+    own = own_schema(pattern) if format == "parquet" and o.schema is None else None
+    schema = own if own is not None else formats.needed_schema(o, format)
+    formats.check_schema(format, schema)
+    layout: FileLayout = (
+        Parquet(schema) if format == "parquet" else Lines(format, schema, **o.options)
+    )
+    return FilesSource(pattern, layout, schema, o.clock, bounded=o.bounded, home=o.home)
 
 
 def _gathered(chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 from headrace.errors import InputError
 from headrace.kernel import decode_json
 from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reason
-from headrace.sources.contract import Decoded
+from headrace.sources.contract import Decoded, InputRequest
 
 MISQUOTED = "a quote that does not close, or is not around a whole field"
 LONE_RETURN = "a carriage return inside the record: lines end with a line feed"
@@ -204,6 +204,18 @@ def default_schema(format: str) -> pa.Schema | None:
     """The schema of a format that brings its own."""
     kinds = {"text": pa.string(), "bytes": pa.binary()}
     return pa.schema([("value", kinds[format])]) if format in kinds else None
+
+
+def needed_schema(o: InputRequest, format: str) -> pa.Schema:
+    """The declared schema, or the one that the format brings."""
+    schema = o.schema if o.schema is not None else default_schema(format)
+    if schema is None:
+        raise InputError(
+            "HR-INPUT-012",
+            f"{o.uri!r} has no schema",
+            'Pass schema="area string, celsius double", or give a dataclass.',
+        )
+    return schema
 
 
 def check_schema(format: str, schema: pa.Schema) -> None:

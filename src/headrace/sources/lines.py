@@ -18,8 +18,7 @@ import pyarrow as pa
 from headrace.kernel import is_document
 from headrace.sources import formats
 from headrace.sources.contract import RAW, Chunk, Decoded
-from headrace.sources.layout import changed, fingerprint
-from headrace.sources.listing import Extent, Mark
+from headrace.sources.layout import Extent, Mark, changed, fingerprint
 
 BLOCK = 1 << 20
 LEAST = 1 << 18  # bytes: fewer are not worth a task of their own

@@ -15,33 +15,19 @@ import json
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
 from headrace.files import sync, sync_folder
-from headrace.sources.place import damaged, put, readable
+from headrace.sources.contract import damaged, write_durably
+from headrace.sources.layout import Extent
 from headrace.state.sealed import make_folder
 
 MANY_LINES = 10_000
 _WHAT = "the list of files read"
-
-Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """`[start, end)` of a file, in the file's own units (bytes of text, rows of Parquet)."""
-
-    path: str
-    start: int
-    end: int
-    mark: Mark
-
-    @property
-    def length(self) -> int:
-        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +52,6 @@ class Listing:
     def last(self, path: str) -> Extent | None:
         """The newest extent of the file: where to go on reading it."""
         return self._last.get(path)
-
-    def files(self) -> list[str]:
-        return list(self._last)
 
     def append(self, extents: Sequence[Extent]) -> None:
         """Append `extents` to the sequence; durable when this returns."""
@@ -115,7 +98,7 @@ class Listing:
         self._refuse_shorter(path)
         if not path.exists():
             return 0
-        with readable(_WHAT, path), path.open("rb") as file:
+        with _readable(path), path.open("rb") as file:
             file.seek(self._known)
             fresh = file.read()
         lines = fresh[: fresh.rfind(b"\n") + 1].splitlines(keepends=True)
@@ -143,9 +126,20 @@ class Listing:
             os.truncate(path, self._known)
         # A file that grew often has many lines where one would do.
         if self._lines > MANY_LINES and self._lines > 4 * len(self._extents):
-            put(path, b"".join(map(_line, self._extents)))
+            write_durably(path, b"".join(map(_line, self._extents)))
             self._known = path.stat().st_size
         self._tidy = True
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what the system says of the list, but that it is missing, into an InputError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as cause:
+        raise damaged(_WHAT, path, f"cannot be read: {cause.strerror or cause}") from cause
 
 
 def _sliced(at: int, extent: Extent, start: int, end: int) -> Stretch:

@@ -20,8 +20,16 @@ import pyarrow as pa
 from headrace.errors import InputError
 from headrace.rows import fitted, table_of
 from headrace.schema import SchemaLike, ddl_of, schema_of
-from headrace.sources.contract import BEGINNING, Chunk, Offset, Range, Source, refuse_shorter
-from headrace.sources.place import damaged, put
+from headrace.sources.contract import (
+    BEGINNING,
+    Chunk,
+    Offset,
+    Range,
+    Source,
+    damaged,
+    refuse_shorter,
+    write_durably,
+)
 
 CHUNK_ROWS = 262_144
 INLINE_BYTES = 1 << 20  # what may travel inside the source itself
@@ -92,7 +100,7 @@ class TableOnDisk:
     @staticmethod
     def of(table: pa.Table, path: Path) -> TableOnDisk:
         content = _ipc(table)
-        put(path, content)
+        write_durably(path, content)
         return TableOnDisk(path, zlib.crc32(content))
 
     def load(self) -> pa.Table:

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from headrace.errors import InputError
 from headrace.sources.columns import conform, fit, plain
 from headrace.sources.contract import Chunk, Decoded
-from headrace.sources.layout import changed, fingerprint
-from headrace.sources.listing import Extent, Mark
+from headrace.sources.layout import Extent, Mark, changed, fingerprint
 from headrace.sources.scan import PathPattern
 
 CHUNK_ROWS = 524_288

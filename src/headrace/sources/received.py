@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import InputError, LogError, StateError
 from headrace.log import EmbeddedLog
-from headrace.sources.contract import Chunk
-from headrace.sources.place import damaged
+from headrace.sources.contract import Chunk, damaged
 from headrace.state.sealed import make_folder
 
 SEGMENT = 64 << 20

@@ -24,10 +24,12 @@ from headrace.sources.contract import (
     RAW,
     Chunk,
     Decoded,
+    InputRequest,
     Range,
     Source,
     even_cuts,
     refuse_shorter,
+    refuse_unknown,
 )
 from headrace.sources.lines import split_lines
 from headrace.sources.received import LineWriter, Received
@@ -236,6 +238,23 @@ class Receiver:
         finally:
             if rest:  # a last line without its end: better a bad record than none
                 writer.add(split_lines(rest + b"\n", keep_blank=True)[0])
+
+
+def open_socket(o: InputRequest) -> Source:
+    refuse_unknown(o, ("delimiter",))
+    host, port = address_of(o.rest, o.uri)
+    format = o.format or ("text" if o.schema is None else "json")
+    if format not in ("json", "csv", "text"):
+        raise InputError(
+            "HR-INPUT-004",
+            f"{o.uri!r} cannot have format {format!r}",
+            'Lines are "text", "json" or "csv".',
+        )
+    schema = formats.needed_schema(o, format)
+    formats.check_schema(format, schema)
+    return SocketSource(
+        host, port, schema, format=format, bounded=o.bounded, home=o.home, **o.options
+    )
 
 
 def address_of(rest: str, uri: str) -> tuple[str, int]:

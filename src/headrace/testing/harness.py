@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.chunk import HASH
 from headrace.clock import Duration
 from headrace.driver.start import Start
-from headrace.errors import InputError, RunError
+from headrace.errors import InputError, RunError, did_you_mean
 from headrace.inspect.progress import Progress, progress_of
 from headrace.inspect.step_state import read_snapshot
 from headrace.plan.evolution import Comparison
@@ -279,11 +279,11 @@ def chosen(name: str | None, known: Collection[str], what: str) -> str:
         return next(iter(known))
     if name in known:
         return str(name)
-    close = difflib.get_close_matches(str(name), known, 1)
-    meant = f"Did you mean {close[0]!r}? " if close else ""
     fact = f"has no {what} {name!r}" if name is not None else f"has {len(known)} {what}s"
     raise RunError(
-        "HR-TEST-004", f"the job {fact}", f"{meant}Known: {', '.join(map(repr, known)) or 'none'}."
+        "HR-TEST-004",
+        f"the job {fact}",
+        f"{did_you_mean(name, known)}Known: {', '.join(map(repr, known)) or 'none'}.",
     )
 
 
