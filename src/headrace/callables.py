@@ -141,7 +141,7 @@ def _compound(thing: object, depth: int) -> Iterator[str]:
 
 
 def _members(kind: type) -> list[tuple[str, Any]]:
-    """The functions and plain values of the user's class; those of ours are not his."""
+    """The functions and plain values of a user's class; none for classes of Python and ours."""
     if kind.__module__ == "builtins" or kind.__module__.startswith("headrace."):
         return []
     kinds = (*_PLAIN, types.FunctionType)

@@ -1,4 +1,4 @@
-"""Which Arrow columns a column of a schema takes: those whose values, as rows, it would take.
+"""Which Arrow columns can become a column of a schema: those whose values it would accept as rows.
 
 Text is no number and a number no text, a fraction no time, and a struct has no field but those
 that are declared. Here only types and the reach of times are judged; whether each value fits
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.arrays import beyond, milliseconds
+from headrace.arrays import beyond, flat, milliseconds
 from headrace.schema import ddl_type
 
 FAR = "a time is not within the years 1 to 9999"
@@ -47,8 +47,8 @@ _TAKES = (
 )
 
 
-def check_taken(source: pa.DataType, kind: pa.DataType) -> None:
-    """ValueError if a column of type `source` is none of type `kind`, whatever it holds."""
+def check_compatible(source: pa.DataType, kind: pa.DataType) -> None:
+    """ValueError if no column of type `source` can be one of type `kind`, whatever its values."""
     if pt.is_dictionary(source):
         source = source.value_type
     if source == kind or pt.is_null(source):
@@ -64,7 +64,7 @@ def check_taken(source: pa.DataType, kind: pa.DataType) -> None:
     else:
         inner = list(zip(inside(source), inside(kind), strict=False))
     for theirs, ours in inner:
-        check_taken(theirs, ours)
+        check_compatible(theirs, ours)
 
 
 def extra_field(source: pa.DataType, kind: pa.DataType, path: str) -> str | None:
@@ -133,7 +133,7 @@ def cast_exactly(column: Any, kind: pa.DataType) -> Any:
         column = column.cast(pa.timestamp(source.unit, "UTC"))
     result = column.cast(kind, safe=not _coarser(source, kind))
     if _may_bend(source, kind):
-        _compare(_one(column), _one(result))
+        _compare(flat(column), flat(result))
     return result
 
 
@@ -141,10 +141,6 @@ def _coarser(source: pa.DataType, kind: pa.DataType) -> bool:
     """Whether times are cut: only then may the cast be unchecked, or far times would wrap."""
     both = pt.is_timestamp(source) and pt.is_timestamp(kind)
     return both and _UNITS.index(source.unit) > _UNITS.index(kind.unit)
-
-
-def _one(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _may_bend(source: pa.DataType, kind: pa.DataType) -> bool:

@@ -1,7 +1,7 @@
 """Which items of a chunk make a call fail: the chunk is tried whole, its items only if it fails.
 
 By halving, where one call takes a range of items; one by one, where each item is a call of its
-own. What becomes of an item that fails is the caller's to say.
+own. The caller decides what becomes of an item that fails.
 """
 
 from __future__ import annotations

@@ -185,12 +185,12 @@ def _places(kind: Any, columns: Sequence[str], names: Sequence[str]) -> list[int
 
 
 def table_of(
-    rows: Iterable[Any], schema: pa.Schema, made_of: tuple[list[Any], pa.Table] | None = None
+    rows: Iterable[Any], schema: pa.Schema, source: tuple[list[Any], pa.Table] | None = None
 ) -> pa.Table:
     """Rows that a user function returned (tuples, dicts, dataclasses) as a table.
 
-    `made_of` says which rows the function had, and of which table: a column of times that it
-    handed on is then taken from there.
+    `source` holds the rows that the function was called with, and their table: a column of times
+    that it passed on unchanged is then taken from there.
     """
     names = tuple(schema.names)
     rows = list(rows)
@@ -207,16 +207,16 @@ def table_of(
         raise ValueError(f"a row has {wrong.pop()} values, expected {len(names)}: {listed}")
     arrays = []
     for column, field in zip(zip(*values, strict=True), schema, strict=True):
-        same = _handed_on(column, field, made_of) if made_of and field.type in _TIMES else None
+        same = _passed_on(column, field, source) if source and field.type in _TIMES else None
         arrays.append(_array(column, field) if same is None else same)
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _handed_on(
-    values: tuple[Any, ...], field: pa.Field, made_of: tuple[list[Any], pa.Table]
+def _passed_on(
+    values: tuple[Any, ...], field: pa.Field, source: tuple[list[Any], pa.Table]
 ) -> pa.ChunkedArray | None:
     """The column that these very objects were made of, if there is one."""
-    rows, table = made_of
+    rows, table = source
     if len(values) != len(rows) or field.name not in table.column_names:
         return None
     place = table.column_names.index(field.name)

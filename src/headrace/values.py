@@ -27,7 +27,14 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from headrace.arrays import beyond, milliseconds
-from headrace.column_types import FAR, cast_exactly, check_taken, check_times, holds_time, inside
+from headrace.column_types import (
+    FAR,
+    cast_exactly,
+    check_compatible,
+    check_times,
+    holds_time,
+    inside,
+)
 from headrace.schema import ddl_type
 
 Values = Sequence[Any]
@@ -53,18 +60,18 @@ def as_type(column: Any, kind: pa.DataType) -> Any:
     if pt.is_dictionary(column.type) and not pt.is_dictionary(kind):
         column = column.cast(column.type.value_type)
     source = column.type
-    check_taken(source, kind)
+    check_compatible(source, kind)
     if source == kind:
         result = column
-    elif pt.is_nested(kind) and (_changes(kind) or _other_fields(source, kind)):
+    elif pt.is_nested(kind) and (_cast_differs(kind) or _fields_differ(source, kind)):
         result = _value_by_value(column, kind)
     else:
-        result = cast_exactly(_meant(column, kind), kind)
+        result = cast_exactly(_interpreted(column, kind), kind)
     check_times(result)
     return result
 
 
-def _meant(column: Any, kind: pa.DataType) -> Any:
+def _interpreted(column: Any, kind: pa.DataType) -> Any:
     """Numbers as the times that they stand for, and of times in a zone the day there."""
     if pt.is_timestamp(kind) and pt.is_integer(column.type):
         return column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
@@ -75,9 +82,9 @@ def _meant(column: Any, kind: pa.DataType) -> Any:
     return column
 
 
-def _changes(kind: pa.DataType) -> bool:
-    """Whether a column of this type may come of one that Arrow casts otherwise than is meant."""
-    return holds_time(kind) or pt.is_decimal(kind) or any(map(_changes, inside(kind)))
+def _cast_differs(kind: pa.DataType) -> bool:
+    """Whether Arrow may cast a column to this type otherwise than we mean it."""
+    return holds_time(kind) or pt.is_decimal(kind) or any(map(_cast_differs, inside(kind)))
 
 
 def _value_by_value(column: Any, kind: pa.DataType) -> Any:
@@ -88,13 +95,13 @@ def _value_by_value(column: Any, kind: pa.DataType) -> Any:
     return pa.chunked_array([array]) if isinstance(column, pa.ChunkedArray) else array
 
 
-def _other_fields(source: pa.DataType, kind: pa.DataType) -> bool:
+def _fields_differ(source: pa.DataType, kind: pa.DataType) -> bool:
     """Whether a struct inside has its fields in another order, or fewer: Arrow casts neither."""
     if pt.is_null(source):
         return False
     names = [[field.name for field in of] for of in (source, kind) if pt.is_struct(of)]
     pairs = zip(inside(source), inside(kind), strict=False)
-    return (bool(names) and names[0] != names[-1]) or any(_other_fields(g, k) for g, k in pairs)
+    return (bool(names) and names[0] != names[-1]) or any(_fields_differ(g, k) for g, k in pairs)
 
 
 def _by_type(values: Values, kind: pa.DataType) -> pa.Array:

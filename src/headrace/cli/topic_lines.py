@@ -1,7 +1,7 @@
 """Lines of text to records of a topic and back, for the console.
 
 A typed topic speaks JSON, one object per line; a byte topic speaks text, one record per line.
-A line that cannot be taken is an error with its number; the lines before it are kept and
+A line that cannot be read is an error with its number; the lines before it are appended, and
 nothing of it is.
 """
 
@@ -37,10 +37,10 @@ class Producer:
     def run(self, stream: BinaryIO) -> int:
         """Append every line of the stream, each batch as it comes; the number of records."""
         for lines in batches(stream):
-            self._take(lines)
+            self._append_lines(lines)
         return self.appended
 
-    def _take(self, lines: list[Line]) -> None:
+    def _append_lines(self, lines: list[Line]) -> None:
         records: list[tuple[int, Any]] = []
         try:
             for number, line in lines:

@@ -60,14 +60,14 @@ class Kernel:
         try:
             return self._run(table), []
         except duckdb.Error:
-            return self._apart(table)
+            return self._run_good_rows(table)
 
     def _run(self, table: pa.Table) -> pa.Table:
         for mask in self._masks:
             table = _filtered(table, mask(table))
         return self._chain(table)
 
-    def _apart(self, table: pa.Table) -> tuple[pa.Table, Bad]:
+    def _run_good_rows(self, table: pa.Table) -> tuple[pa.Table, Bad]:
         """Ask for the rows that fail, explain each by running it alone, run the others."""
         rows = Chain(self.steps, self.input).failing(table)
         good = np.ones(table.num_rows, bool)

@@ -86,15 +86,15 @@ class Chain:
             if step.columns is not None:
                 self._origin = {n: self._origin.get(bare(e) or "") for n, e in step.columns}
         self.schema = schema
-        self._kept = {} if self.filters else {n: o for n, o in self._origin.items() if o}
-        self._wanted = [n for n in self.schema.names if n not in self._kept]
+        self._passed_on = {} if self.filters else {n: o for n, o in self._origin.items() if o}
+        self._computed = [n for n in self.schema.names if n not in self._passed_on]
         self._needs = self._trimmed()
         self._dated = any(level.dated for level in self._levels)
         self._queries: dict[object, duckdb.Query] = {}
 
     def _trimmed(self) -> list[list[str]]:
         """The columns that are needed of the input and of each step, and no others."""
-        needs = [self._wanted]
+        needs = [self._computed]
         for level in reversed(self._levels):
             needs.insert(0, level.reads(needs[0]))
         return needs
@@ -102,10 +102,10 @@ class Chain:
     def __call__(self, table: pa.Table) -> pa.Table:
         hidden = [n for n in table.column_names if n.startswith("__")]
         passed = hidden if self.filters else []
-        result = self._ask(table, passed) if self._wanted or self.filters else table
+        result = self._ask(table, passed) if self._computed or self.filters else table
         columns = []
         for slot, field in zip(_slots(self.schema), self.schema, strict=True):
-            source = self._kept.get(field.name)
+            source = self._passed_on.get(field.name)
             column = result.column(slot) if source is None else table.column(source)
             columns.append(column if column.type == field.type else column.cast(field.type))
         columns += [(result if self.filters else table).column(n) for n in hidden]

@@ -35,7 +35,7 @@ _ZONE = r"[T ]\d\d:?\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def cast_text(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """Binary text as `kind`: null where it will not go, and the places of those."""
+    """Binary text as `kind`: null where it cannot be cast, and the positions of those values."""
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return values.cast(kind), []
     text, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
@@ -53,7 +53,7 @@ def reason(name: str, value: bytes | None, kind: pa.DataType) -> str:
 def isolate(
     values: pa.Array, kind: pa.DataType, cast: Callable[[pa.Array], pa.Array]
 ) -> tuple[pa.Array, list[int]]:
-    """`cast(values)`, with null at the places that do not go through."""
+    """`cast(values)`, with null for the values that cannot be cast, and their positions."""
     bad: list[int] = []
 
     def null(first: int, _: int, __: Exception) -> pa.Array:
@@ -101,7 +101,7 @@ def _doubles(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimals(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Arrow counts in 128 bits: of too many digits it makes another number, without a word."""
+    """Arrow computes in 128 bits, and silently makes another number of too many digits."""
     powers = pc.match_substring_regex(text, "[eE]")
     if pc.any(powers).as_py():
         written = [_without_power(t) for t in text.filter(powers).to_pylist()]
@@ -127,7 +127,7 @@ def _without_power(text: str) -> str:
 
 
 def _shown(times: pa.Array) -> pa.Array:
-    """The times, all of which a calendar shows."""
+    """The times; ValueError if one is outside the calendar."""
     if beyond(milliseconds(pa.chunked_array([times]))) is not None:
         raise ValueError("a time that is not within the years 1 to 9999")
     return times
@@ -183,9 +183,9 @@ def _bytes(text: bytes | None) -> bytes | None:
 def _bare(texts: pa.Array, to: pa.DataType) -> pa.Array:
     """Numbers, and what is none: true, false, lists, objects."""
     if pt.is_integer(to):
-        return _whole(texts, to)
+        return _integers(texts, to)
     if pt.is_timestamp(to):
-        millis = _whole(texts, pa.int64())
+        millis = _integers(texts, pa.int64())
         inside = pc.and_(pc.greater_equal(millis, FIRST_TIME), pc.less_equal(millis, LAST_TIME))
         shown = pc.if_else(inside, millis, None).cast(pa.timestamp("ms", to.tz))
         return shown.cast(to)
@@ -194,7 +194,7 @@ def _bare(texts: pa.Array, to: pa.DataType) -> pa.Array:
     return pa.nulls(len(texts), to)
 
 
-def _whole(texts: pa.Array, to: pa.DataType) -> pa.Array:
+def _integers(texts: pa.Array, to: pa.DataType) -> pa.Array:
     try:
         return texts.cast(to)
     except pa.ArrowException:

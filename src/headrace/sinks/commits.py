@@ -6,8 +6,8 @@ epoch and may replace several by one merged file. A file counts when a record or
 snapshot names it, so an epoch appears whole, and merging is one step too.
 
 A snapshot has a *slot*, its epoch and a revision (0; going back makes the next ones). Slots
-only grow, and of two drivers that write the same slot the first is right: the other's is not
-there. Whatever an old driver does late, a newer snapshot stays in force.
+only grow, and if two drivers write the same slot, the first wins: the other's file is not created.
+Whatever an old driver does late, a newer snapshot stays in force.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Name:
     revision: int | None
 
     @property
-    def whole(self) -> bool:
+    def is_snapshot(self) -> bool:
         return self.revision is not None
 
     @property
@@ -122,10 +122,10 @@ class Commits:
 
     def current(self, chain: str) -> list[Record]:
         """The newest snapshot, if there is one, and the records after it."""
-        return retried(self.folder, lambda: self.force(in_force(self.names(chain))))
+        return retried(self.folder, lambda: self.read_chain(in_force(self.names(chain))))
 
-    def force(self, names: list[Name]) -> list[Record]:
-        """The records of `names`, which are in force; an error if one between is missing."""
+    def read_chain(self, names: list[Name]) -> list[Record]:
+        """The records of `names`, which are in force; an error if one in between is missing."""
         records = [self.read(n) for n in names]
         for before, record in zip([None, *records], records, strict=False):
             previous = NEVER if before is None else before.epoch
@@ -201,7 +201,7 @@ def retried(place: Path, work: Callable[[], T]) -> T:
 
 def in_force(names: list[Name]) -> list[Name]:
     """Of one chain's names, oldest first: the newest snapshot and what came after it."""
-    snapshot = max((i for i, n in enumerate(names) if n.whole), default=0)
+    snapshot = max((i for i, n in enumerate(names) if n.is_snapshot), default=0)
     return names[snapshot:]
 
 

@@ -78,7 +78,7 @@ class Written(Generic[T]):
 
 
 class _Summed:
-    """A file that adds up the checksum of what is written to it, which is never taken back."""
+    """A file that computes the checksum of what is written to it, from beginning to end."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.crc = file, 0
@@ -111,7 +111,7 @@ class _Summed:
 
 
 def write(path: Path, content: Callable[[IO[bytes]], T]) -> Written[T]:
-    """Make `path` with what `content` writes, durably. On failure nothing stays."""
+    """Create `path` with what `content` writes, durably. On failure no file is left."""
     with named(path):
         try:
             with path.open("xb") as file:

@@ -7,8 +7,8 @@
 
 Exact readers go by the records (`read_output`); a reader that globs sees whole files and, at
 rest, every row once. Each output of each job has a chain of records of its own. Before each
-visible step the driver's fence is looked at; a step of a driver that was stopped right after
-that look repeats what its successor has done, and changes nothing.
+visible step the driver's fence is checked; a step of a driver that was paused right after that
+check repeats what its successor has done, and changes nothing.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class FilesSink(Sink):
         names = {r["file"] for r in staged}
         strange = any(p.file not in names for p in parts if not p.level)
         if strange or (rows and rows != sum(r["rows"] for r in staged)):
-            raise _other(self._target, epoch, records[-1])
+            raise _conflict(self._target, epoch, records[-1])
 
     def reached(self, epoch: int) -> bool:
         return any(n.epoch >= epoch for n in self._commits.names(self._chain))
@@ -214,7 +214,7 @@ class FilesSink(Sink):
     def _published(self, record: Record) -> bool:
         """Whether the epoch is there; an error if it is there with other files."""
         for name in self._commits.names(record.chain):
-            if name.whole and name.epoch >= record.epoch:
+            if name.is_snapshot and name.epoch >= record.epoch:
                 return True
             if name.epoch == record.epoch:
                 try:
@@ -222,7 +222,7 @@ class FilesSink(Sink):
                 except Replaced:
                     return True
                 if {p.file for p in published.parts} != {p.file for p in record.parts}:
-                    raise _other(self._target, record.epoch, published)
+                    raise _conflict(self._target, record.epoch, published)
                 return True
         return False
 
@@ -341,7 +341,7 @@ def chain_of(job: str, key: str) -> str:
     return hashlib.sha256(f"{job}/{key}".encode()).hexdigest()[:12]
 
 
-def _other(target: Path, epoch: int, record: Record) -> OutputError:
+def _conflict(target: Path, epoch: int, record: Record) -> OutputError:
     details: dict[str, Any] = {"driver": record.token, "output": record.output}
     return OutputError(
         "HR-OUTPUT-013",

@@ -9,8 +9,8 @@
 What is taken back is written again only as far as the inputs still have it; a file that was
 read may be gone. So nothing is deleted here: what is set aside is the user's to remove.
 It is a merge that leaves rows out: readers change over at 4, and a crash is mended the same
-way. The snapshot has the newest epoch that was ever published, so what a driver of before
-still publishes does not count.
+way. The snapshot has the newest epoch that was ever published, so what an earlier driver still
+publishes does not count.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ def _go_back(
     merging: FileMerging, timelines: Timelines, newest: Record, writer: EpochWriter
 ) -> Taken | None:
     names = in_force(merging.commits.names(merging.chain))
-    parts = list(parts_of(merging.commits.force(names)))
+    parts = list(parts_of(merging.commits.read_chain(names)))
     ahead = [p for p in parts if p.last > timelines.upto(p.timeline)]
     if not ahead:
         return None
     slot = Slot(names[-1].epoch, names[-1].revision + 1 if names[-1].revision is not None else 0)
     mixed = [(p, upto) for p in ahead if p.epoch <= (upto := timelines.upto(p.timeline))]
-    cut = [_without(merging, p, upto, slot, writer) for p, upto in mixed]
+    cut = [_cut_after(merging, p, upto, slot, writer) for p, upto in mixed]
     _set_aside(merging, ahead)
     point("sink.back.written")
     remaining = [*(p for p in parts if p not in ahead), *cut]
@@ -98,7 +98,7 @@ def _go_back(
         revision=slot.revision,
         gone=tuple(sorted(p.file for p in ahead)),
     )
-    merging.take_force(snapshot, writer)
+    merging.install(snapshot, writer)
     rows = sum(p.rows for p in parts) - sum(p.rows for p in remaining)
     first = min(max(p.epoch, timelines.upto(p.timeline) + 1) for p in ahead)
     return Taken(rows, first, max(p.last for p in ahead))
@@ -110,14 +110,14 @@ def _set_aside(merging: FileMerging, parts: Sequence[OutputFile]) -> None:
     for part in parts:
         with named(aside / part.file):
             try:
-                _double(merging.find(part), aside / part.file)
+                _link_or_copy(merging.find(part), aside / part.file)
             except FileNotFoundError as cause:
                 raise Replaced(part.file) from cause
     with named(aside):
         sync_folder(aside)
 
 
-def _double(path: Path, second: Path) -> None:
+def _link_or_copy(path: Path, second: Path) -> None:
     """A link to the file; where the file system has none, a copy."""
     try:
         link_if_absent(path, second)
@@ -131,7 +131,7 @@ def _double(path: Path, second: Path) -> None:
         half.rename(second)
 
 
-def _without(
+def _cut_after(
     merging: FileMerging, part: OutputFile, epoch: int, slot: Slot, writer: EpochWriter
 ) -> OutputFile:
     """A file with the rows of a merged one that are of `epoch` and before."""

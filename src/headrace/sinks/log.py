@@ -69,7 +69,7 @@ class LogSink(Sink):
         self._identity, self._name = job, name
         self._id = name if id is None else id
         self._staging = Staging(staged)
-        self._known: str | None = None  # the id of the topic that was looked at last
+        self._topic_id: str | None = None  # the id of the topic that was looked at last
         self._ends: dict[int, int] | None = None  # of it, as far as was looked
 
     def describe(self) -> Description:
@@ -158,11 +158,11 @@ class LogSink(Sink):
             topic = self._log.describe(self._topic).id
         except LogError as cause:
             raise _as_output(cause) from cause
-        if topic != self._known:
+        if topic != self._topic_id:
             held = self.held()
             if held is None or held.number < epoch:
                 return False
-            self._known = topic
+            self._topic_id = topic
         return True
 
     def beyond(self, timelines: Timelines) -> Reached:
@@ -200,7 +200,7 @@ class LogSink(Sink):
             self._append(rows, producer, epoch)
         except LogError as cause:
             if cause.code == "HR-LOG-020":
-                raise _other(self._topic, self._name, epoch) from cause
+                raise _conflict(self._topic, self._name, epoch) from cause
             raise _as_output(cause) from cause
         point("sink.publish.appended")
 
@@ -297,7 +297,7 @@ def _cast(topic: str, rows: pa.Table, topic_schema: pa.Schema) -> pa.Table:
         ) from cause
 
 
-def _other(topic: str, output: str, epoch: int) -> OutputError:
+def _conflict(topic: str, output: str, epoch: int) -> OutputError:
     return OutputError(
         "HR-OUTPUT-013",
         f"epoch {epoch} was published to topic {topic!r} with other records than the job's "

@@ -12,9 +12,9 @@ file's worth per level, so a row is rewritten a handful of times however long th
 
 A crash between any two is mended by `recover`, which does 3 to 5 again, for the snapshot that
 is in force on disk, whoever wrote it. Two drivers may do all of it at once: a merged file has a
-name of its own; of two snapshots of one slot one is there, and whose is not deletes nothing
-but its own file; and a file whose slot is not beyond that of the snapshot in force, which does
-not name it, is never named again. A globbing reader may miss rows of old epochs between 3 and
+name of its own; of two snapshots of one slot only one is created, and the driver of the other
+deletes nothing but its own file; and a file whose slot is not beyond that of the snapshot in
+force, which does not name it, is never named again. A globbing reader may miss rows of old epochs between 3 and
 4, or fail on a file that has gone; it never sees a row twice.
 """
 
@@ -74,9 +74,9 @@ class FileMerging:
 
     def _advance(self, job: str, output: str, writer: EpochWriter) -> None:
         names = in_force(self.commits.names(self.chain))
-        if sum(not n.whole for n in names) < EVERY:
+        if sum(not n.is_snapshot for n in names) < EVERY:
             return
-        records = self.commits.force(names)
+        records = self.commits.read_chain(names)
         slot = Slot(records[-1].epoch, 0)
         remaining, replaced = self._merge(list(parts_of(records)), slot, writer)
         point("sink.merge.written")
@@ -92,9 +92,9 @@ class FileMerging:
             slot.revision,
             tuple(replaced),
         )
-        self.take_force(snapshot, writer)
+        self.install(snapshot, writer)
 
-    def take_force(self, snapshot: Record, writer: EpochWriter) -> None:
+    def install(self, snapshot: Record, writer: EpochWriter) -> None:
         """Write the snapshot, unless another driver was first; finish the one in force."""
         writer.check()
         if not self.commits.write(snapshot):
@@ -108,7 +108,7 @@ class FileMerging:
 
     def _recover(self, writer: EpochWriter) -> None:
         names = self.commits.names(self.chain)
-        newest = max((i for i, n in enumerate(names) if n.whole), default=None)
+        newest = max((i for i, n in enumerate(names) if n.is_snapshot), default=None)
         if newest is None or names[newest].slot == self.recovered:
             return
         snapshot = self.commits.read(names[newest])
@@ -117,7 +117,7 @@ class FileMerging:
         point("sink.merge.removed")
         self._show(snapshot, writer)
         self._sweep(snapshot, names[newest:], writer)
-        old = [n for n in names[:newest] if n.epoch < snapshot.epoch or n.whole]
+        old = [n for n in names[:newest] if n.epoch < snapshot.epoch or n.is_snapshot]
         writer.check()
         self.commits.remove(old)  # all but the record of its own epoch: it tells of a lost one
         self.recovered = names[newest].slot

@@ -122,7 +122,7 @@ def _parts(target: Path) -> list[tuple[str, OutputFile]]:
     files = [
         (chain, part)
         for chain, names in chains.items()
-        for part in parts_of(commits.force(in_force(names)))
+        for part in parts_of(commits.read_chain(in_force(names)))
     ]
     return sorted(files, key=lambda f: (f[1].epoch, f[1].file))
 

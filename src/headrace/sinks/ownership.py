@@ -1,4 +1,4 @@
-"""Whose a folder of output files is: the job's identity, and a check of the folder against it.
+"""Who owns a folder of output files: the job's identity, and a check of the folder against it.
 
 The identity is a random text in the job's folder, created when a job first starts (not when its
 outputs are only looked at), and recorded with everything that the job publishes. The check runs
@@ -24,18 +24,18 @@ _KIND = "job-identity"
 class Identity:
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / "outputs" / "identity"
-        self._found: str | None = None
+        self._id: str | None = None
 
     def known(self) -> str | None:
         """The identity, if there is one yet."""
-        if self._found is None:
+        if self._id is None:
             with named(self.path):
                 if self.path.exists():
-                    self._found = str(read_sealed(self.path, _KIND)["id"])
-        return self._found
+                    self._id = str(read_sealed(self.path, _KIND)["id"])
+        return self._id
 
     def get(self) -> str:
-        """The identity, made if there is none; of two who make one, the first is right."""
+        """The identity, created if there is none; if two processes create one, the first wins."""
         stored = self.known()
         if stored is None:
             folder_for(self.path.parent)

@@ -43,7 +43,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         column = table.column(field.name)
         if column.type != field.type:
             column = _cast(column, field, reasons)
-        _judge(column, field, reasons)
+        _find_misfits(column, field, reasons)
         columns.append(column)
     typed = pa.Table.from_arrays(columns, schema=schema)
     if not reasons:
@@ -91,7 +91,7 @@ def _shown(value: pa.Scalar) -> str:
         return "a time that is not within the years 1 to 9999"
 
 
-def _judge(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> None:
+def _find_misfits(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> None:
     """Find rows that lack a required value, and times that are outside the calendar."""
     if column.null_count and not field.nullable:
         for i in np.flatnonzero(column.is_null().to_numpy()):

@@ -44,7 +44,6 @@ from headrace.sources.scan import PathPattern, ScannedFile, format_of, pattern_o
 
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
 
-
 T = TypeVar("T")
 Stamp = tuple[int, ...]
 
@@ -105,7 +104,7 @@ class FilesSource(Source):
             self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
 
     def _check_listed(self, listing: Listing, position: int, files: list[ScannedFile]) -> None:
-        """What was read is as it was, or gone; what is listed and still to be read is there."""
+        """Files that were read are unchanged or removed; listed files still to be read exist."""
         for file in files:
             before = listing.last(file.name)
             if before is not None:
@@ -132,7 +131,7 @@ class FilesSource(Source):
         return listing.end
 
     def has_more(self, split: str, offset: int) -> bool:
-        probe = copy.copy(self)  # what is seen here is not noted
+        probe = copy.copy(self)  # this source records nothing of the scan
         probe._stamps, probe._waiting = {}, dict(self._waiting)
         listing = Listing(self._list_path)
         return listing.end != offset or bool(probe._new_extents(listing))

@@ -62,10 +62,10 @@ def decode_csv(
 ) -> Decoded:
     names = list(columns) if columns is not None else schema.names
     reasons = _not_records(values, len(names), delimiter)
-    good = _others(len(values), reasons)
+    good = _all_but(len(values), reasons)
     table, wrong = _split(values.take(pa.array(good)), names, delimiter, 0)
     reasons |= {int(good[i]): why for i, why in wrong.items()}
-    places = _others(len(values), reasons)  # of the table's rows among the values
+    places = _all_but(len(values), reasons)  # of the table's rows among the values
     typed = []
     for field in schema:
         column = _array(table.column(field.name))
@@ -101,7 +101,7 @@ def _misquoted(values: pa.Array, delimiter: str) -> list[int]:
     return [int(i) for i in places[~good.to_numpy(False)]]
 
 
-def _others(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
+def _all_but(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
     keep = np.ones(count, np.bool_)
     keep[list(places)] = False
     return np.flatnonzero(keep)

@@ -56,7 +56,7 @@ class GenerateSource(Source):
     def bounded(self) -> bool:  # type: ignore[override]
         return self.total is not None
 
-    def placed(
+    def for_job(
         self, home: Path | None, name: str, clock: Clock, schema: pa.Schema | None
     ) -> GenerateSource:
         """The same source as input `name` of a job."""

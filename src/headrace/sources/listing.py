@@ -41,13 +41,13 @@ class Stretch:
 class Listing:
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._known = 0  # bytes of the file that are folded already
-        self._at: list[int] = []  # where each extent begins in the sequence
+        self._folded = 0  # bytes of the file that are folded already
+        self._starts: list[int] = []  # where each extent begins in the sequence
         self._extents: list[Extent] = []
         self._last: dict[str, Extent] = {}  # the newest extent of each file
         self.end = 0
         self._lines = 0 if path is None else self._fold_new_lines(path)
-        self._tidy = path is None  # what a crash or much growth has left is cleared away
+        self._compacted = path is None  # since it was opened
 
     def last(self, path: str) -> Extent | None:
         """The newest extent of the file: where to go on reading it."""
@@ -59,7 +59,7 @@ class Listing:
             for extent in extents:
                 self._fold(extent)
         elif extents:
-            self._clear_up(self._path)
+            self._compact(self._path)
             _append(self._path, b"".join(map(_line, extents)))
             self._fold_new_lines(self._path)
 
@@ -74,9 +74,9 @@ class Listing:
             self._fold_new_lines(self._path)  # another process has read further
         self.check(end)
         stretches: list[Stretch] = []
-        i = max(0, bisect_right(self._at, start) - 1)
-        while i < len(self._at) and self._at[i] < end:
-            stretches.append(_sliced(self._at[i], self._extents[i], start, end))
+        i = max(0, bisect_right(self._starts, start) - 1)
+        while i < len(self._starts) and self._starts[i] < end:
+            stretches.append(_sliced(self._starts[i], self._extents[i], start, end))
             i += 1
         return [s for s in stretches if s.extent.length]
 
@@ -89,46 +89,46 @@ class Listing:
             tail = self._extents[-1]
             self._extents[-1] = Extent(tail.path, tail.start, extent.end, extent.mark)
         else:
-            self._at.append(self.end)
+            self._starts.append(self.end)
             self._extents.append(extent)
         self.end += extent.length
 
     def _fold_new_lines(self, path: Path) -> int:
-        """Take in what was appended; how many lines that was."""
+        """Fold what was appended since; how many lines that was."""
         self._refuse_shorter(path)
         if not path.exists():
             return 0
         with _readable(path), path.open("rb") as file:
-            file.seek(self._known)
+            file.seek(self._folded)
             fresh = file.read()
         lines = fresh[: fresh.rfind(b"\n") + 1].splitlines(keepends=True)
         for line in lines:
             self._fold(_parse(line, path))
-            self._known += len(line)
+            self._folded += len(line)
         return len(lines)
 
     def _refuse_shorter(self, path: Path) -> None:
-        if self._known and (not path.exists() or path.stat().st_size < self._known):
+        if self._folded and (not path.exists() or path.stat().st_size < self._folded):
             raise damaged(_WHAT, path, "has become shorter")
 
     def _ends_before(self, position: int) -> InputError:
         how = f"ends at {self.end}, but the job has read up to {position}"
         return damaged(_WHAT, self._path or Path("files"), how)
 
-    def _clear_up(self, path: Path) -> None:
-        """Once before the first line is added: a torn line goes, and many become few."""
+    def _compact(self, path: Path) -> None:
+        """Before the first append: cut off a torn line, and rewrite a long list as a short one."""
         self._refuse_shorter(path)
-        if self._tidy:
+        if self._compacted:
             return
         make_folder(path.parent)
         self._lines += self._fold_new_lines(path)  # of another driver
-        if path.exists() and path.stat().st_size > self._known:
-            os.truncate(path, self._known)
+        if path.exists() and path.stat().st_size > self._folded:
+            os.truncate(path, self._folded)
         # A file that grew often has many lines where one would do.
         if self._lines > MANY_LINES and self._lines > 4 * len(self._extents):
             write_durably(path, b"".join(map(_line, self._extents)))
-            self._known = path.stat().st_size
-        self._tidy = True
+            self._folded = path.stat().st_size
+        self._compacted = True
 
 
 @contextmanager

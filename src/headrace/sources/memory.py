@@ -46,7 +46,7 @@ class MemorySource(Source):
         self._home: Path | None = None  # in the job's folder
         self._file: TableOnDisk | None = None
 
-    def placed(self, home: Path | None) -> MemorySource:
+    def for_job(self, home: Path | None) -> MemorySource:
         """The same source as an input of a job."""
         source = copy.copy(self)
         source._home = home

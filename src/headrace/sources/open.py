@@ -47,7 +47,7 @@ def open_source(
     clock = clock or SystemClock()
     home = _home(folder, name if key is None else key) if folder else None
     if not isinstance(uri, str):
-        return _placed(uri, schema, home, name, clock, until)
+        return _for_job(uri, schema, home, name, clock, until)
     check_input(uri)
     scheme, _, rest = uri.partition(":")
     if format is not None and format not in formats.FORMATS:
@@ -84,7 +84,7 @@ def check_input(uri: str) -> None:
         )
 
 
-def _placed(
+def _for_job(
     source: Source,
     schema: pa.Schema | None,
     home: Path | None,
@@ -100,7 +100,7 @@ def _placed(
             'Give it a total, or run without until="end".',
         )
     if isinstance(source, MemorySource):
-        return source.placed(home)
+        return source.for_job(home)
     if isinstance(source, GenerateSource):
-        return source.placed(home, name, clock, schema)
+        return source.for_job(home, name, clock, schema)
     return source

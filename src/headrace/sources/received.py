@@ -1,8 +1,8 @@
 """Lines received from a socket: a topic in the job's folder, since they are not sent again.
 
-The topic has one partition. A record is a line without its end; a null says that nothing more
-was to come when it was appended, and is skipped by readers. What `add` has returned from is
-durable. One process at a time may add; any may read. What the log refuses is an InputError.
+The topic has one partition. A record is a line without its line end; a null marks the end of the
+input, and is skipped by readers. Lines are durable when `add` returns. One process at a time may
+add; any may read. What the log refuses is an InputError.
 """
 
 from __future__ import annotations

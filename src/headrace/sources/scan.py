@@ -38,7 +38,7 @@ class PathPattern:
     uri: str
     root: Path
     match: str | None = None  # a glob below the root, or one file's name
-    one: bool = False  # `match` is a name
+    single: bool = False  # `match` is a name
     suffixes: tuple[str, ...] | None = None  # which files of a folder; None is all
     bounded: bool = False
 
@@ -50,17 +50,17 @@ class PathPattern:
     @property
     def watchable(self) -> bool:
         """Files may still come."""
-        return not self.one
+        return not self.single
 
     def check(self) -> None:
-        target = self.root / self.match if self.one and self.match else self.root
+        target = self.root / self.match if self.single and self.match else self.root
         if not _exists(target):
             raise InputError(
                 "HR-INPUT-002",
                 f"{str(target)!r} does not exist",
                 f"Check the path in {self.uri!r}; it is taken relative to {os.getcwd()!r}.",
             )
-        mode = os.R_OK if self.one else os.R_OK | os.X_OK
+        mode = os.R_OK if self.single else os.R_OK | os.X_OK
         if not os.access(target, mode):
             raise unreadable(str(target), PermissionError(13, "Permission denied"))
 
@@ -68,21 +68,21 @@ class PathPattern:
         """The files there are, oldest first; of the same age, by name."""
         files = {}
         for name, identity in self._names():
-            file = self._look(name, identity)
+            file = self._scan_file(name, identity)
             if file is not None:
                 files[file.name] = file
         return sorted(files.values(), key=lambda f: (f.mtime, f.name))
 
     def _names(self) -> Iterator[tuple[str, str]]:
-        """The names that fit, and by which each file is known."""
-        if self.one and self.match:
+        """The names that match, each with the identity of its file."""
+        if self.single and self.match:
             yield self.match, self.match
             return
         real_root = os.path.join(os.path.realpath(self.root), "")
         for name, real in files_below(str(self.root), Path(self.match or "*").parts):
             yield name, real.removeprefix(real_root)
 
-    def _look(self, name: str, identity: str) -> ScannedFile | None:
+    def _scan_file(self, name: str, identity: str) -> ScannedFile | None:
         path = self.root / identity
         self._refuse_packed(name, self.root / name)
         if not self._wanted(name):
@@ -131,7 +131,7 @@ def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPa
     if full.exists() or not glob.has_magic(path):
         if path.endswith("/") or (not full.exists() and not full.suffix):
             return PathPattern(uri, full, bounded=bounded)  # a folder that is still to come
-        return PathPattern(uri, full.parent, full.name, one=True, bounded=bounded)
+        return PathPattern(uri, full.parent, full.name, single=True, bounded=bounded)
     parts = full.parts
     plain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     root = Path(*parts[:plain])
@@ -141,7 +141,7 @@ def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPa
 def format_of(pattern: PathPattern) -> str | None:
     """The format that the names of the files say; None if they do not, or not the same."""
     names = [pattern.match] if pattern.match and "." in pattern.match else []
-    names = names if names and pattern.one else [f.name for f in pattern.scan()] or names
+    names = names if names and pattern.single else [f.name for f in pattern.scan()] or names
     kinds = {EXTENSIONS.get(Path(n).suffix.lower()) for n in names}
     return kinds.pop() if len(kinds) == 1 else None
 

@@ -150,7 +150,7 @@ def scripts(
     columns = time if isinstance(time, Mapping) else dict.fromkeys(inputs, time)
     left, steps = millis(advance), list[Step]()
     for place in range(len(sends) + 1):
-        may = _true_of_time(sends[:place], sends[place:], columns)
+        may = _time_steps(sends[:place], sends[place:], columns)
         may += [st.builds(Crash), st.builds(Restart)] if crashes else []
         between, passed = draw(_between(may, left))
         left -= passed
@@ -191,24 +191,24 @@ def _between(draw: Draw, may: list[Steps], left: int) -> tuple[list[Step], int]:
     return steps, passed
 
 
-def _true_of_time(
+def _time_steps(
     sent: list[Send], coming: list[Send], columns: Mapping[str, str | None]
 ) -> list[Steps]:
-    """What inputs may say here without making a row late that would not be."""
-    quiet = [Idle(name, split) for name, split in _silent(sent, coming)]
+    """Idle splits and watermarks that may come here without making another row late."""
+    quiet = [Idle(name, split) for name, split in _finished_splits(sent, coming)]
     steps: list[Steps] = [st.sampled_from(quiet)] if quiet else []
     for name, column in columns.items():
         times = [moment(r[column]) for s in coming if s.input == name for r in s.rows if column]
         if times:
-            steps.append(_reached(name, min(times)))
+            steps.append(_watermarks(name, min(times)))
     return steps
 
 
-def _reached(name: str, most: int) -> Steps:
+def _watermarks(name: str, most: int) -> Steps:
     return _spans(5 * _SECOND).map(lambda less: Watermark(name, most - less))
 
 
-def _silent(sent: list[Send], coming: list[Send]) -> list[tuple[str, int]]:
+def _finished_splits(sent: list[Send], coming: list[Send]) -> list[tuple[str, int]]:
     """Splits that have no more to send, of inputs where another one has, or none has.
 
     Were all that have begun silent, the input would count as silent, and its time as reached.
