@@ -14,8 +14,8 @@ A crash between any two is mended by `recover`, which does 3 to 5 again, for the
 is in force on disk, whoever wrote it. Two drivers may do all of it at once: a merged file has a
 name of its own; of two snapshots of one slot only one is created, and the driver of the other
 deletes nothing but its own file; and a file whose slot is not beyond that of the snapshot in
-force, which does not name it, is never named again. A globbing reader may miss rows of old epochs between 3 and
-4, or fail on a file that has gone; it never sees a row twice.
+force, which does not name it, is never named again. A globbing reader may miss rows of old
+epochs between 3 and 4, or fail on a file that has been removed; it never sees a row twice.
 """
 
 from __future__ import annotations
