@@ -24,16 +24,14 @@ FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
 
 
-def _folder(value: object) -> str:
+def _path(value: object, kind: str = "folder") -> str:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise ValueError("the path of a folder")
+        raise ValueError(f"the path of a {kind}")
     return os.path.abspath(os.path.expanduser(os.fspath(value)))
 
 
 def _file(value: object) -> str:
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise ValueError("the path of a file")
-    return os.path.abspath(os.path.expanduser(os.fspath(value)))
+    return _path(value, "file")
 
 
 def _text(value: object) -> str:
@@ -90,8 +88,8 @@ def _setting(check: Check, default: object, read: Check | None = None) -> Any:
 class Settings:
     """Where a run keeps its things, and how hard it works."""
 
-    log: str = _setting(_folder, ".headrace/log")  # the embedded log's topics
-    jobs: str = _setting(_folder, ".headrace/jobs")  # one folder per job: state, manifests
+    log: str = _setting(_path, ".headrace/log")  # the embedded log's topics
+    jobs: str = _setting(_path, ".headrace/jobs")  # one folder per job: state, manifests
     master: str = _setting(_master, "local[*]")
     target_batch: int = _setting(_count, 1_000, read=_duration)  # ms that a batch should take
     max_batch: int | None = _setting(_count, None)  # rows; none: only the target time decides

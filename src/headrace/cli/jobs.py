@@ -47,6 +47,7 @@ ForGood = Annotated[
         "--for-good", help="Let --until end close the windows of a job that ran without an end."
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for machines.")]
 Until = Annotated[
     Literal["end"] | None,
     typer.Option(help="end: read what is there now, close every window, stop."),
@@ -122,11 +123,7 @@ def _leave(name: str, number: int) -> None:
     os._exit(0)
 
 
-def explain(
-    file: File,
-    job: Name = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
-) -> None:
+def explain(file: File, job: Name = None, as_json: AsJson = False) -> None:
     """Show how the job in FILE will run: what is fused, what is sent, what is Python and why.
 
     Nothing is read or started.

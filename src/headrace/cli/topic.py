@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.jobs import AsJson
 from headrace.cli.topic_lines import Producer, lines_of
 from headrace.clock import SystemClock, millis, pretty
 from headrace.errors import HeadraceError, LogError
@@ -41,7 +42,6 @@ Folder = Annotated[
         help="The log's folder. Else .headrace/log here.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="As JSON, for machines.")]
 
 
 @app.command()
@@ -74,15 +74,15 @@ def create(
 
 
 @app.command("list")
-def list_topics(log: Folder = None, machine: Json = False) -> None:
+def list_topics(log: Folder = None, as_json: AsJson = False) -> None:
     """List the topics with what they hold.
 
     Example: [bold]headrace topic list --log /data/log[/bold]
     """
     store = EmbeddedLog(log)
     infos = [store.describe(name) for name in store.topics()]
-    if machine:
-        typer.echo(json.dumps([as_json(info) for info in infos]))
+    if as_json:
+        typer.echo(json.dumps([_fields(info) for info in infos]))
         return
     if not infos:
         typer.echo(f"no topics in '{store.root}'; make one: headrace topic create NAME", err=True)
@@ -94,14 +94,14 @@ def list_topics(log: Folder = None, machine: Json = False) -> None:
 
 
 @app.command()
-def describe(name: Name, log: Folder = None, machine: Json = False) -> None:
+def describe(name: Name, log: Folder = None, as_json: AsJson = False) -> None:
     """Show a topic's settings, and the offsets and size of each partition.
 
     Example: [bold]headrace topic describe readings[/bold]
     """
     info = EmbeddedLog(log).describe(name)
-    if machine:
-        typer.echo(json.dumps(as_json(info)))
+    if as_json:
+        typer.echo(json.dumps(_fields(info)))
         return
     typer.echo(f"topic      {info.name}\ncolumns    {columns(info)}")
     typer.echo(f"key        {info.key or 'none: records go to the partitions in turn'}")
@@ -228,7 +228,7 @@ def retention_of(info: TopicInfo) -> str:
     return ", ".join(by_time + by_size) or "none: everything is kept"
 
 
-def as_json(info: TopicInfo) -> dict[str, object]:
+def _fields(info: TopicInfo) -> dict[str, object]:
     return {
         "name": info.name,
         "partitions": info.partitions,

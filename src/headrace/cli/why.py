@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.jobs import Folder, Name
+from headrace.cli.jobs import AsJson, Folder, Name
 from headrace.cli.loading import load_job
 from headrace.clock import SystemClock
 from headrace.errors import RunError
@@ -29,12 +29,7 @@ Place = Annotated[
 ]
 
 
-def why(
-    place: Place,
-    job: Name = None,
-    folder: Folder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
-) -> None:
+def why(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
     """Say why a job gives no output: what it waits for, the most likely reason first.
 
     A window emits its result when the watermark passes its end, and the watermark is as slow

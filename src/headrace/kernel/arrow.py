@@ -57,7 +57,7 @@ _TESTS: dict[type[Node], Callable[[Any, Any], Any]] = {
     exp.GT: lambda x, v: pc.invert(pc.less_equal(x, v)),
     exp.GTE: lambda x, v: pc.invert(pc.less(x, v)),
 }
-_MIRRORED: dict[type[Node], type[Node]] = {
+MIRRORED: dict[type[Node], type[Node]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }  # fmt: skip
@@ -67,7 +67,7 @@ _LITERALS = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float64(), pa.str
 def _comparison(node: Node, schema: pa.Schema) -> Mask | None:
     kind, left, right = type(node), node.this, node.expression
     if not isinstance(left, exp.Column):
-        kind, left, right = _MIRRORED[kind], right, left
+        kind, left, right = MIRRORED[kind], right, left
     return _test(_TESTS[kind], left, right, schema)
 
 

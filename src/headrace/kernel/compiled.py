@@ -21,7 +21,7 @@ from headrace.expr import Expr
 from headrace.expr.lower import check_condition
 from headrace.expr.types import UNREAD
 from headrace.kernel import duckdb
-from headrace.kernel.arrow import Mask, simple_mask
+from headrace.kernel.arrow import MIRRORED, Mask, simple_mask
 from headrace.kernel.sql import Chain, ChainStep, SelectStep, sql_mask
 
 Bad = list[tuple[int, str]]
@@ -151,10 +151,7 @@ def plain(error: Exception) -> str:
 # ("v > 1 and v < 0"). Nothing is guessed: another condition may never hold all the same.
 
 _LOW, _HIGH, _BOTH = (exp.GT, exp.GTE), (exp.LT, exp.LTE), (exp.EQ, exp.NullSafeEQ)
-_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
-    exp.EQ: exp.EQ, exp.NullSafeEQ: exp.NullSafeEQ,
-}  # fmt: skip
+_MIRRORED = {**MIRRORED, exp.NullSafeEQ: exp.NullSafeEQ}
 _EXACT = 2**53  # below this a number is the same in every type of number
 
 Bound = tuple[str, type[exp.Expr], float]  # a column as text, a comparison, a number
@@ -201,9 +198,9 @@ def _bounds(node: exp.Expr) -> Iterator[Bound]:
     elif isinstance(node, exp.Between):
         yield from _bound(exp.GTE, node.this, node.args["low"])
         yield from _bound(exp.LTE, node.this, node.args["high"])
-    elif type(node) in _TURNED:
+    elif type(node) in _MIRRORED:
         yield from _bound(type(node), node.this, node.expression)
-        yield from _bound(_TURNED[type(node)], node.expression, node.this)
+        yield from _bound(_MIRRORED[type(node)], node.expression, node.this)
 
 
 def _bound(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Iterator[Bound]:

@@ -152,12 +152,12 @@ class _Subquery:
         self.items = {name: low.top(expr).sql for name, expr in columns.items()}
         self._order = schema.names
         self._reads = {name: expr.columns for name, expr in columns.items()}
-        self._asks = frozenset() if step.where is None else step.where.columns
+        self._condition_reads = frozenset() if step.where is None else step.where.columns
         self.dated = any(TODAY in sql for sql in (*self.items.values(), self.where or ""))
 
     def reads(self, needed: Sequence[str]) -> list[str]:
         """The columns of the previous step that are needed to compute `needed`."""
-        read = self._asks.union(*(self._reads[n] for n in needed))
+        read = self._condition_reads.union(*(self._reads[n] for n in needed))
         return [n for n in self._order if n in read]
 
     def sql(self, source: str, passed: Sequence[str], needed: Sequence[str]) -> str:

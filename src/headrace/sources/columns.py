@@ -98,7 +98,7 @@ def _find_misfits(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, s
             reasons.setdefault(int(i), f"column {field.name!r} has no value")
     if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
         ends = pc.min_max(column)
-        if beyond(milliseconds(_two(ends["min"], ends["max"]))) is None:
+        if beyond(milliseconds(_pair(ends["min"], ends["max"]))) is None:
             return
         far = beyond(milliseconds(column))
         for i in [] if far is None else np.flatnonzero(far.to_numpy()):
@@ -106,7 +106,7 @@ def _find_misfits(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, s
             reasons.setdefault(int(i), why)
 
 
-def _two(first: pa.Scalar, last: pa.Scalar) -> pa.ChunkedArray:
+def _pair(first: pa.Scalar, last: pa.Scalar) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([s], first.type) for s in (first, last)])
 
 

@@ -85,7 +85,7 @@ class PathPattern:
     def _scan_file(self, name: str, identity: str) -> ScannedFile | None:
         path = self.root / identity
         self._refuse_packed(name, self.root / name)
-        if not self._wanted(name):
+        if not self._has_suffix(name):
             return None
         try:
             s = path.stat()
@@ -99,12 +99,12 @@ class PathPattern:
         stamp = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_dev, s.st_ino)
         return ScannedFile(identity, str(path), s.st_size, s.st_mtime_ns, stamp)
 
-    def _wanted(self, name: str) -> bool:
+    def _has_suffix(self, name: str) -> bool:
         return self.suffixes is None or name.lower().endswith(self.suffixes)
 
     def _refuse_packed(self, name: str, path: Path) -> None:
         inner, packing = os.path.splitext(name.lower())
-        if packing in PACKED and self._wanted(inner):
+        if packing in PACKED and self._has_suffix(inner):
             raise InputError(
                 "HR-INPUT-004",
                 f"{str(path)!r} is compressed, which cannot be read in parts",

@@ -103,12 +103,12 @@ def _guessed(path: str) -> pa.Schema:
 
 def _guess(column: pa.ChunkedArray) -> pa.DataType:
     for kind, pattern in _GUESSES if column.null_count < len(column) else ():
-        if pc.all(pc.match_substring_regex(column, pattern)).as_py() and _goes(column, kind):
+        if pc.all(pc.match_substring_regex(column, pattern)).as_py() and _can_cast(column, kind):
             return kind
     return pa.string()
 
 
-def _goes(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+def _can_cast(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Whether the values are real ones: 2024-02-31 looks like a date."""
     return not any(cast_text(c.cast(pa.binary()), kind)[1] for c in column.chunks)
 
