@@ -55,7 +55,7 @@ def with_plain_keys(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def plain_floats(column: pa.Array | pa.ChunkedArray) -> Any:
-    """0.0 for -0.0, and the same NaN for all: Arrow groups by bits, and would part them."""
+    """0.0 for -0.0, and the same NaN for all: Arrow groups by bits, and would separate them."""
     if pt.is_float16(column.type):  # no arithmetic of its own
         return plain_floats(column.cast(pa.float32())).cast(column.type)
     zero, nan = (pa.scalar(value, column.type) for value in (0.0, float("nan")))

@@ -32,8 +32,8 @@ def by_halving(
 ) -> Iterator[Result]:
     """`run(first, last)` over all items; where it raises, over halves of them, in order.
 
-    What raises alone, or when `tries` are used up, goes to `failed`, whose result stands in for
-    it if there is one; `fatal` errors are raised.
+    What raises alone, or when `tries` are used up, goes to `failed`, whose result, if any, takes
+    its place; `fatal` errors are raised.
     """
     parts = [(0, count)]
     while parts:

@@ -215,7 +215,7 @@ def table_of(
 def _passed_on(
     values: tuple[Any, ...], field: pa.Field, source: tuple[list[Any], pa.Table]
 ) -> pa.ChunkedArray | None:
-    """The column that these very objects were made of, if there is one."""
+    """The column that these very objects came from, if there is one."""
     rows, table = source
     if len(values) != len(rows) or field.name not in table.column_names:
         return None
@@ -237,7 +237,7 @@ def _array(values: tuple[Any, ...], field: pa.Field) -> pa.Array:
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table that a user gave, as the schema that it is to have."""
+    """A user's table, cast to the schema that it is to have."""
     columns = {f.name: as_type(table.column(f.name), f.type) for f in schema}
     return pa.table(columns).cast(schema)
 

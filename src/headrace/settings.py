@@ -80,7 +80,7 @@ Check = Callable[[object], object]
 
 
 def _setting(check: Check, default: object, read: Check | None = None) -> Any:
-    """A field; `read` makes its value from what a user writes where that is another thing."""
+    """A field; `read` converts what a user writes, if that is not the value itself."""
     return field(default=default, metadata={"check": check, "read": read or check})
 
 
@@ -136,7 +136,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for variable in sorted(v for v in environ if v.startswith(PREFIX) and environ[v]):
         name = variable.removeprefix(PREFIX).lower()
-        # Others may have variables of their own; a slip of the pen is refused.
+        # Others may have variables of their own; a misspelt name is refused.
         if name in _READ or get_close_matches(name, _READ, cutoff=0.75):
             values[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
     return values

@@ -72,7 +72,7 @@ def as_type(column: Any, kind: pa.DataType) -> Any:
 
 
 def _interpreted(column: Any, kind: pa.DataType) -> Any:
-    """Numbers as the times that they stand for, and of times in a zone the day there."""
+    """Numbers as the times that they stand for, and times with a zone as the local ones."""
     if pt.is_timestamp(kind) and pt.is_integer(column.type):
         return column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
     if pt.is_date(kind) and pt.is_timestamp(column.type) and column.type.tz:
@@ -105,7 +105,7 @@ def _fields_differ(source: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def _by_type(values: Values, kind: pa.DataType) -> pa.Array:
-    """Those of each type for themselves, then all in their order."""
+    """Convert the values of each type separately, then restore their order."""
     places: dict[type, list[int]] = {}
     for place, value in enumerate(values):
         places.setdefault(type(value), []).append(place)
@@ -148,7 +148,7 @@ def _direct(values: Values, kind: pa.DataType) -> pa.Array:
 
 
 def _each(change: Callable[[Any], Any]) -> Maker:
-    """By way of a value that Arrow takes as it is meant."""
+    """Converts each value first, to one that Arrow reads as it is meant."""
     return lambda values, kind: pa.array([None if v is None else change(v) for v in values], kind)
 
 

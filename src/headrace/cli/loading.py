@@ -83,7 +83,7 @@ def _refuse_hiding(folder: Path) -> None:
             origin = _origin(name) if file.is_file() else None
             if origin is not None and not file.samefile(origin):
                 raise _hides(file.relative_to(folder), f"the package {name!r}")
-    for file in folder.glob("*.py"):  # of other systems: who looks for them must find nothing
+    for file in folder.glob("*.py"):  # of other systems: here they must not be found
         if file.stem in sys.stdlib_module_names and importlib.util.find_spec(file.stem) is None:
             raise _hides(file.relative_to(folder), f"Python's module {file.stem!r}")
 

@@ -21,7 +21,7 @@ _MOST = 8  # values of an IN: beyond that a chain of comparisons is slower than 
 
 
 def simple_mask(node: Node, schema: pa.Schema) -> Mask | None:
-    """A function that gives the rows where `node` holds, if it is simple enough."""
+    """A function that returns the mask of the rows where `node` holds; None if it is not simple."""
     make = _MAKERS.get(type(node))
     return None if make is None else make(node, schema)
 

@@ -68,7 +68,7 @@ class Kernel:
         return self._chain(table)
 
     def _run_good_rows(self, table: pa.Table) -> tuple[pa.Table, Bad]:
-        """Ask for the rows that fail, explain each by running it alone, run the others."""
+        """Find the rows that fail, explain each by running it alone, and run the others."""
         rows = Chain(self.steps, self.input).failing(table)
         good = np.ones(table.num_rows, bool)
         good[rows] = False
@@ -163,7 +163,7 @@ def value_of(expr: Expr) -> Any:
 
 
 def never_true(expr: Expr) -> bool:
-    """Whether a condition is false or null for every row, as far as it shows."""
+    """Whether a condition is certainly false or null for every row."""
     return _never(expr.node.unalias())
 
 

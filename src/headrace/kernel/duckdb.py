@@ -42,7 +42,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Feed:
-    """A table that changes under a name that stays: what a compiled query reads."""
+    """What a compiled query reads: a fixed name for a table that changes."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -179,7 +179,7 @@ def _json_objects(documents: Any, paths: Any) -> pa.Array:
 
 
 def _by_value(values: Any, others: Any, function: Callable[[Any, Any], str | None]) -> pa.Array:
-    """`function` of each pair; once for each pair that is different."""
+    """`function` of each pair; called once for each distinct pair."""
     pairs = list(zip(values.to_pylist(), others.to_pylist(), strict=True))
     results = {pair: function(*pair) for pair in dict.fromkeys(pairs) if None not in pair}
     return pa.array([results.get(pair) for pair in pairs], pa.string())

@@ -4,7 +4,7 @@ Invariant: what a document decodes to depends on that document alone, never on i
 in the chunk; a value that does not fit its field makes the document bad, never null and never
 another value. DuckDB parses all documents in one pass and gives plain values as they are spelt;
 `text_cast` makes them what their fields say. Only rows with something odd about them (a null,
-a comma before a bracket) are looked at again, by `json_odd`.
+a comma before a bracket) are looked at again, by `settle`.
 
 The reading: a missing field is null; extra fields are ignored; of a repeated key the first
 counts. A string field takes any value, as JSON text; the others as `text_cast` says.
@@ -136,7 +136,7 @@ def _nested(column: pa.Array, to: pa.DataType) -> pa.Array | None:
 
 
 def _places(column: pa.Array) -> pa.Array:
-    """Where each value is when the nulls are left out."""
+    """The position of each value when the nulls are left out."""
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     return pa.array(np.cumsum(valid) - 1, mask=~valid)
 
@@ -151,7 +151,7 @@ def _inner(column: pa.Array, to: pa.DataType) -> pa.Array | None:
 # The odd rows of a decoded chunk: nulls, huge integers, nested values, bad documents.
 #
 # Invariant: the same document gets the same values here as on the fast path, or a reason why
-# it is bad. Nothing here is fast; it sees only the rows that the fast path could not vouch for.
+# it is bad. Nothing here is fast; it sees only the rows of which the fast path was not certain.
 
 
 _LAST_COMMA = r",\s*[}\]]"  # which DuckDB takes; or it is inside a text
@@ -176,7 +176,7 @@ def too_deep(raw: pa.Array) -> Mask:
 def settle(
     raw: pa.Array, texts: pa.Array, columns: list[pa.Array], schema: pa.Schema
 ) -> tuple[list[pa.Array], Mask, list[str]]:
-    """The columns with every null looked into, which rows are bad, and why."""
+    """The columns after every null was looked at, which rows are bad, and why."""
     nulls = [_mask(c.is_null()) if c.null_count else None for c in columns]
     bad = np.zeros(len(texts), bool)
     reasons: list[str] = []

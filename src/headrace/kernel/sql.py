@@ -60,7 +60,7 @@ def _field(name: str, expr: Expr, schema: pa.Schema) -> pa.Field:
 
 
 def sql_mask(condition: Expr, schema: pa.Schema) -> Mask:
-    """A function that gives the rows where `condition` holds."""
+    """A function that returns the mask of the rows where `condition` holds."""
     chain = Chain((SelectStep(where=condition, columns=()),), schema)
 
     def mask(table: pa.Table) -> pa.Array:

@@ -27,7 +27,7 @@ FOLDER = "_commits"
 KIND = "output-commit"
 VERSION = 4
 NEVER = -1  # the epoch before the first record
-TRIES = 20  # a merge takes files away a few times a minute; twenty in a row never
+TRIES = 20  # merges remove files a few times a minute, never twenty times in a row
 
 _NAME = re.compile(r"(\d{12,})\.([0-9a-f]+)\.(?:all\.(\d+)\.)?json")
 _FILE = re.compile(r"(?:part-(\d{12,})|merged-(\d{12,})-(\d+))-([0-9a-f]{12})-.*")
@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 class Replaced(Exception):
-    """A record, or a file, is gone because a newer snapshot has taken its place."""
+    """A record or a file was removed because a newer snapshot replaced it."""
 
 
 class Slot(NamedTuple):
-    """Where a snapshot, or a file that one may name, stands in the order of a chain."""
+    """The position of a snapshot, or of a file that one may name, in the order of a chain."""
 
     epoch: int
     revision: int
@@ -116,7 +116,7 @@ class Commits:
         return sorted({n.chain for n in self.names()})
 
     def of_job(self, job: str) -> dict[str, list[Record]]:
-        """What is in force of each chain that a job has here."""
+        """The records in force of each chain that a job has here."""
         chains = {chain: self.current(chain) for chain in self.chains()}
         return {chain: rs for chain, rs in chains.items() if rs and rs[-1].job == job}
 
@@ -186,7 +186,7 @@ def _sealed(path: Path) -> dict[str, Any]:
 
 
 def retried(place: Path, work: Callable[[], T]) -> T:
-    """What `work` returns once nothing that it reads is replaced meanwhile."""
+    """The result of `work`, repeated while what it reads is replaced."""
     for _ in range(TRIES):
         try:
             return work()
@@ -220,7 +220,7 @@ def reached(records: Iterable[Record]) -> dict[str, int]:
 
 
 def owner_of(file: str) -> tuple[str, Slot] | None:
-    """The chain whose output file has that name, and its slot; None of any other file."""
+    """The chain whose output file has that name, and its slot; None for any other file."""
     match = _FILE.fullmatch(file)
     if match is None:
         return None

@@ -138,7 +138,7 @@ CONSOLE = OutputKind(_open, _reopen)
 
 
 def reopened(path: str) -> TextIO:
-    """Standard output by its path, for appending; OutputError where the system does not let us."""
+    """Standard output by its path, for appending; OutputError if that is refused."""
     try:
         return open(path, "a", encoding="utf-8", opener=_at_once)
     except OSError as error:
@@ -153,7 +153,7 @@ def reopened(path: str) -> TextIO:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Without waiting for a reader: a pipe that nobody reads any more is an error."""
+    """Opens without waiting for a reader: a pipe without one is an error."""
     handle = os.open(path, flags | os.O_NONBLOCK, 0o600)
     os.set_blocking(handle, True)
     return handle

@@ -47,7 +47,7 @@ class Timelines:
 
     @staticmethod
     def of(manifest: Manifest, epoch: int | None = None) -> Timelines:
-        """As a manifest has them; its own goes up to `epoch`, or to the manifest's."""
+        """Those of a manifest; the newest one up to `epoch`, or to the manifest's."""
         last = manifest.epoch if epoch is None else epoch
         return Timelines((*manifest.forks, (manifest.timeline, last)))
 
@@ -77,7 +77,7 @@ ONLY = Timelines(((FIRST, MAX_TIME),))  # of a folder that has never gone back
 
 @dataclass(frozen=True, slots=True)
 class HeldEpochs:
-    """What the place of an output holds of a job."""
+    """The epochs of a job that an output holds."""
 
     number: int = 0  # the largest epoch that was ever used there
     own: Mapping[str, int] = field(default_factory=dict)  # by timeline: the last epoch with rows
@@ -134,13 +134,13 @@ class Sink(Protocol):
         return None
 
     def reached(self, epoch: int) -> bool:
-        """Whether `epoch`, which was published there, still is, or a later one; asked in every
-        epoch, so it must be cheap."""
+        """Whether `epoch`, which was published there, or a later one is still there; called in
+        every epoch, so it must be cheap."""
         return True
 
     def beyond(self, timelines: Timelines) -> Reached:
-        """What a driver of another copy of the job's folder has published there meanwhile, that
-        does not count by `timelines`; asked in every epoch, so it must be cheap."""
+        """What a driver of another copy of the job's folder has published there meanwhile, and
+        does not count by `timelines`; called in every epoch, so it must be cheap."""
         return {}
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
@@ -154,7 +154,7 @@ class Sink(Protocol):
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         """Remove staged files that are not in `live`, the `file`s that manifests name.
 
-        While tasks may be staging, say `upto`: only leftovers of that epoch and before go.
+        While tasks may be staging, pass `upto`: only leftovers up to that epoch are removed.
         """
         return None
 
@@ -180,7 +180,7 @@ class OutputRequest:
 
     @property
     def staged(self) -> Path:
-        """Where an output that stages in the job's folder does so."""
+        """The folder for outputs that stage in the job's folder."""
         return Path(self.folder) / "staged" / file_name(self.key)
 
 

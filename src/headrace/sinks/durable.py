@@ -244,7 +244,7 @@ class Staging:
 
 
 def safe_name(name: str) -> str:
-    """The name itself, if it is one that this package gives."""
+    """The name; OutputError unless it has the form of an output file's."""
     if "/" in name or "\\" in name or not name.startswith(("part-", "merged-")):
         raise OutputError(
             "HR-OUTPUT-007",
@@ -255,7 +255,7 @@ def safe_name(name: str) -> str:
 
 
 def noted(reference: Reference, what: str) -> str:
-    """What an output of its kind has noted in a reference."""
+    """A field that outputs of one kind add to their references."""
     if what not in reference:
         raise OutputError(
             "HR-OUTPUT-007",

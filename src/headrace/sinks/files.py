@@ -95,7 +95,7 @@ class FilesSink(Sink):
         self._merge, self._described = merge, described or {}
         self._commits = Commits(target)
         self._mergings: dict[str, FileMerging] = {}
-        self._newest: Name | None = None  # the last record that counts, as far as was looked
+        self._newest: Name | None = None  # the last record that is known to count
 
     @property
     def _job(self) -> str:
@@ -139,7 +139,7 @@ class FilesSink(Sink):
         retried(self._target, lambda: self._check_same(chain, epoch, staged))
 
     def _check_same(self, chain: str, epoch: int, staged: list[Reference]) -> None:
-        """Goes by the names of files; of merged ones, which have others, by the rows."""
+        """Compares the names of files; of merged files, whose names differ, the rows."""
         records = self._commits.current(chain)
         parts = [p for p in parts_of(records) if p.epoch <= epoch <= p.last]
         runs = [run for p in parts for run in spans_of(self._commits.folder, p)]
@@ -153,7 +153,7 @@ class FilesSink(Sink):
         return any(n.epoch >= epoch for n in self._commits.names(self._chain))
 
     def beyond(self, timelines: Timelines) -> Reached:
-        """Goes by the newest record; one that was read before is not read again."""
+        """Looks at the newest record only, and reads it once."""
         return retried(self._target, lambda: self._beyond(timelines))
 
     def _beyond(self, timelines: Timelines) -> Reached:
@@ -191,7 +191,7 @@ class FilesSink(Sink):
         self._staging(self._chain).sweep(live, upto)
 
     def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
-        """Of all that outputs of this job have there, by whatever name."""
+        """For all outputs that this job has had there, whatever their names."""
         taken = [
             going_back.go_back(self._merging(chain), timelines, records[-1], writer)
             for chain, records in self._commits.of_job(self._job).items()
@@ -270,7 +270,7 @@ class FilesSink(Sink):
         )
 
     def _store_columns(self, chain: str, staged: list[Reference]) -> None:
-        """Those of the rows, which `open` has stored unless the folder was made anew since."""
+        """Store the columns again: the folder may have been removed since `open`."""
         if any(r["schema"] == columns.digest_of(self.schema) for r in staged):
             columns.store(self._target / FOLDER, chain, self.schema)
 
@@ -337,7 +337,7 @@ COLLECT = OutputKind(_open_collect, _reopen_collect)
 
 
 def chain_of(job: str, key: str) -> str:
-    """What the files and records of one output of one job's folder are called by."""
+    """The name of the chain of files and records of one output of one job's folder."""
     return hashlib.sha256(f"{job}/{key}".encode()).hexdigest()[:12]
 
 

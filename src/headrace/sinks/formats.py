@@ -31,7 +31,7 @@ from headrace.chunk import plain_type
 from headrace.errors import OutputError
 from headrace.kernel import decode_json
 
-STEP_ROWS = 131_072  # rows between two looks at how large the file has become
+STEP_ROWS = 131_072  # rows between two checks of the size of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _JsonWriter:
 
 
 class _ArrowWriter:
-    """A file of Arrow's has one dictionary for a column, our rows several: it gets plain ones."""
+    """Writes plain columns: an Arrow file has one dictionary for a column, our rows several."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._schema = without_dictionaries(schema)
@@ -143,7 +143,7 @@ def fill(file: IO[bytes], format: Format, tables: Sequence[pa.Table], limit: int
 
 
 def steps(table: pa.Table) -> list[pa.Table]:
-    """The table in pieces that are small against a file."""
+    """The table in pieces that are small compared to a file."""
     return [table.slice(i, STEP_ROWS) for i in range(0, table.num_rows, STEP_ROWS)]
 
 
@@ -173,7 +173,7 @@ def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 
 def format_of(file: str) -> Format:
-    """The format of an output file, which its name says."""
+    """The format of an output file, by its name."""
     format = next((f for f in FORMATS.values() if file.endswith(f.suffix)), None)
     if format is None:
         raise OutputError(

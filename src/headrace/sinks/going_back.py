@@ -105,7 +105,7 @@ def _go_back(
 
 
 def _set_aside(merging: FileMerging, parts: Sequence[OutputFile]) -> None:
-    """The files under a second name; one that is set aside already was by a start that crashed."""
+    """Give the files a second name; a start that crashed may have done so for some."""
     aside = folder_for(merging.target / ASIDE)
     for part in parts:
         with named(aside / part.file):
@@ -118,7 +118,7 @@ def _set_aside(merging: FileMerging, parts: Sequence[OutputFile]) -> None:
 
 
 def _link_or_copy(path: Path, second: Path) -> None:
-    """A link to the file; where the file system has none, a copy."""
+    """A link to the file; a copy where the file system has no links."""
     try:
         link_if_absent(path, second)
     except FileNotFoundError:

@@ -70,7 +70,7 @@ class LogSink(Sink):
         self._id = name if id is None else id
         self._staging = Staging(staged)
         self._topic_id: str | None = None  # the id of the topic that was looked at last
-        self._ends: dict[int, int] | None = None  # of it, as far as was looked
+        self._ends: dict[int, int] | None = None  # of its partitions, as of the last look
 
     def describe(self) -> Description:
         mode = {"mode": "append"} if self._append_mode else {}
@@ -84,7 +84,7 @@ class LogSink(Sink):
         }
 
     def check(self) -> None:
-        """See that the topic can be made, or that it is ours and the rows fit."""
+        """Check that the topic can be created, or that it is ours and the rows fit."""
         if self._key is not None and self._key not in self.schema.names:
             raise OutputError(
                 "HR-OUTPUT-008",
@@ -153,7 +153,7 @@ class LogSink(Sink):
         return HeldEpochs(max(all.values(), default=0), own, all, final=True)
 
     def reached(self, epoch: int) -> bool:
-        """Who has appended is looked up when the topic is another than the last time."""
+        """Producers are looked up only if the topic was made again since the last call."""
         try:
             topic = self._log.describe(self._topic).id
         except LogError as cause:
@@ -166,7 +166,7 @@ class LogSink(Sink):
         return True
 
     def beyond(self, timelines: Timelines) -> Reached:
-        """Who has appended is looked up when others have, since the last time."""
+        """Producers are looked up only if others have appended since the last call."""
         try:
             ends = self._log.latest(self._topic)
         except LogError as cause:
@@ -257,7 +257,7 @@ LOG = OutputKind(_open, _reopen)
 
 
 def _within(producer: str, timeline: str) -> str:
-    """The producer in a timeline: what another one has appended is not the same."""
+    """The name of the producer in a timeline: each timeline has its own sequence."""
     job, _, id = producer.partition("/")
     return producer if timeline == FIRST else f"{job}@{timeline}/{id}"
 

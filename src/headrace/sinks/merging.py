@@ -119,7 +119,7 @@ class FileMerging:
         self._sweep(snapshot, names[newest:], writer)
         old = [n for n in names[:newest] if n.epoch < snapshot.epoch or n.is_snapshot]
         writer.check()
-        self.commits.remove(old)  # all but the record of its own epoch: it tells of a lost one
+        self.commits.remove(old)  # all but that of its own epoch, by which a loss is noticed
         self.recovered = names[newest].slot
 
     def _show(self, snapshot: Record, writer: EpochWriter) -> None:
@@ -127,7 +127,7 @@ class FileMerging:
             hidden, shown = self.hidden / part.file, self.target / part.file
             if hidden.exists():
                 writer.check()
-                with named(hidden), suppress(FileNotFoundError):  # another did it
+                with named(hidden), suppress(FileNotFoundError):  # another driver did it
                     hidden.rename(shown)
                 point("sink.merge.renamed")
             elif not shown.exists():
@@ -183,7 +183,7 @@ class FileMerging:
     def _choose(self, parts: list[OutputFile]) -> list[OutputFile]:
         """The oldest files that fit into one, of those with the most common columns.
 
-        Those of one timeline, so that what is given up of another is told from it."""
+        They are of one timeline, so that another one can be given up."""
         alike: dict[tuple[str, str], list[OutputFile]] = {}
         for part in sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]:
             alike.setdefault((part.schema, part.timeline), []).append(part)

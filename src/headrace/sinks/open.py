@@ -53,14 +53,14 @@ def open_sink(
 def reopen_sink(description: Description, folder: str, name: str, key: str | None = None) -> Sink:
     """The sink that `describe` has described, to publish what was staged under it."""
     kind = description["kind"]
-    check_output(f"{kind}:{description['place']}")  # it may be of another version
+    check_output(f"{kind}:{description['place']}")  # another version may have written it
     rest, options = KINDS[kind].reopen(description)
     schema = unpacked(description["schema"])
     return open_sink(f"{kind}:{rest}", schema, options, folder, name, key)
 
 
 def check_output(uri: str) -> None:
-    """Refuse what is no kind of output; needs nothing but the text."""
+    """Refuse a URI that names no kind of output; looks at the text only."""
     scheme, colon, rest = uri.partition(":")
     if scheme == "files" and (elsewhere := remote_scheme(rest)):
         raise OutputError(

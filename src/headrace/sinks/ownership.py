@@ -97,7 +97,7 @@ def _check_unrecorded(target: Path, own: str | None, records: list[Record]) -> N
 
 
 def _visible(target: Path) -> list[str]:
-    """The files that a reader that globs would find."""
+    """The files that a globbing reader finds."""
     with named(target):
         if not target.is_dir():
             return []

@@ -32,7 +32,7 @@ Decoded = tuple[pa.Table, Mask, list[str]]
 
 RAW = "__raw"  # the one column of a chunk that is still to be decoded
 BEGINNING: Mapping[str, Offset] = MappingProxyType({})  # of a new job
-MISFIT = "__misfit"  # a column of a typed chunk with bad rows: why they are; null in good ones
+MISFIT = "__misfit"  # a column of a typed chunk with bad rows: the reasons; null in good rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Source(Protocol):
     schema: pa.Schema
     bounded: bool  # it ends: see `ended`
     raw: bool  # chunks have the one column `__raw`, for `decode`
-    format: str | None = None  # of records that are bytes or lines, where their place says none
+    format: str | None = None  # of bytes or lines, unless their place determines it
 
     def identity(self) -> dict[str, str]:
         """What this input reads: as long as it is equal, offsets mean the same records.
@@ -61,10 +61,10 @@ class Source(Protocol):
         return {"kind": kind, "place": "", "thing": ""}
 
     def check(self, offsets: Mapping[str, Offset] = BEGINNING) -> None:
-        """Raise an error, with a hint, if the input cannot be read on from `offsets`.
+        """Raise an error, with a hint, if the input cannot be continued from `offsets`.
 
         `offsets` is how far the job has read, by split; empty for a new job. Changes nothing:
-        not even a folder is made.
+        no folder is created.
         """
         return None
 
@@ -91,7 +91,7 @@ class Source(Protocol):
         return min(end, start + max(1, rows))
 
     def rows(self, split: str, start: Offset, end: Offset) -> int:
-        """How many records lie between: exact or estimated; for lag.
+        """The number of records in between, exact or estimated; for lag.
 
         An input that has become shorter than what was read of it is an InputError.
         """
@@ -99,7 +99,7 @@ class Source(Protocol):
         return int(end - start)
 
     def cut(self, split: str, start: Offset, end: Offset, pieces: int) -> list[Range]:
-        """The range as at most `pieces` ranges of like size, in order, without gaps."""
+        """The range as at most `pieces` ranges of similar size, in order, without gaps."""
         bounds = even_cuts(start, end, pieces)
         return [Range(split, a, b) for a, b in pairwise(bounds)]
 
@@ -120,7 +120,7 @@ class Source(Protocol):
         return None
 
     def watermark(self, split: str, offset: Offset) -> int:
-        """The event time that the split has reached at `offset` by the input's own word."""
+        """The event time that the split has reached at `offset`, where the input itself says so."""
         return MIN_TIME
 
     def idle(self, split: str, offset: Offset) -> bool:
@@ -128,11 +128,11 @@ class Source(Protocol):
         return False
 
     def where(self, split: str, offset: Offset) -> str:
-        """The record's place in words, for errors and dead letters."""
+        """The position of a record in words, for errors and dead letters."""
         return f"{split}@{offset}"
 
     def close(self) -> None:
-        """Give back threads and files; a closed source may be used again."""
+        """Release threads and files; a closed source may be used again."""
         return None
 
 

@@ -82,7 +82,7 @@ class FilesSource(Source):
         }
 
     def identity(self) -> dict[str, str]:
-        """The path; what is there are the files, whose fingerprints are in the list."""
+        """The path; the files themselves are identified by the fingerprints in the list."""
         unit = "lines" if self.raw else "rows"  # what positions count
         return {"kind": "files", "place": self._pattern.place, "thing": unit}
 
@@ -175,7 +175,7 @@ class FilesSource(Source):
         self.layout.verify(file.path, before)
 
     def _ready(self, file: ScannedFile) -> int | None:
-        """Where to begin; None while the file is being written, for as long as it changes."""
+        """Where to begin; None while the file is still being written."""
         now = self._clock.now()
         seen, since = self._waiting.get(file.name, (file.stamp, now))
         if seen != file.stamp:
@@ -192,7 +192,7 @@ class FilesSource(Source):
         try:
             return act(file)
         except FileNotFoundError:
-            return None  # gone between the scan and now: not seen
+            return None  # removed since the scan
         except OSError as cause:
             raise unreadable(file.path, cause) from cause
 
@@ -254,7 +254,7 @@ class FilesSource(Source):
         try:
             line: int | None = numbers.setdefault(path, LineNumbers(path)).at(position)
         except OSError:
-            return None  # the file is gone; it was read before
+            return None  # the file was removed after it was read
         return line
 
     def _chunks(self, parts: tuple[Stretch, ...]) -> Iterator[Chunk]:
@@ -273,7 +273,7 @@ class FilesSource(Source):
         try:
             return self.layout.weight(self.path(first), first.extent.start)
         except FileNotFoundError:
-            return 1.0  # reading it will say so
+            return 1.0  # reading it will raise
 
     def _aligned(self, start: int, position: int, end: int) -> int:
         """A place between records at or after `position`, in (start, end]."""
@@ -311,7 +311,7 @@ def open_files(o: InputRequest) -> Source:
 
 
 def _gathered(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """The same rows, small chunks joined to larger ones."""
+    """The same rows, with small chunks joined into larger ones."""
     pending: list[Chunk] = []
     for chunk in chunks:
         if pending and not pending[0][0].schema.equals(chunk[0].schema, check_metadata=True):

@@ -80,7 +80,7 @@ def decode_csv(
 
 
 def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]:
-    """What must not reach the parser: it would run on into the record after, or pass as nulls."""
+    """What must not reach the parser: it would run on into the next record, or be read as nulls."""
     _, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
     breaks = np.flatnonzero(pc.match_substring(values, b"\n").fill_null(False).to_numpy(False))
     blank = pc.is_in(values, pa.array([b"", b"\r"] if width > 1 else [], values.type))
@@ -92,7 +92,7 @@ def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]
 
 
 def _misquoted(values: pa.Array, delimiter: str) -> list[int]:
-    """The records with a quote that is not where one may be; most have none."""
+    """The records with a misplaced quote; most have no quotes."""
     with_quotes = pc.match_substring(values, b'"').fill_null(False)
     places = np.flatnonzero(with_quotes.to_numpy(False))
     field = rf'("([^"]|"")*"|[^"\x{{{ord(delimiter):x}}}]*)'
@@ -110,7 +110,7 @@ def _all_but(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
 def _split(
     values: pa.Array, names: list[str], delimiter: str, base: int
 ) -> tuple[pa.Table, dict[int, str]]:
-    """The records' fields as binary columns; why a record has not the right fields."""
+    """The records' fields as binary columns; why a record does not have the right fields."""
     wrong: dict[int, str] = {}
 
     def refuse(row: pacsv.InvalidRow) -> str:
@@ -271,7 +271,7 @@ def _not_objects(values: pa.Array, decoded: Decoded) -> dict[int, str]:
 
 
 def _without_nulls(decoded: Decoded) -> Decoded:
-    """Set rows aside that have no value where the schema demands one."""
+    """Set aside rows without a value that the schema requires."""
     table = decoded[0]
     missing: dict[int, str] = {}
     for field in table.schema:
@@ -282,7 +282,7 @@ def _without_nulls(decoded: Decoded) -> Decoded:
 
 
 def _set_aside(decoded: Decoded, reasons: Mapping[int, str]) -> Decoded:
-    """More bad rows, given by their place in the table."""
+    """Set aside further bad rows, by their position in the table."""
     if not reasons:
         return decoded
     table, bad, errors = decoded

@@ -47,7 +47,7 @@ class FileLayout(Protocol):
         ...
 
     def reach(self, path: str, start: int, size: int, whole: bool) -> int:
-        """Where the last complete record ends; `whole` takes the end of the file as one."""
+        """Where the last complete record ends; if the file is `whole`, at its end."""
         ...
 
     def mark(self, path: str, end: int) -> Mark:

@@ -133,8 +133,8 @@ def split_lines(
     starts = np.empty_like(ends)
     starts[0], starts[1:] = 0, ends[:-1] + 1
     stops = ends - ((ends > starts) & (octets[ends - 1] == ord("\r")))
-    # Every line is one value and its line end the next, so that no byte has to be copied to
-    # take them apart; the values at even places are the lines.
+    # Every line is a value and its line end the next one, so that lines are separated without
+    # copying bytes; the values at even positions are the lines.
     bounds = np.empty(2 * len(ends) + 1, np.int32)
     bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, stops, len(block)
     pieces = pa.BinaryArray.from_buffers(
@@ -150,10 +150,10 @@ class LineNumbers:
     def __init__(self, path: str) -> None:
         self._path = path
         self._before = [0]  # line ends before each block
-        self._last = (0, 0)  # the byte that was asked for last, and the line ends before it
+        self._last = (0, 0)  # the last position asked for, and the line ends before it
 
     def at(self, position: int) -> int | None:
-        """Counted from 1; None if it is so far back that counting would take long."""
+        """Counted from 1; None so far into the file that counting would take long."""
         if position > COUNTED:
             return None
         block = position // BLOCK

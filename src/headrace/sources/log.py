@@ -103,7 +103,7 @@ class LogSource(Source):
         split = int(range.split)
         try:
             tables = self._log.read(self._topic, split, range.start, range.end)
-            self._topic_now()  # still the same: so it was when `read` found it
+            self._topic_now()  # raises if it was made again since `read`
             for first, table in tables:
                 offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
                 yield self._shaped(table), offsets
@@ -137,7 +137,7 @@ class LogSource(Source):
         )
 
     def _topic_now(self) -> TopicInfo:
-        """What the topic holds now; an error if it is another one of the same name."""
+        """What the topic holds now; an error if it was deleted and made again."""
         try:
             info = self._log.describe(self._topic)
         except LogError as cause:

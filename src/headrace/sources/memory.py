@@ -32,7 +32,7 @@ from headrace.sources.contract import (
 )
 
 CHUNK_ROWS = 262_144
-INLINE_BYTES = 1 << 20  # what may travel inside the source itself
+INLINE_BYTES = 1 << 20  # up to this, the table is pickled with the source
 
 
 class MemorySource(Source):
@@ -60,7 +60,7 @@ class MemorySource(Source):
         return self.__dict__ | {"_table": None}
 
     def identity(self) -> dict[str, str]:
-        """The columns, and where rows are dealt to several splits, how many of each there are."""
+        """The columns; of several splits, also the number of splits and rows."""
         splits = len(self._bounds) - 1
         dealt = f"{self._bounds[-1]} rows in {splits} splits of " if splits > 1 else ""
         return {"kind": "rows", "place": "", "thing": f"{dealt}{ddl_of(self.schema)}"}
@@ -145,7 +145,7 @@ def _table(values: list[Any], schema: SchemaLike | None) -> pa.Table:
 
 
 def _first_bad(values: list[Any], schema: SchemaLike | None) -> str:
-    """Which row it is that does not fit: the first that does not by itself."""
+    """The number of the first row that does not fit by itself, in words."""
     for number, value in enumerate(values if schema is not None else ()):
         try:
             table_of([value], schema_of(schema))

@@ -66,7 +66,7 @@ def _home(folder: str, key: str) -> Path:
 
 
 def check_input(uri: str) -> None:
-    """Refuse what is no kind of input; needs nothing but the text."""
+    """Refuse a URI that names no kind of input; looks at the text only."""
     scheme, colon, rest = uri.partition(":")
     if scheme == "files" and (elsewhere := remote_scheme(rest)):
         raise InputError(

@@ -94,7 +94,7 @@ class Parquet:
 
 
 def own_schema(pattern: PathPattern) -> pa.Schema | None:
-    """The columns of the first file there is; None if there is none."""
+    """The columns of the oldest file; None if there are no files."""
     files = pattern.scan()
     if not files:
         return None

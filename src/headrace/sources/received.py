@@ -113,7 +113,7 @@ class Received:
 
 
 def _refuse_spool(home: Path) -> None:
-    """Refuse lines as an earlier version stored them: they would never be read."""
+    """Refuse lines in the format of an earlier version: they would never be read."""
     old = next((home / _SPOOL).glob("*.lines"), None)
     if old is not None:
         raise StateError(
@@ -147,7 +147,7 @@ class LineWriter:
         self._append(pa.concat_tables([table, _END]) if self._ended else table)
 
     def finish(self) -> None:
-        """Note that nothing more will come."""
+        """Record that nothing more will come."""
         if not self._ended:
             self._ended = True
             self._append(_END)

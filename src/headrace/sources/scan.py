@@ -139,7 +139,7 @@ def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPa
 
 
 def format_of(pattern: PathPattern) -> str | None:
-    """The format that the names of the files say; None if they do not, or not the same."""
+    """The format according to the names of the files; None if they name none, or several."""
     names = [pattern.match] if pattern.match and "." in pattern.match else []
     names = names if names and pattern.single else [f.name for f in pattern.scan()] or names
     kinds = {EXTENSIONS.get(Path(n).suffix.lower()) for n in names}
@@ -166,13 +166,13 @@ def _exists(path: Path) -> bool:
 
 # The files below a folder whose names fit a pattern; links are followed, loops are not.
 #
-# `**` stands for any number of folders. A folder that is reached in several ways is looked
-# into once, so a link to a folder above ends there. Names with a leading "_" or "." are never
-# followed. What may not be looked into is an error, not an absence.
+# `**` stands for any number of folders. A folder that is reached in several ways is
+# visited once, so a link to a folder above ends there. Names with a leading "_" or "." are never
+# followed. A folder that may not be read is an error, not an empty one.
 
 
 ANY_FOLDERS = "**"
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # there is nothing, or nothing any more
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # there is nothing, or it was removed
 
 
 def hidden(name: str) -> bool:

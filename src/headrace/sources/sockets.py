@@ -81,7 +81,7 @@ class SocketSource(Source):
         return {"kind": "socket", "place": _named(self.address), "thing": ""}
 
     def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
-        """Only what is stored: a connection that is only a try would take lines and lose them."""
+        """Checks only what is stored: to try a connection would receive lines and lose them."""
         self.received.check(offsets.get(SPLIT, 0))
         self._refuse_forgotten(offsets.get(SPLIT, self.received.start))
 
@@ -171,7 +171,7 @@ class Receiver:
         self._thread.join()
 
     def _open(self) -> LineWriter | None:
-        """What appends to the topic, unless another process still does."""
+        """The writer to the topic; None while another process still has it."""
         try:
             return LineWriter(self._received.home)
         except BlockingIOError:
@@ -215,7 +215,7 @@ class Receiver:
                 raise unreachable(self._address, cause) from cause
             return None
         self._reached = True
-        connection.settimeout(0.1)  # so that `stop` is heard
+        connection.settimeout(0.1)  # so that `stop` is noticed
         return connection
 
     def _receive(self, connection: socket.socket, writer: LineWriter) -> bool:

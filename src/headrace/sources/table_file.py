@@ -46,7 +46,7 @@ class TableFile:
         return _read_lines(self.path, format, schema)
 
     def schema(self) -> pa.Schema:
-        """The columns that the file says, or that its lines let guess."""
+        """The columns that the file declares, or that are guessed from its lines."""
         if self._format() == "csv":
             return _guessed(self.path)
         if self._format() == "json":
@@ -96,7 +96,7 @@ def _read_lines(path: str, format: str, declared: pa.Schema | None) -> pa.Table:
 
 
 def _guessed(path: str) -> pa.Schema:
-    """Numbers, times and truth only where every value is one and is spelt so: the rest is text."""
+    """Numbers, times and booleans only where every value is spelt as one; the rest is text."""
     texts = _read_lines(path, "csv", None)
     return pa.schema([(name, _guess(texts.column(name))) for name in texts.column_names])
 
@@ -109,7 +109,7 @@ def _guess(column: pa.ChunkedArray) -> pa.DataType:
 
 
 def _can_cast(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether the values are real ones: 2024-02-31 looks like a date."""
+    """Whether the values are valid: 2024-02-31 only looks like a date."""
     return not any(cast_text(c.cast(pa.binary()), kind)[1] for c in column.chunks)
 
 

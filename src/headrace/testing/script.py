@@ -54,7 +54,7 @@ class Page:
     ended: tuple[str, ...] = ()
 
     def splits(self, name: str) -> list[str]:
-        """The splits of an input: those that were spoken of, and one at least."""
+        """The splits of an input: those that were named, and at least one."""
         return list(self.inputs.get(name, ())) or ["0"]
 
     def entries(self, name: str, split: str) -> Entries:
@@ -98,7 +98,7 @@ class Script:
         return self._page if self._page is not None else self.turn()
 
     def turn(self) -> Page:
-        """Go to the newest page: the one we wrote, if it is us who write."""
+        """Go to the newest page: the one we wrote, if we are the writer."""
         if self._page is None or not self._writing:
             path = self.folder / _FILE
             self._page = _read(path.read_bytes()) if path.exists() else Page()
