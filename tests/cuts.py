@@ -84,6 +84,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "Loops.iterate(most)": "a limit that is refused",
         "_MOST_LEVELS": "a limit that is refused",
     },
+    "arrays": {
+        "_MOST": "what 64 bits hold",
+    },
     "callables": {
         "_LONG": "what a digest covers",
     },
@@ -288,9 +291,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "_SECOND": "ms",
         "scripts(splits)": "what is drawn",
         "streams(max_size)": "what is drawn",
-    },
-    "times": {
-        "_MOST": "what 64 bits hold",
     },
 }
 

@@ -18,8 +18,8 @@ from evolution.spec import Branch, Input, Output, Step, Version
 from headrace import ops
 from headrace.ops.agg.kinds import KINDS as ALL_AGGREGATES
 from headrace.plan import nodes
-from headrace.sinks.open import _OPENERS as SINKS
-from headrace.sources.open import _OPENERS as SOURCES
+from headrace.sinks.open import KINDS as SINKS
+from headrace.sources.open import KINDS as SOURCES
 
 # what is not drawn, and why
 EXEMPT = {

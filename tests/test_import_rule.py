@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 
 BASE = (
-    "errors", "clock", "times", "sizes", "uris", "ddl", "schema", "chunk", "records",
-    "column_types", "values", "rows", "defensive_copy", "reads", "hashing", "hints",
+    "errors", "clock", "ddl", "schema", "chunk", "records", "column_types", "values", "rows",
+    "reads", "hashing", "hints",
     "settings", "arrays", "isolate", "import_path", "files", "metrics", "callables", "at_rest",
     "expr", "expr/*", "functions", "kernel", "kernel/*",
 )  # fmt: skip

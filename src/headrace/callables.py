@@ -87,11 +87,11 @@ def digest(fn: object) -> str:
 def settings(thing: object, base: type) -> dict[str, str]:
     """The attributes of an object and of its classes below `base`, as text."""
     kinds = [k for k in type(thing).__mro__ if k not in base.__mro__]
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for kind in reversed(kinds):
-        found |= {n: v for n, v in vars(kind).items() if _is_setting(n, v)}
-    found |= {n: v for n, v in getattr(thing, "__dict__", {}).items()}
-    return {name: "\n".join(_parts(found[name], 0)) for name in sorted(found)}
+        attributes |= {n: v for n, v in vars(kind).items() if _is_setting(n, v)}
+    attributes |= {n: v for n, v in getattr(thing, "__dict__", {}).items()}
+    return {name: "\n".join(_parts(attributes[name], 0)) for name in sorted(attributes)}
 
 
 def _is_setting(name: str, value: object) -> bool:
@@ -128,7 +128,7 @@ def _compound(thing: object, depth: int) -> Iterator[str]:
         yield f"dict of {len(thing)}"
         yield from _each(list(thing.items())[:_LONG], depth)
     elif isinstance(thing, set | frozenset):
-        yield from sorted("\n".join(_parts(one, depth + 1)) for one in thing)
+        yield from sorted("\n".join(_parts(item, depth + 1)) for item in thing)
     elif isinstance(thing, type):
         yield f"class {thing.__qualname__}"
         yield from _each(_members(thing), depth)
@@ -141,12 +141,12 @@ def _compound(thing: object, depth: int) -> Iterator[str]:
 
 
 def _members(kind: type) -> list[tuple[str, Any]]:
-    """The functions and plain values of the user's class; those of ours are not his."""
+    """The functions and plain values of a user's class; none for classes of Python and ours."""
     if kind.__module__ == "builtins" or kind.__module__.startswith("headrace."):
         return []
-    wanted = (*_PLAIN, types.FunctionType)
-    found = {n: v for n, v in vars(kind).items() if isinstance(v, wanted) and n not in _ABOUT}
-    return sorted(found.items())
+    kinds = (*_PLAIN, types.FunctionType)
+    members = {n: v for n, v in vars(kind).items() if isinstance(v, kinds) and n not in _ABOUT}
+    return sorted(members.items())
 
 
 def _each(things: Any, depth: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which Arrow columns a column of a schema takes: those whose values, as rows, it would take.
+"""Which Arrow columns can become a column of a schema: those whose values it would accept as rows.
 
 Text is no number and a number no text, a fraction no time, and a struct has no field but those
 that are declared. Here only types and the reach of times are judged; whether each value fits
@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from headrace.arrays import beyond, flat, milliseconds
 from headrace.schema import ddl_type
-from headrace.times import beyond, milliseconds
 
 FAR = "a time is not within the years 1 to 9999"
 
 
-def _any(*are: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
-    return lambda kind: any(is_one(kind) for is_one in are)
+def _any(*tests: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
+    return lambda kind: any(test(kind) for test in tests)
 
 
 _text = _any(pt.is_string, pt.is_large_string, pt.is_string_view)
@@ -47,8 +47,8 @@ _TAKES = (
 )
 
 
-def check_taken(source: pa.DataType, kind: pa.DataType) -> None:
-    """ValueError if a column of type `source` is none of type `kind`, whatever it holds."""
+def check_compatible(source: pa.DataType, kind: pa.DataType) -> None:
+    """ValueError if no column of type `source` can be one of type `kind`, whatever its values."""
     if pt.is_dictionary(source):
         source = source.value_type
     if source == kind or pt.is_null(source):
@@ -64,7 +64,7 @@ def check_taken(source: pa.DataType, kind: pa.DataType) -> None:
     else:
         inner = list(zip(inside(source), inside(kind), strict=False))
     for theirs, ours in inner:
-        check_taken(theirs, ours)
+        check_compatible(theirs, ours)
 
 
 def extra_field(source: pa.DataType, kind: pa.DataType, path: str) -> str | None:
@@ -78,9 +78,9 @@ def extra_field(source: pa.DataType, kind: pa.DataType, path: str) -> str | None
         at = f"{path}.{field.name}"
         if kind.get_field_index(field.name) < 0:
             return at
-        found = extra_field(field.type, kind.field(field.name).type, at)
-        if found:
-            return found
+        deeper = extra_field(field.type, kind.field(field.name).type, at)
+        if deeper:
+            return deeper
     return None
 
 
@@ -131,20 +131,16 @@ def cast_exactly(column: Any, kind: pa.DataType) -> Any:
         return cast_exactly(column.cast(source.value_type), kind)
     if pt.is_timestamp(source) and source.tz and pt.is_date(kind):
         column = column.cast(pa.timestamp(source.unit, "UTC"))
-    made = column.cast(kind, safe=not _coarser(source, kind))
+    result = column.cast(kind, safe=not _coarser(source, kind))
     if _may_bend(source, kind):
-        _compare(_one(column), _one(made))
-    return made
+        _compare(flat(column), flat(result))
+    return result
 
 
 def _coarser(source: pa.DataType, kind: pa.DataType) -> bool:
     """Whether times are cut: only then may the cast be unchecked, or far times would wrap."""
     both = pt.is_timestamp(source) and pt.is_timestamp(kind)
     return both and _UNITS.index(source.unit) > _UNITS.index(kind.unit)
-
-
-def _one(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _may_bend(source: pa.DataType, kind: pa.DataType) -> bool:
@@ -155,28 +151,28 @@ def _may_bend(source: pa.DataType, kind: pa.DataType) -> bool:
     return bool(to_date or narrower or (pt.is_decimal(kind) and pt.is_floating(source)))
 
 
-def _compare(source: pa.Array, made: pa.Array) -> None:
-    kind = made.type
+def _compare(source: pa.Array, result: pa.Array) -> None:
+    kind = result.type
     if source.type == kind or pt.is_null(source.type) or not _may_bend(source.type, kind):
         return
     if pt.is_struct(kind):
         theirs = {f.name: i for i, f in enumerate(source.type)}
-        for field, inner in zip(kind, made.flatten(), strict=True):
+        for field, inner in zip(kind, result.flatten(), strict=True):
             if field.name in theirs:
                 _compare(source.flatten()[theirs[field.name]], inner)
     elif pt.is_map(kind):
-        _compare(source.keys, made.keys)
-        _compare(source.items, made.items)
+        _compare(source.keys, result.keys)
+        _compare(source.items, result.items)
     elif pt.is_nested(kind):
-        _compare(source.flatten(), made.flatten())
-    elif pc.any(_bent(source, made)).as_py():
+        _compare(source.flatten(), result.flatten())
+    elif pc.any(_bent(source, result)).as_py():
         raise ValueError(f"a value of {source.type} is no {ddl_type(kind)}")
 
 
-def _bent(source: pa.Array, made: pa.Array) -> pa.Array:
-    if pt.is_date(made.type):
-        days = made.cast(pa.timestamp(source.type.unit)).cast(pa.int64())
+def _bent(source: pa.Array, result: pa.Array) -> pa.Array:
+    if pt.is_date(result.type):
+        days = result.cast(pa.timestamp(source.type.unit)).cast(pa.int64())
         return pc.not_equal(days, source.cast(pa.int64()))
-    if pt.is_floating(made.type):
-        return pc.and_(pc.is_inf(made), pc.invert(pc.is_inf(source)))
-    return pc.not_equal(made.cast(pa.float64()), source.cast(pa.float64()))
+    if pt.is_floating(result.type):
+        return pc.and_(pc.is_inf(result), pc.invert(pc.is_inf(source)))
+    return pc.not_equal(result.cast(pa.float64()), source.cast(pa.float64()))

@@ -65,15 +65,15 @@ def _field(field: str, whole: str) -> pa.Field:
 def read_type(text: str) -> pa.DataType:
     """The type that a DDL type name describes."""
     name = text.strip().lower()
-    found = _DDL.get(name) or _nested_type(text.strip()) or _sized_type(name)
-    if found is None:
+    kind = _DDL.get(name) or _nested_type(text.strip()) or _sized_type(name)
+    if kind is None:
         raise PlanError(
             "HR-SCHEMA-002",
             f"{text!r} is not a column type",
             f"Known types: {', '.join(sorted(_DDL))}, decimal(p,s) up to 38 digits, "
             "array<...>, map<..., ...>, struct<...>.",
         )
-    return found
+    return kind
 
 
 def _nested_type(text: str) -> pa.DataType | None:
@@ -127,8 +127,8 @@ def _quoted(name: str) -> str:
 
 def ddl_type(kind: pa.DataType) -> str:
     """The DDL name of an Arrow type; of the nearest one where Arrow distinguishes more."""
-    for name, known in _DDL.items():
-        if known == kind:
+    for name, candidate in _DDL.items():
+        if candidate == kind:
             return name
     is_a = pa.types
     if is_a.is_dictionary(kind):

@@ -20,8 +20,9 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 
@@ -130,6 +131,12 @@ class PlanError(HeadraceError):
 def refusal(code: str, fact: str, hint: str) -> PlanError:
     """A program refused at the line where the user wrote it."""
     return PlanError(code, fact, hint, site=call_site())
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The beginning of a hint for a name that is not known; empty if none is similar."""
+    close = get_close_matches(str(name), list(known), 1)
+    return f"Did you mean {close[0]!r}? " if close else ""
 
 
 class InputError(HeadraceError):

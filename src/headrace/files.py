@@ -1,13 +1,14 @@
-"""Files that appear whole or not at all, and are durable when a function says so.
+"""Files that appear whole or not at all, and are durable when a function says so; their names.
 
-The one place that syncs, links and replaces. What the operating system refuses is raised as it
-is, an OSError: each room names it in its own codes. No crash points here: they lie between
-these steps, where the rooms take them.
+The only module that syncs, links and replaces. What the operating system refuses is raised as it
+is, an OSError: each room reports it with its own codes. There are no crash points here: they lie
+between these calls, in the rooms that make them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from urllib.parse import quote
 
 TEMPORARY = ".new-"  # how names of unfinished files begin; what a crash leaves is swept
 _WRITE = 1 << 30  # bytes per system call: some systems refuse more than 2 GB
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{2,}")
 
 
 def temporary(path: Path) -> Path:
@@ -119,3 +121,19 @@ def file_name(text: str, plain: str = "") -> str:
     if encoded[:1] in (".", "_", " "):
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
     return encoded or "%"
+
+
+def remote_scheme(path: str) -> str | None:
+    """The scheme at the beginning of what should be a path, as "s3://"; None if it is a path."""
+    match = _SCHEME.match(path)
+    return match[0] if match else None
+
+
+def size(count: int) -> str:
+    """A number of bytes as people read it: 12 B, 3.4 MB."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

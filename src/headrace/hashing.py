@@ -55,7 +55,7 @@ def with_plain_keys(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def plain_floats(column: pa.Array | pa.ChunkedArray) -> Any:
-    """0.0 for -0.0, and the same NaN for all: Arrow groups by bits, and would part them."""
+    """0.0 for -0.0, and the same NaN for all: Arrow groups by bits, and would separate them."""
     if pt.is_float16(column.type):  # no arithmetic of its own
         return plain_floats(column.cast(pa.float32())).cast(column.type)
     zero, nan = (pa.scalar(value, column.type) for value in (0.0, float("nan")))
@@ -76,8 +76,8 @@ def slot_range(task: int, tasks: int, slots: int) -> tuple[int, int]:
 
 def tasks_of(hashes: Hashes, slots: int, tasks: int) -> Ints:
     """The task that holds the slot of each hash: the inverse of `slot_range`."""
-    found: Ints = ((slots_of(hashes, slots) + 1) * tasks - 1) // slots
-    return found
+    holders: Ints = ((slots_of(hashes, slots) + 1) * tasks - 1) // slots
+    return holders
 
 
 def first_hash(slot: int, slots: int) -> int:

@@ -21,8 +21,8 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 def users() -> list[str]:
     """The folders on this process's path that are neither Python's nor installed."""
-    found = [p for p in sys.path if p and not _is_installed(p) and os.path.isdir(p)]
-    return [p for p in dict.fromkeys(found) if not p.startswith(_STANDARD)]
+    folders = [p for p in sys.path if p and not _is_installed(p) and os.path.isdir(p)]
+    return [p for p in dict.fromkeys(folders) if not p.startswith(_STANDARD)]
 
 
 def extend(folders: Iterable[str]) -> None:
@@ -36,8 +36,8 @@ def share() -> None:
     """Let the workers of this process import what it can."""
     os.environ[VARIABLE] = os.pathsep.join(users())
     if not _is_installed(_PACKAGE):  # a Headrace that runs from its sources
-        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*known, _PACKAGE])).strip(":")
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, _PACKAGE])).strip(":")
 
 
 def from_environment() -> list[str]:

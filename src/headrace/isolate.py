@@ -1,7 +1,7 @@
 """Which items of a chunk make a call fail: the chunk is tried whole, its items only if it fails.
 
 By halving, where one call takes a range of items; one by one, where each item is a call of its
-own. What becomes of an item that fails is the caller's to say.
+own. The caller decides what becomes of an item that fails.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def by_halving(
 ) -> Iterator[Result]:
     """`run(first, last)` over all items; where it raises, over halves of them, in order.
 
-    What raises alone, or when `tries` are used up, goes to `failed`, whose result stands in for
-    it if there is one; `fatal` errors are raised.
+    What raises alone, or when `tries` are used up, goes to `failed`, whose result, if any, takes
+    its place; `fatal` errors are raised.
     """
     parts = [(0, count)]
     while parts:
@@ -45,9 +45,9 @@ def by_halving(
             if isinstance(error, fatal):
                 raise
             if last - first <= 1 or (tries is not None and tries < 0):
-                stand_in = failed(first, last, error)
-                if stand_in is not None:
-                    yield stand_in
+                substitute = failed(first, last, error)
+                if substitute is not None:
+                    yield substitute
             else:
                 middle = (first + last) // 2
                 parts += [(middle, last), (first, middle)]
@@ -88,10 +88,10 @@ def rows_of_calls(
         return rows
 
     try:
-        made = [call(item) for item in items]
-        table = table_of(chain.from_iterable(made), schema)
+        results = [call(item) for item in items]
+        table = table_of(chain.from_iterable(results), schema)
     except Exception:
         good = dict(one_by_one(items, checked, failed))
-        made = [good.get(number, ()) for number in range(len(items))]
-        table = table_of(chain.from_iterable(made), schema)
-    return table, np.repeat(np.arange(len(made)), list(map(len, made)))
+        results = [good.get(number, ()) for number in range(len(items))]
+        table = table_of(chain.from_iterable(results), schema)
+    return table, np.repeat(np.arange(len(results)), list(map(len, results)))

@@ -2,7 +2,7 @@
 
 Read from its byte code, and only where there is no doubt: the row is used for nothing but
 `row.column`. Anything else (`row[0]`, `f(row)`, `row._replace`, a closure) means all columns.
-A list of rows may be gone through, row by row, and counted with `len`; no more.
+A list of rows may be iterated over and counted with `len`; nothing else.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def columns_of_rows(fn: Callable[..., Any], names: Sequence[str], place: int) ->
     code = fn.__code__
     loops = [c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name in _LOOPS]
     around = _ALL_SEEING & {name for c in (code, *loops) for name in c.co_names}
-    if around or not _only_gone_through(code, code.co_varnames[place]):
+    if around or not _only_iterated(code, code.co_varnames[place]):
         return list(names)
-    found = [_looked_at(c) for c in (code, *loops)]
-    read = set[str]().union(*(f for f in found if f is not None))
-    if None in found or not read <= set(names):
+    attributes = [_item_attributes(c) for c in (code, *loops)]
+    read = set[str]().union(*(f for f in attributes if f is not None))
+    if None in attributes or not read <= set(names):
         return list(names)
     return [n for n in names if n in read] or list(names[:1])
 
@@ -61,7 +61,7 @@ def deletes(fn: Any) -> bool:
     return bool(named) or any(steps) or any(map(deletes, code.co_consts))
 
 
-def _only_gone_through(code: types.CodeType, rows: str) -> bool:
+def _only_iterated(code: types.CodeType, rows: str) -> bool:
     """Whether the list is used only for loops and for `len`."""
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "PUSH_NULL")]
     for before, step, after in zip([steps[0], *steps], steps, steps[1:], strict=False):
@@ -74,7 +74,7 @@ def _only_gone_through(code: types.CodeType, rows: str) -> bool:
     return True
 
 
-def _looked_at(code: types.CodeType) -> set[str] | None:
+def _item_attributes(code: types.CodeType) -> set[str] | None:
     """The attributes read of what loops run over; None if more may be done with it."""
     steps = list(dis.get_instructions(code))
     items: set[str] = set()
@@ -83,14 +83,14 @@ def _looked_at(code: types.CodeType) -> set[str] | None:
             if after.opname != "STORE_FAST":
                 return None
             items.add(after.argval)
-    found: set[str] = set()
+    attributes: set[str] = set()
     for step, after in pairwise(steps):
         for item in items:
             if _touches(step, item) and not step.opname.startswith("STORE_FAST"):
                 if step.opname != "LOAD_FAST" or after.opname != "LOAD_ATTR":
                     return None
-                found.add(after.argval)
-    return found
+                attributes.add(after.argval)
+    return attributes
 
 
 def _touches(step: dis.Instruction, name: str) -> bool:
@@ -104,11 +104,11 @@ def _attributes(fn: Callable[..., Any], place: int, count: int) -> set[str] | No
     if not isinstance(fn, types.FunctionType):
         return None
     code = fn.__code__
-    as_said = code.co_argcount == count and not code.co_kwonlyargcount and not code.co_flags & 0xC
-    if not as_said or _ALL_SEEING & set(code.co_names):
+    expected = code.co_argcount == count and not code.co_kwonlyargcount and not code.co_flags & 0xC
+    if not expected or _ALL_SEEING & set(code.co_names):
         return None
     row = code.co_varnames[place]
-    found: set[str] = set()
+    attributes: set[str] = set()
     for step, after in pairwise(dis.get_instructions(code)):
         if not _touches(step, row):
             continue
@@ -116,5 +116,5 @@ def _attributes(fn: Callable[..., Any], place: int, count: int) -> set[str] | No
         plain = step.opname.startswith("LOAD_FAST") and touched.index(row) == len(touched) - 1
         if not plain or after.opname != "LOAD_ATTR":
             return None
-        found.add(after.argval)
-    return found
+        attributes.add(after.argval)
+    return attributes

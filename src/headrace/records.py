@@ -1,7 +1,7 @@
-"""Stored things as the user's code knows them: structs become records again.
+"""Stored values as the user declared them: structs become records again.
 
-Arrow gives a struct as a dict and every collection as a list. `maker` says how a value of a
-declared type is made of that; None where it is as it should be. Nothing here keeps state.
+Arrow returns a struct as a dict and every collection as a list. `maker` returns the function that
+makes a value of the declared type of that; None where nothing has to be done.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COLLECTIONS: dict[Any, Any] = {set: set, frozenset: frozenset, tuple: tuple}
 
 
 def maker(kind: Any) -> Maker | None:
-    """How a stored value of this type becomes what the user declared."""
+    """The function that makes a stored value what the user declared."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         rest = [a for a in args if a is not type(None)]
@@ -48,7 +48,7 @@ def is_record(kind: Any) -> bool:
 
 
 def bare(kind: Any) -> Any:
-    """The type without what is said around it: `Rec` for `Rec | None`."""
+    """The type without Optional and Annotated: `Rec` for `Rec | None`."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         return bare(args[0])
@@ -58,7 +58,7 @@ def bare(kind: Any) -> Any:
 
 
 def element_of(kind: Any) -> Any:
-    """The type of what a list or a map holds, where it is said."""
+    """The type of what a list or a map holds, if it is declared."""
     args = [a for a in typing.get_args(bare(kind)) if a is not ...]  # tuple[int, ...]
     return args[-1] if args else None
 
@@ -73,26 +73,26 @@ def parts_of(kind: Any) -> dict[str, Any]:
 
 
 def starts_of(kind: Any) -> dict[str, Any]:
-    """What the fields of a record start with, where they say so."""
+    """The defaults of a record's fields, by name."""
     if not dataclasses.is_dataclass(kind):
         return dict(getattr(kind, "_field_defaults", {}))
-    found = {}
+    defaults = {}
     for field in dataclasses.fields(kind):
         if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
+            defaults[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
+            defaults[field.name] = field.default_factory()
+    return defaults
 
 
 def _of_record(kind: Any) -> Maker:
     inner = {name: make for name, part in parts_of(kind).items() if (make := maker(part))}
 
-    def made(stored: Any) -> Any:
+    def build(stored: Any) -> Any:
         fields = {n: inner[n](v) if n in inner else v for n, v in stored.items()}
         return kind(**fields)
 
-    return made if inner else lambda stored: kind(**stored)
+    return build if inner else lambda stored: kind(**stored)
 
 
 def _of_map(inner: Maker | None) -> Maker | None:
@@ -102,8 +102,8 @@ def _of_map(inner: Maker | None) -> Maker | None:
 def _of_list(inner: Maker | None, collection: Any) -> Maker | None:
     if inner is None:
         return collection  # type: ignore[no-any-return]
-    whole = collection or list
-    return lambda stored: whole(map(inner, stored))
+    build = collection or list
+    return lambda stored: build(map(inner, stored))
 
 
 def _none_or(make: Maker | None) -> Maker | None:

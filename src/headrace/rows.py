@@ -6,12 +6,14 @@ fit its column is refused, never bent: 1.5 is no integer.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime as dt
 import gc
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import lru_cache
 from itertools import repeat
 from keyword import iskeyword
@@ -150,13 +152,13 @@ def _reader(kind: Any, names: tuple[str, ...]) -> Reader:
 
 
 def _of_mapping(names: Sequence[str]) -> Reader:
-    known = frozenset(names)
+    columns = frozenset(names)
 
     def read(row: Mapping[str, Any]) -> Sequence[Any]:
-        given = row.keys()
-        if not (given <= known or given >= known):  # more may be there, or less; not something else
-            wrong, gone = min(given - known, key=str), min(known - given)
-            raise ValueError(f"a row has {wrong!r}, which is no column, and no {gone!r}")
+        keys = row.keys()
+        if not (keys <= columns or keys >= columns):  # there may be more, or fewer; not others
+            wrong, missing = min(keys - columns, key=str), min(columns - keys)
+            raise ValueError(f"a row has {wrong!r}, which is no column, and no {missing!r}")
         return [row.get(n) for n in names]
 
     return read
@@ -183,12 +185,12 @@ def _places(kind: Any, columns: Sequence[str], names: Sequence[str]) -> list[int
 
 
 def table_of(
-    rows: Iterable[Any], schema: pa.Schema, made_of: tuple[list[Any], pa.Table] | None = None
+    rows: Iterable[Any], schema: pa.Schema, source: tuple[list[Any], pa.Table] | None = None
 ) -> pa.Table:
     """Rows that a user function returned (tuples, dicts, dataclasses) as a table.
 
-    `made_of` says which rows the function had, and of which table: a column of times that it
-    handed on is then taken from there.
+    `source` holds the rows that the function was called with, and their table: a column of times
+    that it passed on unchanged is then taken from there.
     """
     names = tuple(schema.names)
     rows = list(rows)
@@ -205,16 +207,16 @@ def table_of(
         raise ValueError(f"a row has {wrong.pop()} values, expected {len(names)}: {listed}")
     arrays = []
     for column, field in zip(zip(*values, strict=True), schema, strict=True):
-        same = _handed_on(column, field, made_of) if made_of and field.type in _TIMES else None
+        same = _passed_on(column, field, source) if source and field.type in _TIMES else None
         arrays.append(_array(column, field) if same is None else same)
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _handed_on(
-    values: tuple[Any, ...], field: pa.Field, made_of: tuple[list[Any], pa.Table]
+def _passed_on(
+    values: tuple[Any, ...], field: pa.Field, source: tuple[list[Any], pa.Table]
 ) -> pa.ChunkedArray | None:
-    """The column that these very objects were made of, if there is one."""
-    rows, table = made_of
+    """The column that these very objects came from, if there is one."""
+    rows, table = source
     if len(values) != len(rows) or field.name not in table.column_names:
         return None
     place = table.column_names.index(field.name)
@@ -235,7 +237,7 @@ def _array(values: tuple[Any, ...], field: pa.Field) -> pa.Array:
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table that a user gave, as the schema that it is to have."""
+    """A user's table, cast to the schema that it is to have."""
     columns = {f.name: as_type(table.column(f.name), f.type) for f in schema}
     return pa.table(columns).cast(schema)
 
@@ -250,3 +252,54 @@ def plainly(value: Any) -> Any:
         named = getattr(value, "_asdict", None)
         return plainly(named()) if named else [plainly(inner) for inner in value]
     return value
+
+
+# Defensive copies of rows that user code may go on changing.
+#
+# A function may return its state as a row, `return self.stats`, or within one, and change it at
+# the next call. Rows become columns only after many calls, so such a row is copied on return.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowCopier:
+    """Rows of the types `plain` stay what they are; others are copied by `take`."""
+
+    plain: Any
+    take: Callable[[Any], Any]
+
+    def all(self, rows: Any) -> list[Any]:
+        plain, take = self.plain, self.take
+        return [row if isinstance(row, plain) else take(row) for row in rows]
+
+
+_UNCHANGING = (tuple, str, bytes, int, float, dt.date, Decimal, type(None))
+NO_COPY = RowCopier(object, lambda row: row)  # no value can be changed in place
+
+
+def row_copier(schema: pa.Schema) -> RowCopier:
+    """For rows of these columns."""
+    names = tuple(schema.names)
+    copies = {i: _copier(f.type) for i, f in enumerate(schema) if pa.types.is_nested(f.type)}
+
+    def take(row: Any) -> Any:
+        values = list(values_of(row, names))
+        for place, copied in copies.items():
+            if place < len(values):  # a row of too few is refused later
+                values[place] = copied(values[place])
+        return tuple(values)
+
+    return RowCopier(() if copies else _UNCHANGING, take)
+
+
+def value_copier(kind: pa.DataType) -> RowCopier:
+    """For single values that become a column."""
+    nested = pa.types.is_nested(kind)
+    return RowCopier((), _copier(kind)) if nested else NO_COPY
+
+
+def _copier(kind: pa.DataType) -> Callable[[Any], Any]:
+    """A copy of a list of numbers takes a thirtieth of a deep one."""
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        inner = [kind.key_type, kind.item_type]
+    return copy.deepcopy if any(map(pa.types.is_nested, inner)) else copy.copy

@@ -18,22 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from headrace.clock import millis
-from headrace.errors import PlanError, RunError
+from headrace.errors import PlanError, RunError, did_you_mean
 
 FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
 
 
-def _folder(value: object) -> str:
+def _path(value: object, kind: str = "folder") -> str:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise ValueError("the path of a folder")
+        raise ValueError(f"the path of a {kind}")
     return os.path.abspath(os.path.expanduser(os.fspath(value)))
 
 
 def _file(value: object) -> str:
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise ValueError("the path of a file")
-    return os.path.abspath(os.path.expanduser(os.fspath(value)))
+    return _path(value, "file")
 
 
 def _text(value: object) -> str:
@@ -82,7 +80,7 @@ Check = Callable[[object], object]
 
 
 def _setting(check: Check, default: object, read: Check | None = None) -> Any:
-    """A field; `read` makes its value from what a user writes where that is another thing."""
+    """A field; `read` converts what a user writes, if that is not the value itself."""
     return field(default=default, metadata={"check": check, "read": read or check})
 
 
@@ -90,8 +88,8 @@ def _setting(check: Check, default: object, read: Check | None = None) -> Any:
 class Settings:
     """Where a run keeps its things, and how hard it works."""
 
-    log: str = _setting(_folder, ".headrace/log")  # the embedded log's topics
-    jobs: str = _setting(_folder, ".headrace/jobs")  # one folder per job: state, manifests
+    log: str = _setting(_path, ".headrace/log")  # the embedded log's topics
+    jobs: str = _setting(_path, ".headrace/jobs")  # one folder per job: state, manifests
     master: str = _setting(_master, "local[*]")
     target_batch: int = _setting(_count, 1_000, read=_duration)  # ms that a batch should take
     max_batch: int | None = _setting(_count, None)  # rows; none: only the target time decides
@@ -110,10 +108,10 @@ class Settings:
 
     @classmethod
     def load(cls, **overrides: object) -> Settings:
-        """The settings in force here and now; an override of None counts as not given."""
-        called = {name: value for name, value in overrides.items() if value is not None}
-        given = {name: _read(name, value, name, "the call") for name, value in called.items()}
-        values = _from_file(Path(FILE)) | _from_environment(os.environ) | given
+        """The settings in force here and now; an override of None is ignored."""
+        explicit = {name: value for name, value in overrides.items() if value is not None}
+        checked = {name: _read(name, value, name, "the call") for name, value in explicit.items()}
+        values = _from_file(Path(FILE)) | _from_environment(os.environ) | checked
         return cls(**values)  # type: ignore[arg-type]
 
 
@@ -135,24 +133,22 @@ def _from_file(path: Path) -> dict[str, object]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for variable in sorted(v for v in environ if v.startswith(PREFIX) and environ[v]):
         name = variable.removeprefix(PREFIX).lower()
-        # Others may have variables of their own; a slip of the pen is refused.
+        # Others may have variables of their own; a misspelt name is refused.
         if name in _READ or get_close_matches(name, _READ, cutoff=0.75):
-            found[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
-    return found
+            values[name] = _read(name, environ[variable], variable, f"the environment, {variable}")
+    return values
 
 
 def _read(name: str, value: object, label: str, origin: str) -> object:
     if name in _READ:
         return _checked(_READ[name], value, label)
-    near = get_close_matches(name, _READ, n=1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
     raise RunError(
         "HR-SETTINGS-001",
         f"there is no setting {name!r} (from {origin})",
-        f"{meant}The settings are {', '.join(_READ)}.",
+        f"{did_you_mean(name, _READ)}The settings are {', '.join(_READ)}.",
     )
 
 

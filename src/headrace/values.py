@@ -26,9 +26,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.column_types import FAR, cast_exactly, check_taken, check_times, holds_time, inside
+from headrace.arrays import beyond, milliseconds
+from headrace.column_types import (
+    FAR,
+    cast_exactly,
+    check_compatible,
+    check_times,
+    holds_time,
+    inside,
+)
 from headrace.schema import ddl_type
-from headrace.times import beyond, milliseconds
 
 Values = Sequence[Any]
 Maker = Callable[[Values, pa.DataType], pa.Array]
@@ -53,19 +60,19 @@ def as_type(column: Any, kind: pa.DataType) -> Any:
     if pt.is_dictionary(column.type) and not pt.is_dictionary(kind):
         column = column.cast(column.type.value_type)
     source = column.type
-    check_taken(source, kind)
+    check_compatible(source, kind)
     if source == kind:
-        made = column
-    elif pt.is_nested(kind) and (_changes(kind) or _other_fields(source, kind)):
-        made = _value_by_value(column, kind)
+        result = column
+    elif pt.is_nested(kind) and (_cast_differs(kind) or _fields_differ(source, kind)):
+        result = _value_by_value(column, kind)
     else:
-        made = cast_exactly(_meant(column, kind), kind)
-    check_times(made)
-    return made
+        result = cast_exactly(_interpreted(column, kind), kind)
+    check_times(result)
+    return result
 
 
-def _meant(column: Any, kind: pa.DataType) -> Any:
-    """Numbers as the times that they stand for, and of times in a zone the day there."""
+def _interpreted(column: Any, kind: pa.DataType) -> Any:
+    """Numbers as the times that they stand for, and times with a zone as the local ones."""
     if pt.is_timestamp(kind) and pt.is_integer(column.type):
         return column.cast(pa.int64()).cast(pa.timestamp("ms", kind.tz))
     if pt.is_date(kind) and pt.is_timestamp(column.type) and column.type.tz:
@@ -75,9 +82,9 @@ def _meant(column: Any, kind: pa.DataType) -> Any:
     return column
 
 
-def _changes(kind: pa.DataType) -> bool:
-    """Whether a column of this type may come of one that Arrow casts otherwise than is meant."""
-    return holds_time(kind) or pt.is_decimal(kind) or any(map(_changes, inside(kind)))
+def _cast_differs(kind: pa.DataType) -> bool:
+    """Whether Arrow may cast a column to this type otherwise than we mean it."""
+    return holds_time(kind) or pt.is_decimal(kind) or any(map(_cast_differs, inside(kind)))
 
 
 def _value_by_value(column: Any, kind: pa.DataType) -> Any:
@@ -88,17 +95,17 @@ def _value_by_value(column: Any, kind: pa.DataType) -> Any:
     return pa.chunked_array([array]) if isinstance(column, pa.ChunkedArray) else array
 
 
-def _other_fields(source: pa.DataType, kind: pa.DataType) -> bool:
+def _fields_differ(source: pa.DataType, kind: pa.DataType) -> bool:
     """Whether a struct inside has its fields in another order, or fewer: Arrow casts neither."""
     if pt.is_null(source):
         return False
     names = [[field.name for field in of] for of in (source, kind) if pt.is_struct(of)]
     pairs = zip(inside(source), inside(kind), strict=False)
-    return (bool(names) and names[0] != names[-1]) or any(_other_fields(g, k) for g, k in pairs)
+    return (bool(names) and names[0] != names[-1]) or any(_fields_differ(g, k) for g, k in pairs)
 
 
 def _by_type(values: Values, kind: pa.DataType) -> pa.Array:
-    """Those of each type for themselves, then all in their order."""
+    """Convert the values of each type separately, then restore their order."""
     places: dict[type, list[int]] = {}
     for place, value in enumerate(values):
         places.setdefault(type(value), []).append(place)
@@ -120,8 +127,8 @@ def _maker(type_: Any, kind: pa.DataType) -> Maker:
 
 
 def _family(kind: pa.DataType) -> str:
-    for name, is_one in _FAMILIES:
-        if is_one(kind):
+    for name, test in _FAMILIES:
+        if test(kind):
             return name
     return "other"
 
@@ -141,7 +148,7 @@ def _direct(values: Values, kind: pa.DataType) -> pa.Array:
 
 
 def _each(change: Callable[[Any], Any]) -> Maker:
-    """By way of a value that Arrow takes as it is meant."""
+    """Converts each value first, to one that Arrow reads as it is meant."""
     return lambda values, kind: pa.array([None if v is None else change(v) for v in values], kind)
 
 
@@ -150,8 +157,8 @@ def _whole_floats(values: Values, kind: pa.DataType) -> pa.Array:
 
 
 def _floats(values: Values, kind: pa.DataType) -> pa.Array:
-    made = pa.array(values, pa.float64() if kind.bit_width < 64 else kind)
-    return cast_exactly(made, kind)  # what is too large for a float would be infinity
+    floats = pa.array(values, pa.float64() if kind.bit_width < 64 else kind)
+    return cast_exactly(floats, kind)  # what is too large for a float would be infinity
 
 
 def _whole(value: decimal.Decimal) -> int:
@@ -210,8 +217,8 @@ def _maps(values: Values, kind: pa.DataType) -> pa.Array:
     pairs = [v.items() if isinstance(v, Mapping) else v for v in values if v is not None]
     keys, items = zip(*chain.from_iterable(pairs), strict=True) if any(pairs) else ((), ())
     offsets, none = _bounds(values)
-    made = array_of(keys, kind.key_type), array_of(items, kind.item_type)
-    return pa.MapArray.from_arrays(offsets, *made, type=kind, mask=none)
+    arrays = array_of(keys, kind.key_type), array_of(items, kind.item_type)
+    return pa.MapArray.from_arrays(offsets, *arrays, type=kind, mask=none)
 
 
 def _bounds(values: Values) -> tuple[pa.Array, pa.Array]:
@@ -249,9 +256,9 @@ def _of_records(values: Values, kind: pa.DataType) -> pa.Array:
 
 
 def _check_names(shapes: Iterable[tuple[Any, ...]], kind: pa.DataType) -> None:
-    known = {field.name for field in kind}
+    fields = {field.name for field in kind}
     for names in shapes:
-        extra = [name for name in names if name not in known]
+        extra = [name for name in names if name not in fields]
         if extra:
             raise ValueError(f"{ddl_type(kind)} has no field {extra[0]!r}")
 

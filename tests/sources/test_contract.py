@@ -19,7 +19,7 @@ from headrace.clock import ManualClock
 from headrace.log import EmbeddedLog
 from headrace.schema import schema_of
 from headrace.sources import Source, generate, open_source, rows
-from headrace.sources.open import _OPENERS
+from headrace.sources.open import KINDS
 from headrace.testing.script import FakeSource, Page, Script
 
 SCHEMA = schema_of("n bigint, name string")
@@ -305,5 +305,5 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
 
 def test_every_kind_of_input_passes_this_suite() -> None:
     kinds = {"files": {"json", "csv", "parquet"}, "log": {"typed topic"}, "socket": {"socket"}}
-    assert set(_OPENERS) == set(kinds)
+    assert set(KINDS) == set(kinds)
     assert all(cases <= set(CASES) for cases in kinds.values())

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from headrace.schema import schema_of
 from headrace.sources import lines as module
+from headrace.sources.layout import Extent
 from headrace.sources.lines import Lines, split_lines
-from headrace.sources.listing import Extent
 
 TEXT = st.lists(
     st.sampled_from([b"", b"a", b"{}", b"\xff\x00", b"x" * 30, b" ", b"\r"]), max_size=12

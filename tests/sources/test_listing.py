@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.sources.reading import refusal
 
 from headrace.sources import listing as listings
-from headrace.sources.listing import Extent, Listing
+from headrace.sources.layout import Extent
+from headrace.sources.listing import Listing
 
 NAMES = st.sampled_from(["a", "b", 'it\'s "c"; d', "../e", "é\n"])
 GROWTH = st.lists(st.lists(st.tuples(NAMES, st.integers(1, 50)), max_size=4), max_size=8)
@@ -16,7 +17,7 @@ GROWTH = st.lists(st.lists(st.tuples(NAMES, st.integers(1, 50)), max_size=4), ma
 
 def grown(listing: Listing, step: list[tuple[str, int]]) -> list[Extent]:
     """Extents that go on where each file was left."""
-    ends = {n: last.end for n in listing.files() if (last := listing.last(n))}
+    ends = {name: last.end for name, last in listing._last.items()}
     extents = []
     for name, by in step:
         start = ends.get(name, 3)

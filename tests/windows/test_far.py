@@ -9,10 +9,10 @@ import pytest
 
 import headrace as hr
 from headrace import triggers as t
+from headrace.arrays import beyond, milliseconds
 from headrace.clock import FIRST_TIME, LAST_TIME, LONGEST, millis
 from headrace.errors import PlanError, RunError
 from headrace.testing import Harness
-from headrace.times import beyond, milliseconds
 
 SCHEMA = "key string, value bigint, at bigint"
 DAY = 86_400_000

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import headrace
-from headrace.cli import jobs, state, topic, warm, why
+from headrace.cli import jobs, state, topic, why
 from headrace.errors import HeadraceError
 
 HELP = """Stream processing for Python on Apache Spark.
@@ -63,12 +63,12 @@ app.command("explain", rich_help_panel="Jobs")(jobs.explain)
 app.command("plan", rich_help_panel="Jobs")(jobs.plan)
 app.command("why", rich_help_panel="Jobs")(why.why)
 app.add_typer(state.app, name="state", rich_help_panel="Jobs")
-app.command("warm", rich_help_panel="Installation")(warm.warm)
+app.command("warm", rich_help_panel="Installation")(jobs.warm)
 app.add_typer(topic.app, name="topic", rich_help_panel="Stream storage")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"headrace {headrace.__version__}")
         raise typer.Exit
 

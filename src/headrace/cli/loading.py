@@ -22,12 +22,12 @@ from headrace.errors import HeadraceError, RunError, Site
 def load_job(file: Path, name: str | None = None) -> Job:
     """The job that `file` makes; `name` chooses among several."""
     module = _load(file)
-    found = {id(v): v for v in vars(module).values() if isinstance(v, Job)}
-    jobs = [j for j in found.values() if name is None or j.name == name]
+    all_jobs = {id(v): v for v in vars(module).values() if isinstance(v, Job)}
+    jobs = [j for j in all_jobs.values() if name is None or j.name == name]
     if len(jobs) == 1:
         return jobs[0]
-    names = ", ".join(repr(j.name) for j in found.values())
-    if not found:
+    names = ", ".join(repr(j.name) for j in all_jobs.values())
+    if not all_jobs:
         raise RunError(
             "HR-CLI-002",
             f"{str(file)!r} makes no job",
@@ -37,7 +37,7 @@ def load_job(file: Path, name: str | None = None) -> Job:
         "HR-CLI-003",
         f"{str(file)!r} has no job {name!r}, only {names}"
         if name and not jobs
-        else f"{str(file)!r} makes {len(found)} jobs: {names}",
+        else f"{str(file)!r} makes {len(all_jobs)} jobs: {names}",
         "Say which one with --job NAME; their names must differ.",
     )
 
@@ -79,13 +79,13 @@ _NEEDED = (
 def _refuse_hiding(folder: Path) -> None:
     """Refuse a folder with modules that would take the place of what a job needs."""
     for name in _NEEDED:
-        for found in (folder / f"{name}.py", folder / name / "__init__.py"):
-            origin = _origin(name) if found.is_file() else None
-            if origin is not None and not found.samefile(origin):
-                raise _hides(found.relative_to(folder), f"the package {name!r}")
-    for found in folder.glob("*.py"):  # of other systems: who looks for them must find nothing
-        if found.stem in sys.stdlib_module_names and importlib.util.find_spec(found.stem) is None:
-            raise _hides(found.relative_to(folder), f"Python's module {found.stem!r}")
+        for file in (folder / f"{name}.py", folder / name / "__init__.py"):
+            origin = _origin(name) if file.is_file() else None
+            if origin is not None and not file.samefile(origin):
+                raise _hides(file.relative_to(folder), f"the package {name!r}")
+    for file in folder.glob("*.py"):  # of other systems: here they must not be found
+        if file.stem in sys.stdlib_module_names and importlib.util.find_spec(file.stem) is None:
+            raise _hides(file.relative_to(folder), f"Python's module {file.stem!r}")
 
 
 def _origin(name: str) -> str | None:
@@ -104,8 +104,8 @@ def _hides(file: Path, what: str) -> RunError:
 def _module_name(path: Path) -> str:
     """The file's own name, unless a module of that name is in use: `json.py` is a fine job."""
     name = re.sub(r"\W", "_", path.stem)
-    known = sys.modules.get(name)
-    own = known is None or getattr(known, "__file__", None) == str(path)
+    loaded = sys.modules.get(name)
+    own = loaded is None or getattr(loaded, "__file__", None) == str(path)
     return name if own and name not in sys.stdlib_module_names else f"job_{name}"
 
 

@@ -142,11 +142,11 @@ def _parsed(state: StepState, texts: list[str]) -> dict[str, Any]:
     import pyarrow as pa
 
     schema = state.key
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
         unset = text.removesuffix(" is null")
         if unset != text and unset in schema.names:
-            found[unset] = None
+            values[unset] = None
             continue
         name, equals, value = text.partition("=")
         if not equals or name not in schema.names:
@@ -156,14 +156,14 @@ def _parsed(state: StepState, texts: list[str]) -> dict[str, Any]:
                 f"The key of {state.name!r} is: {', '.join(schema.names)}.",
             )
         try:
-            found[name] = pa.scalar(value).cast(schema.field(name).type).as_py()
+            values[name] = pa.scalar(value).cast(schema.field(name).type).as_py()
         except pa.ArrowInvalid as error:
             raise RunError(
                 "HR-CLI-020",
                 f"{value!r} is no {schema.field(name).type}",
                 f"That is the type of the key column {name!r}.",
             ) from error
-    return found
+    return values
 
 
 def _show(rows: pa.Table, limit: int) -> None:

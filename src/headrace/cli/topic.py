@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.jobs import AsJson
 from headrace.cli.topic_lines import Producer, lines_of
 from headrace.clock import SystemClock, millis, pretty
 from headrace.errors import HeadraceError, LogError
+from headrace.files import size
 from headrace.log import EmbeddedLog, Log, TopicInfo
 from headrace.schema import ddl_of
-from headrace.sizes import bytes_of, size
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,7 +42,6 @@ Folder = Annotated[
         help="The log's folder. Else .headrace/log here.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="As JSON, for machines.")]
 
 
 @app.command()
@@ -73,15 +74,15 @@ def create(
 
 
 @app.command("list")
-def list_topics(log: Folder = None, machine: Json = False) -> None:
+def list_topics(log: Folder = None, as_json: AsJson = False) -> None:
     """List the topics with what they hold.
 
     Example: [bold]headrace topic list --log /data/log[/bold]
     """
     store = EmbeddedLog(log)
     infos = [store.describe(name) for name in store.topics()]
-    if machine:
-        typer.echo(json.dumps([as_json(info) for info in infos]))
+    if as_json:
+        typer.echo(json.dumps([_fields(info) for info in infos]))
         return
     if not infos:
         typer.echo(f"no topics in '{store.root}'; make one: headrace topic create NAME", err=True)
@@ -93,21 +94,21 @@ def list_topics(log: Folder = None, machine: Json = False) -> None:
 
 
 @app.command()
-def describe(name: Name, log: Folder = None, machine: Json = False) -> None:
+def describe(name: Name, log: Folder = None, as_json: AsJson = False) -> None:
     """Show a topic's settings, and the offsets and size of each partition.
 
     Example: [bold]headrace topic describe readings[/bold]
     """
     info = EmbeddedLog(log).describe(name)
-    if machine:
-        typer.echo(json.dumps(as_json(info)))
+    if as_json:
+        typer.echo(json.dumps(_fields(info)))
         return
     typer.echo(f"topic      {info.name}\ncolumns    {columns(info)}")
     typer.echo(f"key        {info.key or 'none: records go to the partitions in turn'}")
     typer.echo(f"retention  {retention_of(info)}\n")
     rows = [
-        (str(p), f"{first:,}", f"{end:,}", f"{end - first:,}", size(held))
-        for p, (first, end, held) in enumerate(
+        (str(p), f"{first:,}", f"{end:,}", f"{end - first:,}", size(used))
+        for p, (first, end, used) in enumerate(
             zip(info.earliest, info.latest, info.bytes, strict=True)
         )
     ]
@@ -200,6 +201,19 @@ def delete(
 # Topics as a person reads them: sizes, settings, tables of plain text.
 
 
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+
+
+def bytes_of(text: str) -> int:
+    """A number of bytes: 1000000, 500MB, 1.5 GiB."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise LogError("HR-LOG-004", f"{text!r} is not a size", 'Write "500MB", "1GB" or bytes.')
+    unit = " kmgt".index(match[2].lower() or " ")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * float(base**unit))
+
+
 def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
@@ -214,7 +228,7 @@ def retention_of(info: TopicInfo) -> str:
     return ", ".join(by_time + by_size) or "none: everything is kept"
 
 
-def as_json(info: TopicInfo) -> dict[str, object]:
+def _fields(info: TopicInfo) -> dict[str, object]:
     return {
         "name": info.name,
         "partitions": info.partitions,

@@ -1,7 +1,7 @@
 """Lines of text to records of a topic and back, for the console.
 
 A typed topic speaks JSON, one object per line; a byte topic speaks text, one record per line.
-A line that cannot be taken is an error with its number; the lines before it are kept and
+A line that cannot be read is an error with its number; the lines before it are appended, and
 nothing of it is.
 """
 
@@ -37,10 +37,10 @@ class Producer:
     def run(self, stream: BinaryIO) -> int:
         """Append every line of the stream, each batch as it comes; the number of records."""
         for lines in batches(stream):
-            self._take(lines)
+            self._append_lines(lines)
         return self.appended
 
-    def _take(self, lines: list[Line]) -> None:
+    def _append_lines(self, lines: list[Line]) -> None:
         records: list[tuple[int, Any]] = []
         try:
             for number, line in lines:
@@ -71,8 +71,8 @@ class Producer:
             for number, record in records:  # once more, one by one, to find the line
                 try:
                     self._send([record])
-                except LogError as one:
-                    raise self._refused(number, f"does not fit: {one.message}") from one
+                except LogError as cause:
+                    raise self._refused(number, f"does not fit: {cause.message}") from cause
 
     def _send(self, records: list[Any]) -> None:
         if not records:
@@ -85,12 +85,12 @@ class Producer:
 
     def _refused(self, number: int, fact: str) -> LogError:
         shape = ", ".join(f'"{name}": ...' for name in self.topic.columns.names[:3])
-        wanted = f"{{{shape}}}" if self.topic.schema is not None else '{"field": ...}'
+        example = f"{{{shape}}}" if self.topic.schema is not None else '{"field": ...}'
         return LogError(
             "HR-LOG-006",
             f"line {number} {fact}",
             f"Nothing of line {number} was appended; correct it, and go on from there. "
-            f"Each line is one JSON object: {wanted}.",
+            f"Each line is one JSON object: {example}.",
         )
 
 
@@ -99,10 +99,10 @@ def batches(stream: BinaryIO) -> Iterator[list[Line]]:
     read = getattr(stream, "read1", stream.read)
     rest, number = b"", 0
     while chunk := read(_READ):
-        *whole, rest = (rest + chunk).split(b"\n")
-        if whole:
-            yield [(number + i, line.removesuffix(b"\r")) for i, line in enumerate(whole, 1)]
-        number += len(whole)
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [(number + i, line.removesuffix(b"\r")) for i, line in enumerate(lines, 1)]
+        number += len(lines)
     if rest:
         yield [(number + 1, rest.removesuffix(b"\r"))]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.jobs import Folder, Name
+from headrace.cli.jobs import AsJson, Folder, Name
 from headrace.cli.loading import load_job
 from headrace.clock import SystemClock
 from headrace.errors import RunError
@@ -29,12 +29,7 @@ Place = Annotated[
 ]
 
 
-def why(
-    place: Place,
-    job: Name = None,
-    folder: Folder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
-) -> None:
+def why(place: Place, job: Name = None, folder: Folder = None, as_json: AsJson = False) -> None:
     """Say why a job gives no output: what it waits for, the most likely reason first.
 
     A window emits its result when the watermark passes its end, and the watermark is as slow
@@ -48,8 +43,8 @@ def why(
 
     Example: [bold]headrace why .headrace/jobs/fire-alarm --json[/bold]
     """
-    found = _of_folder(place) if place.is_dir() else _of_file(place, job, folder)
-    typer.echo(json.dumps(found.json, indent=2) if as_json else found.text)
+    answer = _of_folder(place) if place.is_dir() else _of_file(place, job, folder)
+    typer.echo(json.dumps(answer.json, indent=2) if as_json else answer.text)
 
 
 def _of_file(file: Path, job: str | None, folder: str | None) -> Why:

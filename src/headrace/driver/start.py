@@ -29,13 +29,13 @@ from headrace.epoch.bundle import (
     open_sinks,
 )
 from headrace.errors import FencedError, HeadraceError, StateError
+from headrace.files import remote_scheme
 from headrace.plan.comparison import Comparison, Drop
 from headrace.plan.evolution import compare
 from headrace.plan.program import Program
 from headrace.settings import Settings
 from headrace.state.epochs import EpochLog
 from headrace.state.manifest import InputFacts, Manifest, OutputFacts, StepFacts
-from headrace.uris import remote_scheme
 
 LOOKS = 50  # at a job that runs, whose epochs mostly last longer than a look
 

@@ -21,14 +21,14 @@ _MOST = 8  # values of an IN: beyond that a chain of comparisons is slower than 
 
 
 def simple_mask(node: Node, schema: pa.Schema) -> Mask | None:
-    """A function that gives the rows where `node` holds, if it is simple enough."""
+    """A function that returns the mask of the rows where `node` holds; None if it is not simple."""
     make = _MAKERS.get(type(node))
     return None if make is None else make(node, schema)
 
 
 def _column(node: Node, schema: pa.Schema) -> str | None:
-    known = isinstance(node, exp.Column) and node.name in schema.names
-    if known and schema.field(node.name).type in _LITERALS:
+    is_column = isinstance(node, exp.Column) and node.name in schema.names
+    if is_column and schema.field(node.name).type in _LITERALS:
         return str(node.name)
     return None
 
@@ -42,10 +42,10 @@ def _value(node: Node, kind: pa.DataType) -> Any:
         return None
     if node.args["is_string"]:
         return node.this if kind == pa.string() and sign == 1 else None
-    whole = node.this.isdigit()
+    integer = node.this.isdigit()
     if kind == pa.float64():
         return sign * float(node.this)
-    return sign * int(node.this) if whole and kind != pa.string() else None
+    return sign * int(node.this) if integer and kind != pa.string() else None
 
 
 # Not `greater`: of NaN, Arrow says it is neither; we say it is larger.
@@ -57,7 +57,7 @@ _TESTS: dict[type[Node], Callable[[Any, Any], Any]] = {
     exp.GT: lambda x, v: pc.invert(pc.less_equal(x, v)),
     exp.GTE: lambda x, v: pc.invert(pc.less(x, v)),
 }
-_MIRRORED: dict[type[Node], type[Node]] = {
+MIRRORED: dict[type[Node], type[Node]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }  # fmt: skip
@@ -67,7 +67,7 @@ _LITERALS = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float64(), pa.str
 def _comparison(node: Node, schema: pa.Schema) -> Mask | None:
     kind, left, right = type(node), node.this, node.expression
     if not isinstance(left, exp.Column):
-        kind, left, right = _MIRRORED[kind], right, left
+        kind, left, right = MIRRORED[kind], right, left
     return _test(_TESTS[kind], left, right, schema)
 
 
@@ -106,10 +106,10 @@ def _joined(join: Callable[[Any, Any], Any], parts: list[Mask | None]) -> Mask |
         return None
 
     def mask(table: pa.Table) -> pa.ChunkedArray:
-        made = masks[0](table)
+        result = masks[0](table)
         for other in masks[1:]:
-            made = join(made, other(table))
-        return made
+            result = join(result, other(table))
+        return result
 
     return mask
 

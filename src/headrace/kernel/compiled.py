@@ -21,7 +21,7 @@ from headrace.expr import Expr
 from headrace.expr.lower import check_condition
 from headrace.expr.types import UNREAD
 from headrace.kernel import duckdb
-from headrace.kernel.arrow import Mask, simple_mask
+from headrace.kernel.arrow import MIRRORED, Mask, simple_mask
 from headrace.kernel.sql import Chain, ChainStep, SelectStep, sql_mask
 
 Bad = list[tuple[int, str]]
@@ -42,8 +42,8 @@ class Kernel:
     def __init__(self, steps: tuple[SelectStep, ...], schema: pa.Schema) -> None:
         self.steps = steps
         self.input = schema
-        self._masks, rest = _front(steps, schema)
-        self._chain = Chain(rest, schema)
+        self._masks, remaining = _front(steps, schema)
+        self._chain = Chain(remaining, schema)
         self.schema: pa.Schema = self._chain.schema
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -60,15 +60,15 @@ class Kernel:
         try:
             return self._run(table), []
         except duckdb.Error:
-            return self._apart(table)
+            return self._run_good_rows(table)
 
     def _run(self, table: pa.Table) -> pa.Table:
         for mask in self._masks:
             table = _filtered(table, mask(table))
         return self._chain(table)
 
-    def _apart(self, table: pa.Table) -> tuple[pa.Table, Bad]:
-        """Ask for the rows that fail, explain each by running it alone, run the others."""
+    def _run_good_rows(self, table: pa.Table) -> tuple[pa.Table, Bad]:
+        """Find the rows that fail, explain each by running it alone, and run the others."""
         rows = Chain(self.steps, self.input).failing(table)
         good = np.ones(table.num_rows, bool)
         good[rows] = False
@@ -102,8 +102,8 @@ def _front(
         if mask is None and not only_filters:
             break
         masks.append(mask or sql_mask(condition, schema))
-        rest = SelectStep(columns=steps[0].columns)
-        steps = steps[1:] if rest.columns is None else (rest, *steps[1:])
+        projection = SelectStep(columns=steps[0].columns)
+        steps = steps[1:] if projection.columns is None else (projection, *steps[1:])
     return masks, steps
 
 
@@ -151,10 +151,7 @@ def plain(error: Exception) -> str:
 # ("v > 1 and v < 0"). Nothing is guessed: another condition may never hold all the same.
 
 _LOW, _HIGH, _BOTH = (exp.GT, exp.GTE), (exp.LT, exp.LTE), (exp.EQ, exp.NullSafeEQ)
-_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
-    exp.EQ: exp.EQ, exp.NullSafeEQ: exp.NullSafeEQ,
-}  # fmt: skip
+_MIRRORED = {**MIRRORED, exp.NullSafeEQ: exp.NullSafeEQ}
 _EXACT = 2**53  # below this a number is the same in every type of number
 
 Bound = tuple[str, type[exp.Expr], float]  # a column as text, a comparison, a number
@@ -166,7 +163,7 @@ def value_of(expr: Expr) -> Any:
 
 
 def never_true(expr: Expr) -> bool:
-    """Whether a condition is false or null for every row, as far as it shows."""
+    """Whether a condition is certainly false or null for every row."""
     return _never(expr.node.unalias())
 
 
@@ -189,8 +186,8 @@ def _drops_all(expr: Expr) -> bool:
 
 
 def _run(step: SelectStep) -> pa.Table:
-    one = pa.table({"x": [0]})
-    return compile_chain([step], one.schema)(one)
+    row = pa.table({"x": [0]})
+    return compile_chain([step], row.schema)(row)
 
 
 def _bounds(node: exp.Expr) -> Iterator[Bound]:
@@ -201,9 +198,9 @@ def _bounds(node: exp.Expr) -> Iterator[Bound]:
     elif isinstance(node, exp.Between):
         yield from _bound(exp.GTE, node.this, node.args["low"])
         yield from _bound(exp.LTE, node.this, node.args["high"])
-    elif type(node) in _TURNED:
+    elif type(node) in _MIRRORED:
         yield from _bound(type(node), node.this, node.expression)
-        yield from _bound(_TURNED[type(node)], node.expression, node.this)
+        yield from _bound(_MIRRORED[type(node)], node.expression, node.this)
 
 
 def _bound(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> Iterator[Bound]:

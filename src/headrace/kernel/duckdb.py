@@ -42,7 +42,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Feed:
-    """A table that changes under a name that stays: what a compiled query reads."""
+    """What a compiled query reads: a fixed name for a table that changes."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -85,16 +85,16 @@ def ask(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         database.execute("SET lock_configuration = true")
         for name, rows in tables.items():
             database.register(name, rows)
-        found = database.sql(query)
-        return pa.table({}) if found is None else found.to_arrow_table()
+        result = database.sql(query)
+        return pa.table({}) if result is None else result.to_arrow_table()
 
 
 def _open() -> duckdb.DuckDBPyConnection:
-    made = duckdb.connect(":memory:", config=_CONFIG)
-    made.execute("SET TimeZone = 'UTC'")
-    made.execute("PRAGMA disable_optimizer")  # a chain runs as it is written: no filter moves
+    database = duckdb.connect(":memory:", config=_CONFIG)
+    database.execute("SET TimeZone = 'UTC'")
+    database.execute("PRAGMA disable_optimizer")  # a chain runs as it is written: no filter moves
     for name, function, takes in OWN_FUNCTIONS:
-        made.create_function(
+        database.create_function(
             name,
             function,
             [*takes],
@@ -102,9 +102,9 @@ def _open() -> duckdb.DuckDBPyConnection:
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
-    made.execute("SET lock_configuration = true")
-    _OPEN.append(made)
-    return made
+    database.execute("SET lock_configuration = true")
+    _OPEN.append(database)
+    return database
 
 
 @atexit.register
@@ -135,11 +135,11 @@ class Query:
             self._feed.table = self._feed.schema.empty_table()
 
 
-def _forget(pid: int, made: duckdb.DuckDBPyConnection, name: str) -> None:
+def _forget(pid: int, database: duckdb.DuckDBPyConnection, name: str) -> None:
     if pid != os.getpid():  # a fork must not touch its parent's database
         return
     with contextlib.suppress(duckdb.Error):
-        made.unregister(name)
+        database.unregister(name)
 
 
 def here() -> tuple[int, int]:
@@ -160,8 +160,8 @@ def once(sql: str, table: pa.Table) -> pa.Table:
 
 def value(expression: str) -> object:
     """One value of an expression without columns."""
-    ((made,),) = connection().sql(f"SELECT {expression}").fetchall()
-    return made
+    ((result,),) = connection().sql(f"SELECT {expression}").fetchall()
+    return result
 
 
 # Functions that DuckDB has not: Python over the distinct values of a vector.
@@ -179,10 +179,10 @@ def _json_objects(documents: Any, paths: Any) -> pa.Array:
 
 
 def _by_value(values: Any, others: Any, function: Callable[[Any, Any], str | None]) -> pa.Array:
-    """`function` of each pair; once for each pair that is different."""
+    """`function` of each pair; called once for each distinct pair."""
     pairs = list(zip(values.to_pylist(), others.to_pylist(), strict=True))
-    made = {pair: function(*pair) for pair in dict.fromkeys(pairs) if None not in pair}
-    return pa.array([made.get(pair) for pair in pairs], pa.string())
+    results = {pair: function(*pair) for pair in dict.fromkeys(pairs) if None not in pair}
+    return pa.array([results.get(pair) for pair in pairs], pa.string())
 
 
 # name, function, and what it takes; each gives text

@@ -85,8 +85,8 @@ def depth(document: bytes) -> int:
     return int(np.cumsum(_STEPS[octets] * outside).max(initial=0))
 
 
-def _large_hex(found: re.Match[str]) -> str:
-    return found[0] if found[1] else f"\\u00{found[2].upper()}"
+def _large_hex(match: re.Match[str]) -> str:
+    return match[0] if match[1] else f"\\u00{match[2].upper()}"
 
 
 _LONGEST_NUMBER, _LONGEST_NAME, _LONGEST = 1_000, 25_000, 10_000_000  # Spark reads no others
@@ -230,16 +230,16 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _requoted(found: re.Match[str]) -> str:
+def _requoted(match: re.Match[str]) -> str:
     """A text in double quotes, in which an apostrophe needs no escape."""
-    inside = found[1][1:-1] if found[1] is not None else found[2]
+    inside = match[1][1:-1] if match[1] is not None else match[2]
     return f'"{_INSIDE.sub(_unescaped, inside)}"'
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    if found[2]:
+def _unescaped(match: re.Match[str]) -> str:
+    if match[2]:
         return '\\"'
-    return "'" if found[1] == "'" else found[0]
+    return "'" if match[1] == "'" else match[0]
 
 
 # finding
@@ -264,12 +264,12 @@ def _find(value: Any, path: Sequence[PathStep], style: _Style, out: _Out) -> boo
 def _find_all(array: list[Any], rest: Sequence[PathStep], style: _Style, out: _Out) -> bool:
     twice = bool(rest) and rest[0] is ALL
     if twice or style is _Style.QUOTED:
-        inner, made = _Out(out.escaped), _Style.FLAT if twice else _Style.QUOTED
-        found = [_find(v, rest[1:] if twice else rest, made, inner) for v in array]
+        inner, inner_style = _Out(out.escaped), _Style.FLAT if twice else _Style.QUOTED
+        results = [_find(v, rest[1:] if twice else rest, inner_style, inner) for v in array]
         out.values.append(inner.listed())
-        return any(found)
-    inner, made = _Out(_PLAIN), _Style.QUOTED if style is _Style.RAW else style
-    count = sum([_find(v, rest, made, inner) for v in array])
+        return any(results)
+    inner, inner_style = _Out(_PLAIN), _Style.QUOTED if style is _Style.RAW else style
+    count = sum([_find(v, rest, inner_style, inner) for v in array])
     if count:
         out.values.append(inner.listed() if count > 1 else inner.listed()[1:-1])
     return count > 0
@@ -303,8 +303,8 @@ def _spelt(value: Any, escaped: re.Pattern[str]) -> str:
     return {None: "null", True: "true", False: "false"}[value]
 
 
-def _escape(found: re.Match[str]) -> str:
-    sign = found[0]
+def _escape(match: re.Match[str]) -> str:
+    sign = match[0]
     if sign in _SHORT:
         return _SHORT[sign]
     units = sign.encode("utf-16-be", "surrogatepass").hex().upper()
@@ -331,5 +331,5 @@ def java_double(value: float) -> str:
 
 def _digits(spelt: str) -> tuple[str, int]:
     """The digits of a decimal, and the power of ten of the first."""
-    made = Decimal(spelt)
-    return "".join(map(str, made.as_tuple().digits)).rstrip("0"), made.adjusted()
+    number = Decimal(spelt)
+    return "".join(map(str, number.as_tuple().digits)).rstrip("0"), number.adjusted()

@@ -4,7 +4,7 @@ Invariant: what a document decodes to depends on that document alone, never on i
 in the chunk; a value that does not fit its field makes the document bad, never null and never
 another value. DuckDB parses all documents in one pass and gives plain values as they are spelt;
 `text_cast` makes them what their fields say. Only rows with something odd about them (a null,
-a comma before a bracket) are looked at again, by `json_odd`.
+a comma before a bracket) are looked at again, by `settle`.
 
 The reading: a missing field is null; extra fields are ignored; of a repeated key the first
 counts. A string field takes any value, as JSON text; the others as `text_cast` says.
@@ -98,8 +98,8 @@ def _transform(texts: pa.Array, schema: pa.Schema) -> pa.Table:
 
 
 def _valid(texts: pa.Array) -> pa.Array:
-    made = duckdb.once(f"SELECT json_valid(d) AS ok FROM {duckdb.FEED}", pa.table({"d": texts}))
-    return made.column("ok").combine_chunks()
+    result = duckdb.once(f"SELECT json_valid(d) AS ok FROM {duckdb.FEED}", pa.table({"d": texts}))
+    return result.column("ok").combine_chunks()
 
 
 def is_document(raw: bytes) -> bool:
@@ -113,8 +113,8 @@ def _convert(column: pa.Array, to: pa.DataType) -> pa.Array:
         return column
     if not pt.is_nested(to):
         return scalars(column, to)
-    made = _nested(column, to)  # with one inner value in doubt, every row is read again
-    return pa.nulls(len(column), to) if made is None else made
+    converted = _nested(column, to)  # with one inner value in doubt, every row is read again
+    return pa.nulls(len(column), to) if converted is None else converted
 
 
 def _nested(column: pa.Array, to: pa.DataType) -> pa.Array | None:
@@ -122,8 +122,8 @@ def _nested(column: pa.Array, to: pa.DataType) -> pa.Array | None:
     if pt.is_map(to):
         return None
     if column.null_count:
-        made = _nested(column.drop_null(), to)
-        return None if made is None else made.take(_places(column))
+        converted = _nested(column.drop_null(), to)
+        return None if converted is None else converted.take(_places(column))
     if column.offset:
         column = column.take(pa.array(np.arange(len(column))))
     if pt.is_list(to):
@@ -136,22 +136,22 @@ def _nested(column: pa.Array, to: pa.DataType) -> pa.Array | None:
 
 
 def _places(column: pa.Array) -> pa.Array:
-    """Where each value is when the nulls are left out."""
-    there = column.is_valid().to_numpy(zero_copy_only=False)
-    return pa.array(np.cumsum(there) - 1, mask=~there)
+    """The position of each value when the nulls are left out."""
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    return pa.array(np.cumsum(valid) - 1, mask=~valid)
 
 
 def _inner(column: pa.Array, to: pa.DataType) -> pa.Array | None:
     if column.null_count:
         return None
-    made = _nested(column, to) if pt.is_nested(to) else _convert(column, to)
-    return None if made is None or made.null_count else made
+    converted = _nested(column, to) if pt.is_nested(to) else _convert(column, to)
+    return None if converted is None or converted.null_count else converted
 
 
 # The odd rows of a decoded chunk: nulls, huge integers, nested values, bad documents.
 #
 # Invariant: the same document gets the same values here as on the fast path, or a reason why
-# it is bad. Nothing here is fast; it sees only the rows that the fast path could not vouch for.
+# it is bad. Nothing here is fast; it sees only the rows of which the fast path was not certain.
 
 
 _LAST_COMMA = r",\s*[}\]]"  # which DuckDB takes; or it is inside a text
@@ -176,7 +176,7 @@ def too_deep(raw: pa.Array) -> Mask:
 def settle(
     raw: pa.Array, texts: pa.Array, columns: list[pa.Array], schema: pa.Schema
 ) -> tuple[list[pa.Array], Mask, list[str]]:
-    """The columns with every null looked into, which rows are bad, and why."""
+    """The columns after every null was looked at, which rows are bad, and why."""
     nulls = [_mask(c.is_null()) if c.null_count else None for c in columns]
     bad = np.zeros(len(texts), bool)
     reasons: list[str] = []
@@ -226,10 +226,10 @@ def _patched(column: pa.Array, index: int, patches: dict[int, dict[int, Any]]) -
     rows = [row for row, values in patches.items() if index in values]
     if not rows:
         return column
-    made = pa.array([patches[row][index] for row in rows], column.type)
+    replacements = pa.array([patches[row][index] for row in rows], column.type)
     order = np.arange(len(column))
     order[rows] = len(column) + np.arange(len(rows))
-    return pa.concat_arrays([column, made]).take(pa.array(order))
+    return pa.concat_arrays([column, replacements]).take(pa.array(order))
 
 
 def _read(
@@ -255,7 +255,7 @@ def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
     if raw is None:
         raise Misfit("the document is null")
     try:
-        made = load(raw.decode() if isinstance(raw, bytes) else raw)
+        document = load(raw.decode() if isinstance(raw, bytes) else raw)
     except UnicodeDecodeError:
         raise Misfit("the document is not UTF-8 text") from None
     except ValueError as error:
@@ -264,9 +264,9 @@ def _document(raw: bytes | str | None, text: str | None) -> dict[str, Any]:
         raise Misfit(reason) from None
     if text is None:
         raise Misfit(_refused(raw.encode() if isinstance(raw, str) else raw))
-    if not isinstance(made, dict):
-        raise Misfit(f"the document is {_shown(made)}, not an object")
-    return made
+    if not isinstance(document, dict):
+        raise Misfit(f"the document is {_shown(document)}, not an object")
+    return document
 
 
 def _refused(raw: bytes) -> str:
@@ -303,8 +303,8 @@ def _value(value: Any, to: pa.DataType) -> Any:
 
 def _key(key: str, to: pa.DataType) -> Any:
     """A key of an object; booleans are texts there, too."""
-    known = pt.is_boolean(to) and key in ("true", "false")
-    return _value(key == "true" if known else key, to)
+    is_boolean = pt.is_boolean(to) and key in ("true", "false")
+    return _value(key == "true" if is_boolean else key, to)
 
 
 def _of(value: Any, kind: type, to: pa.DataType) -> Any:
@@ -314,10 +314,10 @@ def _of(value: Any, kind: type, to: pa.DataType) -> Any:
 
 
 def _scalar(value: Any, to: pa.DataType) -> Any:
-    made = scalars(pa.array([written(value)], pa.string()), to)
-    if made.null_count:
+    scalar = scalars(pa.array([written(value)], pa.string()), to)
+    if scalar.null_count:
         raise Misfit(f"{_shown(value)} is not {type_text(to)}")
-    return made[0].as_py()
+    return scalar[0].as_py()
 
 
 def _text(value: Any) -> str:

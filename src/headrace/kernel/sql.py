@@ -60,14 +60,14 @@ def _field(name: str, expr: Expr, schema: pa.Schema) -> pa.Field:
 
 
 def sql_mask(condition: Expr, schema: pa.Schema) -> Mask:
-    """A function that gives the rows where `condition` holds."""
+    """A function that returns the mask of the rows where `condition` holds."""
     chain = Chain((SelectStep(where=condition, columns=()),), schema)
 
     def mask(table: pa.Table) -> pa.Array:
         rows = pa.array(np.arange(table.num_rows))
-        kept = np.zeros(table.num_rows, bool)
-        kept[chain(table.select(schema.names).append_column(_ROW, rows)).column(_ROW)] = True
-        return pa.array(kept)
+        selected = np.zeros(table.num_rows, bool)
+        selected[chain(table.select(schema.names).append_column(_ROW, rows)).column(_ROW)] = True
+        return pa.array(selected)
 
     return mask
 
@@ -86,15 +86,15 @@ class Chain:
             if step.columns is not None:
                 self._origin = {n: self._origin.get(bare(e) or "") for n, e in step.columns}
         self.schema = schema
-        self._kept = {} if self.filters else {n: o for n, o in self._origin.items() if o}
-        self._wanted = [n for n in self.schema.names if n not in self._kept]
+        self._passed_on = {} if self.filters else {n: o for n, o in self._origin.items() if o}
+        self._computed = [n for n in self.schema.names if n not in self._passed_on]
         self._needs = self._trimmed()
         self._dated = any(level.dated for level in self._levels)
         self._queries: dict[object, duckdb.Query] = {}
 
     def _trimmed(self) -> list[list[str]]:
         """The columns that are needed of the input and of each step, and no others."""
-        needs = [self._wanted]
+        needs = [self._computed]
         for level in reversed(self._levels):
             needs.insert(0, level.reads(needs[0]))
         return needs
@@ -102,13 +102,13 @@ class Chain:
     def __call__(self, table: pa.Table) -> pa.Table:
         hidden = [n for n in table.column_names if n.startswith("__")]
         passed = hidden if self.filters else []
-        made = self._ask(table, passed) if self._wanted or self.filters else table
+        result = self._ask(table, passed) if self._computed or self.filters else table
         columns = []
         for slot, field in zip(_slots(self.schema), self.schema, strict=True):
-            source = self._kept.get(field.name)
-            column = made.column(slot) if source is None else table.column(source)
+            source = self._passed_on.get(field.name)
+            column = result.column(slot) if source is None else table.column(source)
             columns.append(column if column.type == field.type else column.cast(field.type))
-        columns += [(made if self.filters else table).column(n) for n in hidden]
+        columns += [(result if self.filters else table).column(n) for n in hidden]
         fields = [*self.schema, *(table.schema.field(n) for n in hidden)]
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
@@ -119,8 +119,8 @@ class Chain:
         sql = f"SELECT *, FALSE AS failed FROM {duckdb.FEED}"
         for level in self._levels:
             sql = level.tried(sql)
-        made = duckdb.once(dated(f"SELECT {_ROW} FROM ({sql}) WHERE failed"), rows)
-        return np.sort(made.column(_ROW).to_numpy())
+        failed = duckdb.once(dated(f"SELECT {_ROW} FROM ({sql}) WHERE failed"), rows)
+        return np.sort(failed.column(_ROW).to_numpy())
 
     def _ask(self, table: pa.Table, passed: list[str]) -> pa.Table:
         slots = dict(zip(self.input.names, _slots(self.input), strict=True))
@@ -135,8 +135,8 @@ class Chain:
 
     def _sql(self, passed: list[str]) -> str:
         sql = duckdb.FEED
-        for level, wanted in zip(self._levels, self._needs[1:], strict=True):
-            sql = level.sql(sql if sql == duckdb.FEED else f"({sql})", passed, wanted)
+        for level, needed in zip(self._levels, self._needs[1:], strict=True):
+            sql = level.sql(sql if sql == duckdb.FEED else f"({sql})", passed, needed)
         return sql
 
 
@@ -152,17 +152,17 @@ class _Subquery:
         self.items = {name: low.top(expr).sql for name, expr in columns.items()}
         self._order = schema.names
         self._reads = {name: expr.columns for name, expr in columns.items()}
-        self._asks = frozenset() if step.where is None else step.where.columns
+        self._condition_reads = frozenset() if step.where is None else step.where.columns
         self.dated = any(TODAY in sql for sql in (*self.items.values(), self.where or ""))
 
-    def reads(self, wanted: Sequence[str]) -> list[str]:
-        """The columns of the step before that it needs to make `wanted`."""
-        read = self._asks.union(*(self._reads[n] for n in wanted))
+    def reads(self, needed: Sequence[str]) -> list[str]:
+        """The columns of the previous step that are needed to compute `needed`."""
+        read = self._condition_reads.union(*(self._reads[n] for n in needed))
         return [n for n in self._order if n in read]
 
-    def sql(self, source: str, passed: Sequence[str], wanted: Sequence[str]) -> str:
+    def sql(self, source: str, passed: Sequence[str], needed: Sequence[str]) -> str:
         pairs = zip(self.items.items(), _slots(self.schema), strict=True)
-        items = [f"{sql} AS {slot}" for (name, sql), slot in pairs if name in wanted]
+        items = [f"{sql} AS {slot}" for (name, sql), slot in pairs if name in needed]
         items = [*items, *(quote(n) for n in passed)] or ["0 AS none"]
         where = f" WHERE {self.where}" if self.where else ""
         return f"SELECT {', '.join(items)} FROM {source}{where}"

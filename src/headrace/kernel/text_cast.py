@@ -22,11 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from headrace.arrays import Mask
+from headrace.arrays import Mask, beyond, milliseconds
 from headrace.clock import FIRST_TIME, LAST_TIME
 from headrace.isolate import by_halving
 from headrace.schema import ddl_type
-from headrace.times import beyond, milliseconds
 
 NOT_TEXT = "not UTF-8 text"
 _DIGITS = 38  # of the longest decimal
@@ -36,7 +35,7 @@ _ZONE = r"[T ]\d\d:?\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def cast_text(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """Binary text as `kind`: null where it will not go, and the places of those."""
+    """Binary text as `kind`: null where it cannot be cast, and the positions of those values."""
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return values.cast(kind), []
     text, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
@@ -54,7 +53,7 @@ def reason(name: str, value: bytes | None, kind: pa.DataType) -> str:
 def isolate(
     values: pa.Array, kind: pa.DataType, cast: Callable[[pa.Array], pa.Array]
 ) -> tuple[pa.Array, list[int]]:
-    """`cast(values)`, with null at the places that do not go through."""
+    """`cast(values)`, with null for the values that cannot be cast, and their positions."""
     bad: list[int] = []
 
     def null(first: int, _: int, __: Exception) -> pa.Array:
@@ -94,25 +93,25 @@ def _parse(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _doubles(text: pa.Array, kind: pa.DataType) -> pa.Array:
     """Arrow makes infinity of a number that is too large."""
-    made = text.cast(kind)
-    spelt = text.filter(pc.is_inf(made))
+    doubles = text.cast(kind)
+    spelt = text.filter(pc.is_inf(doubles))
     if len(spelt) and pc.any(pc.match_substring_regex(spelt, r"\d")).as_py():
         raise ValueError("a number that is too large")
-    return made
+    return doubles
 
 
 def _decimals(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Arrow counts in 128 bits: of too many digits it makes another number, without a word."""
+    """Arrow computes in 128 bits, and silently makes another number of too many digits."""
     powers = pc.match_substring_regex(text, "[eE]")
     if pc.any(powers).as_py():
         written = [_without_power(t) for t in text.filter(powers).to_pylist()]
         text = pc.replace_with_mask(text, powers.fill_null(False), pa.array(written, pa.string()))
-    whole = kind.precision - kind.scale
+    integer_digits = kind.precision - kind.scale
     longest = pc.max(pc.utf8_length(text)).as_py() or 0
-    if longest > whole:
-        too_large = pc.match_substring_regex(text, rf"^[+-]?0*[1-9]\d{{{whole}}}")
+    if longest > integer_digits:
+        too_large = pc.match_substring_regex(text, rf"^[+-]?0*[1-9]\d{{{integer_digits}}}")
         if pc.any(pc.or_(too_large, pc.match_substring_regex(text, _TOO_MANY))).as_py():
-            raise ValueError(f"a number of more than {whole} or {_DIGITS} digits")
+            raise ValueError(f"a number of more than {integer_digits} or {_DIGITS} digits")
     return text.cast(kind)
 
 
@@ -128,7 +127,7 @@ def _without_power(text: str) -> str:
 
 
 def _shown(times: pa.Array) -> pa.Array:
-    """The times, all of which a calendar shows."""
+    """The times; ValueError if one is outside the calendar."""
     if beyond(milliseconds(pa.chunked_array([times]))) is not None:
         raise ValueError("a time that is not within the years 1 to 9999")
     return times
@@ -152,8 +151,8 @@ _LONGEST = 20  # digits; no integer column holds more
 def scalars(texts: pa.Array, to: pa.DataType) -> pa.Array:
     """The values as `to`; null where they do not fit it."""
     if pt.is_boolean(to):
-        known = pc.is_in(texts, pa.array(["true", "false"], texts.type))
-        return pc.if_else(known, pc.equal(texts, "true"), None)
+        booleans = pc.is_in(texts, pa.array(["true", "false"], texts.type))
+        return pc.if_else(booleans, pc.equal(texts, "true"), None)
     quoted = pc.starts_with(texts, '"')
     if not pc.any(quoted).as_py():
         return _bare(texts, to)
@@ -184,9 +183,9 @@ def _bytes(text: bytes | None) -> bytes | None:
 def _bare(texts: pa.Array, to: pa.DataType) -> pa.Array:
     """Numbers, and what is none: true, false, lists, objects."""
     if pt.is_integer(to):
-        return _whole(texts, to)
+        return _integers(texts, to)
     if pt.is_timestamp(to):
-        millis = _whole(texts, pa.int64())
+        millis = _integers(texts, pa.int64())
         inside = pc.and_(pc.greater_equal(millis, FIRST_TIME), pc.less_equal(millis, LAST_TIME))
         shown = pc.if_else(inside, millis, None).cast(pa.timestamp("ms", to.tz))
         return shown.cast(to)
@@ -195,7 +194,7 @@ def _bare(texts: pa.Array, to: pa.DataType) -> pa.Array:
     return pa.nulls(len(texts), to)
 
 
-def _whole(texts: pa.Array, to: pa.DataType) -> pa.Array:
+def _integers(texts: pa.Array, to: pa.DataType) -> pa.Array:
     try:
         return texts.cast(to)
     except pa.ArrowException:

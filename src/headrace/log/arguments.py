@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from headrace.clock import Clock, Duration, SystemClock, millis
 from headrace.errors import LogError
+from headrace.files import remote_scheme
 from headrace.log.topic import Topic, new_id, segment_size
 from headrace.schema import schema_of
-from headrace.uris import remote_scheme
 
 _MOST = 2**63 - 1
 _LONGEST_NAME = 10_000  # bytes

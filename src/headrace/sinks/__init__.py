@@ -21,19 +21,7 @@ from headrace.sinks.open import (
 )
 
 __all__ = [
-    "AT_LEAST_ONCE",
-    "EXACTLY_ONCE",
-    "Description",
-    "EpochWriter",
-    "HeldEpochs",
-    "Reference",
-    "Sink",
-    "Timelines",
-    "absolute",
-    "check_output",
-    "collected",
-    "open_sink",
-    "output_files",
-    "read_output",
-    "reopen_sink",
+    "AT_LEAST_ONCE", "EXACTLY_ONCE", "Description", "EpochWriter", "HeldEpochs", "Reference",
+    "Sink", "Timelines", "absolute", "check_output", "collected", "open_sink", "output_files",
+    "read_output", "reopen_sink",
 ]  # fmt: skip

@@ -48,15 +48,15 @@ def store(folder: Path, chain: str, schema: pa.Schema) -> None:
 
 def stored(folder: Path) -> dict[tuple[str, str], pa.Schema]:
     """All columns that outputs have had in a folder, plain, by chain and digest."""
-    found = {}
+    schemas = {}
     for path in sorted(folder.glob("*.schema")):
         chain, _, digest = path.stem.partition(".")
         with named(path):
             text = read_sealed(path, KIND)["schema"]
             if _digest(text) != digest:
                 raise corrupt(path, "it holds the columns of another output")
-        found[chain, digest] = without_dictionaries(unpacked(text))
-    return found
+        schemas[chain, digest] = without_dictionaries(unpacked(text))
+    return schemas
 
 
 def unified(place: Path, schemas: list[pa.Schema]) -> pa.Schema:
@@ -64,35 +64,35 @@ def unified(place: Path, schemas: list[pa.Schema]) -> pa.Schema:
     plain = [without_dictionaries(schema) for schema in schemas]
     fields: dict[str, pa.Field] = {}
     for field in (f for schema in plain for f in schema):
-        known = fields.setdefault(field.name, field).type
-        both = _both(known, field.type)
-        if both is None:
+        kind = fields.setdefault(field.name, field).type
+        common = _common_type(kind, field.type)
+        if common is None:
             raise OutputError(
                 "HR-OUTPUT-006",
-                f"{str(place)!r} holds rows in which {field.name!r} is {known}, and others in "
+                f"{str(place)!r} holds rows in which {field.name!r} is {kind}, and others in "
                 f"which it is {field.type}",
                 "Cast the column to the type that the rows there have, or write to another folder.",
             )
         nullable = field.nullable or fields[field.name].nullable
-        fields[field.name] = field.with_type(both).with_nullable(nullable)
+        fields[field.name] = field.with_type(common).with_nullable(nullable)
     return pa.schema(list(fields.values()))
 
 
 def holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
     """Whether a column of the one type has every value of the other, as it is."""
-    return bool(_both(wide, narrow) == wide)
+    return bool(_common_type(wide, narrow) == wide)
 
 
-def _both(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """The type that holds every value of both as it is; None if there is none."""
-    pair = [pa.schema([("x", one)]), pa.schema([("x", other)])]
+    pair = [pa.schema([("x", left)]), pa.schema([("x", right)])]
     try:
-        both = pa.unify_schemas(pair, promote_options="permissive").field(0).type
+        common = pa.unify_schemas(pair, promote_options="permissive").field(0).type
     except pa.ArrowException:
         return None
-    if pa.types.is_floating(both) and not all(_fits(kind, both) for kind in (one, other)):
+    if pa.types.is_floating(common) and not all(_fits(kind, common) for kind in (left, right)):
         return None
-    return both
+    return common
 
 
 def _fits(kind: pa.DataType, floating: pa.DataType) -> bool:

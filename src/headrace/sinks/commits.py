@@ -6,8 +6,8 @@ epoch and may replace several by one merged file. A file counts when a record or
 snapshot names it, so an epoch appears whole, and merging is one step too.
 
 A snapshot has a *slot*, its epoch and a revision (0; going back makes the next ones). Slots
-only grow, and of two drivers that write the same slot the first is right: the other's is not
-there. Whatever an old driver does late, a newer snapshot stays in force.
+only grow, and if two drivers write the same slot, the first wins: the other's file is not created.
+Whatever an old driver does late, a newer snapshot stays in force.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDER = "_commits"
 KIND = "output-commit"
 VERSION = 4
 NEVER = -1  # the epoch before the first record
-TRIES = 20  # a merge takes files away a few times a minute; twenty in a row never
+TRIES = 20  # merges remove files a few times a minute, never twenty times in a row
 
 _NAME = re.compile(r"(\d{12,})\.([0-9a-f]+)\.(?:all\.(\d+)\.)?json")
 _FILE = re.compile(r"(?:part-(\d{12,})|merged-(\d{12,})-(\d+))-([0-9a-f]{12})-.*")
@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 class Replaced(Exception):
-    """A record, or a file, is gone because a newer snapshot has taken its place."""
+    """A record or a file was removed because a newer snapshot replaced it."""
 
 
 class Slot(NamedTuple):
-    """Where a snapshot, or a file that one may name, stands in the order of a chain."""
+    """The position of a snapshot, or of a file that one may name, in the order of a chain."""
 
     epoch: int
     revision: int
@@ -83,7 +83,7 @@ class Name:
     revision: int | None
 
     @property
-    def whole(self) -> bool:
+    def is_snapshot(self) -> bool:
         return self.revision is not None
 
     @property
@@ -107,8 +107,8 @@ class Commits:
         return names
 
     def _names(self, chain: str | None) -> list[Name]:
-        found = [_NAME.fullmatch(name) for name in self._list()]
-        names = [Name(m[0], int(m[1]), m[2], int(m[3]) if m[3] else None) for m in found if m]
+        matches = [_NAME.fullmatch(name) for name in self._list()]
+        names = [Name(m[0], int(m[1]), m[2], int(m[3]) if m[3] else None) for m in matches if m]
         own = [n for n in names if chain in (None, n.chain)]
         return sorted(own, key=lambda n: (n.slot, n.chain))
 
@@ -116,22 +116,20 @@ class Commits:
         return sorted({n.chain for n in self.names()})
 
     def of_job(self, job: str) -> dict[str, list[Record]]:
-        """What is in force of each chain that a job has here."""
-        found = {chain: self.current(chain) for chain in self.chains()}
-        return {
-            chain: records for chain, records in found.items() if records and records[-1].job == job
-        }
+        """The records in force of each chain that a job has here."""
+        chains = {chain: self.current(chain) for chain in self.chains()}
+        return {chain: rs for chain, rs in chains.items() if rs and rs[-1].job == job}
 
     def current(self, chain: str) -> list[Record]:
         """The newest snapshot, if there is one, and the records after it."""
-        return retried(self.folder, lambda: self.force(in_force(self.names(chain))))
+        return retried(self.folder, lambda: self.read_chain(in_force(self.names(chain))))
 
-    def force(self, names: list[Name]) -> list[Record]:
-        """The records of `names`, which are in force; an error if one between is missing."""
+    def read_chain(self, names: list[Name]) -> list[Record]:
+        """The records of `names`, which are in force; an error if one in between is missing."""
         records = [self.read(n) for n in names]
         for before, record in zip([None, *records], records, strict=False):
-            known = NEVER if before is None else before.epoch
-            if record.revision is None and record.before != known:
+            previous = NEVER if before is None else before.epoch
+            if record.revision is None and record.before != previous:
                 raise OutputError(
                     "HR-OUTPUT-005",
                     f"a record of epoch {record.before} is missing in {str(self.folder)!r}",
@@ -188,7 +186,7 @@ def _sealed(path: Path) -> dict[str, Any]:
 
 
 def retried(place: Path, work: Callable[[], T]) -> T:
-    """What `work` returns once nothing that it reads is replaced meanwhile."""
+    """The result of `work`, repeated while what it reads is replaced."""
     for _ in range(TRIES):
         try:
             return work()
@@ -203,7 +201,7 @@ def retried(place: Path, work: Callable[[], T]) -> T:
 
 def in_force(names: list[Name]) -> list[Name]:
     """Of one chain's names, oldest first: the newest snapshot and what came after it."""
-    snapshot = max((i for i, n in enumerate(names) if n.whole), default=0)
+    snapshot = max((i for i, n in enumerate(names) if n.is_snapshot), default=0)
     return names[snapshot:]
 
 
@@ -215,14 +213,14 @@ def parts_of(records: Iterable[Record]) -> Iterator[OutputFile]:
 
 def reached(records: Iterable[Record]) -> dict[str, int]:
     """By timeline: the last epoch of which there are rows."""
-    found = dict[str, int]()
+    epochs = dict[str, int]()
     for part in parts_of(records):
-        found[part.timeline] = max(part.last, found.get(part.timeline, part.last))
-    return found
+        epochs[part.timeline] = max(part.last, epochs.get(part.timeline, part.last))
+    return epochs
 
 
 def owner_of(file: str) -> tuple[str, Slot] | None:
-    """The chain whose output file has that name, and its slot; None of any other file."""
+    """The chain whose output file has that name, and its slot; None for any other file."""
     match = _FILE.fullmatch(file)
     if match is None:
         return None
@@ -231,8 +229,8 @@ def owner_of(file: str) -> tuple[str, Slot] | None:
 
 
 def _file_of(record: Record) -> str:
-    whole = "" if record.revision is None else f"all.{record.revision}."
-    return f"{record.epoch:012d}.{record.chain}.{whole}json"
+    infix = "" if record.revision is None else f"all.{record.revision}."
+    return f"{record.epoch:012d}.{record.chain}.{infix}json"
 
 
 # The epochs of the rows in a merged file: runs of (epoch, rows) in a sealed file of its own,

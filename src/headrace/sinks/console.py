@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyarrow as pa
 from rich.console import Console
@@ -25,9 +25,13 @@ from headrace.sinks.contract import (
     AT_LEAST_ONCE,
     Description,
     EpochWriter,
+    OutputKind,
+    OutputRequest,
     Reference,
     Sink,
     Timelines,
+    bad_option,
+    refuse_unknown,
 )
 from headrace.sinks.durable import Staging
 from headrace.sinks.formats import json_lines
@@ -118,8 +122,23 @@ class ConsoleSink(Sink):
         Console(file=stream).print(table)
 
 
+def _open(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ("format", "rows", "stream"))
+    if o.options.get("format") not in (None, "table", "lines", "json"):
+        hint = 'Pass format="table", "lines" or "json".'
+        raise bad_option(o, "format", o.options["format"], hint)
+    return ConsoleSink(o.schema, o.staged, o.name, **o.options)
+
+
+def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
+    return "", {**about["options"], "format": about["format"]}
+
+
+CONSOLE = OutputKind(_open, _reopen)
+
+
 def reopened(path: str) -> TextIO:
-    """Standard output by its path, for appending; OutputError where the system does not let us."""
+    """Standard output by its path, for appending; OutputError if that is refused."""
     try:
         return open(path, "a", encoding="utf-8", opener=_at_once)
     except OSError as error:
@@ -134,7 +153,7 @@ def reopened(path: str) -> TextIO:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Without waiting for a reader: a pipe that nobody reads any more is an error."""
+    """Opens without waiting for a reader: a pipe without one is an error."""
     handle = os.open(path, flags | os.O_NONBLOCK, 0o600)
     os.set_blocking(handle, True)
     return handle

@@ -24,11 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME
+from headrace.errors import OutputError, did_you_mean
+from headrace.files import file_name
 from headrace.state.manifest import FIRST, Manifest
 
 NEVER = -1  # before every epoch
@@ -44,7 +47,7 @@ class Timelines:
 
     @staticmethod
     def of(manifest: Manifest, epoch: int | None = None) -> Timelines:
-        """As a manifest has them; its own goes up to `epoch`, or to the manifest's."""
+        """Those of a manifest; the newest one up to `epoch`, or to the manifest's."""
         last = manifest.epoch if epoch is None else epoch
         return Timelines((*manifest.forks, (manifest.timeline, last)))
 
@@ -54,19 +57,19 @@ class Timelines:
 
     def upto(self, timeline: str) -> int:
         """The last epoch of a timeline that counts."""
-        return max((last for one, last in self.spans if one == timeline), default=NEVER)
+        return max((last for name, last in self.spans if name == timeline), default=NEVER)
 
     def at(self, epoch: int) -> str:
         """The timeline of an epoch that counts."""
-        return next((one for one, last in self.spans if epoch <= last), self.newest)
+        return next((name for name, last in self.spans if epoch <= last), self.newest)
 
-    def plus(self, known: Mapping[str, int]) -> Timelines:
-        """With what is known to be there besides, and cannot be taken back."""
-        return Timelines((*known.items(), *self.spans))
+    def plus(self, more: Mapping[str, int]) -> Timelines:
+        """These, and `more` that an output holds and cannot take back."""
+        return Timelines((*more.items(), *self.spans))
 
-    def beyond(self, held: Mapping[str, int]) -> Reached:
-        """Of what is held somewhere, that which does not count."""
-        return {one: last for one, last in held.items() if last > self.upto(one)}
+    def beyond(self, reached: Mapping[str, int]) -> Reached:
+        """What of `reached`, the epochs that an output holds, does not count."""
+        return {name: last for name, last in reached.items() if last > self.upto(name)}
 
 
 ONLY = Timelines(((FIRST, MAX_TIME),))  # of a folder that has never gone back
@@ -74,7 +77,7 @@ ONLY = Timelines(((FIRST, MAX_TIME),))  # of a folder that has never gone back
 
 @dataclass(frozen=True, slots=True)
 class HeldEpochs:
-    """What the place of an output holds of a job."""
+    """The epochs of a job that an output holds."""
 
     number: int = 0  # the largest epoch that was ever used there
     own: Mapping[str, int] = field(default_factory=dict)  # by timeline: the last epoch with rows
@@ -131,13 +134,13 @@ class Sink(Protocol):
         return None
 
     def reached(self, epoch: int) -> bool:
-        """Whether `epoch`, which was published there, still is, or a later one; asked in every
-        epoch, so it must be cheap."""
+        """Whether `epoch`, which was published there, or a later one is still there; called in
+        every epoch, so it must be cheap."""
         return True
 
     def beyond(self, timelines: Timelines) -> Reached:
-        """What a driver of another copy of the job's folder has published there meanwhile, that
-        does not count by `timelines`; asked in every epoch, so it must be cheap."""
+        """What a driver of another copy of the job's folder has published there meanwhile, and
+        does not count by `timelines`; called in every epoch, so it must be cheap."""
         return {}
 
     def stage(self, table: pa.Table, epoch: int, unique: str) -> list[Reference]:
@@ -151,7 +154,7 @@ class Sink(Protocol):
     def discard(self, live: Set[str], upto: int | None = None) -> None:
         """Remove staged files that are not in `live`, the `file`s that manifests name.
 
-        While tasks may be staging, say `upto`: only leftovers of that epoch and before go.
+        While tasks may be staging, pass `upto`: only leftovers up to that epoch are removed.
         """
         return None
 
@@ -161,3 +164,51 @@ class Sink(Protocol):
 
     def close(self) -> None:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRequest:
+    """All that is known when an output is opened."""
+
+    uri: str
+    rest: str  # of the URI, after the colon
+    schema: pa.Schema
+    options: Mapping[str, Any]
+    folder: str
+    name: str
+    key: str
+
+    @property
+    def staged(self) -> Path:
+        """The folder for outputs that stage in the job's folder."""
+        return Path(self.folder) / "staged" / file_name(self.key)
+
+
+class OutputKind(NamedTuple):
+    """A scheme of output URIs."""
+
+    open: Callable[[OutputRequest], Sink]
+    # of a description: the text after the colon, and the options, that open the same sink again
+    reopen: Callable[[Description], tuple[str, dict[str, Any]]]
+
+
+def refuse_unknown(o: OutputRequest, known: tuple[str, ...]) -> None:
+    for option in o.options:
+        if option not in known:
+            raise OutputError(
+                "HR-OUTPUT-008",
+                f"{o.uri!r} has no option {option!r}",
+                f"{did_you_mean(option, known)}Known: {', '.join(known) or 'none'}.",
+            )
+
+
+def bad_option(o: OutputRequest, option: str, value: object, hint: str) -> OutputError:
+    return OutputError("HR-OUTPUT-008", f"{o.uri!r} has {option}={value!r}", hint)
+
+
+def appends(o: OutputRequest) -> bool:
+    """Whether the output may be added to what others have written there."""
+    mode = o.options.get("mode")
+    if mode not in (None, "append"):
+        raise bad_option(o, "mode", mode, 'Pass mode="append", or leave it out.')
+    return mode is not None

@@ -78,7 +78,7 @@ class Written(Generic[T]):
 
 
 class _Summed:
-    """A file that adds up the checksum of what is written to it, which is never taken back."""
+    """A file that computes the checksum of what is written to it, from beginning to end."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.crc = file, 0
@@ -111,7 +111,7 @@ class _Summed:
 
 
 def write(path: Path, content: Callable[[IO[bytes]], T]) -> Written[T]:
-    """Make `path` with what `content` writes, durably. On failure nothing stays."""
+    """Create `path` with what `content` writes, durably. On failure no file is left."""
     with named(path):
         try:
             with path.open("xb") as file:
@@ -131,25 +131,25 @@ def check_bytes(path: Path, size: int, crc: int) -> None:
 
     FileNotFoundError stays one: the file may have been replaced, which is no damage.
     """
-    found = seen = 0
+    checksum = seen = 0
     try:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
-                found, seen = zlib.crc32(block, found), seen + len(block)
+                checksum, seen = zlib.crc32(block, checksum), seen + len(block)
     except FileNotFoundError:
         raise
     except OSError as cause:
         raise _failure(str(path), cause) from cause
-    if (seen, found) != (size, crc):
+    if (seen, checksum) != (size, crc):
         what = "its checksum is another" if seen == size else f"it has {seen} bytes, not {size}"
         raise damaged(path, what)
 
 
 def check_size(path: Path, size: int) -> None:
     """Raise OutputError unless `path` is as long as it was written; cheap."""
-    found = path.stat().st_size
-    if found != size:
-        raise damaged(path, f"it has {found} bytes, not {size}")
+    length = path.stat().st_size
+    if length != size:
+        raise damaged(path, f"it has {length} bytes, not {size}")
 
 
 def damaged(path: Path, what: str) -> OutputError:
@@ -205,14 +205,15 @@ class Staging:
         if not table.num_rows:
             return []
         folder_for(self.folder)
-        format, rest, references = format_named(self.format), steps(table), list[Reference]()
-        while rest:
+        format, remaining, references = format_named(self.format), steps(table), list[Reference]()
+        while remaining:
             name = f"part-{epoch:012d}-{file_name(unique)}-{len(references)}{format.suffix}"
-            fill_one = partial(fill, format=format, tables=rest, limit=self.limit)
-            made = write(self.folder / name, fill_one)
-            rows = sum(t.num_rows for t in rest[: made.result])
-            references.append({"file": name, "rows": rows, "bytes": made.size, "crc": made.crc})
-            rest = rest[made.result :]
+            fill_file = partial(fill, format=format, tables=remaining, limit=self.limit)
+            written = write(self.folder / name, fill_file)
+            rows = sum(t.num_rows for t in remaining[: written.result])
+            size, crc = written.size, written.crc
+            references.append({"file": name, "rows": rows, "bytes": size, "crc": crc})
+            remaining = remaining[written.result :]
         with named(self.folder):
             sync_folder(self.folder)
         point("sink.stage.durable")
@@ -243,7 +244,7 @@ class Staging:
 
 
 def safe_name(name: str) -> str:
-    """The name itself, if it is one that this package gives."""
+    """The name; OutputError unless it has the form of an output file's."""
     if "/" in name or "\\" in name or not name.startswith(("part-", "merged-")):
         raise OutputError(
             "HR-OUTPUT-007",
@@ -254,7 +255,7 @@ def safe_name(name: str) -> str:
 
 
 def noted(reference: Reference, what: str) -> str:
-    """What an output of its kind has noted in a reference."""
+    """A field that outputs of one kind add to their references."""
     if what not in reference:
         raise OutputError(
             "HR-OUTPUT-007",

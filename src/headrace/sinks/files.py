@@ -7,13 +7,14 @@
 
 Exact readers go by the records (`read_output`); a reader that globs sees whole files and, at
 rest, every row once. Each output of each job has a chain of records of its own. Before each
-visible step the driver's fence is looked at; a step of a driver that was stopped right after
-that look repeats what its successor has done, and changes nothing.
+visible step the driver's fence is checked; a step of a driver that was paused right after that
+check repeats what its successor has done, and changes nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Set
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import OutputError
-from headrace.files import sync_folder
+from headrace.files import file_name, sync_folder
 from headrace.sinks import columns, going_back
 from headrace.sinks.commits import (
     FOLDER,
@@ -42,10 +43,15 @@ from headrace.sinks.contract import (
     Description,
     EpochWriter,
     HeldEpochs,
+    OutputKind,
+    OutputRequest,
     Reached,
     Reference,
     Sink,
     Timelines,
+    appends,
+    bad_option,
+    refuse_unknown,
 )
 from headrace.sinks.durable import (
     Staging,
@@ -89,7 +95,7 @@ class FilesSink(Sink):
         self._merge, self._described = merge, described or {}
         self._commits = Commits(target)
         self._mergings: dict[str, FileMerging] = {}
-        self._newest: Name | None = None  # the last record that counts, as far as was looked
+        self._newest: Name | None = None  # the last record that is known to count
 
     @property
     def _job(self) -> str:
@@ -133,21 +139,21 @@ class FilesSink(Sink):
         retried(self._target, lambda: self._check_same(chain, epoch, staged))
 
     def _check_same(self, chain: str, epoch: int, staged: list[Reference]) -> None:
-        """Goes by the names of files; of merged ones, which have others, by the rows."""
+        """Compares the names of files; of merged files, whose names differ, the rows."""
         records = self._commits.current(chain)
         parts = [p for p in parts_of(records) if p.epoch <= epoch <= p.last]
         runs = [run for p in parts for run in spans_of(self._commits.folder, p)]
-        rows = sum(n for one, n in runs if one == epoch)
-        known = {r["file"] for r in staged}
-        strange = any(p.file not in known for p in parts if not p.level)
+        rows = sum(n for of, n in runs if of == epoch)
+        names = {r["file"] for r in staged}
+        strange = any(p.file not in names for p in parts if not p.level)
         if strange or (rows and rows != sum(r["rows"] for r in staged)):
-            raise _other(self._target, epoch, records[-1])
+            raise _conflict(self._target, epoch, records[-1])
 
     def reached(self, epoch: int) -> bool:
         return any(n.epoch >= epoch for n in self._commits.names(self._chain))
 
     def beyond(self, timelines: Timelines) -> Reached:
-        """Goes by the newest record; one that was read before is not read again."""
+        """Looks at the newest record only, and reads it once."""
         return retried(self._target, lambda: self._beyond(timelines))
 
     def _beyond(self, timelines: Timelines) -> Reached:
@@ -185,7 +191,7 @@ class FilesSink(Sink):
         self._staging(self._chain).sweep(live, upto)
 
     def go_back(self, timelines: Timelines, writer: EpochWriter) -> str:
-        """Of all that outputs of this job have there, by whatever name."""
+        """For all outputs that this job has had there, whatever their names."""
         taken = [
             going_back.go_back(self._merging(chain), timelines, records[-1], writer)
             for chain, records in self._commits.of_job(self._job).items()
@@ -208,15 +214,15 @@ class FilesSink(Sink):
     def _published(self, record: Record) -> bool:
         """Whether the epoch is there; an error if it is there with other files."""
         for name in self._commits.names(record.chain):
-            if name.whole and name.epoch >= record.epoch:
+            if name.is_snapshot and name.epoch >= record.epoch:
                 return True
             if name.epoch == record.epoch:
                 try:
-                    there = self._commits.read(name)
+                    published = self._commits.read(name)
                 except Replaced:
                     return True
-                if {p.file for p in there.parts} != {p.file for p in record.parts}:
-                    raise _other(self._target, record.epoch, there)
+                if {p.file for p in published.parts} != {p.file for p in record.parts}:
+                    raise _conflict(self._target, record.epoch, published)
                 return True
         return False
 
@@ -264,7 +270,7 @@ class FilesSink(Sink):
         )
 
     def _store_columns(self, chain: str, staged: list[Reference]) -> None:
-        """Those of the rows, which `open` has stored unless the folder was made anew since."""
+        """Store the columns again: the folder may have been removed since `open`."""
         if any(r["schema"] == columns.digest_of(self.schema) for r in staged):
             columns.store(self._target / FOLDER, chain, self.schema)
 
@@ -279,17 +285,68 @@ class FilesSink(Sink):
             ) from cause
 
 
+def _open(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ("format", "target_file_mb", "merge", "mode"))
+    if not o.rest:
+        raise OutputError("HR-OUTPUT-001", f"{o.uri!r} names no folder", 'Write "files:folder".')
+    append = appends(o)
+    size, format = o.options.get("target_file_mb", 1), o.options.get("format")
+    if format not in (None, "parquet", "json"):
+        raise bad_option(o, "format", o.options["format"], 'Pass format="parquet" or "json".')
+    if not isinstance(size, int | float) or size <= 0:
+        hint = "Give the size of a file in megabytes, above 0."
+        raise bad_option(o, "target_file_mb", size, hint)
+    target, format = Path(os.path.abspath(os.path.expanduser(o.rest))), format or "parquet"
+    options = {n: v for n, v in o.options.items() if n != "format"}
+    return FilesSink(
+        target,
+        o.schema,
+        Identity(o.folder),
+        o.name,
+        key=o.key,
+        format=format,
+        append=append,
+        described={"kind": "files", "place": str(target), "format": format, "options": options},
+        **{n: v for n, v in options.items() if n != "mode"},
+    )
+
+
+def _open_collect(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ())
+    place = o.rest or o.key
+    about = {"kind": "collect", "place": f"collect:{place}", "format": "arrow", "options": {}}
+    target, job = collect_folder(o.folder, place), Identity(o.folder)
+    return FilesSink(target, o.schema, job, o.name, key=o.key, format="arrow", described=about)
+
+
+def collect_folder(folder: str, key: str) -> Path:
+    """Where a job's folder holds what "collect:" has collected."""
+    return Path(folder) / "collect" / file_name(key)
+
+
+def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
+    return about["place"], {**about["options"], "format": about["format"]}
+
+
+def _reopen_collect(about: Description) -> tuple[str, dict[str, Any]]:
+    return about["place"].removeprefix("collect:"), dict(about["options"])
+
+
+FILES = OutputKind(_open, _reopen)
+COLLECT = OutputKind(_open_collect, _reopen_collect)
+
+
 def chain_of(job: str, key: str) -> str:
-    """What the files and records of one output of one job's folder are called by."""
+    """The name of the chain of files and records of one output of one job's folder."""
     return hashlib.sha256(f"{job}/{key}".encode()).hexdigest()[:12]
 
 
-def _other(target: Path, epoch: int, there: Record) -> OutputError:
-    what: dict[str, Any] = {"driver": there.token, "output": there.output}
+def _conflict(target: Path, epoch: int, record: Record) -> OutputError:
+    details: dict[str, Any] = {"driver": record.token, "output": record.output}
     return OutputError(
         "HR-OUTPUT-013",
         f"epoch {epoch} was published to {str(target)!r} with other files than the job's "
-        f"manifest names ({', '.join(f'{k} {v!r}' for k, v in what.items())})",
+        f"manifest names ({', '.join(f'{k} {v!r}' for k, v in details.items())})",
         "Another copy of the job's folder has gone on from an earlier epoch: put that one "
         "back, or write to a new folder.",
     )

@@ -31,7 +31,7 @@ from headrace.chunk import plain_type
 from headrace.errors import OutputError
 from headrace.kernel import decode_json
 
-STEP_ROWS = 131_072  # rows between two looks at how large the file has become
+STEP_ROWS = 131_072  # rows between two checks of the size of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _JsonWriter:
 
 
 class _ArrowWriter:
-    """A file of Arrow's has one dictionary for a column, our rows several: it gets plain ones."""
+    """Writes plain columns: an Arrow file has one dictionary for a column, our rows several."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._schema = without_dictionaries(schema)
@@ -143,7 +143,7 @@ def fill(file: IO[bytes], format: Format, tables: Sequence[pa.Table], limit: int
 
 
 def steps(table: pa.Table) -> list[pa.Table]:
-    """The table in pieces that are small against a file."""
+    """The table in pieces that are small compared to a file."""
     return [table.slice(i, STEP_ROWS) for i in range(0, table.num_rows, STEP_ROWS)]
 
 
@@ -162,26 +162,26 @@ def join(file: IO[bytes], format: Format, paths: Sequence[Path]) -> None:
 
 def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables that are worth a row group each."""
-    held: list[pa.Table] = []
+    pending: list[pa.Table] = []
     for table in tables:
-        held.append(table)
-        if sum(t.num_rows for t in held) >= STEP_ROWS:
-            yield pa.concat_tables(held).combine_chunks()
-            held = []
-    if held:
-        yield pa.concat_tables(held).combine_chunks()
+        pending.append(table)
+        if sum(t.num_rows for t in pending) >= STEP_ROWS:
+            yield pa.concat_tables(pending).combine_chunks()
+            pending = []
+    if pending:
+        yield pa.concat_tables(pending).combine_chunks()
 
 
 def format_of(file: str) -> Format:
-    """The format of an output file, which its name says."""
-    found = next((f for f in FORMATS.values() if file.endswith(f.suffix)), None)
-    if found is None:
+    """The format of an output file, by its name."""
+    format = next((f for f in FORMATS.values() if file.endswith(f.suffix)), None)
+    if format is None:
         raise OutputError(
             "HR-OUTPUT-007",
             f"{file!r} is not the name of an output file",
             "Restore the output's folder from a backup.",
         )
-    return found
+    return format
 
 
 # JSON lines.
@@ -195,8 +195,8 @@ def json_lines(table: pa.Table) -> bytes:
     if not table.num_rows:
         return b""
     lines = _documents(table, "}\n")
-    whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
-    return bytes(pc.binary_join(whole, _text(""))[0].as_buffer())
+    joined = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
+    return bytes(pc.binary_join(joined, _text(""))[0].as_buffer())
 
 
 def json_values(table: pa.Table) -> pa.Array:
@@ -304,14 +304,14 @@ def _as_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def _object(pairs: list[tuple[Any, Any]], kind: pa.DataType) -> dict[str, Any]:
-    made = {_key(k, kind.key_type): _as_json(v, kind.item_type) for k, v in pairs}
-    if len(made) < len(pairs):
+    fields = {_key(k, kind.key_type): _as_json(v, kind.item_type) for k, v in pairs}
+    if len(fields) < len(pairs):
         raise OutputError(
             "HR-OUTPUT-006",
             "a map has a key twice, which an object of JSON cannot hold",
             'Pass format="parquet", or take one of the two out.',
         )
-    return made
+    return fields
 
 
 def _key(key: Any, kind: pa.DataType) -> str:
@@ -322,26 +322,27 @@ def _key(key: Any, kind: pa.DataType) -> str:
 def check_json(schema: pa.Schema) -> None:
     """Raise ValueError for a column that could not be read again."""
     for field in schema:
-        found = _unknown(field.type)
-        if found is not None:
-            raise ValueError(f"column {field.name!r} is {field.type}, and JSON has no {found}")
+        kind = _unsupported(field.type)
+        if kind is not None:
+            raise ValueError(f"column {field.name!r} is {field.type}, and JSON has no {kind}")
 
 
-def _unknown(kind: pa.DataType) -> str | None:
+def _unsupported(kind: pa.DataType) -> str | None:
+    """The part of a type that JSON cannot represent, in words."""
     if pa.types.is_dictionary(kind):
-        return _unknown(kind.value_type)
+        return _unsupported(kind.value_type)
     if pa.types.is_map(kind):
         if pa.types.is_nested(kind.key_type):
             return f"map with keys of {kind.key_type}"
-        return _unknown(kind.key_type) or _unknown(kind.item_type)
+        return _unsupported(kind.key_type) or _unsupported(kind.item_type)
     if pa.types.is_nested(kind):
         inner = [kind.field(i).type for i in range(kind.num_fields)]
-        return next((found for k in inner if (found := _unknown(k)) is not None), None)
-    return None if any(is_one(kind) for is_one in _KNOWN) else str(kind)
+        return next((part for k in inner if (part := _unsupported(k)) is not None), None)
+    return None if any(test(kind) for test in _SUPPORTED) else str(kind)
 
 
 _ODD = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_KNOWN = (
+_SUPPORTED = (
     pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating,
     pa.types.is_decimal, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
     pa.types.is_large_binary, pa.types.is_date, pa.types.is_timestamp,

@@ -9,8 +9,8 @@
 What is taken back is written again only as far as the inputs still have it; a file that was
 read may be gone. So nothing is deleted here: what is set aside is the user's to remove.
 It is a merge that leaves rows out: readers change over at 4, and a crash is mended the same
-way. The snapshot has the newest epoch that was ever published, so what a driver of before
-still publishes does not count.
+way. The snapshot has the newest epoch that was ever published, so what an earlier driver still
+publishes does not count.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ def _go_back(
     merging: FileMerging, timelines: Timelines, newest: Record, writer: EpochWriter
 ) -> Taken | None:
     names = in_force(merging.commits.names(merging.chain))
-    parts = list(parts_of(merging.commits.force(names)))
+    parts = list(parts_of(merging.commits.read_chain(names)))
     ahead = [p for p in parts if p.last > timelines.upto(p.timeline)]
     if not ahead:
         return None
     slot = Slot(names[-1].epoch, names[-1].revision + 1 if names[-1].revision is not None else 0)
     mixed = [(p, upto) for p in ahead if p.epoch <= (upto := timelines.upto(p.timeline))]
-    cut = [_without(merging, p, upto, slot, writer) for p, upto in mixed]
+    cut = [_cut_after(merging, p, upto, slot, writer) for p, upto in mixed]
     _set_aside(merging, ahead)
     point("sink.back.written")
     remaining = [*(p for p in parts if p not in ahead), *cut]
@@ -98,27 +98,27 @@ def _go_back(
         revision=slot.revision,
         gone=tuple(sorted(p.file for p in ahead)),
     )
-    merging.take_force(snapshot, writer)
+    merging.install(snapshot, writer)
     rows = sum(p.rows for p in parts) - sum(p.rows for p in remaining)
     first = min(max(p.epoch, timelines.upto(p.timeline) + 1) for p in ahead)
     return Taken(rows, first, max(p.last for p in ahead))
 
 
 def _set_aside(merging: FileMerging, parts: Sequence[OutputFile]) -> None:
-    """The files under a second name; one that is set aside already was by a start that crashed."""
+    """Give the files a second name; a start that crashed may have done so for some."""
     aside = folder_for(merging.target / ASIDE)
     for part in parts:
         with named(aside / part.file):
             try:
-                _double(merging.find(part), aside / part.file)
+                _link_or_copy(merging.find(part), aside / part.file)
             except FileNotFoundError as cause:
                 raise Replaced(part.file) from cause
     with named(aside):
         sync_folder(aside)
 
 
-def _double(path: Path, second: Path) -> None:
-    """A link to the file; where the file system has none, a copy."""
+def _link_or_copy(path: Path, second: Path) -> None:
+    """A link to the file; a copy where the file system has no links."""
     try:
         link_if_absent(path, second)
     except FileNotFoundError:
@@ -131,7 +131,7 @@ def _double(path: Path, second: Path) -> None:
         half.rename(second)
 
 
-def _without(
+def _cut_after(
     merging: FileMerging, part: OutputFile, epoch: int, slot: Slot, writer: EpochWriter
 ) -> OutputFile:
     """A file with the rows of a merged one that are of `epoch` and before."""
@@ -140,7 +140,8 @@ def _without(
     runs = spans_of(merging.commits.folder, part)
     schema = columns.stored(merging.commits.folder)[merging.chain, part.schema]
     file = merging.fresh(slot, part.level, writer) + format.suffix
-    made = write(merging.hidden / file, lambda out: _copy(out, format, path, schema, runs, epoch))
+    hidden = merging.hidden / file
+    written = write(hidden, lambda out: _copy(out, format, path, schema, runs, epoch))
     left = [run for run in runs if run[0] <= epoch]
     store_spans(merging.commits.folder, file, left)
     with named(merging.hidden):
@@ -148,9 +149,9 @@ def _without(
     return replace(
         part,
         file=file,
-        rows=made.result,
-        bytes=made.size,
-        crc=made.crc,
+        rows=written.result,
+        bytes=written.size,
+        crc=written.crc,
         last=max(e for e, _ in left),
     )
 
@@ -173,13 +174,13 @@ def _copy(
 def _up_to(tables: Iterator[pa.Table], runs: Spans, epoch: int) -> Iterator[pa.Table]:
     """What is of `epoch` and before, of tables whose rows are of `runs`, one after the other."""
     left = iter(runs)
-    of, rest = next(left, (0, 0))
+    of, remaining = next(left, (0, 0))
     for table in tables:
         at = 0
         while at < table.num_rows:
-            if not rest:
-                of, rest = next(left)
-            take = min(rest, table.num_rows - at)
+            if not remaining:
+                of, remaining = next(left)
+            count = min(remaining, table.num_rows - at)
             if of <= epoch:
-                yield table.slice(at, take)
-            at, rest = at + take, rest - take
+                yield table.slice(at, count)
+            at, remaining = at + count, remaining - count

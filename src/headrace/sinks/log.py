@@ -13,22 +13,29 @@ import os
 import re
 from collections.abc import Mapping, Set
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import LogError, OutputError
 from headrace.log import EmbeddedLog
+from headrace.log.contract import check_name
 from headrace.schema import ddl_type
+from headrace.settings import Settings
 from headrace.sinks.columns import holds, packed
 from headrace.sinks.contract import (
     EXACTLY_ONCE,
     Description,
     EpochWriter,
     HeldEpochs,
+    OutputKind,
+    OutputRequest,
     Reached,
     Reference,
     Sink,
     Timelines,
+    appends,
+    refuse_unknown,
 )
 from headrace.sinks.durable import Staging, check_writable, noted
 from headrace.sinks.formats import json_values, without_dictionaries
@@ -62,8 +69,8 @@ class LogSink(Sink):
         self._identity, self._name = job, name
         self._id = name if id is None else id
         self._staging = Staging(staged)
-        self._known: str | None = None  # the id of the topic that was looked at last
-        self._ends: dict[int, int] | None = None  # of it, as far as was looked
+        self._topic_id: str | None = None  # the id of the topic that was looked at last
+        self._ends: dict[int, int] | None = None  # of its partitions, as of the last look
 
     def describe(self) -> Description:
         mode = {"mode": "append"} if self._append_mode else {}
@@ -77,7 +84,7 @@ class LogSink(Sink):
         }
 
     def check(self) -> None:
-        """See that the topic can be made, or that it is ours and the rows fit."""
+        """Check that the topic can be created, or that it is ours and the rows fit."""
         if self._key is not None and self._key not in self.schema.names:
             raise OutputError(
                 "HR-OUTPUT-008",
@@ -94,12 +101,12 @@ class LogSink(Sink):
         try:
             if self._topic not in self._log.topics():
                 return
-            known = self._log.describe(self._topic).schema
+            topic_schema = self._log.describe(self._topic).schema
             producers = self._log.producers(self._topic)
         except LogError as cause:
             raise _as_output(cause) from cause
-        if known is not None:
-            _fit(self._topic, self.schema, known)
+        if topic_schema is not None:
+            _fit(self._topic, self.schema, topic_schema)
         if not self._append_mode:
             self._check_owner(producers)
 
@@ -130,12 +137,12 @@ class LogSink(Sink):
     def held(self) -> HeldEpochs | None:
         job = self._identity.known()
         try:
-            there = job is not None and self._topic in self._log.topics()
-            made = self._log.producers(self._topic) if there else {}
+            exists = job is not None and self._topic in self._log.topics()
+            producers = self._log.producers(self._topic) if exists else {}
         except LogError as cause:
             raise _as_output(cause) from cause
         own, all = Reached(), Reached()
-        for producer, epoch in made.items():
+        for producer, epoch in producers.items():
             match = _OUTPUT.fullmatch(producer)
             if match is None or match[1] != job:
                 continue
@@ -146,20 +153,20 @@ class LogSink(Sink):
         return HeldEpochs(max(all.values(), default=0), own, all, final=True)
 
     def reached(self, epoch: int) -> bool:
-        """Who has appended is looked up when the topic is another than the last time."""
+        """Producers are looked up only if the topic was made again since the last call."""
         try:
             topic = self._log.describe(self._topic).id
         except LogError as cause:
             raise _as_output(cause) from cause
-        if topic != self._known:
+        if topic != self._topic_id:
             held = self.held()
             if held is None or held.number < epoch:
                 return False
-            self._known = topic
+            self._topic_id = topic
         return True
 
     def beyond(self, timelines: Timelines) -> Reached:
-        """Who has appended is looked up when others have, since the last time."""
+        """Producers are looked up only if others have appended since the last call."""
         try:
             ends = self._log.latest(self._topic)
         except LogError as cause:
@@ -193,7 +200,7 @@ class LogSink(Sink):
             self._append(rows, producer, epoch)
         except LogError as cause:
             if cause.code == "HR-LOG-020":
-                raise _other(self._topic, self._name, epoch) from cause
+                raise _conflict(self._topic, self._name, epoch) from cause
             raise _as_output(cause) from cause
         point("sink.publish.appended")
 
@@ -202,7 +209,7 @@ class LogSink(Sink):
         beyond = timelines.beyond(held.all) if held is not None else {}
         if not beyond:
             return f"output {self._name!r}: topic {self._topic!r} holds nothing that was given up"
-        first = min(timelines.upto(one) for one in beyond) + 1
+        first = min(timelines.upto(timeline) for timeline in beyond) + 1
         return (
             f"output {self._name!r}: a topic cannot take records back, so the rows of epochs "
             f"{max(first, 1)} to {max(beyond.values())} will be in {self._topic!r} twice"
@@ -214,8 +221,8 @@ class LogSink(Sink):
     def _append(self, rows: pa.Table, producer: str, sequence: int) -> None:
         typed = self._log.describe(self._topic).schema is not None
         key = self._key if typed else None
-        made = self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
-        self._ends = {**(self._ends or {}), **{p: ack.end for p, ack in made.items()}}
+        acks = self._log.append(self._topic, rows, key=key, producer=producer, sequence=sequence)
+        self._ends = {**(self._ends or {}), **{p: ack.end for p, ack in acks.items()}}
 
     def _records(self, rows: pa.Table) -> pa.Table:
         """Typed rows for a typed topic; JSON, and the key as text, for a topic of bytes."""
@@ -228,38 +235,59 @@ class LogSink(Sink):
         return pa.table({"key": keys, "value": json_values(rows)})
 
 
+def _open(o: OutputRequest) -> Sink:
+    refuse_unknown(o, ("log", "key", "partitions", "mode"))
+    append = appends(o)
+    try:
+        topic = check_name(o.rest)
+    except LogError as cause:
+        raise OutputError("HR-OUTPUT-001", cause.message, cause.hint) from cause
+    log = EmbeddedLog(Settings.load(log=o.options.get("log")).log)
+    options = {n: v for n, v in o.options.items() if n in ("key", "partitions")}
+    job = Identity(o.folder)
+    return LogSink(log, topic, o.schema, o.staged, job, o.name, id=o.key, append=append, **options)
+
+
+def _reopen(about: Description) -> tuple[str, dict[str, Any]]:
+    root, topic = os.path.split(about["place"])
+    return topic, {**about["options"], "log": root, "key": about["key"]}
+
+
+LOG = OutputKind(_open, _reopen)
+
+
 def _within(producer: str, timeline: str) -> str:
-    """The producer in a timeline: what another one has appended is not the same."""
+    """The name of the producer in a timeline: each timeline has its own sequence."""
     job, _, id = producer.partition("/")
     return producer if timeline == FIRST else f"{job}@{timeline}/{id}"
 
 
-def _fit(topic: str, rows: pa.Schema, known: pa.Schema) -> None:
-    missing = sorted(set(known.names) - set(rows.names))
-    extra = sorted(set(rows.names) - set(known.names))
+def _fit(topic: str, rows: pa.Schema, topic_schema: pa.Schema) -> None:
+    missing = sorted(set(topic_schema.names) - set(rows.names))
+    extra = sorted(set(rows.names) - set(topic_schema.names))
     if missing or extra:
         fact = f"has no column {missing[0]!r}" if missing else f"has a column {extra[0]!r} more"
         raise OutputError(
             "HR-OUTPUT-006",
-            f"the output {fact}, topic {topic!r} holds: {', '.join(known.names)}",
+            f"the output {fact}, topic {topic!r} holds: {', '.join(topic_schema.names)}",
             "Select the topic's columns, or write to another topic.",
         )
     for field in without_dictionaries(rows):
-        there = known.field(field.name).type
-        whole = pa.types.is_integer(there) and pa.types.is_integer(field.type)
-        if not whole and not holds(there, field.type):
+        kind = topic_schema.field(field.name).type
+        integers = pa.types.is_integer(kind) and pa.types.is_integer(field.type)
+        if not integers and not holds(kind, field.type):
             raise OutputError(
                 "HR-OUTPUT-006",
                 f"the output's column {field.name!r} is {ddl_type(field.type)}, in topic "
-                f"{topic!r} it is {ddl_type(there)}, which does not hold every value of that",
+                f"{topic!r} it is {ddl_type(kind)}, which does not hold every value of that",
                 "Cast the column, or write to another topic.",
             )
 
 
-def _cast(topic: str, rows: pa.Table, known: pa.Schema) -> pa.Table:
+def _cast(topic: str, rows: pa.Table, topic_schema: pa.Schema) -> pa.Table:
     """The rows in the columns of the topic. Types fit; a null, or a large number, may not."""
     try:
-        return rows.select(known.names).cast(known)
+        return rows.select(topic_schema.names).cast(topic_schema)
     except (pa.ArrowException, ValueError, KeyError) as cause:
         raise OutputError(
             "HR-OUTPUT-006",
@@ -269,7 +297,7 @@ def _cast(topic: str, rows: pa.Table, known: pa.Schema) -> pa.Table:
         ) from cause
 
 
-def _other(topic: str, output: str, epoch: int) -> OutputError:
+def _conflict(topic: str, output: str, epoch: int) -> OutputError:
     return OutputError(
         "HR-OUTPUT-013",
         f"epoch {epoch} was published to topic {topic!r} with other records than the job's "

@@ -12,10 +12,10 @@ file's worth per level, so a row is rewritten a handful of times however long th
 
 A crash between any two is mended by `recover`, which does 3 to 5 again, for the snapshot that
 is in force on disk, whoever wrote it. Two drivers may do all of it at once: a merged file has a
-name of its own; of two snapshots of one slot one is there, and whose is not deletes nothing
-but its own file; and a file whose slot is not beyond that of the snapshot in force, which does
-not name it, is never named again. A globbing reader may miss rows of old epochs between 3 and
-4, or fail on a file that has gone; it never sees a row twice.
+name of its own; of two snapshots of one slot only one is created, and the driver of the other
+deletes nothing but its own file; and a file whose slot is not beyond that of the snapshot in
+force, which does not name it, is never named again. A globbing reader may miss rows of old
+epochs between 3 and 4, or fail on a file that has been removed; it never sees a row twice.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class FileMerging:
 
     def _advance(self, job: str, output: str, writer: EpochWriter) -> None:
         names = in_force(self.commits.names(self.chain))
-        if sum(not n.whole for n in names) < EVERY:
+        if sum(not n.is_snapshot for n in names) < EVERY:
             return
-        records = self.commits.force(names)
+        records = self.commits.read_chain(names)
         slot = Slot(records[-1].epoch, 0)
-        remaining, gone = self._merge(list(parts_of(records)), slot, writer)
+        remaining, replaced = self._merge(list(parts_of(records)), slot, writer)
         point("sink.merge.written")
         snapshot = Record(
             slot.epoch,
@@ -90,11 +90,11 @@ class FileMerging:
             output,
             writer.timeline,
             slot.revision,
-            tuple(gone),
+            tuple(replaced),
         )
-        self.take_force(snapshot, writer)
+        self.install(snapshot, writer)
 
-    def take_force(self, snapshot: Record, writer: EpochWriter) -> None:
+    def install(self, snapshot: Record, writer: EpochWriter) -> None:
         """Write the snapshot, unless another driver was first; finish the one in force."""
         writer.check()
         if not self.commits.write(snapshot):
@@ -108,7 +108,7 @@ class FileMerging:
 
     def _recover(self, writer: EpochWriter) -> None:
         names = self.commits.names(self.chain)
-        newest = max((i for i, n in enumerate(names) if n.whole), default=None)
+        newest = max((i for i, n in enumerate(names) if n.is_snapshot), default=None)
         if newest is None or names[newest].slot == self.recovered:
             return
         snapshot = self.commits.read(names[newest])
@@ -117,9 +117,9 @@ class FileMerging:
         point("sink.merge.removed")
         self._show(snapshot, writer)
         self._sweep(snapshot, names[newest:], writer)
-        old = [n for n in names[:newest] if n.epoch < snapshot.epoch or n.whole]
+        old = [n for n in names[:newest] if n.epoch < snapshot.epoch or n.is_snapshot]
         writer.check()
-        self.commits.remove(old)  # all but the record of its own epoch: it tells of a lost one
+        self.commits.remove(old)  # all but that of its own epoch, by which a loss is noticed
         self.recovered = names[newest].slot
 
     def _show(self, snapshot: Record, writer: EpochWriter) -> None:
@@ -127,7 +127,7 @@ class FileMerging:
             hidden, shown = self.hidden / part.file, self.target / part.file
             if hidden.exists():
                 writer.check()
-                with named(hidden), suppress(FileNotFoundError):  # another did it
+                with named(hidden), suppress(FileNotFoundError):  # another driver did it
                     hidden.rename(shown)
                 point("sink.merge.renamed")
             elif not shown.exists():
@@ -140,8 +140,8 @@ class FileMerging:
         live = {p.file for n in names for p in self.commits.read(n).parts}
         places = (self.target, self.hidden, self.commits.folder)
         with named(self.target):
-            found = [path for place in places if place.is_dir() for path in place.iterdir()]
-        for path in found:
+            paths = [path for place in places if place.is_dir() for path in place.iterdir()]
+        for path in paths:
             file = path.name.removesuffix(SPANS_SUFFIX)
             owner = owner_of(file)
             if owner is None or owner[0] != self.chain or file in live:
@@ -163,7 +163,7 @@ class FileMerging:
         self, parts: list[OutputFile], slot: Slot, writer: EpochWriter
     ) -> tuple[list[OutputFile], list[str]]:
         """The parts after merging, and the files that are no longer needed."""
-        remaining, gone = parts, list[str]()
+        remaining, replaced = parts, list[str]()
         by_level = sorted(self._small(parts), key=lambda p: p.level)
         for level, group in groupby(by_level, key=lambda p: p.level):
             chosen = self._choose(list(group))
@@ -171,8 +171,8 @@ class FileMerging:
                 merged = self._join(chosen, slot, level + 1, writer)
                 names = {p.file for p in chosen}
                 remaining = [*(p for p in remaining if p.file not in names), merged]
-                gone += sorted(names)
-        return remaining, gone
+                replaced += sorted(names)
+        return remaining, replaced
 
     def _small(self, parts: list[OutputFile]) -> list[OutputFile]:
         """Files that are worth joining; those of another format stay as they are."""
@@ -183,7 +183,7 @@ class FileMerging:
     def _choose(self, parts: list[OutputFile]) -> list[OutputFile]:
         """The oldest files that fit into one, of those with the most common columns.
 
-        Those of one timeline, so that what is given up of another is told from it."""
+        They are of one timeline, so that another one can be given up."""
         alike: dict[tuple[str, str], list[OutputFile]] = {}
         for part in sorted(parts, key=lambda p: (p.epoch, p.file))[:MANY]:
             alike.setdefault((part.schema, part.timeline), []).append(part)
@@ -203,7 +203,7 @@ class FileMerging:
         paths = [self.find(p) for p in parts]
         for part, path in zip(parts, paths, strict=True):
             check_bytes(path, part.bytes, part.crc)
-        made = write(self.hidden / file, lambda out: _joined(out, format, paths))
+        written = write(self.hidden / file, lambda out: _joined(out, format, paths))
         epochs = [span for p in parts for span in spans_of(self.commits.folder, p)]
         store_spans(self.commits.folder, file, epochs)
         with named(self.hidden):
@@ -214,8 +214,8 @@ class FileMerging:
             parts[0],
             file=file,
             rows=rows,
-            bytes=made.size,
-            crc=made.crc,
+            bytes=written.size,
+            crc=written.crc,
             epoch=first,
             last=last,
             level=level,

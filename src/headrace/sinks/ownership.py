@@ -1,4 +1,4 @@
-"""Whose a folder of output files is: the job's identity, and a check of the folder against it.
+"""Who owns a folder of output files: the job's identity, and a check of the folder against it.
 
 The identity is a random text in the job's folder, created when a job first starts (not when its
 outputs are only looked at), and recorded with everything that the job publishes. The check runs
@@ -24,25 +24,25 @@ _KIND = "job-identity"
 class Identity:
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / "outputs" / "identity"
-        self._found: str | None = None
+        self._id: str | None = None
 
     def known(self) -> str | None:
         """The identity, if there is one yet."""
-        if self._found is None:
+        if self._id is None:
             with named(self.path):
                 if self.path.exists():
-                    self._found = str(read_sealed(self.path, _KIND)["id"])
-        return self._found
+                    self._id = str(read_sealed(self.path, _KIND)["id"])
+        return self._id
 
     def get(self) -> str:
-        """The identity, made if there is none; of two who make one, the first is right."""
-        known = self.known()
-        if known is None:
+        """The identity, created if there is none; if two processes create one, the first wins."""
+        stored = self.known()
+        if stored is None:
             folder_for(self.path.parent)
             with named(self.path):
                 create_sealed(self.path, _KIND, {"id": uuid.uuid4().hex})
             return self.get()
-        return known
+        return stored
 
 
 def check_folder(target: Path, job: str | None, own: str | None, append: bool) -> None:
@@ -52,14 +52,14 @@ def check_folder(target: Path, job: str | None, own: str | None, append: bool) -
     """
     commits = Commits(target)
     chains = {chain: commits.current(chain) for chain in commits.chains()}
-    known = {chain for chain, _ in columns.stored(target / FOLDER)} | set(chains)
+    recorded = {chain for chain, _ in columns.stored(target / FOLDER)} | set(chains)
     if not append:
         _check_owners(target, chains, job)
     if own in chains:
         retried(target, lambda: _check_files(target, commits.current(own)))
     for file in _visible(target):
         owner = owner_of(file)
-        if owner is not None and owner[0] in known:
+        if owner is not None and owner[0] in recorded:
             continue
         if owner is not None and owner[0] == own:
             raise _lost(target, f"{file!r} is there, but its records are not")
@@ -97,7 +97,7 @@ def _check_unrecorded(target: Path, own: str | None, records: list[Record]) -> N
 
 
 def _visible(target: Path) -> list[str]:
-    """The files that a reader that globs would find."""
+    """The files that a globbing reader finds."""
     with named(target):
         if not target.is_dir():
             return []
@@ -107,10 +107,10 @@ def _visible(target: Path) -> list[str]:
 def find(target: Path, name: str) -> Path:
     """A merged file is hidden until the files it replaces are gone."""
     places = [target / name, *target.glob(f"_staging/*/{name}"), target / name]
-    found = next((p for p in places if p.exists()), None)
-    if found is None:
+    path = next((p for p in places if p.exists()), None)
+    if path is None:
         raise FileNotFoundError(name)
-    return found
+    return path
 
 
 def _lost(target: Path, what: str) -> OutputError:

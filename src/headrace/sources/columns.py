@@ -1,8 +1,8 @@
-"""Typed columns of an input against the schema that the program declares.
+"""The typed columns of an input, cast to the schema that the program declares.
 
-Columns are found by name; numbers, texts and times may change their width, never their kind,
-and never lose a value on the way: a column of another kind is an InputError which names place
-and column, a value that does not fit makes its row bad.
+Columns are matched by name. Numbers, texts and times may change their width, but never their kind,
+and no value is lost: a column of another kind is an InputError that names the place and the
+column, and a value that does not fit makes its row bad.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import beyond, milliseconds
 from headrace.column_types import cast_exactly
 from headrace.errors import InputError
 from headrace.kernel.text_cast import isolate
 from headrace.schema import TIMESTAMP, ddl_type
 from headrace.sources.contract import MISFIT
-from headrace.times import beyond, milliseconds
 
 
-def fit(what: str, found: pa.Schema, wanted: pa.Schema) -> None:
-    """Raise InputError unless `found` has every wanted column in a type that can be cast."""
-    for field in wanted:
-        if found.get_field_index(field.name) < 0:
-            raise missing_column(what, field.name, found.names)
-        kind = found.field(field.name).type
-        lacking = _lacking(kind, field.type)
-        if lacking is not None:
-            raise missing_column(what, f"{field.name}.{lacking}", found.names)
+def fit(what: str, actual: pa.Schema, declared: pa.Schema) -> None:
+    """Raise InputError unless `actual` has every declared column in a type that can be cast."""
+    for field in declared:
+        if actual.get_field_index(field.name) < 0:
+            raise missing_column(what, field.name, actual.names)
+        kind = actual.field(field.name).type
+        missing = _missing_field(kind, field.type)
+        if missing is not None:
+            raise missing_column(what, f"{field.name}.{missing}", actual.names)
         if not _castable(kind, field.type):
             raise wrong_type(what, field, kind)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The schema's columns in its order and types.
+    """The schema's columns, in its order and types.
 
-    Rows with a value that does not fit are bad: a column `__misfit` says why, if there are any.
+    Rows with a value that does not fit are bad: if there are any, a column `__misfit` says why.
     """
     reasons: dict[int, str] = {}
     columns = []
@@ -43,13 +43,13 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         column = table.column(field.name)
         if column.type != field.type:
             column = _cast(column, field, reasons)
-        _judge(column, field, reasons)
+        _find_misfits(column, field, reasons)
         columns.append(column)
-    made = pa.Table.from_arrays(columns, schema=schema)
+    typed = pa.Table.from_arrays(columns, schema=schema)
     if not reasons:
-        return made
-    why = pa.array([reasons.get(i) for i in range(made.num_rows)], pa.string())
-    return made.append_column(MISFIT, why)
+        return typed
+    misfits = pa.array([reasons.get(i) for i in range(typed.num_rows)], pa.string())
+    return typed.append_column(MISFIT, misfits)
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
@@ -79,8 +79,8 @@ def _cast(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> 
         values = column.combine_chunks()
     cast, bad = isolate(values, field.type, lambda part: cast_exactly(part, field.type))
     for i in bad:
-        what = f"{_shown(values[i])} is not {ddl_type(field.type)}"
-        reasons.setdefault(i, f"column {field.name!r}: {what}")
+        problem = f"{_shown(values[i])} is not {ddl_type(field.type)}"
+        reasons.setdefault(i, f"column {field.name!r}: {problem}")
     return pa.chunked_array([cast])
 
 
@@ -91,14 +91,14 @@ def _shown(value: pa.Scalar) -> str:
         return "a time that is not within the years 1 to 9999"
 
 
-def _judge(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> None:
-    """Find the rows without a value that must have one, and times that no calendar shows."""
+def _find_misfits(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> None:
+    """Find rows that lack a required value, and times that are outside the calendar."""
     if column.null_count and not field.nullable:
         for i in np.flatnonzero(column.is_null().to_numpy()):
             reasons.setdefault(int(i), f"column {field.name!r} has no value")
     if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
         ends = pc.min_max(column)
-        if beyond(milliseconds(_two(ends["min"], ends["max"]))) is None:
+        if beyond(milliseconds(_pair(ends["min"], ends["max"]))) is None:
             return
         far = beyond(milliseconds(column))
         for i in [] if far is None else np.flatnonzero(far.to_numpy()):
@@ -106,36 +106,36 @@ def _judge(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) ->
             reasons.setdefault(int(i), why)
 
 
-def _two(first: pa.Scalar, last: pa.Scalar) -> pa.ChunkedArray:
+def _pair(first: pa.Scalar, last: pa.Scalar) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([s], first.type) for s in (first, last)])
 
 
-def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    if kind == wanted or pa.types.is_null(kind):
+def _castable(kind: pa.DataType, declared: pa.DataType) -> bool:
+    if kind == declared or pa.types.is_null(kind):
         return True
-    if _family(kind) != _family(wanted):
+    if _family(kind) != _family(declared):
         return False
     try:
-        pa.array([], kind).cast(wanted)
+        pa.array([], kind).cast(declared)
     except (pa.ArrowException, ValueError):
         return False
     return True
 
 
-def _lacking(kind: pa.DataType, wanted: pa.DataType) -> str | None:
-    """The first field of a record in `wanted` that `kind` has not: a cast would make it null."""
-    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
-        for field in wanted:
+def _missing_field(kind: pa.DataType, declared: pa.DataType) -> str | None:
+    """The first declared field of a struct that `kind` does not have: a cast would add nulls."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(declared):
+        for field in declared:
             if kind.get_field_index(field.name) < 0:
                 return str(field.name)
-            deeper = _lacking(kind.field(field.name).type, field.type)
+            deeper = _missing_field(kind.field(field.name).type, field.type)
             if deeper is not None:
                 return f"{field.name}.{deeper}"
         return None
-    if pa.types.is_map(kind) and pa.types.is_map(wanted):
-        return _lacking(kind.item_type, wanted.item_type)
-    if _family(kind) == _family(wanted) == "list":
-        return _lacking(kind.value_type, wanted.value_type)
+    if pa.types.is_map(kind) and pa.types.is_map(declared):
+        return _missing_field(kind.item_type, declared.item_type)
+    if _family(kind) == _family(declared) == "list":
+        return _missing_field(kind.value_type, declared.value_type)
     return None
 
 
@@ -155,11 +155,11 @@ def _family(kind: pa.DataType) -> str:
     return str(kind.id)
 
 
-def missing_column(what: str, name: str, found: list[str]) -> InputError:
+def missing_column(what: str, name: str, names: list[str]) -> InputError:
     return InputError(
         "HR-INPUT-005",
         f"{what} has no column {name!r}",
-        f"It has: {', '.join(found)}. Change the schema, or keep this file out of the input.",
+        f"It has: {', '.join(names)}. Change the schema, or keep this file out of the input.",
     )
 
 

@@ -1,8 +1,9 @@
 """The contract of a source: splits, offsets, and ranges that can be read again.
 
 A source is small and picklable: the driver asks it how far it goes, tasks ask it for ranges.
-Reading the same range again gives the same rows with the same offsets, for as long as the
-range has not been given to `commit`. Offsets are JSON-able; nothing here knows about Spark.
+Reading the same range again returns the same rows with the same offsets, for as long as the range
+has not been passed to `commit`. Offsets are JSON-able; nothing here knows about Spark. At the end:
+what sources share, to be opened by a URI and to store what they must remember.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -18,8 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.arrays import Mask
-from headrace.clock import MIN_TIME
-from headrace.errors import InputError
+from headrace.clock import MIN_TIME, Clock
+from headrace.errors import InputError, did_you_mean
+from headrace.files import replace_durably
+from headrace.state.sealed import make_folder
 
 Offset = Any  # JSON-able; an int for every source in this package
 Positions = npt.NDArray[np.int64]
@@ -28,7 +32,7 @@ Decoded = tuple[pa.Table, Mask, list[str]]
 
 RAW = "__raw"  # the one column of a chunk that is still to be decoded
 BEGINNING: Mapping[str, Offset] = MappingProxyType({})  # of a new job
-MISFIT = "__misfit"  # a column of a typed chunk with bad rows: why they are; null in good ones
+MISFIT = "__misfit"  # a column of a typed chunk with bad rows: the reasons; null in good rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Source(Protocol):
     schema: pa.Schema
     bounded: bool  # it ends: see `ended`
     raw: bool  # chunks have the one column `__raw`, for `decode`
-    format: str | None = None  # of records that are bytes or lines, where their place says none
+    format: str | None = None  # of bytes or lines, unless their place determines it
 
     def identity(self) -> dict[str, str]:
         """What this input reads: as long as it is equal, offsets mean the same records.
@@ -57,10 +61,10 @@ class Source(Protocol):
         return {"kind": kind, "place": "", "thing": ""}
 
     def check(self, offsets: Mapping[str, Offset] = BEGINNING) -> None:
-        """Raise an error, with a hint, if the input cannot be read on from `offsets`.
+        """Raise an error, with a hint, if the input cannot be continued from `offsets`.
 
         `offsets` is how far the job has read, by split; empty for a new job. Changes nothing:
-        not even a folder is made.
+        no folder is created.
         """
         return None
 
@@ -87,7 +91,7 @@ class Source(Protocol):
         return min(end, start + max(1, rows))
 
     def rows(self, split: str, start: Offset, end: Offset) -> int:
-        """How many records lie between: exact or estimated; for lag.
+        """The number of records in between, exact or estimated; for lag.
 
         An input that has become shorter than what was read of it is an InputError.
         """
@@ -95,7 +99,7 @@ class Source(Protocol):
         return int(end - start)
 
     def cut(self, split: str, start: Offset, end: Offset, pieces: int) -> list[Range]:
-        """The range as at most `pieces` ranges of like size, in order, without gaps."""
+        """The range as at most `pieces` ranges of similar size, in order, without gaps."""
         bounds = even_cuts(start, end, pieces)
         return [Range(split, a, b) for a, b in pairwise(bounds)]
 
@@ -116,7 +120,7 @@ class Source(Protocol):
         return None
 
     def watermark(self, split: str, offset: Offset) -> int:
-        """The event time that the split has reached at `offset` by the input's own word."""
+        """The event time that the split has reached at `offset`, where the input itself says so."""
         return MIN_TIME
 
     def idle(self, split: str, offset: Offset) -> bool:
@@ -124,11 +128,11 @@ class Source(Protocol):
         return False
 
     def where(self, split: str, offset: Offset) -> str:
-        """The record's place in words, for errors and dead letters."""
+        """The position of a record in words, for errors and dead letters."""
         return f"{split}@{offset}"
 
     def close(self) -> None:
-        """Give back threads and files; a closed source may be used again."""
+        """Release threads and files; a closed source may be used again."""
         return None
 
 
@@ -149,3 +153,42 @@ def refuse_shorter(split: str, start: int, end: int) -> None:
             "The input, or what the job's folder knows of it, was replaced: restore it, "
             "or start with a new job folder.",
         )
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file of an input in the job's folder: whole or not at all, and durable."""
+    make_folder(path.parent)
+    replace_durably(path, content)
+
+
+def damaged(what: str, path: Path, how: str) -> InputError:
+    """The error for a file of an input in the job's folder that is not as it was written."""
+    return InputError(
+        "HR-INPUT-009",
+        f"{what}, {str(path)!r}, {how}",
+        "Restore it from a copy of the job's folder, or start with a new job folder.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InputRequest:
+    """All that is known when an input is opened."""
+
+    uri: str
+    rest: str  # of the URI, after the colon
+    schema: pa.Schema | None
+    format: str | None
+    options: Mapping[str, Any]
+    home: Path | None  # in the job's folder: where the input stores what it must remember
+    bounded: bool
+    clock: Clock
+
+
+def refuse_unknown(o: InputRequest, known: tuple[str, ...]) -> None:
+    for option in o.options:
+        if option not in known:
+            raise InputError(
+                "HR-INPUT-013",
+                f"{o.uri!r} has no option {option!r}",
+                f"{did_you_mean(option, known)}Known: {', '.join(known) or 'none'}.",
+            )

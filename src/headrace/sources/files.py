@@ -24,23 +24,25 @@ import pyarrow as pa
 
 from headrace.clock import Clock
 from headrace.errors import InputError
+from headrace.sources import formats
 from headrace.sources.contract import (
     BEGINNING,
     Chunk,
     Decoded,
+    InputRequest,
     Range,
     Source,
     even_cuts,
     refuse_shorter,
+    refuse_unknown,
 )
-from headrace.sources.layout import FileLayout, gone, unreadable
-from headrace.sources.lines import LineNumbers
-from headrace.sources.listing import Extent, Listing, Stretch
-from headrace.sources.parquet import Parquet
-from headrace.sources.scan import PathPattern, ScannedFile
+from headrace.sources.layout import Extent, FileLayout, disappeared, unreadable
+from headrace.sources.lines import LineNumbers, Lines
+from headrace.sources.listing import Listing, Stretch
+from headrace.sources.parquet import Parquet, own_schema
+from headrace.sources.scan import PathPattern, ScannedFile, format_of, pattern_of
 
 GATHER_ROWS = 65_536  # small files are gathered into chunks of at least this
-
 
 T = TypeVar("T")
 Stamp = tuple[int, ...]
@@ -80,7 +82,7 @@ class FilesSource(Source):
         }
 
     def identity(self) -> dict[str, str]:
-        """The path; what is there are the files, whose fingerprints are in the list."""
+        """The path; the files themselves are identified by the fingerprints in the list."""
         unit = "lines" if self.raw else "rows"  # what positions count
         return {"kind": "files", "place": self._pattern.place, "thing": unit}
 
@@ -88,28 +90,28 @@ class FilesSource(Source):
         listing, position = self._listing(), offsets.get(SPLIT, 0)
         listing.check(position)
         self._pattern.check()
-        found = self._pattern.scan()
-        if not found and not position and (self.bounded or not self._pattern.watchable):
+        files = self._pattern.scan()
+        if not files and not position and (self.bounded or not self._pattern.watchable):
             raise InputError(
                 "HR-INPUT-002",
                 f"there are no files in {self._pattern.uri!r}",
                 "Check the path; a folder that is still empty can be watched, "
                 "but not read to its end.",
             )
-        self._check_listed(listing, position, found)
-        new = [file for file in found if listing.last(file.name) is None]
+        self._check_listed(listing, position, files)
+        new = [file for file in files if listing.last(file.name) is None]
         for file in new[:100]:
             self._attempt(file, lambda f: self.layout.begin(f.path, f.size, self.bounded))
 
-    def _check_listed(self, listing: Listing, position: int, found: list[ScannedFile]) -> None:
-        """What was read is as it was, or gone; what is listed and still to be read is there."""
-        for file in found:
+    def _check_listed(self, listing: Listing, position: int, files: list[ScannedFile]) -> None:
+        """Files that were read are unchanged or removed; listed files still to be read exist."""
+        for file in files:
             before = listing.last(file.name)
             if before is not None:
                 self._attempt(file, partial(self._verify, before))
         for stretch in listing.stretches(position, listing.end):
             if not os.path.exists(self.path(stretch)):
-                raise gone(self.path(stretch))
+                raise disappeared(self.path(stretch))
 
     def splits(self) -> list[str]:
         return [SPLIT]
@@ -129,10 +131,10 @@ class FilesSource(Source):
         return listing.end
 
     def has_more(self, split: str, offset: int) -> bool:
-        twin = copy.copy(self)  # what is seen here is not noted
-        twin._stamps, twin._waiting = {}, dict(self._waiting)
+        probe = copy.copy(self)  # this source records nothing of the scan
+        probe._stamps, probe._waiting = {}, dict(self._waiting)
         listing = Listing(self._list_path)
-        return listing.end != offset or bool(twin._new_extents(listing))
+        return listing.end != offset or bool(probe._new_extents(listing))
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
         return self._listing().stretches(start, end)
@@ -173,7 +175,7 @@ class FilesSource(Source):
         self.layout.verify(file.path, before)
 
     def _ready(self, file: ScannedFile) -> int | None:
-        """Where to begin; None while the file is being written, for as long as it changes."""
+        """Where to begin; None while the file is still being written."""
         now = self._clock.now()
         seen, since = self._waiting.get(file.name, (file.stamp, now))
         if seen != file.stamp:
@@ -190,7 +192,7 @@ class FilesSource(Source):
         try:
             return act(file)
         except FileNotFoundError:
-            return None  # gone between the scan and now: not seen
+            return None  # removed since the scan
         except OSError as cause:
             raise unreadable(file.path, cause) from cause
 
@@ -206,9 +208,9 @@ class FilesSource(Source):
     def encoding(self, names: Sequence[str]) -> Source:
         if not names or not isinstance(self.layout, Parquet):
             return self
-        twin = copy.copy(self)
-        twin.layout = replace(self.layout, encoded=tuple(names))
-        return twin
+        source = copy.copy(self)
+        source.layout = replace(self.layout, encoded=tuple(names))
+        return source
 
     def verify(self, stretch: Stretch) -> None:
         """Raise InputError if the file does not hold what the stretch was made from."""
@@ -217,8 +219,8 @@ class FilesSource(Source):
     def clamp(self, split: str, start: int, end: int, rows: int) -> int:
         if start >= end:
             return end
-        wanted = max(1, int(rows * self._weight(start, end)))
-        return self._aligned(start, start + wanted, end)
+        units = max(1, int(rows * self._weight(start, end)))
+        return self._aligned(start, start + units, end)
 
     def rows(self, split: str, start: int, end: int) -> int:
         refuse_shorter(split, start, end)
@@ -250,10 +252,10 @@ class FilesSource(Source):
     def _line(self, path: str, position: int) -> int | None:
         numbers = self.__dict__.setdefault("_numbers", {})
         try:
-            found: int | None = numbers.setdefault(path, LineNumbers(path)).at(position)
+            line: int | None = numbers.setdefault(path, LineNumbers(path)).at(position)
         except OSError:
-            return None  # the file is gone; it was read before
-        return found
+            return None  # the file was removed after it was read
+        return line
 
     def _chunks(self, parts: tuple[Stretch, ...]) -> Iterator[Chunk]:
         for part in parts:
@@ -262,7 +264,7 @@ class FilesSource(Source):
                 self.verify(part)
                 yield from self.layout.read(path, part.extent, part.at)
             except FileNotFoundError as cause:
-                raise gone(path) from cause
+                raise disappeared(path) from cause
             except OSError as cause:
                 raise unreadable(path, cause) from cause
 
@@ -271,7 +273,7 @@ class FilesSource(Source):
         try:
             return self.layout.weight(self.path(first), first.extent.start)
         except FileNotFoundError:
-            return 1.0  # reading it will say so
+            return 1.0  # reading it will raise
 
     def _aligned(self, start: int, position: int, end: int) -> int:
         """A place between records at or after `position`, in (start, end]."""
@@ -286,19 +288,41 @@ class FilesSource(Source):
             return inside.at + extent.length
 
 
+def open_files(o: InputRequest) -> Source:
+    refuse_unknown(o, ("header", "delimiter"))
+    pattern = pattern_of(o.rest, o.uri, o.format, o.bounded)
+    format = o.format or format_of(pattern)
+    if format is None:
+        pattern.check()
+        files = pattern.scan()  # says what is compressed
+        fact = "the file names in {!r} do not say" if files else "there are no files in {!r} to say"
+        raise InputError(
+            "HR-INPUT-004",
+            f"{fact.format(o.uri)} which format they have",
+            f'Pass format="json"; known: {", ".join(formats.FORMATS)}.',
+        )
+    own = own_schema(pattern) if format == "parquet" and o.schema is None else None
+    schema = own if own is not None else formats.needed_schema(o, format)
+    formats.check_schema(format, schema)
+    layout: FileLayout = (
+        Parquet(schema) if format == "parquet" else Lines(format, schema, **o.options)
+    )
+    return FilesSource(pattern, layout, schema, o.clock, bounded=o.bounded, home=o.home)
+
+
 def _gathered(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """The same rows, small chunks joined to larger ones."""
-    held: list[Chunk] = []
+    """The same rows, with small chunks joined into larger ones."""
+    pending: list[Chunk] = []
     for chunk in chunks:
-        if held and not held[0][0].schema.equals(chunk[0].schema, check_metadata=True):
-            yield _joined(held)
-            held = []
-        held.append(chunk)
-        if sum(len(offsets) for _, offsets in held) >= GATHER_ROWS:
-            yield _joined(held)
-            held = []
-    if held:
-        yield _joined(held)
+        if pending and not pending[0][0].schema.equals(chunk[0].schema, check_metadata=True):
+            yield _joined(pending)
+            pending = []
+        pending.append(chunk)
+        if sum(len(offsets) for _, offsets in pending) >= GATHER_ROWS:
+            yield _joined(pending)
+            pending = []
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:

@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 from headrace.errors import InputError
 from headrace.kernel import decode_json
 from headrace.kernel.text_cast import NOT_TEXT, cast_text, gather, isolate, reason
-from headrace.sources.contract import Decoded
+from headrace.sources.contract import Decoded, InputRequest
 
 MISQUOTED = "a quote that does not close, or is not around a whole field"
 LONE_RETURN = "a carriage return inside the record: lines end with a line feed"
@@ -44,15 +44,15 @@ def csv_header(path: str, line: str, delimiter: str) -> list[str]:
         ) from cause
 
 
-def check_csv_header(path: str, found: Sequence[str], schema: pa.Schema) -> None:
+def check_csv_header(path: str, header: Sequence[str], schema: pa.Schema) -> None:
     """Raise InputError if a column of the schema is missing or there twice."""
     for name in schema.names:
-        if found.count(name) != 1:
-            fact = f"no column {name!r}" if name not in found else f"two columns {name!r}"
+        if header.count(name) != 1:
+            fact = f"no column {name!r}" if name not in header else f"two columns {name!r}"
             raise InputError(
                 "HR-INPUT-005",
                 f"{path!r} has {fact}",
-                f"Its header is: {', '.join(found)}. Change the schema, or say "
+                f"Its header is: {', '.join(header)}. Change the schema, or say "
                 "header=False if the first line is data.",
             )
 
@@ -62,10 +62,10 @@ def decode_csv(
 ) -> Decoded:
     names = list(columns) if columns is not None else schema.names
     reasons = _not_records(values, len(names), delimiter)
-    whole = _others(len(values), reasons)
-    table, wrong = _split(values.take(pa.array(whole)), names, delimiter, 0)
-    reasons |= {int(whole[i]): why for i, why in wrong.items()}
-    places = _others(len(values), reasons)  # of the table's rows among the values
+    good = _all_but(len(values), reasons)
+    table, wrong = _split(values.take(pa.array(good)), names, delimiter, 0)
+    reasons |= {int(good[i]): why for i, why in wrong.items()}
+    places = _all_but(len(values), reasons)  # of the table's rows among the values
     typed = []
     for field in schema:
         column = _array(table.column(field.name))
@@ -80,28 +80,28 @@ def decode_csv(
 
 
 def _not_records(values: pa.Array, width: int, delimiter: str) -> dict[int, str]:
-    """What must not reach the parser: it would run on into the record after, or pass as nulls."""
+    """What must not reach the parser: it would run on into the next record, or be read as nulls."""
     _, not_text = isolate(values, pa.string(), lambda v: v.cast(pa.string()))
     breaks = np.flatnonzero(pc.match_substring(values, b"\n").fill_null(False).to_numpy(False))
     blank = pc.is_in(values, pa.array([b"", b"\r"] if width > 1 else [], values.type))
     none = np.flatnonzero(pc.or_(blank, pc.is_null(values)).to_numpy(False))
-    found = dict.fromkeys(_misquoted(values, delimiter), MISQUOTED)
-    found |= {int(i): "a line break in a record" for i in breaks}
-    found |= dict.fromkeys(not_text, NOT_TEXT)
-    return found | {int(i): "an empty record" for i in none}
+    reasons = dict.fromkeys(_misquoted(values, delimiter), MISQUOTED)
+    reasons |= {int(i): "a line break in a record" for i in breaks}
+    reasons |= dict.fromkeys(not_text, NOT_TEXT)
+    return reasons | {int(i): "an empty record" for i in none}
 
 
 def _misquoted(values: pa.Array, delimiter: str) -> list[int]:
-    """The records with a quote that is not where one may be; most have none."""
+    """The records with a misplaced quote; most have no quotes."""
     with_quotes = pc.match_substring(values, b'"').fill_null(False)
     places = np.flatnonzero(with_quotes.to_numpy(False))
     field = rf'("([^"]|"")*"|[^"\x{{{ord(delimiter):x}}}]*)'
-    whole = rf"(?s)\A{field}(\x{{{ord(delimiter):x}}}{field})*\z"
-    good = pc.match_substring_regex(values.take(pa.array(places)), whole)
+    record = rf"(?s)\A{field}(\x{{{ord(delimiter):x}}}{field})*\z"
+    good = pc.match_substring_regex(values.take(pa.array(places)), record)
     return [int(i) for i in places[~good.to_numpy(False)]]
 
 
-def _others(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
+def _all_but(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
     keep = np.ones(count, np.bool_)
     keep[list(places)] = False
     return np.flatnonzero(keep)
@@ -110,7 +110,7 @@ def _others(count: int, places: Iterable[int]) -> npt.NDArray[np.int64]:
 def _split(
     values: pa.Array, names: list[str], delimiter: str, base: int
 ) -> tuple[pa.Table, dict[int, str]]:
-    """The records' fields as binary columns; why a record has not the right fields."""
+    """The records' fields as binary columns; why a record does not have the right fields."""
     wrong: dict[int, str] = {}
 
     def refuse(row: pacsv.InvalidRow) -> str:
@@ -206,6 +206,18 @@ def default_schema(format: str) -> pa.Schema | None:
     return pa.schema([("value", kinds[format])]) if format in kinds else None
 
 
+def needed_schema(o: InputRequest, format: str) -> pa.Schema:
+    """The declared schema, or the one that the format brings."""
+    schema = o.schema if o.schema is not None else default_schema(format)
+    if schema is None:
+        raise InputError(
+            "HR-INPUT-012",
+            f"{o.uri!r} has no schema",
+            'Pass schema="area string, celsius double", or give a dataclass.',
+        )
+    return schema
+
+
 def check_schema(format: str, schema: pa.Schema) -> None:
     """Raise InputError if records of this format cannot have this schema."""
     if format in ("text", "bytes"):
@@ -259,7 +271,7 @@ def _not_objects(values: pa.Array, decoded: Decoded) -> dict[int, str]:
 
 
 def _without_nulls(decoded: Decoded) -> Decoded:
-    """Set rows aside that have no value where the schema demands one."""
+    """Set aside rows without a value that the schema requires."""
     table = decoded[0]
     missing: dict[int, str] = {}
     for field in table.schema:
@@ -270,7 +282,7 @@ def _without_nulls(decoded: Decoded) -> Decoded:
 
 
 def _set_aside(decoded: Decoded, reasons: Mapping[int, str]) -> Decoded:
-    """More bad rows, given by their place in the table."""
+    """Set aside further bad rows, by their position in the table."""
     if not reasons:
         return decoded
     table, bad, errors = decoded

@@ -8,13 +8,29 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from headrace.errors import InputError
 from headrace.sources.contract import Chunk, Decoded
-from headrace.sources.listing import Extent, Mark
+
+Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """`[start, end)` of a file, in the file's own units (bytes of text, rows of Parquet)."""
+
+    path: str
+    start: int
+    end: int
+    mark: Mark
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
 
 
 class FileLayout(Protocol):
@@ -31,7 +47,7 @@ class FileLayout(Protocol):
         ...
 
     def reach(self, path: str, start: int, size: int, whole: bool) -> int:
-        """Where the last complete record ends; `whole` takes the end of the file as one."""
+        """Where the last complete record ends; if the file is `whole`, at its end."""
         ...
 
     def mark(self, path: str, end: int) -> Mark:
@@ -71,7 +87,7 @@ def fingerprint(path: str, length: int) -> Mark:
         return length, zlib.crc32(file.read(max(0, length - file.tell())), crc)
 
 
-def gone(path: str) -> InputError:
+def disappeared(path: str) -> InputError:
     return changed(path, "has disappeared before it was read to its end")
 
 

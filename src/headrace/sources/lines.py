@@ -18,8 +18,7 @@ import pyarrow as pa
 from headrace.kernel import is_document
 from headrace.sources import formats
 from headrace.sources.contract import RAW, Chunk, Decoded
-from headrace.sources.layout import changed, fingerprint
-from headrace.sources.listing import Extent, Mark
+from headrace.sources.layout import Extent, Mark, changed, fingerprint
 
 BLOCK = 1 << 20
 LEAST = 1 << 18  # bytes: fewer are not worth a task of their own
@@ -134,15 +133,15 @@ def split_lines(
     starts = np.empty_like(ends)
     starts[0], starts[1:] = 0, ends[:-1] + 1
     stops = ends - ((ends > starts) & (octets[ends - 1] == ord("\r")))
-    # Every line is one value and its line end the next, so that no byte has to be copied to
-    # take them apart; the values at even places are the lines.
+    # Every line is a value and its line end the next one, so that lines are separated without
+    # copying bytes; the values at even positions are the lines.
     bounds = np.empty(2 * len(ends) + 1, np.int32)
     bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, stops, len(block)
-    both = pa.BinaryArray.from_buffers(
+    pieces = pa.BinaryArray.from_buffers(
         pa.binary(), 2 * len(ends), [None, pa.py_buffer(bounds), pa.py_buffer(block)]
     )
     keep = np.arange(len(ends)) if keep_blank else np.flatnonzero(stops > starts)
-    return both.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
+    return pieces.take(pa.array(keep * 2)), starts[keep].astype(np.int64)
 
 
 class LineNumbers:
@@ -151,18 +150,18 @@ class LineNumbers:
     def __init__(self, path: str) -> None:
         self._path = path
         self._before = [0]  # line ends before each block
-        self._last = (0, 0)  # the byte that was asked for last, and the line ends before it
+        self._last = (0, 0)  # the last position asked for, and the line ends before it
 
     def at(self, position: int) -> int | None:
-        """Counted from 1; None if it is so far back that counting would take long."""
+        """Counted from 1; None so far into the file that counting would take long."""
         if position > COUNTED:
             return None
         block = position // BLOCK
         for i in range(len(self._before) - 1, block):
             ends = _pread(self._path, i * BLOCK, BLOCK).count(b"\n")
             self._before.append(self._before[i] + ends)
-        known = (block * BLOCK, self._before[block])
-        start, ends = max(known, self._last) if self._last[0] <= position else known
+        base = (block * BLOCK, self._before[block])
+        start, ends = max(base, self._last) if self._last[0] <= position else base
         ends += _pread(self._path, start, position - start).count(b"\n")
         self._last = (position, ends)
         return ends + 1

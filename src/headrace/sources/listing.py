@@ -15,33 +15,19 @@ import json
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
 from headrace.files import sync, sync_folder
-from headrace.sources.place import damaged, put, readable
+from headrace.sources.contract import damaged, write_durably
+from headrace.sources.layout import Extent
 from headrace.state.sealed import make_folder
 
 MANY_LINES = 10_000
 _WHAT = "the list of files read"
-
-Mark = tuple[int, int]  # how many bytes a file's fingerprint covers, and their checksum
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """`[start, end)` of a file, in the file's own units (bytes of text, rows of Parquet)."""
-
-    path: str
-    start: int
-    end: int
-    mark: Mark
-
-    @property
-    def length(self) -> int:
-        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +41,17 @@ class Stretch:
 class Listing:
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._known = 0  # bytes of the file that are folded already
-        self._at: list[int] = []  # where each extent begins in the sequence
+        self._folded = 0  # bytes of the file that are folded already
+        self._starts: list[int] = []  # where each extent begins in the sequence
         self._extents: list[Extent] = []
         self._last: dict[str, Extent] = {}  # the newest extent of each file
         self.end = 0
         self._lines = 0 if path is None else self._fold_new_lines(path)
-        self._tidy = path is None  # what a crash or much growth has left is cleared away
+        self._compacted = path is None  # since it was opened
 
     def last(self, path: str) -> Extent | None:
         """The newest extent of the file: where to go on reading it."""
         return self._last.get(path)
-
-    def files(self) -> list[str]:
-        return list(self._last)
 
     def append(self, extents: Sequence[Extent]) -> None:
         """Append `extents` to the sequence; durable when this returns."""
@@ -76,7 +59,7 @@ class Listing:
             for extent in extents:
                 self._fold(extent)
         elif extents:
-            self._clear_up(self._path)
+            self._compact(self._path)
             _append(self._path, b"".join(map(_line, extents)))
             self._fold_new_lines(self._path)
 
@@ -90,12 +73,12 @@ class Listing:
         if end > self.end and self._path is not None:
             self._fold_new_lines(self._path)  # another process has read further
         self.check(end)
-        found: list[Stretch] = []
-        i = max(0, bisect_right(self._at, start) - 1)
-        while i < len(self._at) and self._at[i] < end:
-            found.append(_sliced(self._at[i], self._extents[i], start, end))
+        stretches: list[Stretch] = []
+        i = max(0, bisect_right(self._starts, start) - 1)
+        while i < len(self._starts) and self._starts[i] < end:
+            stretches.append(_sliced(self._starts[i], self._extents[i], start, end))
             i += 1
-        return [s for s in found if s.extent.length]
+        return [s for s in stretches if s.extent.length]
 
     def _fold(self, extent: Extent) -> None:
         before = self._last.get(extent.path)
@@ -106,46 +89,57 @@ class Listing:
             tail = self._extents[-1]
             self._extents[-1] = Extent(tail.path, tail.start, extent.end, extent.mark)
         else:
-            self._at.append(self.end)
+            self._starts.append(self.end)
             self._extents.append(extent)
         self.end += extent.length
 
     def _fold_new_lines(self, path: Path) -> int:
-        """Take in what was appended; how many lines that was."""
+        """Fold what was appended since; how many lines that was."""
         self._refuse_shorter(path)
         if not path.exists():
             return 0
-        with readable(_WHAT, path), path.open("rb") as file:
-            file.seek(self._known)
+        with _readable(path), path.open("rb") as file:
+            file.seek(self._folded)
             fresh = file.read()
         lines = fresh[: fresh.rfind(b"\n") + 1].splitlines(keepends=True)
         for line in lines:
             self._fold(_parse(line, path))
-            self._known += len(line)
+            self._folded += len(line)
         return len(lines)
 
     def _refuse_shorter(self, path: Path) -> None:
-        if self._known and (not path.exists() or path.stat().st_size < self._known):
+        if self._folded and (not path.exists() or path.stat().st_size < self._folded):
             raise damaged(_WHAT, path, "has become shorter")
 
     def _ends_before(self, position: int) -> InputError:
         how = f"ends at {self.end}, but the job has read up to {position}"
         return damaged(_WHAT, self._path or Path("files"), how)
 
-    def _clear_up(self, path: Path) -> None:
-        """Once before the first line is added: a torn line goes, and many become few."""
+    def _compact(self, path: Path) -> None:
+        """Before the first append: cut off a torn line, and rewrite a long list as a short one."""
         self._refuse_shorter(path)
-        if self._tidy:
+        if self._compacted:
             return
         make_folder(path.parent)
         self._lines += self._fold_new_lines(path)  # of another driver
-        if path.exists() and path.stat().st_size > self._known:
-            os.truncate(path, self._known)
+        if path.exists() and path.stat().st_size > self._folded:
+            os.truncate(path, self._folded)
         # A file that grew often has many lines where one would do.
         if self._lines > MANY_LINES and self._lines > 4 * len(self._extents):
-            put(path, b"".join(map(_line, self._extents)))
-            self._known = path.stat().st_size
-        self._tidy = True
+            write_durably(path, b"".join(map(_line, self._extents)))
+            self._folded = path.stat().st_size
+        self._compacted = True
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what the system says of the list, but that it is missing, into an InputError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as cause:
+        raise damaged(_WHAT, path, f"cannot be read: {cause.strerror or cause}") from cause
 
 
 def _sliced(at: int, extent: Extent, start: int, end: int) -> Stretch:

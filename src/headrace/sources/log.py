@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InputError, LogError
-from headrace.log import Log, TopicInfo
+from headrace.log import EmbeddedLog, Log, TopicInfo
+from headrace.settings import Settings
 from headrace.sources import formats
 from headrace.sources.columns import conform, fit
 from headrace.sources.contract import (
@@ -24,10 +25,12 @@ from headrace.sources.contract import (
     RAW,
     Chunk,
     Decoded,
+    InputRequest,
     Range,
     Source,
     even_cuts,
     refuse_shorter,
+    refuse_unknown,
 )
 
 LEAST = 16_384  # rows: fewer are not worth a task of their own
@@ -100,7 +103,7 @@ class LogSource(Source):
         split = int(range.split)
         try:
             tables = self._log.read(self._topic, split, range.start, range.end)
-            self._topic_now()  # still the same: so it was when `read` found it
+            self._topic_now()  # raises if it was made again since `read`
             for first, table in tables:
                 offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
                 yield self._shaped(table), offsets
@@ -134,7 +137,7 @@ class LogSource(Source):
         )
 
     def _topic_now(self) -> TopicInfo:
-        """What the topic holds now; an error if it is another one of the same name."""
+        """What the topic holds now; an error if it was deleted and made again."""
         try:
             info = self._log.describe(self._topic)
         except LogError as cause:
@@ -151,3 +154,37 @@ class LogSource(Source):
     def _as_input(self, cause: LogError) -> InputError:
         code = _CODES.get(cause.code, cause.code)
         return InputError(code, cause.message, cause.hint)
+
+
+def open_log(o: InputRequest) -> Source:
+    refuse_unknown(o, ("log", "start"))
+    start = o.options.get("start", "earliest")
+    if start not in ("earliest", "latest"):
+        raise InputError(
+            "HR-INPUT-013", f"{o.uri!r} has start={start!r}", 'Pass start="earliest" or "latest".'
+        )
+    log = EmbeddedLog(Settings.load(log=o.options.get("log")).log, o.clock)
+    try:
+        topic = log.describe(o.rest)
+    except LogError as cause:
+        raise InputError("HR-INPUT-010", cause.message, cause.hint) from cause
+    schema, format = _decoding(o, topic.schema)
+    return LogSource(
+        log,
+        o.rest,
+        topic.id,
+        schema,
+        format=format,
+        bounded=o.bounded,
+        from_latest=start == "latest",
+    )
+
+
+def _decoding(o: InputRequest, topic_schema: pa.Schema | None) -> tuple[pa.Schema, str | None]:
+    """The schema of what is read from a topic, and the format if its records are bytes."""
+    if topic_schema is not None:
+        return (topic_schema if o.schema is None else o.schema), None
+    format = o.format or ("bytes" if o.schema is None else "json")
+    if format == "parquet":
+        raise formats.unknown_format(format)
+    return formats.needed_schema(o, format), format

@@ -20,11 +20,19 @@ import pyarrow as pa
 from headrace.errors import InputError
 from headrace.rows import fitted, table_of
 from headrace.schema import SchemaLike, ddl_of, schema_of
-from headrace.sources.contract import BEGINNING, Chunk, Offset, Range, Source, refuse_shorter
-from headrace.sources.place import damaged, put
+from headrace.sources.contract import (
+    BEGINNING,
+    Chunk,
+    Offset,
+    Range,
+    Source,
+    damaged,
+    refuse_shorter,
+    write_durably,
+)
 
 CHUNK_ROWS = 262_144
-INLINE_BYTES = 1 << 20  # what may travel inside the source itself
+INLINE_BYTES = 1 << 20  # up to this, the table is pickled with the source
 
 
 class MemorySource(Source):
@@ -38,11 +46,11 @@ class MemorySource(Source):
         self._home: Path | None = None  # in the job's folder
         self._file: TableOnDisk | None = None
 
-    def placed(self, home: Path | None) -> MemorySource:
+    def for_job(self, home: Path | None) -> MemorySource:
         """The same source as an input of a job."""
-        twin = copy.copy(self)
-        twin._home = home
-        return twin
+        source = copy.copy(self)
+        source._home = home
+        return source
 
     def __getstate__(self) -> dict[str, Any]:
         if self._home is None or self._table is None or self._table.nbytes <= INLINE_BYTES:
@@ -52,7 +60,7 @@ class MemorySource(Source):
         return self.__dict__ | {"_table": None}
 
     def identity(self) -> dict[str, str]:
-        """The columns, and where rows are dealt to several splits, how many of each there are."""
+        """The columns; of several splits, also the number of splits and rows."""
         splits = len(self._bounds) - 1
         dealt = f"{self._bounds[-1]} rows in {splits} splits of " if splits > 1 else ""
         return {"kind": "rows", "place": "", "thing": f"{dealt}{ddl_of(self.schema)}"}
@@ -92,7 +100,7 @@ class TableOnDisk:
     @staticmethod
     def of(table: pa.Table, path: Path) -> TableOnDisk:
         content = _ipc(table)
-        put(path, content)
+        write_durably(path, content)
         return TableOnDisk(path, zlib.crc32(content))
 
     def load(self) -> pa.Table:
@@ -137,7 +145,7 @@ def _table(values: list[Any], schema: SchemaLike | None) -> pa.Table:
 
 
 def _first_bad(values: list[Any], schema: SchemaLike | None) -> str:
-    """Which row it is that does not fit: the first that does not by itself."""
+    """The number of the first row that does not fit by itself, in words."""
     for number, value in enumerate(values if schema is not None else ()):
         try:
             table_of([value], schema_of(schema))

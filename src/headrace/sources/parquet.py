@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from headrace.errors import InputError
 from headrace.sources.columns import conform, fit, plain
 from headrace.sources.contract import Chunk, Decoded
-from headrace.sources.layout import changed, fingerprint
-from headrace.sources.listing import Extent, Mark
+from headrace.sources.layout import Extent, Mark, changed, fingerprint
 from headrace.sources.scan import PathPattern
 
 CHUNK_ROWS = 524_288
@@ -95,11 +94,11 @@ class Parquet:
 
 
 def own_schema(pattern: PathPattern) -> pa.Schema | None:
-    """The columns of the first file there is; None if there is none."""
-    found = pattern.scan()
-    if not found:
+    """The columns of the oldest file; None if there are no files."""
+    files = pattern.scan()
+    if not files:
         return None
-    with _opened(found[0].path) as file:
+    with _opened(files[0].path) as file:
         fields = [pa.field(f.name, plain(f.type), f.nullable) for f in file.schema_arrow]
     return pa.schema(fields)
 

@@ -1,8 +1,8 @@
 """Lines received from a socket: a topic in the job's folder, since they are not sent again.
 
-The topic has one partition. A record is a line without its end; a null says that nothing more
-was to come when it was appended, and is skipped by readers. What `add` has returned from is
-durable. One process at a time may add; any may read. What the log refuses is an InputError.
+The topic has one partition. A record is a line without its line end; a null marks the end of the
+input, and is skipped by readers. Lines are durable when `add` returns. One process at a time may
+add; any may read. What the log refuses is an InputError.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import InputError, LogError, StateError
 from headrace.log import EmbeddedLog
-from headrace.sources.contract import Chunk
-from headrace.sources.place import damaged
+from headrace.sources.contract import Chunk, damaged
 from headrace.state.sealed import make_folder
 
 SEGMENT = 64 << 20
@@ -94,8 +93,8 @@ class Received:
         with _as_input(self.folder):
             for first, table in self.log.read(TOPIC, 0, start, end):
                 lines = table.column(0)
-                wanted = lines.is_valid() if blank else pc.fill_null(pc.binary_length(lines), 0)
-                rows = np.flatnonzero(wanted.to_numpy())
+                selected = lines.is_valid() if blank else pc.fill_null(pc.binary_length(lines), 0)
+                rows = np.flatnonzero(selected.to_numpy())
                 yield table.take(pa.array(rows)), rows + first
 
     def forget(self, before: int) -> None:
@@ -114,7 +113,7 @@ class Received:
 
 
 def _refuse_spool(home: Path) -> None:
-    """Refuse lines as an earlier version stored them: they would never be read."""
+    """Refuse lines in the format of an earlier version: they would never be read."""
     old = next((home / _SPOOL).glob("*.lines"), None)
     if old is not None:
         raise StateError(
@@ -148,7 +147,7 @@ class LineWriter:
         self._append(pa.concat_tables([table, _END]) if self._ended else table)
 
     def finish(self) -> None:
-        """Note that nothing more will come."""
+        """Record that nothing more will come."""
         if not self._ended:
             self._ended = True
             self._append(_END)

@@ -38,7 +38,7 @@ class PathPattern:
     uri: str
     root: Path
     match: str | None = None  # a glob below the root, or one file's name
-    one: bool = False  # `match` is a name
+    single: bool = False  # `match` is a name
     suffixes: tuple[str, ...] | None = None  # which files of a folder; None is all
     bounded: bool = False
 
@@ -50,42 +50,42 @@ class PathPattern:
     @property
     def watchable(self) -> bool:
         """Files may still come."""
-        return not self.one
+        return not self.single
 
     def check(self) -> None:
-        target = self.root / self.match if self.one and self.match else self.root
+        target = self.root / self.match if self.single and self.match else self.root
         if not _exists(target):
             raise InputError(
                 "HR-INPUT-002",
                 f"{str(target)!r} does not exist",
                 f"Check the path in {self.uri!r}; it is taken relative to {os.getcwd()!r}.",
             )
-        mode = os.R_OK if self.one else os.R_OK | os.X_OK
+        mode = os.R_OK if self.single else os.R_OK | os.X_OK
         if not os.access(target, mode):
             raise unreadable(str(target), PermissionError(13, "Permission denied"))
 
     def scan(self) -> list[ScannedFile]:
         """The files there are, oldest first; of the same age, by name."""
-        found = {}
+        files = {}
         for name, identity in self._names():
-            file = self._look(name, identity)
+            file = self._scan_file(name, identity)
             if file is not None:
-                found[file.name] = file
-        return sorted(found.values(), key=lambda f: (f.mtime, f.name))
+                files[file.name] = file
+        return sorted(files.values(), key=lambda f: (f.mtime, f.name))
 
     def _names(self) -> Iterator[tuple[str, str]]:
-        """The names that fit, and by which each file is known."""
-        if self.one and self.match:
+        """The names that match, each with the identity of its file."""
+        if self.single and self.match:
             yield self.match, self.match
             return
-        home = os.path.join(os.path.realpath(self.root), "")
+        real_root = os.path.join(os.path.realpath(self.root), "")
         for name, real in files_below(str(self.root), Path(self.match or "*").parts):
-            yield name, real.removeprefix(home)
+            yield name, real.removeprefix(real_root)
 
-    def _look(self, name: str, identity: str) -> ScannedFile | None:
+    def _scan_file(self, name: str, identity: str) -> ScannedFile | None:
         path = self.root / identity
         self._refuse_packed(name, self.root / name)
-        if not self._wanted(name):
+        if not self._has_suffix(name):
             return None
         try:
             s = path.stat()
@@ -99,12 +99,12 @@ class PathPattern:
         stamp = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_dev, s.st_ino)
         return ScannedFile(identity, str(path), s.st_size, s.st_mtime_ns, stamp)
 
-    def _wanted(self, name: str) -> bool:
+    def _has_suffix(self, name: str) -> bool:
         return self.suffixes is None or name.lower().endswith(self.suffixes)
 
     def _refuse_packed(self, name: str, path: Path) -> None:
         inner, packing = os.path.splitext(name.lower())
-        if packing in PACKED and self._wanted(inner):
+        if packing in PACKED and self._has_suffix(inner):
             raise InputError(
                 "HR-INPUT-004",
                 f"{str(path)!r} is compressed, which cannot be read in parts",
@@ -131,7 +131,7 @@ def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPa
     if full.exists() or not glob.has_magic(path):
         if path.endswith("/") or (not full.exists() and not full.suffix):
             return PathPattern(uri, full, bounded=bounded)  # a folder that is still to come
-        return PathPattern(uri, full.parent, full.name, one=True, bounded=bounded)
+        return PathPattern(uri, full.parent, full.name, single=True, bounded=bounded)
     parts = full.parts
     plain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     root = Path(*parts[:plain])
@@ -139,22 +139,22 @@ def pattern_of(path: str, uri: str, format: str | None, bounded: bool) -> PathPa
 
 
 def format_of(pattern: PathPattern) -> str | None:
-    """The format that the names of the files say; None if they do not, or not the same."""
+    """The format according to the names of the files; None if they name none, or several."""
     names = [pattern.match] if pattern.match and "." in pattern.match else []
-    names = names if names and pattern.one else [f.name for f in pattern.scan()] or names
+    names = names if names and pattern.single else [f.name for f in pattern.scan()] or names
     kinds = {EXTENSIONS.get(Path(n).suffix.lower()) for n in names}
     return kinds.pop() if len(kinds) == 1 else None
 
 
 def _suffixes(folder: Path, format: str | None) -> tuple[str, ...] | None:
-    """With no format given, a folder is read for the one that its first known file has."""
+    """Without a declared format, a folder is read for the only format that its names have."""
     if format is not None:
         return None
     kinds = {EXTENSIONS.get(p.suffix.lower()) for p in folder.iterdir() if not hidden(p.name)}
-    known = kinds - {None}
-    if len(known) != 1:
+    formats = kinds - {None}
+    if len(formats) != 1:
         return None
-    return tuple(ext for ext, kind in EXTENSIONS.items() if kind in known)
+    return tuple(ext for ext, kind in EXTENSIONS.items() if kind in formats)
 
 
 def _exists(path: Path) -> bool:
@@ -166,13 +166,13 @@ def _exists(path: Path) -> bool:
 
 # The files below a folder whose names fit a pattern; links are followed, loops are not.
 #
-# `**` stands for any number of folders. A folder that is reached in several ways is looked
-# into once, so a link to a folder above ends there. Names with a leading "_" or "." are never
-# followed. What may not be looked into is an error, not an absence.
+# `**` stands for any number of folders. A folder that is reached in several ways is
+# visited once, so a link to a folder above ends there. Names with a leading "_" or "." are never
+# followed. A folder that may not be read is an error, not an empty one.
 
 
 ANY_FOLDERS = "**"
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # there is nothing, or nothing any more
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # there is nothing, or it was removed
 
 
 def hidden(name: str) -> bool:
@@ -195,10 +195,10 @@ def files_below(root: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
             if hidden(entry.name) or not _fits(entry.name, part):
                 continue
             name, real = os.path.join(below, entry.name), _real(entry)
-            if _asked(entry, folders=True):
+            if _is_type(entry, folders=True):
                 if part == ANY_FOLDERS or not last:
                     todo.append((real, name, at if part == ANY_FOLDERS else at + 1))
-            elif last and _asked(entry, folders=False):
+            elif last and _is_type(entry, folders=False):
                 yield name, real
 
 
@@ -220,7 +220,7 @@ def _real(entry: os.DirEntry[str]) -> str:
     return os.path.realpath(entry.path) if entry.is_symlink() else entry.path
 
 
-def _asked(entry: os.DirEntry[str], *, folders: bool) -> bool:
+def _is_type(entry: os.DirEntry[str], *, folders: bool) -> bool:
     try:
         return entry.is_dir() if folders else entry.is_file()
     except OSError as cause:

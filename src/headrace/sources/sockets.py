@@ -24,10 +24,12 @@ from headrace.sources.contract import (
     RAW,
     Chunk,
     Decoded,
+    InputRequest,
     Range,
     Source,
     even_cuts,
     refuse_shorter,
+    refuse_unknown,
 )
 from headrace.sources.lines import split_lines
 from headrace.sources.received import LineWriter, Received
@@ -79,7 +81,7 @@ class SocketSource(Source):
         return {"kind": "socket", "place": _named(self.address), "thing": ""}
 
     def check(self, offsets: Mapping[str, int] = BEGINNING) -> None:
-        """Only what is stored: a connection that is only a try would take lines and lose them."""
+        """Checks only what is stored: to try a connection would receive lines and lose them."""
         self.received.check(offsets.get(SPLIT, 0))
         self._refuse_forgotten(offsets.get(SPLIT, self.received.start))
 
@@ -169,7 +171,7 @@ class Receiver:
         self._thread.join()
 
     def _open(self) -> LineWriter | None:
-        """What appends to the topic, unless another process still does."""
+        """The writer to the topic; None while another process still has it."""
         try:
             return LineWriter(self._received.home)
         except BlockingIOError:
@@ -213,7 +215,7 @@ class Receiver:
                 raise unreachable(self._address, cause) from cause
             return None
         self._reached = True
-        connection.settimeout(0.1)  # so that `stop` is heard
+        connection.settimeout(0.1)  # so that `stop` is noticed
         return connection
 
     def _receive(self, connection: socket.socket, writer: LineWriter) -> bool:
@@ -236,6 +238,23 @@ class Receiver:
         finally:
             if rest:  # a last line without its end: better a bad record than none
                 writer.add(split_lines(rest + b"\n", keep_blank=True)[0])
+
+
+def open_socket(o: InputRequest) -> Source:
+    refuse_unknown(o, ("delimiter",))
+    host, port = address_of(o.rest, o.uri)
+    format = o.format or ("text" if o.schema is None else "json")
+    if format not in ("json", "csv", "text"):
+        raise InputError(
+            "HR-INPUT-004",
+            f"{o.uri!r} cannot have format {format!r}",
+            'Lines are "text", "json" or "csv".',
+        )
+    schema = formats.needed_schema(o, format)
+    formats.check_schema(format, schema)
+    return SocketSource(
+        host, port, schema, format=format, bounded=o.bounded, home=o.home, **o.options
+    )
 
 
 def address_of(rest: str, uri: str) -> tuple[str, int]:

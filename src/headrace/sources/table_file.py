@@ -46,14 +46,14 @@ class TableFile:
         return _read_lines(self.path, format, schema)
 
     def schema(self) -> pa.Schema:
-        """The columns that the file says, or that its lines let guess."""
+        """The columns that the file declares, or that are guessed from its lines."""
         if self._format() == "csv":
             return _guessed(self.path)
         if self._format() == "json":
-            found = pyarrow.json.read_json(self.path).schema
+            own = pyarrow.json.read_json(self.path).schema
         else:
-            found = pyarrow.parquet.read_schema(self._one())
-        return pa.schema([pa.field(f.name, plain(f.type)) for f in found])
+            own = pyarrow.parquet.read_schema(self._one())
+        return pa.schema([pa.field(f.name, plain(f.type)) for f in own])
 
     def _format(self) -> str:
         return EXTENSIONS.get(Path(self.path).suffix, "parquet")
@@ -96,20 +96,20 @@ def _read_lines(path: str, format: str, declared: pa.Schema | None) -> pa.Table:
 
 
 def _guessed(path: str) -> pa.Schema:
-    """Numbers, times and truth only where every value is one and is spelt so: the rest is text."""
+    """Numbers, times and booleans only where every value is spelt as one; the rest is text."""
     texts = _read_lines(path, "csv", None)
     return pa.schema([(name, _guess(texts.column(name))) for name in texts.column_names])
 
 
 def _guess(column: pa.ChunkedArray) -> pa.DataType:
     for kind, pattern in _GUESSES if column.null_count < len(column) else ():
-        if pc.all(pc.match_substring_regex(column, pattern)).as_py() and _goes(column, kind):
+        if pc.all(pc.match_substring_regex(column, pattern)).as_py() and _can_cast(column, kind):
             return kind
     return pa.string()
 
 
-def _goes(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether the values are real ones: 2024-02-31 looks like a date."""
+def _can_cast(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether the values are valid: 2024-02-31 only looks like a date."""
     return not any(cast_text(c.cast(pa.binary()), kind)[1] for c in column.chunks)
 
 

@@ -16,11 +16,19 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.chunk import HIDDEN, hidden_columns, visible
-from headrace.defensive_copy import RowCopier, row_copier
 from headrace.isolate import by_halving, one_by_one
 from headrace.plan.nodes import Python
 from headrace.reads import columns_read
-from headrace.rows import collector_paused, fitted, row_class, rows_of, table_of, values_of
+from headrace.rows import (
+    RowCopier,
+    collector_paused,
+    fitted,
+    row_class,
+    row_copier,
+    rows_of,
+    table_of,
+    values_of,
+)
 
 _AT_ONCE = 4_000  # rows whose objects fit into a processor's cache
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import beyond, milliseconds
 from headrace.chunk import OFFSET, SOURCE, TIME
 from headrace.clock import MIN_TIME
 from headrace.epoch.accounting import Tally, needs_tracking
@@ -34,7 +35,6 @@ from headrace.state.manifest import Split
 from headrace.task.dead_letters import DeadLetters
 from headrace.task.flow import Flow, Outputs
 from headrace.task.watermark_trackers import Failures, tracker
-from headrace.times import beyond, milliseconds
 
 
 def run_source(bundle: Bundle, task: SourceTask) -> Iterator[Envelope]:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import beyond, milliseconds
 from headrace.chunk import TIME, visible
 from headrace.clock import LAST_TIME, MIN_TIME
 from headrace.errors import StepError
@@ -25,7 +26,6 @@ from headrace.kernel import Kernel, SelectStep, compile_chain
 from headrace.ops.watermarks import Bounded, CustomWatermark, Punctuated
 from headrace.plan.nodes import Read
 from headrace.rows import rows_of
-from headrace.times import beyond, milliseconds
 
 Failures = dict[int, BaseException | str]  # by the row's place in the chunk
 _ROW = "__row"  # hidden, so that the kernel passes it on

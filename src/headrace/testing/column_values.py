@@ -36,8 +36,8 @@ _YEARS = 130  # dates and times are of 1970 to 2100
 
 def values(field: pa.Field) -> Strategy:
     """Values of a field; also None, unless it is declared "not null"."""
-    found = _some(field)
-    return st.none() | found if field.nullable else found
+    strategy = _some(field)
+    return st.none() | strategy if field.nullable else strategy
 
 
 def time_value(ms: int, field: pa.Field) -> Any:

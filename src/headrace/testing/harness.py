@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.chunk import HASH
 from headrace.clock import Duration
 from headrace.driver.start import Start
-from headrace.errors import InputError, RunError
+from headrace.errors import InputError, RunError, did_you_mean
 from headrace.inspect.progress import Progress, progress_of
 from headrace.inspect.step_state import read_snapshot
 from headrace.plan.evolution import Comparison
@@ -184,10 +184,10 @@ class Harness:
     @property
     def comparison(self) -> Comparison | None:
         """What the last start kept, dropped or renamed; None for a new folder."""
-        found = self._stage.start.comparison
-        if found is None:
+        comparison = self._stage.start.comparison
+        if comparison is None:
             return None
-        return Comparison(tuple(c for c in found.changes if not is_added(c.name)))
+        return Comparison(tuple(c for c in comparison.changes if not is_added(c.name)))
 
     def close(self) -> None:
         """Stop the job; a temporary folder is removed."""
@@ -279,11 +279,11 @@ def chosen(name: str | None, known: Collection[str], what: str) -> str:
         return next(iter(known))
     if name in known:
         return str(name)
-    close = difflib.get_close_matches(str(name), known, 1)
-    meant = f"Did you mean {close[0]!r}? " if close else ""
     fact = f"has no {what} {name!r}" if name is not None else f"has {len(known)} {what}s"
     raise RunError(
-        "HR-TEST-004", f"the job {fact}", f"{meant}Known: {', '.join(map(repr, known)) or 'none'}."
+        "HR-TEST-004",
+        f"the job {fact}",
+        f"{did_you_mean(name, known)}Known: {', '.join(map(repr, known)) or 'none'}.",
     )
 
 
@@ -294,8 +294,8 @@ def tables_of(start: Start, step: str) -> dict[str, pa.Table]:
     """The tables of a step by name; `__t` is the time by which a table forgets its rows."""
     node = start.bundle.program.nodes[step]
     assert isinstance(node, Stateful)
-    found = read_snapshot(start.log, node, start.slots).tables
-    return {name: table.scan().drop_columns([HASH]) for name, table in found.items()}
+    tables = read_snapshot(start.log, node, start.slots).tables
+    return {name: table.scan().drop_columns([HASH]) for name, table in tables.items()}
 
 
 # Rows as a test writes them, as the table that the input would have given.

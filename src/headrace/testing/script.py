@@ -54,17 +54,17 @@ class Page:
     ended: tuple[str, ...] = ()
 
     def splits(self, name: str) -> list[str]:
-        """The splits of an input: those that were spoken of, and one at least."""
+        """The splits of an input: those that were named, and at least one."""
         return list(self.inputs.get(name, ())) or ["0"]
 
     def entries(self, name: str, split: str) -> Entries:
         return self.inputs.get(name, {}).get(split, ())
 
     def having(self, name: str, split: str, *added: Entry) -> Page:
-        """This page with more on a split; without any, the split is only made known."""
-        known = {**self.inputs.get(name, {})}
-        known[split] = (*known.get(split, ()), *added)
-        return replace(self, inputs={**self.inputs, name: known})
+        """This page with more entries on a split; without any, the split is only added."""
+        splits = {**self.inputs.get(name, {})}
+        splits[split] = (*splits.get(split, ()), *added)
+        return replace(self, inputs={**self.inputs, name: splits})
 
     def marked(self, name: str, split: str, **mark: Any) -> Page:
         """This page with a mark on a split: a watermark, or that it is idle."""
@@ -98,7 +98,7 @@ class Script:
         return self._page if self._page is not None else self.turn()
 
     def turn(self) -> Page:
-        """Go to the newest page: the one we wrote, if it is us who write."""
+        """Go to the newest page: the one we wrote, if we are the writer."""
         if self._page is None or not self._writing:
             path = self.folder / _FILE
             self._page = _read(path.read_bytes()) if path.exists() else Page()
@@ -197,12 +197,12 @@ class FakeSource(Source):
 
     def cut(self, split: str, start: int, end: int, pieces: int) -> list[Range]:
         """Ranges that name the files they are in: a task need not know the script."""
-        found = []
+        ranges = []
         for part in super().cut(split, start, end, pieces):
-            held = [e for e in self._entries(split) if e.start < part.end and part.start < e.end]
-            files = tuple((e.file, e.start) for e in held if e.file is not None)
-            found.append(Range(split, part.start, part.end, files))
-        return found
+            entries = [e for e in self._entries(split) if e.start < part.end and part.start < e.end]
+            files = tuple((e.file, e.start) for e in entries if e.file is not None)
+            ranges.append(Range(split, part.start, part.end, files))
+        return ranges
 
     def read(self, range: Range) -> Iterator[Chunk]:
         for file, base in range.parts:
@@ -252,9 +252,8 @@ def _inputs(
 
 
 def _outputs(program: Program, folder: str, ids: Ids) -> dict[str, Sink]:
-    nothing: dict[str, Any] = {}
     return {
-        w.name: open_sink("collect:", w.schema, nothing, folder, w.name, ids[w.name])
+        w.name: open_sink("collect:", w.schema, None, folder, w.name, ids[w.name])
         for w in program.outputs()
     }
 

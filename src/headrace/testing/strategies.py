@@ -64,12 +64,12 @@ def rows(schema: SchemaLike, /, **columns: st.SearchStrategy[Any]) -> st.SearchS
 
 def _fields(schema: SchemaLike) -> dict[str, pa.Field]:
     """The fields by name; one that a dataclass declares without None is never null."""
-    found = {f.name: f for f in schema_of(schema)}
+    fields = {f.name: f for f in schema_of(schema)}
     if isinstance(schema, type) and dataclasses.is_dataclass(schema):
         hints = typing.get_type_hints(schema)
-        never = [n for n in found if NoneType not in typing.get_args(hints[n])]
-        found |= {n: found[n].with_nullable(False) for n in never}
-    return found
+        never = [n for n in fields if NoneType not in typing.get_args(hints[n])]
+        fields |= {n: fields[n].with_nullable(False) for n in never}
+    return fields
 
 
 def streams(
@@ -92,19 +92,19 @@ def streams(
     `start` and moves by at most `step` a row, often not at all; no row is before `start`.
     """
     field, first, delay = _time_field(schema, time), moment(start), millis(within)
-    one = rows(schema, **{**columns, time: st.none()})
+    plain_rows = rows(schema, **{**columns, time: st.none()})
     ages = _spans(delay)
     if millis(late):
         ages |= st.integers(1, millis(late)).map(lambda more: delay + more)
 
     def timed(drawn: list[tuple[Row, int, int]]) -> list[Row]:
-        newest, found = first, []
+        newest, stamped = first, []
         for row, move, age in drawn:
             newest += move
-            found.append({**row, time: time_value(max(first, newest - age), field)})
-        return found
+            stamped.append({**row, time: time_value(max(first, newest - age), field)})
+        return stamped
 
-    each = st.tuples(one, _spans(millis(step)), ages)
+    each = st.tuples(plain_rows, _spans(millis(step)), ages)
     few = st.lists(each, min_size=min_size, max_size=max_size)
     many = st.lists(each, min_size=max(min_size, max_size // 2), max_size=max_size)
     return (few | many).map(timed)  # alone, a list is mostly too short to pass a window's end
@@ -124,8 +124,8 @@ def _time_field(schema: SchemaLike, time: str) -> pa.Field:
 
 def _spans(most: int) -> st.SearchStrategy[int]:
     """From 0 to `most`: often none, whole seconds, or all of it, where windows have edges."""
-    whole = st.integers(0, most // _SECOND).map(lambda n: n * _SECOND)
-    return st.sampled_from([0, most]) | whole | st.integers(0, most)
+    seconds = st.integers(0, most // _SECOND).map(lambda n: n * _SECOND)
+    return st.sampled_from([0, most]) | seconds | st.integers(0, most)
 
 
 @st.composite
@@ -148,73 +148,73 @@ def scripts(
     """
     sends = _merged(draw, [_cut(draw, n, draw(drawn), splits) for n, drawn in inputs.items()])
     columns = time if isinstance(time, Mapping) else dict.fromkeys(inputs, time)
-    left, made = millis(advance), list[Step]()
+    left, steps = millis(advance), list[Step]()
     for place in range(len(sends) + 1):
-        may = _true_of_time(sends[:place], sends[place:], columns)
+        may = _time_steps(sends[:place], sends[place:], columns)
         may += [st.builds(Crash), st.builds(Restart)] if crashes else []
         between, passed = draw(_between(may, left))
         left -= passed
-        made += [*between, *sends[place : place + 1]]
-    return [*made, End()] if end else made
+        steps += [*between, *sends[place : place + 1]]
+    return [*steps, End()] if end else steps
 
 
 def _cut(draw: Draw, name: str, stream: list[Row], splits: int) -> list[Send]:
-    made, at = [], 0
+    sends, at = [], 0
     last = draw(st.integers(0, splits - 1))  # often one split: two hold back each other's time
     while at < len(stream):
         size = draw(_SIZES)
         split = draw(st.integers(0, last))
-        made.append(Send(name, stream[at : at + size], split=split))
+        sends.append(Send(name, stream[at : at + size], split=split))
         at += size
-    return made
+    return sends
 
 
 def _merged(draw: Draw, queues: list[list[Send]]) -> list[Send]:
     """All in one order, in which each queue keeps its own."""
-    made, queues = [], [q for q in queues if q]
+    sends, queues = [], [q for q in queues if q]
     while queues:
         queue = draw(st.sampled_from(queues)) if len(queues) > 1 else queues[0]
-        made.append(queue[0])
+        sends.append(queue[0])
         queues = [rest for q in queues if (rest := q[1:] if q is queue else q)]
-    return made
+    return sends
 
 
 @st.composite
 def _between(draw: Draw, may: list[Steps], left: int) -> tuple[list[Step], int]:
     """Up to two steps, mostly none, and how long they take: no more than `left`."""
     some = st.lists(st.one_of(may), max_size=2) if may else st.just(list[Step]())
-    made = draw(some) if draw(_RARELY) else []
+    steps = draw(some) if draw(_RARELY) else []
     passed = draw(_spans(left)) if draw(_RARELY) else 0
     if passed:
         text = f"{passed}ms" if passed % _SECOND else f"{passed // _SECOND}s"
-        made.insert(draw(st.integers(0, len(made))), Advance(text))
-    return made, passed
+        steps.insert(draw(st.integers(0, len(steps))), Advance(text))
+    return steps, passed
 
 
-def _true_of_time(
-    done: list[Send], coming: list[Send], columns: Mapping[str, str | None]
+def _time_steps(
+    sent: list[Send], coming: list[Send], columns: Mapping[str, str | None]
 ) -> list[Steps]:
-    """What inputs may say here without making a row late that would not be."""
-    quiet = [Idle(name, split) for name, split in _silent(done, coming)]
-    found: list[Steps] = [st.sampled_from(quiet)] if quiet else []
+    """Idle splits and watermarks that may come here without making another row late."""
+    quiet = [Idle(name, split) for name, split in _finished_splits(sent, coming)]
+    steps: list[Steps] = [st.sampled_from(quiet)] if quiet else []
     for name, column in columns.items():
         times = [moment(r[column]) for s in coming if s.input == name for r in s.rows if column]
         if times:
-            found.append(_reached(name, min(times)))
-    return found
+            steps.append(_watermarks(name, min(times)))
+    return steps
 
 
-def _reached(name: str, most: int) -> Steps:
+def _watermarks(name: str, most: int) -> Steps:
     return _spans(5 * _SECOND).map(lambda less: Watermark(name, most - less))
 
 
-def _silent(done: list[Send], coming: list[Send]) -> list[tuple[str, int]]:
-    """Splits that are done, of inputs where another that has begun is not, or all are.
+def _finished_splits(sent: list[Send], coming: list[Send]) -> list[tuple[str, int]]:
+    """Splits that have no more to send, of inputs where another one has, or none has.
 
     Were all that have begun silent, the input would count as silent, and its time as reached.
     """
-    begun = dict.fromkeys((s.input, s.split) for s in done)
+    begun = dict.fromkeys((s.input, s.split) for s in sent)
     goes_on = {(s.input, s.split) for s in coming}
     waiting = {name for name, _ in goes_on}
-    held = {name for name, split in begun if (name, split) in goes_on}
-    return [b for b in begun if b not in goes_on and (b[0] in held or b[0] not in waiting)]
+    active = {name for name, split in begun if (name, split) in goes_on}
+    return [b for b in begun if b not in goes_on and (b[0] in active or b[0] not in waiting)]

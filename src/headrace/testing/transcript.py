@@ -136,12 +136,12 @@ class Mismatch(AssertionError):
 
 
 def _send(harness: Harness, argument: Argument, read: Read) -> None:
-    given: Mapping[str, Any] = argument if isinstance(argument, Mapping) else {"rows": argument}
-    name = given.get("input") or _only(harness)
+    fields: Mapping[str, Any] = argument if isinstance(argument, Mapping) else {"rows": argument}
+    name = fields.get("input") or _only(harness)
     schema = harness.inputs.get(name, pa.schema([]))  # the harness refuses what it has not
-    rows = [_row(row, schema) for row in given["rows"]]
-    at = {"at": _ms(given["at"])} if "at" in given else {}
-    harness.send(name, rows, split=given.get("split", 0), **at)
+    rows = [_row(row, schema) for row in fields["rows"]]
+    at = {"at": _ms(fields["at"])} if "at" in fields else {}
+    harness.send(name, rows, split=fields.get("split", 0), **at)
 
 
 def _watermark(harness: Harness, argument: Argument, read: Read) -> None:
@@ -156,8 +156,8 @@ def _advance(harness: Harness, argument: Argument, read: Read) -> None:
 
 
 def _idle(harness: Harness, argument: Argument, read: Read) -> None:
-    given = argument if isinstance(argument, Mapping) else {"input": argument}
-    harness.idle(given.get("input") or _only(harness), given.get("split", 0))
+    fields = argument if isinstance(argument, Mapping) else {"input": argument}
+    harness.idle(fields.get("input") or _only(harness), fields.get("split", 0))
 
 
 def _crash(harness: Harness, argument: Argument, read: Read) -> None:
@@ -186,13 +186,13 @@ def _late(harness: Harness, argument: Argument, read: Read) -> None:
 
 def _dead(harness: Harness, argument: Argument, read: Read) -> None:
     left = [[letter["step"], letter["error"]] for letter in harness.dead()]
-    found = []
+    matched = []
     for step, error in argument or ():
         match = next((d for d in left if d[0] == step and str(error) in d[1]), None)
         if match is not None:
             left.remove(match)
-            found.append([step, error])
-    _compare(argument or (), [*found, *left])
+            matched.append([step, error])
+    _compare(argument or (), [*matched, *left])
 
 
 def _by_name(argument: Argument) -> list[tuple[str | None, Iterable[Any]]]:
@@ -266,8 +266,8 @@ def plain(value: Any) -> Any:
 
 def differences(expected: Iterable[Any], came: Iterable[Any]) -> tuple[list[str], list[str]]:
     """What was expected and did not come, and what came and was not expected."""
-    wanted, found = (Counter(repr(plain(row)) for row in rows) for rows in (expected, came))
-    return sorted((wanted - found).elements()), sorted((found - wanted).elements())
+    left, right = (Counter(repr(plain(row)) for row in rows) for rows in (expected, came))
+    return sorted((left - right).elements()), sorted((right - left).elements())
 
 
 # The program of a case: Python text, and the names it may use.

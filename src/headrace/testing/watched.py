@@ -1,7 +1,7 @@
-"""A job that can be watched: late rows of every window, and dead letters, are outputs too.
+"""A job under observation: late rows of every window, and dead letters, are outputs too.
 
-The job's own steps stay as they are; outputs are added to them, under names that no user
-can write. Only the draft is looked at; what is wrong with it is reported before.
+The job's own steps stay as they are; outputs are added, under names that no user can write. What
+is wrong with the job's draft is reported first.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME
-from headrace.defensive_copy import RowCopier
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.process.function import CLOCK, EVENT, HELD, Call, KeyedProcess, many
 from headrace.ops.process.key_state import KeyState, LoadedState, State, Timer
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
 from headrace.ops.process.shared_maps import SharedMapGuard
+from headrace.rows import RowCopier
 
 DueTimers = list[tuple[int, int]]  # times and domains, a heap
 

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Protocol, Self, cast
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.defensive_copy import RowCopier
 from headrace.errors import PlanError, call_site
 from headrace.ops.process.state_kinds import SharedMapState, ValueState
 from headrace.reads import deletes
+from headrace.rows import RowCopier
 from headrace.schema import SchemaLike, schema_of
 
 HELD = "$held"  # in an object's dict: values that are looked up when they are asked for

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.defensive_copy import NO_COPY, row_copier
 from headrace.errors import PlanError
 from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import key_schema, key_values
@@ -35,7 +34,7 @@ from headrace.ops.process.shared_maps import KEY, SharedMapGuard, SharedMaps, ta
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.tables import plain_view
 from headrace.reads import ignores
-from headrace.rows import collector_paused, table_of
+from headrace.rows import NO_COPY, collector_paused, row_copier, table_of
 from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
 

@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
-from headrace.defensive_copy import row_copier, value_copier
 from headrace.ops.contract import EpochStep, Fault, Operator
 from headrace.ops.keys import KeyGroups, in_order, key_groups
 from headrace.records import is_record, like, maker
-from headrace.rows import collector_paused, rows_of, table_of
+from headrace.rows import collector_paused, row_copier, rows_of, table_of, value_copier
 from headrace.state.table import KeyedTable, TableSpec
 
 VALUES = "values"
