@@ -52,9 +52,9 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
         with self._draft.attempt(step.site):
             check_takes(fn, 1, "map_async")
         many = batch_size is not None
-        found = rows_schema if many and output is None else row_schema
-        schema = step.attempt(lambda: found(fn, output, "map_async"))
-        step.known(names_of(cache_on))
+        infer = rows_schema if many and output is None else row_schema
+        schema = step.attempt(lambda: infer(fn, output, "map_async"))
+        step.require_columns(names_of(cache_on))
         if names_of(cache_on) and cache_ttl is None:
             _useless(step, "cache_on", cache_on, "cached", 'cache_ttl="10m"')
         if cache_size is not None and cache_ttl is None:
@@ -63,7 +63,7 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
             _useless(step, "backoff", backoff, "tried again", "retries=3")
         if not isinstance(ordered, bool):
             _refuse(step, "ordered", ordered, "Choose True or False.")
-        manner = CallOptions(
+        options = CallOptions(
             concurrency=_count(step, concurrency, "concurrency", 1),
             timeout=_length(step, timeout, "timeout"),
             retries=_count(step, retries, "retries", 0),
@@ -76,7 +76,7 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
             breaker=_breaker(step, breaker),
             ordered=ordered,
         )
-        return self._stream(step.chunks(AsyncCalls(fn, manner), schema))
+        return self._stream(step.chunks(AsyncCalls(fn, options), schema))
 
 
 def _count(step: StepBuilder, value: object, what: str, least: int) -> int:
@@ -90,9 +90,9 @@ def _length(step: StepBuilder, value: Duration | None, what: str, least: int = 1
     if value is None:
         return None
     with step.draft.attempt(step.site):
-        found = millis(value)
-        if found >= least:
-            return found
+        length = millis(value)
+        if length >= least:
+            return length
         _refuse(step, what, value, "Choose a duration above zero, or leave it out.")
     return None
 

@@ -58,7 +58,7 @@ class AnyTable(Handle):
         return pa.schema([f for f in self._edge.schema if f.name != GONE])
 
     @property
-    def _gone(self) -> str | None:
+    def _deleted(self) -> str | None:
         """The column that marks the end of a key, if rows can."""
         return GONE if self._deletes else None
 

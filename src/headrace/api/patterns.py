@@ -51,35 +51,35 @@ class MatchArguments:
     def add(self, step: StepBuilder, keys: tuple[str, ...]) -> Edge:
         """Add the step: patterns, or rules from a control stream, over a stream by key."""
         rules = self.rules
-        wanted = _wanted(step, self.patterns, rules)
-        resolved = {n: one.resolved(_conditions(step)) for n, one in wanted.items()}
+        patterns = _valid_patterns(step, self.patterns, rules)
+        resolved = {n: p.resolved(_conditions(step)) for n, p in patterns.items()}
         named = rules is not None or isinstance(self.patterns, Mapping)
-        _judge(step, wanted, unbounded=self.unbounded)
-        parts = None if rules is not None else parts_of(rows_in(p.group) for p in wanted.values())
-        found = _Output(step, keys, parts, named).selection(self.select, self.output)
+        _judge(step, patterns, unbounded=self.unbounded)
+        parts = None if rules is not None else parts_of(rows_in(p.group) for p in patterns.values())
+        selection = _Output(step, keys, parts, named).selection(self.select, self.output)
         more = {"timeouts": self.timeouts, "unbounded": self.unbounded}
-        what = MatchSpec({}, None, (), found, **more)
+        what = MatchSpec({}, None, (), selection, **more)
         with step.draft.attempt(step.site):
-            what = MatchSpec.of(resolved, found, **more) if rules is None else what
+            what = MatchSpec.of(resolved, selection, **more) if rules is None else what
             _judge_timeouts(what)
         inputs = (step.edge,) if rules is None else (step.edge, _control(step, rules))
         return step.stateful(
             what,
             (keys,) * len(inputs),
-            found.output,
+            selection.output,
             "match",
             inputs=inputs,
             unbounded=True,
-            sides={TIMEOUTS: found.whole} if self.timeouts else {},
+            sides={TIMEOUTS: selection.whole} if self.timeouts else {},
             broadcast=() if len(inputs) == 1 else (1,),
         )
 
 
-def _wanted(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
+def _valid_patterns(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
     """The patterns by name, without those that are wrong."""
     if (patterns is None) == (rules is None):
         step.report(_arguments("match needs patterns or rules, one of them"))
-    given = patterns if isinstance(patterns, Mapping) else {PATTERN: patterns}
+    by_name = patterns if isinstance(patterns, Mapping) else {PATTERN: patterns}
     if isinstance(patterns, Mapping) and not patterns:
         step.report(
             refusal(
@@ -88,17 +88,17 @@ def _wanted(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[str, Patt
                 'Give one: match({"name": hr.pattern(...)}).',
             )
         )
-    found = {}
-    for name, one in given.items() if patterns is not None else ():
-        if not isinstance(one, Pattern):
-            step.report(_arguments(f"{one!r} is no pattern"))
+    valid = {}
+    for name, candidate in by_name.items() if patterns is not None else ():
+        if not isinstance(candidate, Pattern):
+            step.report(_arguments(f"{candidate!r} is no pattern"))
             continue
         before = len(step.draft.problems)
         with step.draft.attempt(step.site):
-            one.check()
+            candidate.check()
         if len(step.draft.problems) == before:
-            found[str(name)] = one
-    return found
+            valid[str(name)] = candidate
+    return valid
 
 
 def _judge(step: StepBuilder, patterns: Mapping[str, Pattern], *, unbounded: bool) -> None:
@@ -140,11 +140,11 @@ def _conditions(step: StepBuilder) -> Callable[[str, Any], Condition]:
         exprs: list[Expr] = []
         functions: list[Callable[[Any, Any], Any]] = []
         for one in where:
-            made = _condition(step, name, one)
-            if isinstance(made, Expr):
-                exprs.append(made)
-            elif made is not None:
-                functions.append(made)
+            condition = _condition(step, name, one)
+            if isinstance(condition, Expr):
+                exprs.append(condition)
+            elif condition is not None:
+                functions.append(condition)
         whole = all_of(exprs) if exprs else None
         if whole is not None and never_true(whole):  # by a lambda: a text was judged before
             step.report(never(name, whole))
@@ -182,10 +182,10 @@ class _Output:
         named: bool,
     ) -> None:
         self._step, self._keys, self._named, self._parts = step, keys, named, parts
-        known = all(k in step.schema.names for k in keys) and len(step.schema)
-        key = pa.schema([step.schema.field(k) for k in keys]) if known else UNKNOWN
+        resolved = all(k in step.schema.names for k in keys) and len(step.schema)
+        key = pa.schema([step.schema.field(k) for k in keys]) if resolved else UNKNOWN
         self._own = [*key.names, *([PATTERN] if named else [])]
-        self._whole = whole_schema(key, step.schema, parts, named) if known else UNKNOWN
+        self._whole = whole_schema(key, step.schema, parts, named) if resolved else UNKNOWN
 
     def selection(self, select: Select, output: SchemaLike | None) -> Selection:
         rows, whole = self._step.schema, self._whole
@@ -210,10 +210,10 @@ class _Output:
             check_takes(fn, 1, "match")
             return any_schema(fn, output, "match")
 
-        given = self._step.attempt(checked)
-        adds = self._named and PATTERN not in given.names and len(given) > 0
+        returned = self._step.attempt(checked)
+        adds = self._named and PATTERN not in returned.names and len(returned) > 0
         pattern_column = [pa.field(PATTERN, pa.string())] if adds else []
-        schema = pa.schema([*pattern_column, *given])
+        schema = pa.schema([*pattern_column, *returned])
         return Selection(self._step.schema, self._whole, schema, function=fn, named=adds)
 
     def _clashes(self, names: Any) -> None:

@@ -52,15 +52,15 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         **aggs: Aggregate,
     ) -> StreamT:
         """Running aggregates: each row, and what the aggregates of its key are after it."""
-        given, before, wanted = split_names(name, was, aggs)
-        step = self._step(given, before)
-        made, fields = typed_aggs(self._draft, wanted, step.schema, step.site)
+        step_name, earlier_name, columns = split_names(name, was, aggs)
+        step = self._step(step_name, earlier_name)
+        aggregates, fields = typed_aggs(self._draft, columns, step.schema, step.site)
         step.report(*clashes(self._keys, fields, "part of the key"))
         new = {f.name: f for f in fields}
         replaced = [new.get(f.name, f) for f in step.schema]
         added = [f for f in fields if f.name not in step.schema.names]
         schema = pa.schema([*replaced, *added]) if len(step.schema) else UNKNOWN
-        return self._added(step, "agg", RunningAggregates(made), schema, unbounded)
+        return self._added(step, "agg", RunningAggregates(aggregates), schema, unbounded)
 
     def reduce(
         self,
@@ -205,7 +205,7 @@ class _WithState(KeyedProcess):
     def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
         self.fn = fn
 
-    def _keep(self, state: Any) -> None:
+    def _store(self, state: Any) -> None:
         if state is None:
             del self.state
         else:
@@ -216,18 +216,18 @@ class MapWithState(_WithState):
     """fn(row, state) -> (the row to give, new state), for each row."""
 
     def on_row(self, row: Any, ctx: Any) -> Any:
-        given, state = self.fn(row, self.state)
-        self._keep(state)
-        return given
+        output, state = self.fn(row, self.state)
+        self._store(state)
+        return output
 
 
 class FlatMapWithState(_WithState):
     """fn(row, state) -> (the rows to give, new state), for each row."""
 
     def on_row(self, row: Any, ctx: Any) -> Any:
-        given, state = self.fn(row, self.state)
-        rows = many(given)  # a generator may look at the state: it comes first
-        self._keep(state)
+        output, state = self.fn(row, self.state)
+        rows = many(output)  # a generator may look at the state: it comes first
+        self._store(state)
         return rows
 
 
@@ -240,7 +240,7 @@ class UpdateState(_WithState):
 
     def on_row(self, rows: Any, ctx: Any) -> Any:
         state = self.fn(rows, self.state)
-        self._keep(state)
+        self._store(state)
         if state is None:
             return None
         key = ctx.key if self.several else (ctx.key,)
@@ -250,8 +250,8 @@ class UpdateState(_WithState):
 def with_state(kind: type[_WithState], fn: Any, declared: ValueState, **more: Any) -> ProcessSpec:
     """The step of a process function named after the user's, which it calls."""
     members = {"state": declared, "__doc__": kind.__doc__, **more}
-    made: Any = ProcessMeta(title(fn), (kind,), members)
-    return ProcessSpec(("row",), made(fn), made.state())
+    process: Any = ProcessMeta(title(fn), (kind,), members)
+    return ProcessSpec(("row",), process(fn), process.state())
 
 
 def _state_columns(step: StepBuilder, schema: Any) -> tuple[Any, pa.Schema, tuple[str, ...]]:
@@ -276,8 +276,8 @@ def _declared(
     with step.draft.attempt(step.site):
         check_takes(fn, 2, method)
         if not isinstance(state, ValueState):
-            made: ValueState = value(state, ttl=ttl)
-            return made
+            declaration: ValueState = value(state, ttl=ttl)
+            return declaration
         if state.word == "value" and ttl is None:
             return state
         raise PlanError(
@@ -294,9 +294,9 @@ def split_names(
     """Tell a step's `name=` and `was=` from result columns that are called so."""
     kinds = (Aggregate, OwnAggregate)
     columns = {"name": name, "was": was}
-    wanted = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
-    given, before = (None if isinstance(v, kinds) else v for v in (name, was))
-    return given, before, wanted  # type: ignore[return-value]
+    results = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
+    step_name, earlier_name = (None if isinstance(v, kinds) else v for v in (name, was))
+    return step_name, earlier_name, results  # type: ignore[return-value]
 
 
 def reduce_function(

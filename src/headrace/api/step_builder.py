@@ -1,7 +1,7 @@
-"""StepBuilder one step to a job's draft: what every fluent method ends in.
+"""Adding one step to a job's draft: what every fluent method ends in.
 
-An `StepBuilder` knows where in the program and where in the user's file the step is written. It
-gives edges, not streams; a mistake is reported in the draft and leaves an unknown schema.
+A `StepBuilder` knows where in the program and where in the user's file the step is written. It
+returns edges, not streams; a mistake is reported in the draft and leaves an unknown schema.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class StepBuilder:
         self, kind: str, where: Expr | None, columns: cols.Typed | None, place: str = ""
     ) -> Edge:
         schema = self.schema if columns is None else columns.schema
-        made = columns.columns if columns is not None else None
-        node = Select(schema=schema, where=where, columns=made, **self.common())
+        exprs = columns.columns if columns is not None else None
+        node = Select(schema=schema, where=where, columns=exprs, **self.common())
         return self.add(node, kind, place)
 
     def columns(self, kind: str, specs: Mapping[str, object]) -> Edge:
@@ -115,8 +115,8 @@ class StepBuilder:
             check_takes(fn, 1, kind)
             return schema()
 
-        known = self.attempt(checked)
-        return self.python("batches" if kind == "map_batches" else kind, fn, known, reason)
+        output = self.attempt(checked)
+        return self.python("batches" if kind == "map_batches" else kind, fn, output, reason)
 
     def filter(self, condition: object) -> Edge:
         """A filter by an expression if it is one, else by a Python function."""
@@ -155,7 +155,7 @@ class StepBuilder:
                 picked[expr.name] = expr
         return picked
 
-    def known(self, names: Iterable[str]) -> None:
+    def require_columns(self, names: Iterable[str]) -> None:
         """Report each of `names` that is not a column."""
         self.report(*cols.unknown(names, self.schema, self.site))
 
@@ -185,15 +185,15 @@ class StepBuilder:
 
     def key_fields(self, keys: Sequence[str]) -> list[pa.Field] | None:
         """The columns of the key; None where one of them is not known."""
-        known = all(k in self.schema.names for k in keys)
-        return [self.schema.field(k) for k in keys] if known else None
+        complete = all(k in self.schema.names for k in keys)
+        return [self.schema.field(k) for k in keys] if complete else None
 
     def span(self, length: Duration, what: str) -> int:
         """A duration above zero; a stand-in where it is wrong."""
         with self.draft.attempt(self.site):
-            found = millis(length)
-            if found > 0:
-                return found
+            duration = millis(length)
+            if duration > 0:
+                return duration
             raise PlanError(
                 "HR-STREAM-001", f"{what} is {length!r}", "Choose a duration above zero."
             )

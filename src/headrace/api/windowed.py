@@ -78,10 +78,10 @@ class WindowedStream(Generic[ResultT]):
         **aggs: Aggregate,
     ) -> ResultT:
         """Named aggregates of each window: `agg(celsius=hr.mean("celsius"), n=hr.count())`."""
-        given, before, wanted = split_names(name, was, aggs)
-        step = self._step(given, before)
-        made, fields = typed_aggs(self._draft, wanted, step.schema, step.site)
-        return self._result(step, fields, made)
+        step_name, earlier_name, columns = split_names(name, was, aggs)
+        step = self._step(step_name, earlier_name)
+        aggregates, fields = typed_aggs(self._draft, columns, step.schema, step.site)
+        return self._result(step, fields, aggregates)
 
     def reduce(
         self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
@@ -194,9 +194,9 @@ class WindowedStream(Generic[ResultT]):
         if problems:
             return UNKNOWN
         before = [*keys, *BOUNDS]
-        taken = [f.name for f in (*before, *after)]
-        step.report(*clashes(taken, fields, "part of every window's result"))
-        return pa.schema([*before, *(f for f in fields if f.name not in taken), *after])
+        used = [f.name for f in (*before, *after)]
+        step.report(*clashes(used, fields, "part of every window's result"))
+        return pa.schema([*before, *(f for f in fields if f.name not in used), *after])
 
 
 def _check_process(fn: object) -> None:
@@ -257,7 +257,7 @@ class WindowArguments:
             fires = _trigger(step, self.trigger, extras)
             late = _lateness(self.lateness)
             evictor = _evictor(step, self.evict, extras)
-            found = Cut(
+            windows = Cut(
                 window,
                 fires,
                 late,
@@ -268,9 +268,9 @@ class WindowArguments:
                 tuple(extras.items()),
                 self.may_lose,
             )
-            check(found, self.time)
-            check_patience(step.edge, found, self.time)
-            return found
+            check(windows, self.time)
+            check_patience(step.edge, windows, self.time)
+            return windows
         return Cut(Window(1, 1), AtWatermark(), 0, None, "replace", False, False, ())
 
     def _informs(self, lateness: int) -> bool:
@@ -314,10 +314,10 @@ def _row_window(step: StepBuilder, window: Any, extras: dict[str, Expr]) -> Any:
             check_column(window, step.schema)
         return window
     until = isinstance(window, UntilWindow)
-    found = step.condition(spec, "until") if until else _number(step, spec, "a delta window")
-    if found is not None:
-        check_ends(window, found)
-        extras["$cut"] = found
+    expr = step.condition(spec, "until") if until else _number(step, spec, "a delta window")
+    if expr is not None:
+        check_ends(window, expr)
+        extras["$cut"] = expr
     return replace(window, column="$cut")
 
 
@@ -348,16 +348,16 @@ def _named(step: StepBuilder, trigger: Trigger, extras: dict[str, Expr], place: 
             return AtMost(place, inner(of, 0), most)
         case OnRow(_, predicate):
             name = f"$t{len(extras)}"
-            found = step.condition(predicate, "on_row")
-            if found is None:
+            expr = step.condition(predicate, "on_row")
+            if expr is None:
                 return trigger
-            extras[name] = when(found, True)  # null, not false: so that counting counts the true
-            return OnRow(name, found)
+            extras[name] = when(expr, True)  # null, not false: so that counting counts the true
+            return OnRow(name, expr)
         case OnDelta(_, column, threshold):
             name = f"$t{len(extras)}"
-            found = _number(step, column, "on_delta")
-            extras[name] = extras[f"{name}.first"] = _double(step, found)
-            return OnDelta(name, found, threshold)
+            expr = _number(step, column, "on_delta")
+            extras[name] = extras[f"{name}.first"] = _double(step, expr)
+            return OnDelta(name, expr, threshold)
     return trigger
 
 
