@@ -42,11 +42,11 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
         """One row for each row, by a function that waits for something: many at a time.
 
         `fn` is async, or a plain function, which runs in threads. It gets a row, or with
-        `batch_size` a list of rows, and gives as many. A call that fails or takes longer than
+        `batch_size` a list of rows, and returns as many. A call that fails or takes longer than
         `timeout` is tried again `retries` times, after `backoff` (100 ms), then twice that, and
         so on; then the row is a dead letter. `rate` is calls a second in each worker, `breaker`
         (5, "30s") lets calls fail at once for a while after so many failures in a row.
-        `cache_ttl` keeps answers, by the columns `cache_on`, or by the whole row.
+        `cache_ttl` caches answers, by the columns `cache_on`, or by the whole row.
         """
         step = self._step(name, was)
         with self._draft.attempt(step.site):

@@ -139,8 +139,8 @@ def _keys(stream: AnyStream, label: str, by: By) -> tuple[str, ...]:
 
 
 def _valid_names(labels: Sequence[str], count: int) -> bool:
-    fit = all(isinstance(n, str) and n.isidentifier() for n in labels)
-    return fit and len(set(labels)) == len(labels) == count
+    valid = all(isinstance(n, str) and n.isidentifier() for n in labels)
+    return valid and len(set(labels)) == len(labels) == count
 
 
 def _output(fn: object, declared: SchemaLike | None) -> pa.Schema:

@@ -18,7 +18,7 @@ from headrace.plan.nodes import Edge
 
 
 class Handle:
-    """A job's draft, and the port of a step whose rows are meant."""
+    """A job's draft, and the port of a step whose rows it stands for."""
 
     _keys: tuple[str, ...] = ()
 

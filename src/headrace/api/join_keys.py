@@ -76,7 +76,7 @@ def add_join(
 
 
 def same_job(step: StepBuilder, left: Handle, right: Any) -> Any:
-    """The right stream, or where it is of another job the left one in its place."""
+    """The right stream; the left one in its place if the right one is of another job."""
     if getattr(right, "_draft", None) is left._draft:
         return right
     if hasattr(right, "_draft"):
@@ -183,12 +183,12 @@ def result_of_all(
     if not all(keys) or any(map(unknown_columns, schemas)):
         return (), UNKNOWN
     rest = [[f for f in s if f.name not in k] for s, k in zip(schemas, keys, strict=True)]
-    every = [f.name for fields in rest for f in fields]
+    all_names = [f.name for fields in rest for f in fields]
     hidden = key_names(len(keys[0]), HIDDEN_KEY)
     columns = [((KEY, n), schemas[0].field(k)) for n, k in zip(hidden, keys[0], strict=True)]
     for port, (fields, name) in enumerate(zip(rest, names, strict=True)):
         for f in fields:
-            shared = every.count(f.name) > 1 or f.name in keys[0]
+            shared = all_names.count(f.name) > 1 or f.name in keys[0]
             columns.append(((port, f.name), f.with_name(f"{f.name}_{name}") if shared else f))
     return _unique(step, columns, ())
 

@@ -71,8 +71,8 @@ class Joins(Results[StreamT, TimedT, JoinT, TableT]):
         ("-1m", "5m"), from this row to the other; `window` joins rows of the same window. A
         table gives the latest row at this row's time, at most `within` old, or with
         time="processing" the latest that has come. `how` is inner, left, right, full, semi or
-        anti: rows of an outer side that met nobody come out alone, when it is sure that they do
-        not. `lateness`: how long to wait for late rows.
+        anti: rows of an outer side without a match are emitted alone, once no match can come any
+        more. `lateness`: how long to wait for late rows.
         """
         step = self._step(name, was)
         args = JoinArguments(on, how, within, window, time, suffix, lateness)
@@ -180,11 +180,11 @@ def unbounded_join(join: str, bound: str) -> PlanError:
 
 
 def _joinable(step: StepBuilder, left: AnyStream, right: Any) -> Any:
-    """The right stream, or where it is none that can be joined the left one in its place."""
-    wrong = not_joinable(right)
-    if wrong is None:
+    """The right stream; the left one in its place if the right one cannot be joined."""
+    problem = not_joinable(right)
+    if problem is None:
         return join_keys.same_job(step, left, right)
-    step.report(wrong)
+    step.report(problem)
     return left
 
 
@@ -279,8 +279,8 @@ class TableJoins(AnyTable, Generic[JoinT]):
         if own_key:
             left = self.changes(time=time, name=f"{name} changes" if name else None)
             what = replace(what, gone=(None, deleted[1]))
-        sure = self._unbounded and other._unbounded
-        return self._joined(add_join(step, (left, other), keys, what, schema, unbounded=sure))
+        accepted = self._unbounded and other._unbounded
+        return self._joined(add_join(step, (left, other), keys, what, schema, unbounded=accepted))
 
     def _joined(self, edge: Edge) -> JoinT:
         raise NotImplementedError

@@ -94,7 +94,7 @@ class KeyedStream(
         name: str | None = None,
         was: str | None = None,
     ) -> stream.ProcessResult:
-        """Hand each key's rows, in order, to a process function that may keep values."""
+        """Hand each key's rows, in order, to a process function that may store values."""
         label = input_name(self)
         return ConnectedStreams(
             self._draft, (self._edge,), (self._keys,), (label,), stream.ProcessResult
@@ -114,10 +114,10 @@ class KeyedStream(
     ) -> stream.MatchResult:
         """Find a pattern among each key's rows, or several: `match(hr.pattern(...))`.
 
-        `select` says what is told of a match: columns over its rows, as in {"sum": "a.x + b.x"},
-        or a function of the match, whose rows `output` describes; else the rows by name. With
+        `select` says what a match emits: columns over its rows, as in {"sum": "a.x + b.x"}, or a
+        function of the match, whose rows `output` describes; else the rows by name. With
         {"name": pattern} there are several and a column `pattern`. `rules` is a control stream
-        that brings patterns while the job runs; `timeouts` keeps what was never complete.
+        that brings patterns while the job runs; `timeouts` emits matches that were never completed.
         """
         args = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
         edge = args.add(self._step(name, was), self._keys)
@@ -211,8 +211,8 @@ def join_all(
 
     `hr.join_all(on="id", within="1m", order=a, payment=b, parcel=c)`. A column that several
     have is called by their names: `price_order`, `price_payment`. `how="left"` and
-    `how="full"` also give what lacks some of the streams, if no row could be added to it:
-    with a row of the first stream, or of any.
+    `how="full"` also emit rows that lack some of the streams, once nothing can be added to them:
+    those with a row of the first stream, or of any.
     """
     hint = 'Name them: hr.join_all(on="id", within="1m", order=a, payment=b).'
     for label, item in streams.items():  # an option that join_all has not, such as suffix=
@@ -220,8 +220,8 @@ def join_all(
             fact = f"join_all needs streams, but {label}= is {item!r}"
             rest = " Besides them it takes on, how, within, lateness, name and was."
             raise _with_site(PlanError("HR-JOIN-008", fact, hint + rest))
-        if (wrong := not_joinable(item)) is not None:
-            raise _with_site(wrong)
+        if (problem := not_joinable(item)) is not None:
+            raise _with_site(problem)
     if len(streams) < 2:
         raise _with_site(PlanError("HR-JOIN-012", f"join_all joins {len(streams)} streams", hint))
     first, *others = streams.values()

@@ -49,7 +49,7 @@ class Lookups(Results[StreamT, TimedT, JoinT, TableT]):
         was: str | None = None,
     ) -> StreamT:
         """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`,
-        `hr.spark_table`, a function that gives an Arrow or pandas table, or such a table.
+        `hr.spark_table`, a function that returns an Arrow or pandas table, or such a table.
 
         It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
         letter, or will "wait" until it is there or its `patience` is over.
@@ -110,7 +110,7 @@ def table_file(path: str | Path, *, schema: SchemaLike | None = None) -> LookupT
 
 
 def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLike) -> LookupTable:
-    """What a query gives, for `lookup`; `connect` opens a DB-API connection, or "sqlite:path"."""
+    """What a query returns, for `lookup`; `connect` opens a DB-API connection, or "sqlite:path"."""
     if isinstance(connect, str):
         kind, _, path = connect.partition(":")
         if kind != "sqlite" or not path:
@@ -128,7 +128,7 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
 
 
 def spark_table(make: Callable[[Any], Any], *, schema: SchemaLike) -> LookupTable:
-    """What `make(spark)` gives, a Spark DataFrame, for `lookup`.
+    """What `make(spark)` returns, a Spark DataFrame, for `lookup`.
 
     The driver of a run calls it before the first batch, and again every `refresh` of the lookup.
     """

@@ -41,7 +41,7 @@ class Loops(Results[StreamT, TimedT, JoinT, TableT]):
         """All rows of a batch through a function from Arrow table to Arrow table, in one task.
 
         On a keyed stream each task has a table of its own, with all rows of its keys. `output`
-        says the columns it gives, if they are others, and `time` which of them is the event
+        says the columns it returns, if they are others, and `time` which of them is the event
         time; without it that is the newest of the batch. With engine="spark" it is a function
         from DataFrame to DataFrame, called where the run was started.
         """
@@ -77,11 +77,11 @@ class Loops(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> TimedT:
-        """Rows go round: what body(rows, loop) gives, as an Arrow table, goes in again.
+        """Rows go round: what body(rows, loop) returns, an Arrow table, goes in again.
 
         It ends after so many `times`, or `until` "same" (nothing changed), "empty" (nothing is
         left) or a function of the rows before and after says so; `most` turns at most. What is left
-        is the result; or, with `output`, what the body gave by `loop.emit(table)`. `feed` says
+        is the result; or, with `output`, what the body emitted by `loop.emit(table)`. `feed` says
         the columns that go round if they are not those of the input, which is `loop.rows`.
         `keep` names tables that stay from batch to batch: `loop.kept["model"]`. With over="batches"
         a turn is a batch: what is given back waits for the next one, or for `pause`.

@@ -102,7 +102,7 @@ def _valid_patterns(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[s
 
 
 def _judge(step: StepBuilder, patterns: Mapping[str, Pattern], *, unbounded: bool) -> None:
-    endless = [one for one in patterns.values() if one.endless]
+    endless = [pattern for pattern in patterns.values() if pattern.endless]
     if endless and not unbounded:
         lacks = "a step without within" if endless[0].timed else "no within"
         step.report(
@@ -118,7 +118,7 @@ def _judge(step: StepBuilder, patterns: Mapping[str, Pattern], *, unbounded: boo
 
 def _judge_timeouts(what: MatchSpec) -> None:
     """Refuse timeouts where no pattern has a time that could be over."""
-    timed = [one.timed for one in what.patterns.values()]
+    timed = [pattern.timed for pattern in what.patterns.values()]
     if not what.timeouts or any(timed) or not timed:
         return
     if what.waits:
@@ -139,8 +139,8 @@ def _conditions(step: StepBuilder) -> Callable[[str, Any], Condition]:
     def change(name: str, where: tuple[Any, ...]) -> Condition:
         exprs: list[Expr] = []
         functions: list[Callable[[Any, Any], Any]] = []
-        for one in where:
-            condition = _condition(step, name, one)
+        for part in where:
+            condition = _condition(step, name, part)
             if isinstance(condition, Expr):
                 exprs.append(condition)
             elif condition is not None:
@@ -199,11 +199,11 @@ class _Output:
         if select is None:
             return Selection(rows, whole, whole)
         self._clashes(select)
-        made = cols.typed(self._step.draft, select, whole, self._step.site)
+        chosen = cols.typed(self._step.draft, select, whole, self._step.site)
         own = tuple((n, col(n)) for n in self._own)
         fields = [whole.field(n) for n in self._own if n in whole.names]
-        schema = pa.schema([*fields, *made.schema]) if len(whole) else UNKNOWN
-        return Selection(rows, whole, schema, (*own, *made.columns))
+        schema = pa.schema([*fields, *chosen.schema]) if len(whole) else UNKNOWN
+        return Selection(rows, whole, schema, (*own, *chosen.columns))
 
     def _function(self, fn: Callable[[Any], Any], output: SchemaLike | None) -> Selection:
         def checked() -> pa.Schema:
@@ -237,8 +237,8 @@ def _control(step: StepBuilder, rules: Any) -> Edge:
         step.report(other_job())
         return step.edge
     schema = rules._edge.schema
-    good = all(n in schema.names and pa.types.is_string(schema.field(n).type) for n in (NAME, TEXT))
-    if len(schema) and not good:
+    fits = all(n in schema.names and pa.types.is_string(schema.field(n).type) for n in (NAME, TEXT))
+    if len(schema) and not fits:
         step.report(
             refusal(
                 "HR-PATTERN-022",

@@ -42,11 +42,11 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> TimedT:
-        """Leave out a row if one of the same key and columns went on `within` the time of it.
+        """Drop a row if one of the same key and columns was emitted `within` that time of it.
 
-        Without key and columns, whole rows are compared. Without `within` it is one that ever
-        went on, and all that was seen is kept: pass unbounded=True. Rows before the watermark
-        are `.late`.
+        Without key and columns, whole rows are compared. Without `within` it is one that was
+        ever emitted, and all that was seen is stored: pass unbounded=True. Rows before the
+        watermark are `.late`.
         """
         step = self._step(name, was)
         step.require_columns(columns)
@@ -61,16 +61,16 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> TimedT:
-        """Leave out a row if these columns are as in the row of its key before.
+        """Drop a row if these columns are as in the previous row of its key.
 
         Without columns, all that are not part of the key count.
         """
         step = self._step(name, was)
         step.require_columns(columns)
-        watched = columns or [n for n in step.schema.names if n not in self._keys]
-        for column in watched:
+        compared = columns or [n for n in step.schema.names if n not in self._keys]
+        for column in compared:
             step.comparable(column, "changes_only compares")
-        if not watched and len(step.schema):
+        if not compared and len(step.schema):
             step.report(
                 PlanError(
                     "HR-STREAM-004",
@@ -78,9 +78,9 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
                     'Name a column: changes_only("status").',
                 )
             )
-        what = ChangesOnly.of(watched, step.schema)
-        sure = unbounded or not self._keys
-        return self._timed(step.stateful(what, (self._keys,), step.schema, unbounded=sure))
+        what = ChangesOnly.of(compared, step.schema)
+        accepted = unbounded or not self._keys
+        return self._timed(step.stateful(what, (self._keys,), step.schema, unbounded=accepted))
 
     def throttle(
         self,
@@ -92,7 +92,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> TimedT:
         """At most so many rows of a key in each `per` of event time.
 
-        The rest is left out, or goes on as `.side("dropped")`.
+        The other rows are dropped; `.side("dropped")` emits them.
         """
         step = self._step(name, was)
         if per is None:
@@ -121,16 +121,16 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> TimedT:
         """The best rows of each key so far, as changes: columns `rank` and `change`.
 
-        After each batch, "-" tells what has left a rank and "+" what has taken it. `each` names
-        columns that say what a row is about: a newer row about it replaces the older.
+        After each batch, "-" is a row that has left a rank and "+" one that has taken it. `each`
+        names columns that say what a row is about: a newer row about it replaces the older.
         """
-        step, about = self._step(name, was), names_of(each)
-        step.require_columns(about)
+        step, subject = self._step(name, was), names_of(each)
+        step.require_columns(subject)
         check_ranked(step, by, [RANK, CHANGE])
-        what = Top.of(step.count(rows, "top"), by, largest, about, step.schema)
+        what = Top.of(step.count(rows, "top"), by, largest, subject, step.schema)
         schema = pa.schema([*step.schema, RANK, CHANGE]) if len(step.schema) else UNKNOWN
-        sure = unbounded or not self._keys
-        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=sure))
+        accepted = unbounded or not self._keys
+        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=accepted))
 
     def batch(
         self,
@@ -163,8 +163,8 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         what = Batch.of(step.count(rows, "batch"), length, by_clock, into, timed, step.schema)
         resolved = step.key_fields(self._keys) is not None and len(step.schema)
         schema = packed_schema(self._keys, into, step.schema) if resolved else UNKNOWN
-        sure = unbounded or not self._keys
-        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=sure))
+        accepted = unbounded or not self._keys
+        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=accepted))
 
     @overload
     def sample(
@@ -201,8 +201,8 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
             period = step.span(per, "sample(per=)")
             what = Best(count, None, period=period, seed=seed, types=types)
             return self._timed(step.stateful(what, (self._keys,), step.schema))
-        fair = isinstance(size, float | int) and not isinstance(size, bool) and 0 <= size <= 1
-        if not fair:
+        is_share = isinstance(size, float | int) and not isinstance(size, bool) and 0 <= size <= 1
+        if not is_share:
             step.report(
                 PlanError(
                     "HR-STREAM-005",
@@ -210,7 +210,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
                     'Give a share from 0 to 1, or so many rows of a while: sample(10, per="1m").',
                 )
             )
-        return self._stream(step.chunks(Share(float(size) if fair else 0.0, seed), step.schema))
+        return self._stream(step.chunks(Share(float(size) if is_share else 0.0, seed), step.schema))
 
 
 def check_ranked(step: StepBuilder, by: str, added: Sequence[pa.Field]) -> None:
@@ -241,9 +241,9 @@ class Branches(Generic[StreamT]):
         if not conditions:
             step.report(_no_branches())
         for name, condition in conditions.items():
-            wrong = _reserved(name) if name == OTHER else bad_name(name, "a branch")
-            if wrong is not None:
-                step.report(wrong)
+            problem = _reserved(name) if name == OTHER else bad_name(name, "a branch")
+            if problem is not None:
+                step.report(problem)
             expr = step.condition(condition, f"the branch {name!r}")
             self._branches[name] = self._branch(name, expr)
 

@@ -70,7 +70,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """Fold each key's rows into one row, fn(row, row) -> row; gives it after each row."""
+        """Fold each key's rows into one row, fn(row, row) -> row; emits it after each row."""
         step = self._step(name, was)
         what = RunningFold(reduce_function(step, fn, self._keys))
         return self._added(step, "reduce", what, step.schema, unbounded)
@@ -85,7 +85,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """Fold each key's rows into a value, fn(value, row) -> value; gives it after each row.
+        """Fold each key's rows into a value, fn(value, row) -> value; emits it after each row.
 
         `zero` is a value, or a function that makes one. A value that is not a record is one
         column, `value`.
@@ -106,7 +106,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """fn(row, state) -> (row to give, new state) for each row; None forgets the state.
+        """fn(row, state) -> (row to emit, new state) for each row; None forgets the state.
 
         `state` is its type, which starts with None, or a `hr.value` with a default.
         """
@@ -126,7 +126,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """fn(row, state) -> (any number of rows to give, new state); see `map_with_state`."""
+        """fn(row, state) -> (any number of rows to emit, new state); see `map_with_state`."""
         step = self._step(name, was)
         declared = _declared(step, fn, state, ttl, "flat_map_with_state")
         schema = step.attempt(lambda: output_schema(output))
@@ -145,7 +145,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> StreamT:
         """fn(rows, state) -> new state, once for each key that has rows in a batch.
 
-        Gives the key and its new state; None forgets it, and gives nothing. How rows are cut
+        Emits the key and its new state; None forgets it, and emits nothing. How rows are cut
         into batches is not promised: what `fn` makes of them should not depend on it.
         """
         step = self._step(name, was)
@@ -198,7 +198,7 @@ class NeedsKey(Results[StreamT, TimedT, JoinT, TableT]):
 
 
 class _WithState(KeyedProcess):
-    """Around a function that takes a state and gives another; None forgets it."""
+    """Around a function that takes a state and returns another; None forgets it."""
 
     state: Any
 
@@ -213,7 +213,7 @@ class _WithState(KeyedProcess):
 
 
 class MapWithState(_WithState):
-    """fn(row, state) -> (the row to give, new state), for each row."""
+    """fn(row, state) -> (the row to emit, new state), for each row."""
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         output, state = self.fn(row, self.state)
@@ -222,7 +222,7 @@ class MapWithState(_WithState):
 
 
 class FlatMapWithState(_WithState):
-    """fn(row, state) -> (the rows to give, new state), for each row."""
+    """fn(row, state) -> (the rows to emit, new state), for each row."""
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         output, state = self.fn(row, self.state)
@@ -232,7 +232,7 @@ class FlatMapWithState(_WithState):
 
 
 class UpdateState(_WithState):
-    """fn(rows, state) -> new state, once per key and batch; gives the key and the state."""
+    """fn(rows, state) -> new state, once per key and batch; emits the key and the state."""
 
     rows_at_once = True
     several = False  # columns of the key

@@ -50,7 +50,7 @@ class Stream(
     AsyncMapping["Stream", "TimedResult", "JoinResult", "keyed.Table"],
     Repeating,
 ):
-    """Rows on their way. Streams are values: every method gives a new one."""
+    """A stream of rows. Streams are values: every method returns a new one."""
 
     @property
     def _kinds(self) -> tuple[type[Stream], type[TimedResult], type[JoinResult], type[keyed.Table]]:
@@ -58,7 +58,7 @@ class Stream(
 
     @property
     def name(self) -> str:
-        """The name of the step that gives these rows."""
+        """The name of the step that emits these rows."""
         return self._draft.name_of(self._edge)
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class Stream(
         name: str | None = None,
         was: str | None = None,
     ) -> Stream:
-        """Any number of rows for each row: a function that gives a list or yields rows."""
+        """Any number of rows for each row: a function that returns a list or yields rows."""
         step = self._step(name, was)
         return self._stream(
             step.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map"))
@@ -150,7 +150,7 @@ class Stream(
     ) -> Stream:
         """A row for each element of an array column, which the element replaces, as `as_`.
 
-        A row whose array is empty or null gives none; with `outer` one, whose element is null.
+        A row whose array is empty or null is dropped; with `outer` it stays, with a null element.
         """
         step, what = self._step(name, was), Explode(column, as_ or column, outer)
         step.require_columns([column])
@@ -326,10 +326,10 @@ class WindowResult(Stream):
 
 @named_arguments
 class ProcessResult(Stream):
-    """What a process function gave; each of its side outputs is a stream as well."""
+    """What a process function emitted; each of its side outputs is a stream as well."""
 
     def side(self, name: str) -> Stream:
-        """The rows that it gave by `ctx.emit(name, row)`."""
+        """The rows that it emitted by `ctx.emit(name, row)`."""
         node = self._edge.node
         if name not in node.sides:
             sides = ", ".join(node.sides) or "none"
@@ -344,17 +344,17 @@ class ProcessResult(Stream):
 
 @named_arguments
 class TimedResult(ProcessResult):
-    """What an operator gave; rows that came too late for it are a stream, as side outputs are."""
+    """What an operator emitted; late rows are a stream as well, as side outputs are."""
 
     @property
     def late(self) -> Stream:
-        """Rows, as they went into the step, that came when it could judge them no more."""
+        """Rows, as they went into the step, that came too late for it."""
         return Stream(self._draft, Edge(self._edge.node, LATE))
 
 
 @named_arguments
 class JoinResult(TimedResult):
-    """What a join gave; `late` are the late rows of the left or first stream."""
+    """What a join emitted; `late` are the late rows of the left or first stream."""
 
     @property
     def late(self) -> Stream:
@@ -382,7 +382,7 @@ class JoinResult(TimedResult):
 
 @named_arguments
 class MatchResult(Stream):
-    """Matches; the rows that came too late and what was never complete are streams as well."""
+    """Matches; late rows and partial matches that were never completed are streams as well."""
 
     @property
     def late(self) -> Stream:

@@ -1,7 +1,7 @@
-"""How a stream is cut into windows, and what windows may not be asked for.
+"""How a stream is cut into windows, and what windows cannot be.
 
-A `Cut` knows which step the windows become: shared panes where nothing more is asked than
-tumbling or sliding windows that fire once, the general one otherwise, or the one by rows. The
+A `Cut` knows which step the windows become: shared panes for tumbling or sliding windows that
+fire once, the general one otherwise, or the one by rows. The
 checks raise a `PlanError`; the caller knows where the user wrote it.
 """
 
@@ -44,7 +44,7 @@ BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP)
 
 @dataclass(frozen=True)
 class Cut:
-    """Windows as they were asked for."""
+    """Windows, as the arguments of `window` describe them."""
 
     window: Any
     trigger: Trigger

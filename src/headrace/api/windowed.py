@@ -93,7 +93,7 @@ class WindowedStream(Generic[ResultT]):
         step = self._step(name, was)
         folding = reduce_function(step, fn, self._keys)
         fields = self._folded(step, folding.value)
-        # Windows that fire once keep the row that fn gave last, whole, for the next call of it.
+        # Windows that fire once store the row that fn returned last, whole, for its next call.
         if not self._cut.plain:
             folding = replace(folding, value=pa.schema(fields))
         return self._result(step, fields, folding)
@@ -124,11 +124,11 @@ class WindowedStream(Generic[ResultT]):
         name: str | None = None,
         was: str | None = None,
     ) -> ResultT:
-        """All rows of each window at once: fn(key, window, rows) gives a row, or rows.
+        """All rows of each window at once: fn(key, window, rows) returns a row, or rows.
 
         `window` has `start`, `end` (ms), `pane`, `timing` and `final`; `rows` are in event-time
         order. With a fourth argument, `ctx`, it gets what has `watermark`, `clock` and
-        `count(name, n)`. A `WindowProcess` may keep values per key and window.
+        `count(name, n)`. A `WindowProcess` may store values per key and window.
         """
         step = self._step(name, was)
         method = fn.process if isinstance(fn, WindowProcess) else fn
@@ -254,12 +254,12 @@ class WindowArguments:
         extras: dict[str, Expr] = {}
         with step.draft.attempt(step.site):
             window = _window(step, self.window, extras)
-            fires = _trigger(step, self.trigger, extras)
+            trigger = _trigger(step, self.trigger, extras)
             late = _lateness(self.lateness)
             evictor = _evictor(step, self.evict, extras)
             windows = Cut(
                 window,
-                fires,
+                trigger,
                 late,
                 evictor,
                 self.mode,
@@ -370,8 +370,8 @@ def _number(
         return lit(1)
     kind = cols.typed(step.draft, {"x": expr}, schema, step.site).schema.field("x").type
     fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    good = pa.types.is_integer(kind) or (fraction and not whole)
-    if not good and not pa.types.is_null(kind):
+    valid = pa.types.is_integer(kind) or (fraction and not whole)
+    if not valid and not pa.types.is_null(kind):
         raise PlanError(
             "HR-WINDOW-009",
             f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr.sql()} is "
