@@ -95,7 +95,7 @@ class Job:
             was=was,
             **timing(self.draft, times, columns, site),
         )
-        added = self.draft.add(node, given=name, kind="", place=place_name(uri))
+        added = self.draft.add(node, chosen=name, kind="", place=place_name(uri))
         return Stream(self.draft, Edge(added))
 
     @property
@@ -103,7 +103,7 @@ class Job:
         """The rows that could not be processed, and why: filter it, select from it, write it."""
         if self._dead is None:
             node = Dead(name="", schema=DEAD_SCHEMA, site=call_site())
-            self._dead = Stream(self.draft, Edge(self.draft.add(node, given=None, kind=DEAD)))
+            self._dead = Stream(self.draft, Edge(self.draft.add(node, chosen=None, kind=DEAD)))
         return self._dead
 
     def check(self) -> None:

@@ -51,7 +51,7 @@ class StepBuilder:
         }
 
     def add(self, node: Node, kind: str, place: str = "") -> Edge:
-        return Edge(self.draft.add(node, given=self.name, kind=kind, place=place))
+        return Edge(self.draft.add(node, chosen=self.name, kind=kind, place=place))
 
     def stateful(
         self,

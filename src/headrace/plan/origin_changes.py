@@ -101,13 +101,13 @@ def _times(was: Mapping[str, set[str]], now: Mapping[str, set[str]]) -> Iterator
 
 
 def _by_input(origin: Origin, renames: Renames) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {
+    times: dict[str, set[str]] = {
         renames.get(name, name): set() for names in origin["inputs"] for name in names
     }
     for side in origin["times"]:
         for name, texts in _renamed(side, renames).items():
-            found.setdefault(name, set()).update(texts)
-    return found
+            times.setdefault(name, set()).update(texts)
+    return times
 
 
 def _sides(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
@@ -130,15 +130,15 @@ def _sides(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
 
 
 def _rows_of(side: Sequence[Any], renames: Renames) -> list[Any]:
-    chain, made = side
-    return [_moved(chain, renames), {n: _renamed(of, renames) for n, of in made.items()}]
+    chain, columns = side
+    return [_moved(chain, renames), {n: _renamed(of, renames) for n, of in columns.items()}]
 
 
 def _exchanged(before: Sides, after: Sides) -> Iterator[str]:
     for label in (one for one in before if one in after):
         for other in (one for one in after if one != label):
-            gone = (before[label] & after[other]) - after[label] - before.get(other, set())
-            yield from (f"{n!r} was its {label} and is its {other}" for n in gone)
+            moved = (before[label] & after[other]) - after[label] - before.get(other, set())
+            yield from (f"{n!r} was its {label} and is its {other}" for n in moved)
 
 
 def _overlap(sides: Sides) -> bool:
@@ -161,10 +161,10 @@ def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
 
 
 def _side_text(side: Sequence[Any]) -> str:
-    """The rows of a side: the chain they come by, and what its columns are made of."""
-    chain, made = side
+    """The rows of a side: the chain they come by, and what its columns are computed from."""
+    chain, origins = side
     columns = {
-        n: " or ".join(sorted({t for s in of.values() for t in s})) for n, of in made.items()
+        n: " or ".join(sorted({t for s in of.values() for t in s})) for n, of in origins.items()
     }
     also = "".join(f", {name} = {_text([text])}" for name, text in sorted(columns.items()))
     return _chain_text(chain) + also

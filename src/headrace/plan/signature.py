@@ -59,17 +59,17 @@ def record_schema(spec: SchemaLike) -> pa.Schema:
 def output_schema(spec: SchemaLike) -> pa.Schema:
     """As `record_schema`, for a function that returns rows: there a dict or a tuple is a whole
     row, so neither can be the one value of a row."""
-    found = record_schema(spec)
-    whole = pa.types.is_map(found.field(0).type) or typing.get_origin(spec) is tuple
+    schema = record_schema(spec)
+    whole = pa.types.is_map(schema.field(0).type) or typing.get_origin(spec) is tuple
     if whole and not _names_columns(spec):
         raise PlanError(
             "HR-PLAN-011",
             f"{_show(spec)} does not say what columns a row has",
             "Say the columns with a dataclass, TypedDict or NamedTuple, or in words, "
             '"name type, ..."; for one column that holds all of it, '
-            f'"{VALUE} {ddl_type(found.field(0).type)}", and give a row: {{"{VALUE}": ...}}.',
+            f'"{VALUE} {ddl_type(schema.field(0).type)}", and give a row: {{"{VALUE}": ...}}.',
         )
-    return found
+    return schema
 
 
 def _names_columns(spec: SchemaLike) -> bool:
