@@ -106,7 +106,7 @@ def labels(node: Stateful) -> tuple[str, ...]:
 
 
 def _columns_used(node: Stateful) -> Iterator[tuple[str, Shape]]:
-    """For each column that keys, orders or is aggregated into the state: what it is computed from."""
+    """For each column that is a key, an order or an aggregate of the state: what it comes from."""
     several = len(node.inputs) > 1
     for label, edge, key in zip(labels(node), node.inputs, node.keys, strict=True):
         of = f" of {label}" if several else ""
