@@ -311,10 +311,10 @@ def lit(value: Any) -> Expr:
 
 def parsed(text: str, *, named: bool = True) -> Expr:
     """The expression that a Spark SQL text describes; a name in it is refused unless `named`."""
-    made = parse(text).copy()
-    if isinstance(made, exp.Alias) and not named:
-        raise tree.unreadable(text, f"the name {made.alias!r} would be without use here")
-    return Expr(made)
+    node = parse(text).copy()
+    if isinstance(node, exp.Alias) and not named:
+        raise tree.unreadable(text, f"the name {node.alias!r} would be without use here")
+    return Expr(node)
 
 
 def same(a: Expr, b: Expr) -> bool:
@@ -322,14 +322,14 @@ def same(a: Expr, b: Expr) -> bool:
     return bool(a.node == b.node)
 
 
-def over(expr: Expr, made: Mapping[str, Expr]) -> Expr:
+def over(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
     """The expression with what each of these columns is made of in the column's place."""
 
     def one(node: Any) -> Any:
-        if not isinstance(node, exp.Column) or node.name not in made:
+        if not isinstance(node, exp.Column) or node.name not in columns:
             return node
-        of = made[node.name].node
-        return (of.this if isinstance(of, exp.Alias) else of).copy()
+        replacement = columns[node.name].node
+        return (replacement.this if isinstance(replacement, exp.Alias) else replacement).copy()
 
     return Expr(expr.node.copy().transform(one))
 

@@ -283,10 +283,10 @@ def _shift(template: str) -> Callable[[Sequence[Term]], str]:
         wide = _WIDE[bits]
         mask, half = f"CAST({2**bits - 1} AS {wide})", f"CAST({2 ** (bits - 1)} AS {wide})"
         x = f"CAST({args[0].sql} AS {wide})"
-        made = template.format(
+        shifted = template.format(
             x=x, u=f"({x} & {mask})", n=f"({args[1].sql} & {bits - 1})", one=f"CAST(1 AS {wide})"
         )
-        return f"CAST(xor({made} & {mask}, {half}) - {half} AS {_NARROW[bits]})"
+        return f"CAST(xor({shifted} & {mask}, {half}) - {half} AS {_NARROW[bits]})"
 
     return sql
 
@@ -376,12 +376,12 @@ class When(Expr):
     def when(self, condition: Any, value: Any) -> When:
         """One more condition, looked at if those before do not hold."""
         test = parsed(condition) if isinstance(condition, str) else lit(condition)
-        made = self.node.copy()
-        made.append("ifs", If(this=test.node, true=lit(value).node))
-        return When(made)
+        case = self.node.copy()
+        case.append("ifs", If(this=test.node, true=lit(value).node))
+        return When(case)
 
     def otherwise(self, value: Any) -> Expr:
         """The value where no condition holds."""
-        made = self.node.copy()
-        made.set("default", lit(value).node)
-        return Expr(made)
+        case = self.node.copy()
+        case.set("default", lit(value).node)
+        return Expr(case)

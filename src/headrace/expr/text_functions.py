@@ -79,10 +79,12 @@ def _initcap(args: Sequence[Term]) -> str:
         "ELSE upper(w[1]) END"
     )
     word = f"lambda w: ({first}) || lower(replace(w[2:], {_DOTTED}))"
-    made = f"array_to_string(list_transform(string_split({ended}, ' '), {word}), ' ')"
+    capital = f"array_to_string(list_transform(string_split({ended}, ' '), {word}), ' ')"
     odd = f"{_SIGMA}[^ {_CASED}]|[^ {_CASED}]{_SIGMA}"
     fail = failing("'initcap cannot tell whether a sigma ends a word in '", x)
-    return f"(CASE WHEN regexp_matches({x}, '{odd}') THEN CAST({fail} AS VARCHAR) ELSE {made} END)"
+    return (
+        f"(CASE WHEN regexp_matches({x}, '{odd}') THEN CAST({fail} AS VARCHAR) ELSE {capital} END)"
+    )
 
 
 @function("text -> text", _initcap, may_fail=True)
@@ -234,11 +236,11 @@ def locate(part: Any, column: Column, start: Any = 1) -> Expr:
 _LONGEST = 2**24  # characters that padding and repetition make, as a guard of the process
 
 
-def _bounded(name: str, size: str, made: str) -> str:
-    """`made`, unless its length in characters is beyond all measure: then the row fails."""
+def _bounded(name: str, size: str, value: str) -> str:
+    """`value`, unless its length in characters is beyond all measure: then the row fails."""
     message = f"'{name} makes more than {_LONGEST} characters'"
     fail = f"CAST({failing(message)} AS VARCHAR)"
-    return f"(CASE WHEN {size} > {_LONGEST} THEN {fail} ELSE {made} END)"
+    return f"(CASE WHEN {size} > {_LONGEST} THEN {fail} ELSE {value} END)"
 
 
 def _few(times: str, size: str) -> str:

@@ -40,10 +40,10 @@ def _moment(args: Sequence[Term], to: pa.DataType, pattern: str = "") -> str:
         return read_text(x, to, "CAST")
     regex, iso = time_reader(pattern)
     grammar = text_literal(regex)
-    found = f"regexp_replace({x.sql}, {grammar}, {text_literal(iso)})"
-    test = f"regexp_matches({x.sql}, {grammar}) AND NOT starts_with({found}, '0000')"
+    respelt = f"regexp_replace({x.sql}, {grammar}, {text_literal(iso)})"
+    test = f"regexp_matches({x.sql}, {grammar}) AND NOT starts_with({respelt}, '0000')"
     fail = f"make_timestamp({failing(x.sql, text_literal(f' is not {pattern}'))})"
-    value = f"CAST({found} AS TIMESTAMP)"
+    value = f"CAST({respelt} AS TIMESTAMP)"
     return f"(CASE WHEN {x.sql} IS NULL THEN NULL WHEN {test} THEN {value} ELSE {fail} END)"
 
 
