@@ -113,11 +113,15 @@ def _no_such_argument(method: str, keywords: Iterable[str], named: set[str]) -> 
     wrong = next(name for name in keywords if name not in named)
     other = _OTHER_WORD.get(wrong)
     near = [other] if other in named else difflib.get_close_matches(wrong, sorted(named), n=3)
-    hint = "It takes no arguments by name."
-    if near:
-        hint = f"Pass {' or '.join(f'{name}=' for name in near)}."
-    elif named:
-        hint = f"It takes {', '.join(f'{name}=' for name in sorted(named))}."
+    hint = (
+        f"Pass {' or '.join(f'{name}=' for name in near)}."
+        if near
+        else (
+            f"It takes {', '.join(f'{name}=' for name in sorted(named))}."
+            if named
+            else "It takes no arguments by name."
+        )
+    )
     return UnknownArgumentError(
         "HR-PLAN-061", f"{method} has no argument {wrong!r}", hint, site=call_site()
     )

@@ -167,11 +167,11 @@ def _check_engine(engine: str, keys: tuple[str, ...]) -> None:
 
 def _check_spark_types(schema: pa.Schema) -> None:
     for field in schema:
-        part = _unsupported(field.type)
-        if part is not None:
+        kind = _unsupported(field.type)
+        if kind is not None:
             raise PlanError(
                 "HR-STREAM-011",
-                f"Spark has no type for column {field.name!r}, which is {part}",
+                f"Spark has no type for column {field.name!r}, which is {kind}",
                 'Cast it before, or leave it out: select(...), drop(...); or use engine="arrow".',
             )
 

@@ -89,15 +89,15 @@ def _valid_patterns(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[s
             )
         )
     valid = {}
-    for name, candidate in by_name.items() if patterns is not None else ():
-        if not isinstance(candidate, Pattern):
-            step.report(_arguments(f"{candidate!r} is no pattern"))
+    for name, value in by_name.items() if patterns is not None else ():
+        if not isinstance(value, Pattern):
+            step.report(_arguments(f"{value!r} is no pattern"))
             continue
         before = len(step.draft.problems)
         with step.draft.attempt(step.site):
-            candidate.check()
+            value.check()
         if len(step.draft.problems) == before:
-            valid[str(name)] = candidate
+            valid[str(name)] = value
     return valid
 
 

@@ -83,11 +83,11 @@ def _methods(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
 
 
 def _timers_without_handler(node: Stateful, what: ProcessSpec, kind: Process) -> Problems:
-    timers = _context_attributes(kind) & {"timer", "clock_timer"}
-    if timers and not kind.timed():
+    timer = min(_context_attributes(kind) & {"timer", "clock_timer"}, default=None)
+    if timer is not None and not kind.timed():
         yield PlanError(
             "HR-PROCESS-003",
-            f"{kind.__name__} sets a timer with ctx.{min(timers)}, but has no on_timer",
+            f"{kind.__name__} sets a timer with ctx.{timer}, but has no on_timer",
             "Write on_timer(self, time, ctx): it is called when the timer is due.",
         )
 
