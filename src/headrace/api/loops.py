@@ -84,7 +84,7 @@ class Loops(Results[StreamT, TimedT, JoinT, TableT]):
         is the result; or, with `output`, what the body emitted by `loop.emit(table)`. `feed` says
         the columns that go round if they are not those of the input, which is `loop.rows`.
         `keep` names tables that stay from batch to batch: `loop.kept["model"]`. With over="batches"
-        a turn is a batch: what is given back waits for the next one, or for `pause`.
+        a turn is a batch: what the body returns waits for the next one, or for `pause`.
         """
         step = self._step(name, was)
         with self._draft.attempt(step.site):

@@ -17,7 +17,6 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 Node = exp.Expr
-_Step = Callable[["ExpressionParser"], Node]
 
 _COMPARISONS: dict[TokenType, type[Node]] = {
     TokenType.EQ: exp.EQ, TokenType.NEQ: exp.NEQ, TokenType.NULLSAFE_EQ: exp.NullSafeEQ,

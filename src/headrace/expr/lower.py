@@ -208,10 +208,6 @@ def fields_of(expr: Expr, schema: pa.Schema) -> list[str]:
     return [f.name for f in kind] if pt.is_struct(kind) else []
 
 
-def to_duckdb_sql(expr: Expr, schema: pa.Schema) -> str:
-    return Lowering(schema).top(expr).sql
-
-
 # calls: an argument that reaches a template has exactly the type that its kind promises
 
 _KINDS = {

@@ -93,10 +93,6 @@ def as_expr(spec: Any, schema: pa.Schema) -> Expr:
     return expr
 
 
-def as_exprs(specs: Iterable[Any], schema: pa.Schema) -> list[Expr]:
-    return [as_expr(s, schema) for s in specs]
-
-
 def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
     """The expression that a lambda of one row computes."""
     result = _called(fn, schema)
