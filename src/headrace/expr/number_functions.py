@@ -200,7 +200,7 @@ def floor_mod(column: Column, divisor: Any) -> Expr:
 
 
 def _sum(rest: str, b: Term) -> str:
-    """Their sum, which begins anew below the least integer, as in Java."""
+    """Their sum, which wraps around below the least integer, as in Java."""
     if not is_int(b.type) or (isinstance(b.literal, int) and b.literal > -(2**30)):
         return f"({rest} + {b.sql})"
     kind = type_name(b.type)

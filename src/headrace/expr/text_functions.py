@@ -244,7 +244,7 @@ def _bounded(name: str, size: str, value: str) -> str:
 
 
 def _few(times: str, size: str) -> str:
-    """Also where it is not asked for: engines compute what is constant ahead of time."""
+    """Zero beyond the limit, even where unused: engines compute constants ahead of time."""
     return f"(CASE WHEN {size} > {_LONGEST} THEN 0 ELSE {times} END)"
 
 

@@ -48,7 +48,7 @@ def _moment(args: Sequence[Term], to: pa.DataType, pattern: str = "") -> str:
 
 
 def _read_as(to: pa.DataType) -> Callable[[Sequence[Term]], pa.DataType]:
-    def gives(args: Sequence[Term]) -> pa.DataType:
+    def result_type(args: Sequence[Term]) -> pa.DataType:
         text = args[0].type == pa.string() or pt.is_null(args[0].type)
         if not text and args[0].type not in (pa.date32(), TIMESTAMP):
             raise PlanError(
@@ -60,7 +60,7 @@ def _read_as(to: pa.DataType) -> Callable[[Sequence[Term]], pa.DataType]:
             raise PlanError("HR-EXPR-003", "only text has a format", "Leave it out.")
         return to
 
-    return gives
+    return result_type
 
 
 def _date(args: Sequence[Term]) -> str:

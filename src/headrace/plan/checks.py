@@ -35,7 +35,7 @@ Problems = Iterator[PlanError]
 def check(draft: Draft) -> list[PlanError]:
     """Every problem of the program, in the order of the user's file."""
     graph = draft.graph()
-    problems = [*draft.problems, *(p for one in CHECKS for p in one(graph))]
+    problems = [*draft.problems, *(p for find in CHECKS for p in find(graph))]
     unique = {(p.code, p.message, p.site): p for p in problems}
     return sorted(unique.values(), key=lambda p: (p.site.file, p.site.line) if p.site else ("", 0))
 

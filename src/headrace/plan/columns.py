@@ -70,8 +70,8 @@ def _written(spec: Expr | str, schema: pa.Schema, site: Site | None, named: bool
     """An expression or its text: every column that is not there is a problem of its own."""
     if isinstance(spec, str):
         spec = col(spec) if spec in schema.names else parsed(spec, named=named)
-    if wrong := unknown(sorted(spec.columns), schema, site):
-        raise PlanError.of(wrong)
+    if problems := unknown(sorted(spec.columns), schema, site):
+        raise PlanError.of(problems)
     return spec if uncertain(schema, spec.columns) else as_expr(spec, schema)
 
 
@@ -101,10 +101,10 @@ def unknown(names: Iterable[str], schema: pa.Schema, site: Site | None) -> list[
     """A problem for each of `names` that is not a column."""
     if len(schema) == 0:
         return []
-    wrong = [unknown_column(n, schema) for n in names if n not in schema.names]
-    for problem in wrong:
+    problems = [unknown_column(n, schema) for n in names if n not in schema.names]
+    for problem in problems:
         problem.site = site
-    return wrong
+    return problems
 
 
 def _fields(

@@ -73,9 +73,9 @@ class Draft:
         """Record a problem, and where the user caused it, for `check`."""
         if not isinstance(problem, PlanError):
             problem = PlanError(problem.code, problem.message, problem.hint)
-        for one in problem.problems:
-            one.site = one.site or site
-            self.problems.append(one)
+        for part in problem.problems:
+            part.site = part.site or site
+            self.problems.append(part)
 
     @contextmanager
     def attempt(self, site: Site | None) -> Iterator[None]:
@@ -87,7 +87,7 @@ class Draft:
 
     @contextmanager
     def round(self, number: int) -> Iterator[None]:
-        """The body writes a piece of program once more: names that it gives get the number."""
+        """The body writes a piece of program once more: names that it chooses get the number."""
         before = self._rounds
         self._rounds = (*before, number)
         try:
@@ -161,12 +161,12 @@ class Draft:
     def _name(self, chosen: str | None, derived: str, site: Site | None) -> str:
         if chosen is None:
             return self._free(derived)
-        wrong = bad_name(chosen, "a step")
-        chosen = chosen if wrong else self._numbered(chosen)
-        if wrong is None and chosen in self._scopes:
-            wrong = self._twice(chosen)
-        if wrong is not None:
-            self.report(wrong, site)
+        problem = bad_name(chosen, "a step")
+        chosen = chosen if problem else self._numbered(chosen)
+        if problem is None and chosen in self._scopes:
+            problem = self._twice(chosen)
+        if problem is not None:
+            self.report(problem, site)
             return self._free(derived)
         self._chosen[chosen] = site
         return chosen

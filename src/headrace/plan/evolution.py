@@ -72,7 +72,7 @@ def compare(
     """Compare the program with the manifest's operators, inputs and outputs.
 
     `inputs` and `outputs` are the manifest's descriptions by name, `reads` and `writes` those
-    of what the program has now; where there is none, the uri has to do. `versions` gives the
+    of what the program has now; where there is none, the uri has to do. `versions` has the
     state format of each operator now, where it is known.
     """
     stored = described(inputs)
@@ -283,17 +283,17 @@ def _now(node: Read | Write, now: ByName) -> Described:
     return {**now.get(node.name, {}), **uri}
 
 
-def _identity(one: Described, beside: Described) -> dict[str, Any]:
+def _identity(description: Described, other: Described) -> dict[str, Any]:
     """What identifies it, of what both descriptions have; a uri only where there is no more."""
-    common = {k: v for k, v in one.items() if k in beside and k not in OURS}
+    common = {k: v for k, v in description.items() if k in other and k not in OURS}
     if len(common) > 1:
         common.pop(URI, None)
     return common
 
 
-def _alike(one: Described, other: Described) -> bool:
-    own = _identity(one, other)
-    return bool(own) and own == _identity(other, one)
+def _alike(description: Described, other: Described) -> bool:
+    identity = _identity(description, other)
+    return bool(identity) and identity == _identity(other, description)
 
 
 def _other_thing(old: Described, new: Described) -> str:

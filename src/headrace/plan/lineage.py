@@ -1,6 +1,6 @@
 """Where the columns, the event time and the rows of a step come from, as text that stays.
 
-A computed column is followed upstream through expressions to what gave its columns: an input,
+A computed column is followed upstream through expressions to what emitted its columns: an input,
 a Python function or a step with state. So the same meaning has the same text wherever in the
 program it is written. What is here reads the graph; whether a difference matters is decided
 in `origin_changes.py`.
@@ -56,7 +56,7 @@ def _upstream(edge: Edge, until: type[Node] | None = None) -> list[Node]:
 
 
 def origins(edge: Edge, column: str) -> dict[str, list[str]]:
-    """For each input: what the column is, in terms of what that input's rows became of."""
+    """For each input: what the column is, in terms of the rows of that input."""
     texts: dict[str, set[str]] = {}
     for base, expr in lifted(edge, col(column)):
         for root in roots(base):

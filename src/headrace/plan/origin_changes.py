@@ -135,8 +135,8 @@ def _rows_of(side: Sequence[Any], renames: Renames) -> list[Any]:
 
 
 def _exchanged(before: Sides, after: Sides) -> Iterator[str]:
-    for label in (one for one in before if one in after):
-        for other in (one for one in after if one != label):
+    for label in (name for name in before if name in after):
+        for other in (name for name in after if name != label):
             moved = (before[label] & after[other]) - after[label] - before.get(other, set())
             yield from (f"{n!r} was its {label} and is its {other}" for n in moved)
 
@@ -179,10 +179,10 @@ def _moved(chain: Any, renames: Renames) -> Any:
     first, *rest = chain
     if isinstance(first, str):
         return [renames.get(first, first), *rest]
-    return [["union", *(_moved(one, renames) for one in first[1:])], *rest]
+    return [["union", *(_moved(part, renames) for part in first[1:])], *rest]
 
 
-# Steps without a name of their own that only a function tells from one another.
+# Steps without a name of their own that differ only in a function.
 #
 # They get numbered names by their order ("orders.fold", "orders.fold-2"), so one that is put in,
 # taken out or moved gives the others another name. Where digests of the functions do not show
@@ -215,9 +215,9 @@ def unnamed_hint(node: Node) -> str:
     )
 
 
-def _like(one: Facts, steps: Iterable[Facts]) -> list[str]:
-    """The functions of each step that could get the name of `one`."""
-    return [_functions(s) for s in steps if "shape" in s and _place(s) == _place(one)]
+def _like(step: Facts, steps: Iterable[Facts]) -> list[str]:
+    """The functions of each step that could get the name of `step`."""
+    return [_functions(s) for s in steps if "shape" in s and _place(s) == _place(step)]
 
 
 def _place(step: Facts) -> str:

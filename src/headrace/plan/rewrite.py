@@ -1,6 +1,6 @@
 """From the program as written to the program as run: small pure rewrites, in one order.
 
-A rewrite takes a graph (steps, each after those it reads from) and gives another that
+A rewrite takes a graph (steps, each after those it reads from) and returns another that
 means the same. Names stay: a fused step is found by name inside its chain.
 """
 

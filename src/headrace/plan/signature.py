@@ -19,7 +19,7 @@ from headrace.callables import title, unwrapped
 from headrace.errors import PlanError, Site
 from headrace.schema import SchemaLike, ddl_type, schema_of, type_of
 
-VALUE = "value"  # the column of a function that gives plain values instead of records
+VALUE = "value"  # the column of a function that returns plain values instead of records
 _MANY = (
     list, tuple, set, frozenset, abc.Iterable, abc.Iterator, abc.Generator, abc.Sequence,
     abc.Collection,
@@ -81,7 +81,7 @@ def _names_columns(spec: SchemaLike) -> bool:
 
 
 def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
-    """The rows that `fn` gives, one a call."""
+    """The rows that `fn` returns, one a call."""
     if schema is not None:
         return output_schema(schema)
     hint = _returns(fn, method)
@@ -95,7 +95,7 @@ def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -
 
 
 def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
-    """The rows that `fn` gives, any number a call: `list[Row]`, `Iterator[Row]`, ..."""
+    """The rows that `fn` returns, any number a call: `list[Row]`, `Iterator[Row]`, ..."""
     if schema is not None:
         return output_schema(schema)
     hint = _returns(fn, method)
@@ -111,7 +111,7 @@ def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) 
 
 
 def any_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
-    """The rows that `fn` gives, one or many a call."""
+    """The rows that `fn` returns, one or many a call."""
     many = schema is None and typing.get_origin(_hints(fn).get("return")) in _MANY
     return rows_schema(fn, schema, method) if many else row_schema(fn, schema, method)
 
