@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
-from headrace.api.step_builder import Names, StepBuilder, names_of
+from headrace.api.handles import (
+    JoinT,
+    Names,
+    Results,
+    StepBuilder,
+    StreamT,
+    TableT,
+    TimedT,
+    names_of,
+)
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.ops.calls.caller import AsyncCalls, CallOptions

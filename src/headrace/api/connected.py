@@ -11,8 +11,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyBroadcast, AnyStream, other_job
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder, other_job
 from headrace.callables import title
 from headrace.errors import PlanError, call_site
 from headrace.hints import named_arguments

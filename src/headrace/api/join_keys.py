@@ -11,8 +11,7 @@ from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyStream, AnyTable, Handle, other_job
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import AnyStream, AnyTable, Handle, StepBuilder, other_job
 from headrace.api.windowed import gap_of
 from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError

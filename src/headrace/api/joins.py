@@ -20,12 +20,12 @@ from headrace.api.handles import (
     Handle,
     JoinT,
     Results,
+    StepBuilder,
     StreamT,
     TableT,
     TimedT,
 )
 from headrace.api.join_keys import JoinArguments, add_join
-from headrace.api.step_builder import StepBuilder
 from headrace.api.window_cut import BOUNDS
 from headrace.clock import Duration
 from headrace.errors import PlanError

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api import join_keys, stream
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams, input_name
-from headrace.api.handles import AnyBroadcast, AnyStream
+from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder
 from headrace.api.join_keys import add_join
 from headrace.api.joins import TableJoins, not_joinable, unbounded_join
 from headrace.api.patterns import MatchArguments
 from headrace.api.small_operators import SharedMethods
 from headrace.api.stateful import KeyedState
-from headrace.api.step_builder import StepBuilder
 from headrace.api.windowed import WindowArguments, WindowedStream
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site

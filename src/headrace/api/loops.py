@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyStream, JoinT, Results, StreamT, TableT, TimedT
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import AnyStream, JoinT, Results, StepBuilder, StreamT, TableT, TimedT
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.loops import EMPTY, SAME, Iterate, Loop

@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.handles import Handle, other_job
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import Handle, StepBuilder, other_job
 from headrace.callables import is_lambda
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr, Untraceable, as_expr, col

@@ -12,11 +12,10 @@ from typing import Any, Generic, overload
 
 import pyarrow as pa
 
-from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
+from headrace.api.handles import JoinT, Results, StepBuilder, StreamT, TableT, TimedT, names_of
 from headrace.api.joins import Joins
 from headrace.api.lookups import Lookups
 from headrace.api.loops import Loops
-from headrace.api.step_builder import StepBuilder, names_of
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.expr import Expr

@@ -14,8 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
-from headrace.api.step_builder import PLAIN, StepBuilder
+from headrace.api.handles import PLAIN, JoinT, Results, StepBuilder, StreamT, TableT, TimedT
 from headrace.callables import PyFunction, site_of, title
 from headrace.clock import Duration
 from headrace.errors import PlanError

@@ -15,13 +15,12 @@ import pyarrow as pa
 from headrace.api import keyed
 from headrace.api.async_calls import AsyncMapping
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams
-from headrace.api.handles import other_job
+from headrace.api.handles import PLAIN, names_of, other_job
 from headrace.api.inputs import check_kind, check_place
 from headrace.api.loops import Repeating
 from headrace.api.patterns import MatchArguments
 from headrace.api.small_operators import Branches, SharedMethods, check_ranked, exploded
 from headrace.api.stateful import NeedsKey, refuse_unkeyed
-from headrace.api.step_builder import PLAIN, names_of
 from headrace.api.windowed import WindowArguments, WindowedStream
 from headrace.callables import is_lambda
 from headrace.clock import Duration

@@ -13,9 +13,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyStream
+from headrace.api.handles import PLAIN, AnyStream, StepBuilder
 from headrace.api.stateful import fold_function, reduce_function, split_names
-from headrace.api.step_builder import PLAIN, StepBuilder
 from headrace.api.window_cut import (
     BOUNDS,
     Cut,
