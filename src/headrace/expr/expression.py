@@ -27,7 +27,7 @@ from headrace.schema import ddl_type, type_of
 
 __all__ = [
     "Column", "Expr", "Untraceable", "all_columns", "call", "col", "column_of", "lambda_of", "lit",
-    "over", "parsed", "same",
+    "optional", "over", "parsed", "same",
 ]  # fmt: skip
 
 _AROUND: ContextVar[frozenset[str]] = ContextVar("variables", default=frozenset())
@@ -133,7 +133,7 @@ class Expr(ColumnOperators["Expr"], NotAValue):
 
     def substring(self, start: Any, length: Any = None) -> Expr:
         """From position `start` (the first is 1, the last -1), `length` characters."""
-        return self._call("substring", start, *([] if length is None else [length]))
+        return self._call("substring", start, *optional(length))
 
     def left(self, count: Any) -> Expr:
         return self._call("left", count)
@@ -161,10 +161,10 @@ class Expr(ColumnOperators["Expr"], NotAValue):
 
     def like(self, pattern: str, escape: str | None = None) -> Expr:
         """Whether it matches a SQL pattern: % is any text, _ any character."""
-        return self._call("like", pattern, *([] if escape is None else [escape]))
+        return self._call("like", pattern, *optional(escape))
 
     def ilike(self, pattern: str, escape: str | None = None) -> Expr:
-        return self._call("ilike", pattern, *([] if escape is None else [escape]))
+        return self._call("ilike", pattern, *optional(escape))
 
     def initcap(self) -> Expr:
         return self._call("initcap")
@@ -189,10 +189,10 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return self._call("round", digits)
 
     def floor(self, digits: int | None = None) -> Expr:
-        return self._call("floor", *([] if digits is None else [digits]))
+        return self._call("floor", *optional(digits))
 
     def ceil(self, digits: int | None = None) -> Expr:
-        return self._call("ceil", *([] if digits is None else [digits]))
+        return self._call("ceil", *optional(digits))
 
     def sqrt(self) -> Expr:
         return self._call("sqrt")
@@ -292,6 +292,11 @@ def _node(value: Any) -> tree.Node:
 def call(name: str, *args: Any) -> Expr:
     """A function call by name; the name is checked when the expression meets a schema."""
     return Expr(tree.call(name, *(_node(a) for a in args)))
+
+
+def optional(argument: Any) -> tuple[Any, ...]:
+    """An argument of a call, or none where it was left out."""
+    return () if argument is None else (argument,)
 
 
 def col(name: str) -> Expr:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import function
-from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.expression import Column, Expr, call, column_of, optional
 from headrace.expr.patterns import (
     json_path,
     like_pattern,
@@ -42,13 +42,13 @@ def _like(*, fold: bool) -> Callable[[Sequence[Term]], str]:
 @function("text word word? -> bool", _like(fold=False))
 def like(column: Column, pattern: str, escape: str | None = None) -> Expr:
     """Whether it matches a SQL pattern: % is any text, _ any character."""
-    return call("like", column_of(column), pattern, *(() if escape is None else (escape,)))
+    return call("like", column_of(column), pattern, *optional(escape))
 
 
 @function("text word word? -> bool", _like(fold=True))
 def ilike(column: Column, pattern: str, escape: str | None = None) -> Expr:
     """As `like`, in any case."""
-    return call("ilike", column_of(column), pattern, *(() if escape is None else (escape,)))
+    return call("ilike", column_of(column), pattern, *optional(escape))
 
 
 def _pattern(args: Sequence[Term]) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import declare, function, listed
-from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.expression import Column, Expr, call, column_of, optional
 from headrace.expr.types import DIGEST, Term, failing
 
 # case: the dot of İ has to be written out for DuckDB
@@ -117,22 +117,19 @@ def _trim(name: str) -> Callable[[Sequence[Term]], str]:
 @function("text text? -> text", _trim("trim"))
 def trim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at both ends."""
-    rest = () if characters is None else (characters,)
-    return call("trim", *rest, column_of(column))
+    return call("trim", *optional(characters), column_of(column))
 
 
 @function("text text? -> text", _trim("ltrim"))
 def ltrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the start."""
-    rest = () if characters is None else (characters,)
-    return call("ltrim", *rest, column_of(column))
+    return call("ltrim", *optional(characters), column_of(column))
 
 
 @function("text text? -> text", _trim("rtrim"))
 def rtrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the end."""
-    rest = () if characters is None else (characters,)
-    return call("rtrim", *rest, column_of(column))
+    return call("rtrim", *optional(characters), column_of(column))
 
 
 def _not_negative(sql: str) -> str:
@@ -153,8 +150,7 @@ def _substring(args: Sequence[Term]) -> str:
 @function("text int int? -> text", _substring, aliases="substr")
 def substring(column: Column, start: Any, length: Any = None) -> Expr:
     """`length` characters from position `start`; the first is 1, the last -1."""
-    rest = () if length is None else (length,)
-    return call("substring", column_of(column), start, *rest)
+    return call("substring", column_of(column), start, *optional(length))
 
 
 @function("text int -> text", f"left({{0}}, {_not_negative('{1}')})")
