@@ -59,7 +59,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         replaced = [new.get(f.name, f) for f in step.schema]
         added = [f for f in fields if f.name not in step.schema.names]
         schema = pa.schema([*replaced, *added]) if len(step.schema) else UNKNOWN
-        return self._added(step, "agg", RunningAggregates(aggregates), schema, unbounded)
+        return self._add(step, "agg", RunningAggregates(aggregates), schema, unbounded)
 
     def reduce(
         self,
@@ -72,7 +72,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         """Fold each key's rows into one row, fn(row, row) -> row; emits it after each row."""
         step = self._step(name, was)
         what = RunningFold(reduce_function(step, fn, self._keys))
-        return self._added(step, "reduce", what, step.schema, unbounded)
+        return self._add(step, "reduce", what, step.schema, unbounded)
 
     def fold(
         self,
@@ -92,7 +92,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         step = self._step(name, was)
         folding = fold_function(step, zero, fn, schema)
         output = self._with_key(step, folding.value)
-        return self._added(step, "fold", RunningFold(folding), output, unbounded)
+        return self._add(step, "fold", RunningFold(folding), output, unbounded)
 
     def map_with_state(
         self,
@@ -112,7 +112,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         step = self._step(name, was)
         what = with_state(MapWithState, fn, _declared(step, fn, state, ttl, "map_with_state"))
         schema = step.attempt(lambda: output_schema(output))
-        return self._added(step, "map_with_state", what, schema, unbounded)
+        return self._add(step, "map_with_state", what, schema, unbounded)
 
     def flat_map_with_state(
         self,
@@ -130,7 +130,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         declared = _declared(step, fn, state, ttl, "flat_map_with_state")
         schema = step.attempt(lambda: output_schema(output))
         what = with_state(FlatMapWithState, fn, declared)
-        return self._added(step, "flat_map_with_state", what, schema, unbounded)
+        return self._add(step, "flat_map_with_state", what, schema, unbounded)
 
     def update_state_by_key(
         self,
@@ -153,7 +153,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         several = len(self._keys) > 1
         what = with_state(UpdateState, fn, declared, several=several, fields=fields)
         output = self._with_key(step, columns)
-        return self._added(step, "update_state_by_key", what, output, unbounded)
+        return self._add(step, "update_state_by_key", what, output, unbounded)
 
     def _with_key(self, step: StepBuilder, columns: pa.Schema) -> pa.Schema:
         """The key, and these columns; those that clash with it are reported."""
@@ -162,7 +162,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         rest = [f for f in columns if f.name not in self._keys]
         return UNKNOWN if key is None or not len(columns) else pa.schema([*key, *rest])
 
-    def _added(
+    def _add(
         self, step: StepBuilder, kind: str, what: Any, schema: pa.Schema, unbounded: bool
     ) -> StreamT:
         return self._stream(step.stateful(what, (self._keys,), schema, kind, unbounded=unbounded))
