@@ -230,12 +230,12 @@ def lower_call(walk: Walk, fn: Function, args: Sequence[Node | Term], node: Node
     terms = [a if isinstance(a, Term) else _argument(walk, a) for a in args]
     terms = [_accept(walk, fn, i, t, node) for i, t in enumerate(terms)]
     first = terms[0] if terms else None
-    terms, together = _agree(walk, fn, terms, node)
+    terms, common_type = _agree(walk, fn, terms, node)
     if fn.returns == "0" and first is not None:
         terms = [*terms, terms[0] if pt.is_null(first.type) else first]
     walk.risks += fn.may_fail
     try:
-        kind = _result(fn, terms, together)
+        kind = _result(fn, terms, common_type)
         return Term(fn.lowered(terms), kind)
     except PlanError as error:  # the function's own error does not know the expression around it
         raise refused(node, error.message, error.hint or "") from None
@@ -318,22 +318,22 @@ def _agree(
         return terms, None
     inner = [Term("NULL", terms[i].type.value_type) for i in lists]
     unified = walk.unified([*inner, *(terms[i] for i in singles)], node)
-    together = unified[0].type
+    common_type = unified[0].type
     out = list(terms)
     for i in lists:
-        out[i] = walk.widened(terms[i], pa.list_(together))
+        out[i] = walk.widened(terms[i], pa.list_(common_type))
     for i, term in zip(singles, unified[len(lists) :], strict=True):
         out[i] = term
-    return out, together
+    return out, common_type
 
 
-def _result(fn: Function, terms: Sequence[Term], together: pa.DataType | None) -> pa.DataType:
+def _result(fn: Function, terms: Sequence[Term], common_type: pa.DataType | None) -> pa.DataType:
     if callable(fn.returns):
         return fn.returns(terms)
     if fn.returns == "T":
-        return together
+        return common_type
     if fn.returns == "[T]":
-        return pa.list_(together)
+        return pa.list_(common_type)
     if fn.returns == "0":
         return terms[-1].type
     if fn.returns == "1":

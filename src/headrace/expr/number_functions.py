@@ -80,9 +80,9 @@ def _log(args: Sequence[Term]) -> str:
     logs = [f"(CASE WHEN {a.sql} > 0 THEN ln({a.sql}) END)" for a in args]
     if len(logs) == 1:
         return logs[0]
-    base, of = (a.sql for a in args)
-    null = f"coalesce(nullif({of}, {of}), nullif({base}, {base}))"  # once both are computed
-    return f"(CASE WHEN {base} > 0 AND {of} > 0 THEN {logs[1]} / {logs[0]} ELSE {null} END)"
+    base, value = (a.sql for a in args)
+    null = f"coalesce(nullif({value}, {value}), nullif({base}, {base}))"  # once both are computed
+    return f"(CASE WHEN {base} > 0 AND {value} > 0 THEN {logs[1]} / {logs[0]} ELSE {null} END)"
 
 
 @function("double double? -> double", _log)

@@ -248,14 +248,14 @@ def _like(name: str) -> Make:
     """One pattern, or ANY or ALL of several; NOT is about each of them."""
 
     def make(node: Node, text: str) -> Node:
-        of = node.expression
-        several = isinstance(of, exp.Any | exp.All)
-        patterns = _listed(of.this, text) if several else [of]
+        operand = node.expression
+        several = isinstance(operand, exp.Any | exp.All)
+        patterns = _listed(operand.this, text) if several else [operand]
         parts: list[Node] = []
         for pattern in patterns:
             part = call(name, canonical(node.this, text), canonical(pattern, text))
             parts.append(exp.Not(this=part) if node.args.get("negate") else part)
-        join = exp.And if isinstance(of, exp.All) else exp.Or
+        join = exp.And if isinstance(operand, exp.All) else exp.Or
         return reduce(lambda a, b: join(this=a, expression=b), parts)
 
     return make

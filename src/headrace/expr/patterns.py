@@ -218,10 +218,10 @@ def time_reader(pattern: str) -> tuple[str, str]:
     return rf"\A{regex}\z", _iso({f[:2]: rf"\{i + 1}" for i, f in enumerate(fields)})
 
 
-def _iso(of: dict[str, str]) -> str:
-    day = f"{of['yy']}-{of.get('MM', '01')}-{of.get('dd', '01')}"
-    time = f"{of.get('HH', '00')}:{of.get('mm', '00')}:{of.get('ss', '00')}"
-    return f"{day} {time}.{of.get('SS', '0')}"
+def _iso(fields: dict[str, str]) -> str:
+    day = f"{fields['yy']}-{fields.get('MM', '01')}-{fields.get('dd', '01')}"
+    time = f"{fields.get('HH', '00')}:{fields.get('mm', '00')}:{fields.get('ss', '00')}"
+    return f"{day} {time}.{fields.get('SS', '0')}"
 
 
 def _complete(pattern: str, fields: list[str]) -> None:

@@ -59,11 +59,11 @@ class Walk(ABC):
         times = [t.type for t in terms if pt.is_temporal(t.type)]
         if times:
             terms = [self.as_time(t, times[0], where) for t in terms]
-        together = common(t.type for t in terms)
-        if together is None:
+        common_type = common(t.type for t in terms)
+        if common_type is None:
             kinds = " and ".join(dict.fromkeys(type_text(t.type) for t in terms))
             raise refused(where, f"{kinds} do not go together", "Use cast to make them one type.")
-        return [self.widened(t, together) for t in terms]
+        return [self.widened(t, common_type) for t in terms]
 
     def widened(self, term: Term, to: pa.DataType) -> Term:
         return term if pt.is_null(to) else self.cast(term, to)

@@ -37,8 +37,8 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
                 "shorter time is gone"
             )
     for before, now in zip(old.get("filled", ()), new.get("filled", ()), strict=False):
-        emptied = [name for name in now if name not in before]
-        yield from (f"the column {n!r} may be null in what is stored, and not now" for n in emptied)
+        names = [name for name in now if name not in before]
+        yield from (f"the column {n!r} may be null in what is stored, and not now" for n in names)
     if "sides" in old and "sides" in new:
         yield from _sides(old, new, renames)
 

@@ -141,8 +141,8 @@ def _map(graph: Graph, replaced: Callable[[Node], Sequence[Node]]) -> Graph:
 
 
 def _moved(edge: Edge, now: dict[str, Node]) -> Edge:
-    aside = now.get(f"{edge.node.name}:{LATE}") if edge.port == LATE else None
-    return Edge(now[edge.node.name], edge.port) if aside is None else Edge(aside)
+    late_rows = now.get(f"{edge.node.name}:{LATE}") if edge.port == LATE else None
+    return Edge(now[edge.node.name], edge.port) if late_rows is None else Edge(late_rows)
 
 
 def _reachable(graph: Graph, ends: set[str]) -> Graph:

@@ -109,8 +109,8 @@ def _columns_used(node: Stateful) -> Iterator[tuple[str, Shape]]:
     """For each column that is a key, an order or an aggregate of the state: what it comes from."""
     several = len(node.inputs) > 1
     for label, edge, key in zip(labels(node), node.inputs, node.keys, strict=True):
-        of = f" of {label}" if several else ""
-        yield from ((f"the key {n!r}{of}", origins(edge, n)) for n in key)
+        suffix = f" of {label}" if several else ""
+        yield from ((f"the key {n!r}{suffix}", origins(edge, n)) for n in key)
     edge = node.inputs[0]
     yield from _arguments(node.what.aggregates, edge)
     for number, (name, _) in enumerate(node.what.extra_columns):

@@ -120,8 +120,8 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
 
 
 def _setting(name: str, value: Any) -> str:
-    lasts = name in ("within", "per", "period") and isinstance(value, int)
-    return pretty(value) if lasts else "none" if value is None else str(value)
+    is_duration = name in ("within", "per", "period") and isinstance(value, int)
+    return pretty(value) if is_duration else "none" if value is None else str(value)
 
 
 def _list(value: Any) -> str:
