@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace.errors import PlanError
 from headrace.expr import as_expr
-from headrace.hints import _AGGREGATES, _ELSEWHERE, UnknownNameError
+from headrace.hints import _ELSEWHERE, AGGREGATES, UnknownNameError
 from headrace.ops.agg.kinds import KINDS
 from headrace.schema import schema_of
 from tests.ops.aggregate_model import AGGS
@@ -116,6 +116,6 @@ def test_methods_are_still_described_as_they_were_written():
 
 
 def test_every_aggregate_is_known_to_hints_and_to_the_model() -> None:
-    assert set(KINDS) == _AGGREGATES
+    assert set(KINDS) == AGGREGATES
     assert {agg.kind for agg in AGGS.values()} == set(KINDS)
     assert all(name in hr.__all__ for name in KINDS)

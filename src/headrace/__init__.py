@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from headrace import functions, hints
 from headrace.api import triggers
 from headrace.api.job import Job
-from headrace.api.keyed import KeyedStream, Table
+from headrace.api.keyed import KeyedStream, Table, connect, join_all
 from headrace.api.lookups import spark_table, sql_table, table_file
-from headrace.api.many_streams import connect, join_all
 from headrace.api.patterns import Pattern, either, pattern
 from headrace.api.stream import JoinResult, MatchResult, ProcessResult, Stream, WindowResult
 from headrace.errors import (

@@ -9,7 +9,6 @@ A function is declared in `headrace.expr.*_functions`, and public when its name 
 """
 
 from headrace.expr.array_functions import *  # noqa: F403
-from headrace.expr.json_functions import *  # noqa: F403
 from headrace.expr.lambda_functions import *  # noqa: F403
 from headrace.expr.number_functions import *  # noqa: F403
 from headrace.expr.pattern_functions import *  # noqa: F403

@@ -34,31 +34,14 @@ _ELSEWHERE = {
     "isNull": "is_null", "isna": "is_null", "isNotNull": "is_not_null", "notnull": "is_not_null",
     "fillna": "fill_null", "astype": "cast", "is_in": "isin", "to_lower": "lower",
     "to_upper": "upper", "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim", "len": "length",
-    "str_replace": "replace", "strpos": "instr", "index_of": "instr", 
+    "str_replace": "replace", "strpos": "instr", "index_of": "instr",
     "ifnull": "coalesce", "nvl": "coalesce", "power": "pow", "ceiling": "ceil",
-    
     "collect_list": "collect", "array_agg": "collect", "first_value": "first",
     "last_value": "last", "udf": "map", "apply": "map",
 }  # fmt: skip
 
 
-_AGGREGATES = frozenset(
-    (
-        "collect",
-        "count",
-        "count_distinct",
-        "first",
-        "last",
-        "max",
-        "max_by",
-        "mean",
-        "min",
-        "min_by",
-        "stddev",
-        "sum",
-        "variance",
-    )
-)
+AGGREGATES: set[str] = set()  # the names of the aggregates, which `ops/agg/kinds.py` adds
 
 
 class UnknownNameError(PlanError, AttributeError):
@@ -77,7 +60,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 def aggregate(name: str) -> str | None:
     """The aggregate that is meant by the name of a function, if one is."""
     ours = _ELSEWHERE.get(name, name)
-    return ours if ours in _AGGREGATES else None
+    return ours if ours in AGGREGATES else None
 
 
 def no_such_name(what: str, name: str, known: Iterable[str]) -> AttributeError:
@@ -115,10 +98,10 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
         return method
 
     @functools.wraps(method)
-    def call(*args: Any, **given: Any) -> Any:
-        if not given.keys() <= named:
-            raise _no_such_argument(method.__name__, given, named - {"self"})
-        return method(*args, **given)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if not keywords.keys() <= named:
+            raise _no_such_argument(method.__name__, keywords, named - {"self"})
+        return method(*args, **keywords)
 
     return call
 
@@ -126,8 +109,8 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 _OTHER_WORD = {"schema": "output", "output": "schema", "each": "per", "per": "each"}
 
 
-def _no_such_argument(method: str, given: Iterable[str], named: set[str]) -> PlanError:
-    wrong = next(name for name in given if name not in named)
+def _no_such_argument(method: str, keywords: Iterable[str], named: set[str]) -> PlanError:
+    wrong = next(name for name in keywords if name not in named)
     other = _OTHER_WORD.get(wrong)
     near = [other] if other in named else difflib.get_close_matches(wrong, sorted(named), n=3)
     hint = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.api.job import Job
-from headrace.api.many_streams import connect
+from headrace.api.keyed import connect
 from headrace.errors import PlanError
 from headrace.ops.agg.named import count, max_by, mean
 from headrace.ops.process.function import KeyedProcess

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.api.many_streams import connect
+from headrace.api.keyed import connect
 from headrace.errors import PlanError
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.process.operator import ProcessSpec

@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
-from headrace.api.step_builder import Names, StepBuilder, names_of
+from headrace.api.handles import (
+    JoinT,
+    Names,
+    Results,
+    StepBuilder,
+    StreamT,
+    TableT,
+    TimedT,
+    names_of,
+)
 from headrace.clock import Duration, millis
 from headrace.errors import PlanError
 from headrace.ops.calls.caller import AsyncCalls, CallOptions
@@ -42,19 +50,19 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
         """One row for each row, by a function that waits for something: many at a time.
 
         `fn` is async, or a plain function, which runs in threads. It gets a row, or with
-        `batch_size` a list of rows, and gives as many. A call that fails or takes longer than
+        `batch_size` a list of rows, and returns as many. A call that fails or takes longer than
         `timeout` is tried again `retries` times, after `backoff` (100 ms), then twice that, and
         so on; then the row is a dead letter. `rate` is calls a second in each worker, `breaker`
         (5, "30s") lets calls fail at once for a while after so many failures in a row.
-        `cache_ttl` keeps answers, by the columns `cache_on`, or by the whole row.
+        `cache_ttl` caches answers, by the columns `cache_on`, or by the whole row.
         """
         step = self._step(name, was)
         with self._draft.attempt(step.site):
             check_takes(fn, 1, "map_async")
         many = batch_size is not None
-        found = rows_schema if many and output is None else row_schema
-        schema = step.attempt(lambda: found(fn, output, "map_async"))
-        step.known(names_of(cache_on))
+        infer = rows_schema if many and output is None else row_schema
+        schema = step.attempt(lambda: infer(fn, output, "map_async"))
+        step.require_columns(names_of(cache_on))
         if names_of(cache_on) and cache_ttl is None:
             _useless(step, "cache_on", cache_on, "cached", 'cache_ttl="10m"')
         if cache_size is not None and cache_ttl is None:
@@ -63,7 +71,7 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
             _useless(step, "backoff", backoff, "tried again", "retries=3")
         if not isinstance(ordered, bool):
             _refuse(step, "ordered", ordered, "Choose True or False.")
-        manner = CallOptions(
+        options = CallOptions(
             concurrency=_count(step, concurrency, "concurrency", 1),
             timeout=_length(step, timeout, "timeout"),
             retries=_count(step, retries, "retries", 0),
@@ -76,7 +84,7 @@ class AsyncMapping(Results[StreamT, TimedT, JoinT, TableT]):
             breaker=_breaker(step, breaker),
             ordered=ordered,
         )
-        return self._stream(step.chunks(AsyncCalls(fn, manner), schema))
+        return self._stream(step.chunks(AsyncCalls(fn, options), schema))
 
 
 def _count(step: StepBuilder, value: object, what: str, least: int) -> int:
@@ -90,9 +98,9 @@ def _length(step: StepBuilder, value: Duration | None, what: str, least: int = 1
     if value is None:
         return None
     with step.draft.attempt(step.site):
-        found = millis(value)
-        if found >= least:
-            return found
+        length = millis(value)
+        if length >= least:
+            return length
         _refuse(step, what, value, "Choose a duration above zero, or leave it out.")
     return None
 

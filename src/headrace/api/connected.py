@@ -11,8 +11,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyBroadcast, AnyStream, other_job
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder, other_job
 from headrace.callables import title
 from headrace.errors import PlanError, call_site
 from headrace.hints import named_arguments
@@ -77,12 +76,12 @@ class ConnectedStreams(Generic[ResultT]):
     def _check(self, step: StepBuilder, fn: object) -> None:
         if isinstance(fn, KeyedProcess):
             return
-        made = isinstance(fn, type) and issubclass(fn, KeyedProcess)
+        is_subclass = isinstance(fn, type) and issubclass(fn, KeyedProcess)
         step.report(
             PlanError(
                 "HR-PLAN-017",
                 f"process needs an instance of a hr.KeyedProcess, not {title(fn)}",
-                f"Write {title(fn)}()." if made else "Subclass hr.KeyedProcess.",
+                f"Write {title(fn)}()." if is_subclass else "Subclass hr.KeyedProcess.",
             )
         )
 
@@ -101,7 +100,7 @@ def connect_streams(
         )
     draft, site = streams[0]._draft, call_site()
     labels = tuple(names) if names is not None else tuple(map(input_name, streams))
-    if not _good(labels, len(streams)):
+    if not _valid_names(labels, len(streams)):
         draft.report(_bad_names(labels, len(streams)), site)
         labels = tuple(f"input{i}" for i in range(len(streams)))
     if any(s._draft is not draft for s in streams):
@@ -109,38 +108,38 @@ def connect_streams(
     inputs = [(s, n) for s, n in zip(streams, labels, strict=True) if s._draft is draft]
     inputs.sort(key=lambda i: isinstance(i[0], AnyBroadcast))  # control streams come last
     control = tuple(i for i, (s, _) in enumerate(inputs) if isinstance(s, AnyBroadcast))
-    keyed_ones = [(s, n) for s, n in inputs if not isinstance(s, AnyBroadcast)]
-    keys = tuple(_keys(s, n, by) for s, n in keyed_ones)
+    keyed = [(s, n) for s, n in inputs if not isinstance(s, AnyBroadcast)]
+    keys = tuple(_keys(s, n, by) for s, n in keyed)
     if not keys and control:
         draft.report(_only_control(), site)
     elif not keys or not all(keys) or len(set(map(len, keys))) > 1:
         draft.report(_bad_key(), site)
-        keys = tuple(() for _ in keyed_ones)
-    for (of, _), columns in zip(keyed_ones, keys, strict=True):
-        for problem in unknown(columns, of.schema, site) if by is not None else ():
+        keys = tuple(() for _ in keyed)
+    for (stream, _), columns in zip(keyed, keys, strict=True):
+        for problem in unknown(columns, stream.schema, site) if by is not None else ():
             draft.report(problem)
     edges = tuple(s._edge for s, _ in inputs)
     keys = (*keys, *(() for _ in control))
     return ConnectedStreams(draft, edges, keys, tuple(n for _, n in inputs), result, control)
 
 
-def input_name(of: Input) -> str:
+def input_name(stream: Input) -> str:
     """What a stream is called as an input: the name the user gave it, or its source's."""
-    draft, edge = of._draft, of._edge
+    draft, edge = stream._draft, stream._edge
     name = draft.name_of(edge) if draft.is_named(edge) else draft.scope(edge).split(".")[0]
     return re.sub(r"\W", "_", name)
 
 
-def _keys(of: AnyStream, label: str, by: By) -> tuple[str, ...]:
+def _keys(stream: AnyStream, label: str, by: By) -> tuple[str, ...]:
     if by is None:
-        return of._keys if isinstance(of, AnyStream) else ()
+        return stream._keys if isinstance(stream, AnyStream) else ()
     columns = by.get(label, ()) if isinstance(by, Mapping) else by
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-def _good(labels: Sequence[str], count: int) -> bool:
-    fit = all(isinstance(n, str) and n.isidentifier() for n in labels)
-    return fit and len(set(labels)) == len(labels) == count
+def _valid_names(labels: Sequence[str], count: int) -> bool:
+    valid = all(isinstance(n, str) and n.isidentifier() for n in labels)
+    return valid and len(set(labels)) == len(labels) == count
 
 
 def _output(fn: object, declared: SchemaLike | None) -> pa.Schema:

@@ -42,21 +42,21 @@ class Timing:
     @property
     def stated(self) -> list[str]:
         """The arguments that were passed besides the time itself."""
-        found = [n for n in _ABOUT_ROWS if getattr(self, n) is not None]
-        return found + (["in_order"] if self.in_order else [])
+        names = [n for n in _ABOUT_ROWS if getattr(self, n) is not None]
+        return names + (["in_order"] if self.in_order else [])
 
 
 def timing(draft: Draft, read: Timing, schema: pa.Schema, site: Site | None) -> dict[str, Any]:
     """The fields of a `Read` that are about time, durations in milliseconds."""
-    found: dict[str, int | None] = dict.fromkeys(_LENGTHS)
+    durations: dict[str, int | None] = dict.fromkeys(_LENGTHS)
     for name in _LENGTHS:
         with draft.attempt(site):
-            found[name] = _length(name, getattr(read, name))
-    for problem in _problems(read, found["delay"], schema):
+            durations[name] = _length(name, getattr(read, name))
+    for problem in _problems(read, durations["delay"], schema):
         draft.report(problem, site)
     strategy = _strategy(draft, read.watermark, schema, site)
-    lengths = {n: found[n] for n in _LENGTHS if n != "delay"}
-    return {**lengths, "watermark": strategy or Bounded(found["delay"] or 0)}
+    lengths = {n: durations[n] for n in _LENGTHS if n != "delay"}
+    return {**lengths, "watermark": strategy or Bounded(durations["delay"] or 0)}
 
 
 def _length(name: str, duration: Duration | None) -> int | None:
@@ -196,8 +196,8 @@ def check_place(uri: object, method: str) -> None:
     """Refuse what is neither the text of a place nor (to be read) a source."""
     if isinstance(uri, str) or (method == "read" and hasattr(uri, "splits")):
         return
-    known = f'"files:{uri}"' if hasattr(uri, "__fspath__") else '"log:topic" or "files:path"'
-    raise PlanError("HR-PLAN-025", f"{method} needs a place, not {uri!r}", f"Write {known}.")
+    example = f'"files:{uri}"' if hasattr(uri, "__fspath__") else '"log:topic" or "files:path"'
+    raise PlanError("HR-PLAN-025", f"{method} needs a place, not {uri!r}", f"Write {example}.")
 
 
 def check_kind(uri: object, method: str) -> None:

@@ -46,7 +46,7 @@ class Job:
         self.draft = Draft(name, folder, on_error, dead_limit, slots)
         self._dead: Stream | None = None
         site = call_site()
-        for problem in _wrong(self.draft):
+        for problem in _bad_settings(self.draft):
             self.draft.report(problem, site)
 
     def __repr__(self) -> str:
@@ -81,11 +81,11 @@ class Job:
         site = call_site()
         with self.draft.attempt(site):
             check_kind(uri, "read")
-        known, format = self._schema(uri, schema, format, options, site)
-        asked = Timing(time, delay, watermark, idle, max_skew, align, in_order)
+        columns, format = self._schema(uri, schema, format, options, site)
+        times = Timing(time, delay, watermark, idle, max_skew, align, in_order)
         node = Read(
             name="",
-            schema=known,
+            schema=columns,
             uri=uri,
             timed=time is not None,
             time=time,
@@ -93,17 +93,17 @@ class Job:
             options=options,
             site=site,
             was=was,
-            **timing(self.draft, asked, known, site),
+            **timing(self.draft, times, columns, site),
         )
-        kept = self.draft.add(node, given=name, kind="", place=place_name(uri))
-        return Stream(self.draft, Edge(kept))
+        added = self.draft.add(node, chosen=name, kind="", place=place_name(uri))
+        return Stream(self.draft, Edge(added))
 
     @property
     def dead(self) -> Stream:
         """The rows that could not be processed, and why: filter it, select from it, write it."""
         if self._dead is None:
             node = Dead(name="", schema=DEAD_SCHEMA, site=call_site())
-            self._dead = Stream(self.draft, Edge(self.draft.add(node, given=None, kind=DEAD)))
+            self._dead = Stream(self.draft, Edge(self.draft.add(node, chosen=None, kind=DEAD)))
         return self._dead
 
     def check(self) -> None:
@@ -136,13 +136,13 @@ class Job:
         return UNKNOWN, format
 
 
-def _wrong(draft: Draft) -> list[PlanError]:
+def _bad_settings(draft: Draft) -> list[PlanError]:
     """What is wrong with the job's own settings."""
     name = bad_name(draft.job, "a job")
     limit, slots = draft.dead_limit, draft.slots
-    found = [name] if name else []
+    problems = [name] if name else []
     if draft.on_error not in ("dead", "fail"):
-        found.append(
+        problems.append(
             PlanError(
                 "HR-PLAN-024",
                 f"on_error is {draft.on_error!r}",
@@ -152,7 +152,7 @@ def _wrong(draft: Draft) -> list[PlanError]:
     if limit is not None and not (
         (type(limit) is int and limit >= 1) or (type(limit) is float and 0 < limit < 1)
     ):
-        found.append(
+        problems.append(
             PlanError(
                 "HR-PLAN-024",
                 f"dead_limit is {limit!r}",
@@ -160,11 +160,11 @@ def _wrong(draft: Draft) -> list[PlanError]:
             )
         )
     if slots is not None and not (type(slots) is int and 1 <= slots <= MOST_SLOTS):
-        found.append(
+        problems.append(
             PlanError(
                 "HR-PLAN-024",
                 f"slots is {slots!r}",
                 f"Give a whole number from 1 to {MOST_SLOTS}, or leave it out.",
             )
         )
-    return found
+    return problems

@@ -11,8 +11,7 @@ from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyStream, AnyTable, Handle, other_job
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import AnyStream, AnyTable, Handle, StepBuilder, other_job
 from headrace.api.windowed import gap_of
 from headrace.clock import Duration, millis, pretty
 from headrace.errors import PlanError
@@ -68,15 +67,15 @@ def add_join(
     **more: Any,
 ) -> Edge:
     """Add a join of these inputs; without keys and columns where they are not known."""
-    edges = tuple(one._edge for one in inputs)
-    known = keys if len(schema) else tuple(() for _ in inputs)
+    edges = tuple(i._edge for i in inputs)
+    known_keys = keys if len(schema) else tuple(() for _ in inputs)
     timed = all(e.node.timed for e in edges)
-    output = schema if all(known) else UNKNOWN
-    return step.stateful(what, known, output, inputs=edges, timed=timed, **more)
+    output = schema if all(known_keys) else UNKNOWN
+    return step.stateful(what, known_keys, output, inputs=edges, timed=timed, **more)
 
 
 def same_job(step: StepBuilder, left: Handle, right: Any) -> Any:
-    """The right stream, or where it is of another job the left one in its place."""
+    """The right stream; the left one in its place if the right one is of another job."""
     if getattr(right, "_draft", None) is left._draft:
         return right
     if hasattr(right, "_draft"):
@@ -169,9 +168,9 @@ def result_of(
         return (), UNKNOWN
     columns = [(_origin(f.name, keys[0]), f) for f in left]
     if not left_only:
-        taken = [*left.names, *(f.name for f in extra)]
+        used = [*left.names, *(f.name for f in extra)]
         for field in (f for f in right if f.name not in keys[1]):
-            name = f"{field.name}{suffix}" if field.name in taken else field.name
+            name = f"{field.name}{suffix}" if field.name in used else field.name
             columns.append(((1, field.name), field.with_name(name)))
     return _unique(step, columns, extra)
 
@@ -183,12 +182,12 @@ def result_of_all(
     if not all(keys) or any(map(unknown_columns, schemas)):
         return (), UNKNOWN
     rest = [[f for f in s if f.name not in k] for s, k in zip(schemas, keys, strict=True)]
-    every = [f.name for fields in rest for f in fields]
+    all_names = [f.name for fields in rest for f in fields]
     hidden = key_names(len(keys[0]), HIDDEN_KEY)
     columns = [((KEY, n), schemas[0].field(k)) for n, k in zip(hidden, keys[0], strict=True)]
     for port, (fields, name) in enumerate(zip(rest, names, strict=True)):
         for f in fields:
-            shared = every.count(f.name) > 1 or f.name in keys[0]
+            shared = all_names.count(f.name) > 1 or f.name in keys[0]
             columns.append(((port, f.name), f.with_name(f"{f.name}_{name}") if shared else f))
     return _unique(step, columns, ())
 
@@ -252,9 +251,9 @@ def windows(step: StepBuilder, window: Any, left: pa.Schema, right: pa.Schema) -
 
 def _gap(step: StepBuilder, window: Session, left: pa.Schema, right: pa.Schema) -> Session:
     """A session whose gap is an expression over the rows of either side."""
-    found = Session(gap_of(step, window, left))
-    gap_of(step, found, right)
-    return found
+    session = Session(gap_of(step, window, left))
+    gap_of(step, session, right)
+    return session
 
 
 def _why_not(window: Any) -> str:
@@ -284,9 +283,9 @@ def patience(lateness: Duration) -> int:
     return length
 
 
-def one_of(how: object, known: Sequence[str], what: str) -> str:
-    if how in known:
-        return str(how)
+def one_of(value: object, choices: Sequence[str], what: str) -> str:
+    if value in choices:
+        return str(value)
     raise PlanError(
-        "HR-JOIN-005", f"{what} cannot be {how!r}", f"Choose one of {', '.join(known)}."
+        "HR-JOIN-005", f"{what} cannot be {value!r}", f"Choose one of {', '.join(choices)}."
     )

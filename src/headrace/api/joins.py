@@ -20,12 +20,12 @@ from headrace.api.handles import (
     Handle,
     JoinT,
     Results,
+    StepBuilder,
     StreamT,
     TableT,
     TimedT,
 )
 from headrace.api.join_keys import JoinArguments, add_join
-from headrace.api.step_builder import StepBuilder
 from headrace.api.window_cut import BOUNDS
 from headrace.clock import Duration
 from headrace.errors import PlanError
@@ -71,14 +71,14 @@ class Joins(Results[StreamT, TimedT, JoinT, TableT]):
         ("-1m", "5m"), from this row to the other; `window` joins rows of the same window. A
         table gives the latest row at this row's time, at most `within` old, or with
         time="processing" the latest that has come. `how` is inner, left, right, full, semi or
-        anti: rows of an outer side that met nobody come out alone, when it is sure that they do
-        not. `lateness`: how long to wait for late rows.
+        anti: rows of an outer side without a match are emitted alone, once no match can come any
+        more. `lateness`: how long to wait for late rows.
         """
         step = self._step(name, was)
-        asked = JoinArguments(on, how, within, window, time, suffix, lateness)
+        args = JoinArguments(on, how, within, window, time, suffix, lateness)
         if isinstance(other, AnyTable):
-            return self._joined(join_with_table(step, self, other, asked))
-        return self._joined(_join_streams(step, self, other, asked))
+            return self._joined(join_with_table(step, self, other, args))
+        return self._joined(_join_streams(step, self, other, args))
 
     def cogroup(
         self,
@@ -110,8 +110,8 @@ class Joins(Results[StreamT, TimedT, JoinT, TableT]):
                 raise unbounded_join("cogroup", 'window=hr.tumbling("5m")')
             cut = join_keys.windows(step, window, self.schema, other.schema)
             what = Cogroup(fn, cut, join_keys.patience(lateness), rows)
-        known = len(value) and keys[0] and not problems
-        output = pa.schema([*before, *value]) if known else UNKNOWN
+        resolved = len(value) and keys[0] and not problems
+        output = pa.schema([*before, *value]) if resolved else UNKNOWN
         return self._joined(add_join(step, (self, other), keys, what, output))
 
     def table(
@@ -123,7 +123,7 @@ class Joins(Results[StreamT, TimedT, JoinT, TableT]):
         if not keys:
             hint = 'Name the columns that say which row is meant: changes.table("id").'
             step.report(PlanError("HR-JOIN-002", "table names no key", hint))
-        step.known(keys)
+        step.require_columns(keys)
         if delete is not None:
             condition = step.condition(delete, "table(delete=)")
             columns: dict[str, Any] = {n: col(n) for n in self.schema.names}
@@ -134,37 +134,37 @@ class Joins(Results[StreamT, TimedT, JoinT, TableT]):
 
 
 def _join_streams(
-    step: StepBuilder, left: AnyStream, right: AnyStream, asked: JoinArguments
+    step: StepBuilder, left: AnyStream, right: AnyStream, args: JoinArguments
 ) -> Edge:
     """Two streams, bounded by an interval or by windows."""
     right = _joinable(step, left, right)
-    keys = join_keys.keys_of(step, (left, right), asked.on)
-    bounds = BOUNDS if asked.window is not None else ()
+    keys = join_keys.keys_of(step, (left, right), args.on)
+    bounds = BOUNDS if args.window is not None else ()
     columns, schema = join_keys.result_of(
-        step, left.schema, right.schema, keys, asked.suffix, bounds, left_only=asked.left_only
+        step, left.schema, right.schema, keys, args.suffix, bounds, left_only=args.left_only
     )
     rows = (ddl_of(left.schema), ddl_of(right.schema))
     what: Spec = IntervalJoin("inner", 0, 0, 0, columns, rows)
     with step.draft.attempt(step.site):
-        wait = _bounded_patience(asked)
-        if asked.window is not None:
-            cut = join_keys.windows(step, asked.window, left.schema, right.schema)
-            what = WindowJoin(asked.how, cut, wait, columns, rows)
+        wait = _bounded_patience(args)
+        if args.window is not None:
+            cut = join_keys.windows(step, args.window, left.schema, right.schema)
+            what = WindowJoin(args.how, cut, wait, columns, rows)
         else:
-            what = IntervalJoin(asked.how, *join_keys.interval(asked.within), wait, columns, rows)
+            what = IntervalJoin(args.how, *join_keys.interval(args.within), wait, columns, rows)
     return add_join(step, (left, right), keys, what, schema)
 
 
-def _bounded_patience(asked: JoinArguments) -> int:
+def _bounded_patience(args: JoinArguments) -> int:
     """How long a join of streams waits for late rows; refused if nothing bounds the join."""
-    join_keys.one_of(asked.how, HOWS, "how")
-    if asked.time != "event":
+    join_keys.one_of(args.how, HOWS, "how")
+    if args.time != "event":
         hint = "Rows meet by event time. Read them with time=hr.ingestion() to go by the clock."
-        raise PlanError("HR-JOIN-005", f"time of a join of streams cannot be {asked.time!r}", hint)
-    wait = join_keys.patience(asked.lateness)
-    if asked.within is None and asked.window is None:
+        raise PlanError("HR-JOIN-005", f"time of a join of streams cannot be {args.time!r}", hint)
+    wait = join_keys.patience(args.lateness)
+    if args.within is None and args.window is None:
         raise unbounded_join("join", 'within="5m" or window=hr.tumbling("5m")')
-    if asked.within is not None and asked.window is not None:
+    if args.within is not None and args.window is not None:
         hint = "Say one of them: they bound the join differently."
         raise PlanError("HR-JOIN-007", "join has both within= and window=", hint)
     return wait
@@ -180,23 +180,23 @@ def unbounded_join(join: str, bound: str) -> PlanError:
 
 
 def _joinable(step: StepBuilder, left: AnyStream, right: Any) -> Any:
-    """The right stream, or where it is none that can be joined the left one in its place."""
-    wrong = not_joinable(right)
-    if wrong is None:
+    """The right stream; the left one in its place if the right one cannot be joined."""
+    problem = not_joinable(right)
+    if problem is None:
         return join_keys.same_job(step, left, right)
-    step.report(wrong)
+    step.report(problem)
     return left
 
 
-def not_joinable(one: object) -> PlanError | None:
-    if isinstance(one, AnyBroadcast):
+def not_joinable(other: object) -> PlanError | None:
+    if isinstance(other, AnyBroadcast):
         return PlanError(
             "HR-JOIN-013",
             "a join cannot use .broadcast(): rows meet by their key, in one task",
             "Leave .broadcast() out; to have rows in every task, give them to a process function "
             'by hr.connect, or keep them outside and use lookup(..., on="id").',
         )
-    if isinstance(one, AnyTable):
+    if isinstance(other, AnyTable):
         return PlanError(
             "HR-JOIN-014",
             "a table can only be in a join of two: a.join(table)",
@@ -230,10 +230,10 @@ class TableJoins(AnyTable, Generic[JoinT]):
         with step.draft.attempt(step.site):
             join_keys.one_of(time, TIMES, "time")
         schema = pa.schema([*(f for f in self.schema if f.name != CHANGE), CHANGES])
-        known = all(k in self.schema.names for k in self._keys)
+        has_keys = all(k in self.schema.names for k in self._keys)
         timed, rows = self._edge.node.timed, (ddl_of(self.schema),)
-        what = Changes(time == "processing", timed, self._gone, rows)
-        keys = (self._keys if known else (),)
+        what = Changes(time == "processing", timed, self._deleted, rows)
+        keys = (self._keys if has_keys else (),)
         return self._joined(add_join(step, (self,), keys, what, schema, unbounded=self._unbounded))
 
     def join(
@@ -260,7 +260,7 @@ class TableJoins(AnyTable, Generic[JoinT]):
             other = self
         join_keys.same_job(step, self, other)
         keys = join_keys.table_keys(step, self, other, on)
-        own = self._keys if set(keys[0]) != set(self._keys) else ()
+        own_key = self._keys if set(keys[0]) != set(self._keys) else ()
         left_only = how in ("semi", "anti")
         columns, schema = join_keys.result_of(
             step, self.schema, other.schema, keys, suffix, (CHANGES,), left_only=left_only
@@ -268,45 +268,50 @@ class TableJoins(AnyTable, Generic[JoinT]):
         with step.draft.attempt(step.site):
             join_keys.one_of(how, TABLE_HOWS, "how of a join of tables")
             join_keys.one_of(time, TIMES, "time")
-        gone, rows = (self._gone, other._gone), (ddl_of(self.schema), ddl_of(other.schema))
-        what = TableJoin(how, own, time == "processing", _timed(self, other), gone, columns, rows)
+        deleted, rows = (
+            (self._deleted, other._deleted),
+            (ddl_of(self.schema), ddl_of(other.schema)),
+        )
+        what = TableJoin(
+            how, own_key, time == "processing", _timed(self, other), deleted, columns, rows
+        )
         left: Handle = self
-        if own:
+        if own_key:
             left = self.changes(time=time, name=f"{name} changes" if name else None)
-            what = replace(what, gone=(None, gone[1]))
-        sure = self._unbounded and other._unbounded
-        return self._joined(add_join(step, (left, other), keys, what, schema, unbounded=sure))
+            what = replace(what, gone=(None, deleted[1]))
+        accepted = self._unbounded and other._unbounded
+        return self._joined(add_join(step, (left, other), keys, what, schema, unbounded=accepted))
 
     def _joined(self, edge: Edge) -> JoinT:
         raise NotImplementedError
 
 
 def join_with_table(
-    step: StepBuilder, left: AnyStream, right: AnyTable, asked: JoinArguments
+    step: StepBuilder, left: AnyStream, right: AnyTable, args: JoinArguments
 ) -> Edge:
     """Each row of a stream with the latest row of its key in a table."""
     other = join_keys.same_job(step, left, right)
-    keys = join_keys.table_keys(step, left, right, asked.on)
+    keys = join_keys.table_keys(step, left, right, args.on)
     columns, schema = join_keys.result_of(
-        step, left.schema, right.schema, keys, asked.suffix, left_only=asked.left_only
+        step, left.schema, right.schema, keys, args.suffix, left_only=args.left_only
     )
-    timed, by_clock = _timed(left, right), asked.time == "processing"
+    timed, by_clock = _timed(left, right), args.time == "processing"
     rows = (ddl_of(left.schema), ddl_of(right.schema))
-    what = Latest("inner", False, None, 0, timed, right._gone, columns, rows)
+    what = Latest("inner", False, None, 0, timed, right._deleted, columns, rows)
     with step.draft.attempt(step.site):
-        join_keys.one_of(asked.how, LATEST_HOWS, "how of a join with a table")
-        join_keys.one_of(asked.time, TIMES, "time")
-        wait, age = join_keys.patience(asked.lateness), join_keys.age(asked.within)
-        if asked.window is not None or (by_clock and (wait or age is not None)):
+        join_keys.one_of(args.how, LATEST_HOWS, "how of a join with a table")
+        join_keys.one_of(args.time, TIMES, "time")
+        wait, age = join_keys.patience(args.lateness), join_keys.age(args.within)
+        if args.window is not None or (by_clock and (wait or age is not None)):
             raise PlanError(
                 "HR-JOIN-007",
-                f"a join with a table by {asked.time} time cannot have "
-                f"{'window=' if asked.window is not None else 'within= or lateness='}",
+                f"a join with a table by {args.time} time cannot have "
+                f"{'window=' if args.window is not None else 'within= or lateness='}",
                 "Leave it out.",
             )
-        what = Latest(asked.how, by_clock, age, wait, timed, right._gone, columns, rows)
+        what = Latest(args.how, by_clock, age, wait, timed, right._deleted, columns, rows)
     return add_join(step, (left, other), keys, what, schema, unbounded=right._unbounded)
 
 
 def _timed(*inputs: Handle) -> bool:
-    return all(one._edge.node.timed for one in inputs)
+    return all(i._edge.node.timed for i in inputs)

@@ -1,4 +1,5 @@
-"""Keyed streams: rows that belong together by a key, and tables of the latest row of each.
+"""Streams by key: keyed streams, tables of the latest row of each key, control streams, and the
+functions that bring several streams together by key.
 
 Steps here hold state for every key ever seen unless they work on windows: without
 `unbounded=True` the plan refuses them.
@@ -6,12 +7,14 @@ Steps here hold state for every key ever seen unless they work on windows: witho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.api import stream
-from headrace.api.connected import ConnectedStreams, connect_streams, input_name
-from headrace.api.handles import AnyBroadcast
-from headrace.api.joins import TableJoins
+from headrace.api import join_keys, stream
+from headrace.api.connected import By, ConnectedStreams, Input, connect_streams, input_name
+from headrace.api.handles import AnyBroadcast, AnyStream, StepBuilder
+from headrace.api.join_keys import add_join
+from headrace.api.joins import TableJoins, not_joinable, unbounded_join
 from headrace.api.patterns import MatchArguments
 from headrace.api.small_operators import SharedMethods
 from headrace.api.stateful import KeyedState
@@ -19,12 +22,13 @@ from headrace.api.windowed import WindowArguments, WindowedStream
 from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.hints import UnknownNameError, named_arguments, no_such_name
+from headrace.ops.join.many import MANY_HOWS, ManyJoin
 from headrace.ops.process.function import KeyedProcess
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.trigger_base import Trigger
 from headrace.plan.draft import Draft
 from headrace.plan.nodes import Edge
-from headrace.schema import SchemaLike
+from headrace.schema import SchemaLike, ddl_of
 
 
 @named_arguments
@@ -76,8 +80,8 @@ class KeyedStream(
         is new ("delta"), or takes the old result back first ("retract"). `info` adds the
         columns `pane`, `timing` and `final`; by default where a window may fire more than once.
         """
-        asked = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
-        cut = asked.cut(self._step())
+        args = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
+        cut = args.cut(self._step())
         return WindowedStream(self._draft, self._edge, self._keys, cut, stream.WindowResult)
 
     def process(
@@ -89,7 +93,7 @@ class KeyedStream(
         name: str | None = None,
         was: str | None = None,
     ) -> stream.ProcessResult:
-        """Hand each key's rows, in order, to a process function that may keep values."""
+        """Hand each key's rows, in order, to a process function that may store values."""
         label = input_name(self)
         return ConnectedStreams(
             self._draft, (self._edge,), (self._keys,), (label,), stream.ProcessResult
@@ -109,13 +113,13 @@ class KeyedStream(
     ) -> stream.MatchResult:
         """Find a pattern among each key's rows, or several: `match(hr.pattern(...))`.
 
-        `select` says what is told of a match: columns over its rows, as in {"sum": "a.x + b.x"},
-        or a function of the match, whose rows `output` describes; else the rows by name. With
+        `select` says what a match emits: columns over its rows, as in {"sum": "a.x + b.x"}, or a
+        function of the match, whose rows `output` describes; else the rows by name. With
         {"name": pattern} there are several and a column `pattern`. `rules` is a control stream
-        that brings patterns while the job runs; `timeouts` keeps what was never complete.
+        that brings patterns while the job runs; `timeouts` emits matches that were never completed.
         """
-        asked = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
-        edge = asked.add(self._step(name, was), self._keys)
+        args = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
+        edge = args.add(self._step(name, was), self._keys)
         return stream.MatchResult(self._draft, edge)
 
     def connect(
@@ -177,3 +181,81 @@ class BroadcastStream(AnyBroadcast):
                     site=call_site(),
                 )
             raise no_such_name("a broadcast stream", method, dir(BroadcastStream))
+
+
+# Functions of several streams, each under a name.
+
+
+def connect(by: By = None, **streams: Input) -> ConnectedStreams[stream.ProcessResult]:
+    """Connect named streams by key: `hr.connect(by="area", average=a, smoke=s).process(fn)`.
+
+    `by` is a column (or columns) that all have, or a mapping from input name to its columns;
+    leave it out for streams that are keyed already. A control stream, `rules.broadcast()`,
+    needs no key: its rows reach every task.
+    """
+    return connect_streams(list(streams.values()), by, list(streams), stream.ProcessResult)
+
+
+def join_all(
+    *,
+    on: str | Sequence[str] | None = None,
+    how: str = "inner",
+    within: Any = None,
+    lateness: Duration = 0,
+    name: str | None = None,
+    was: str | None = None,
+    **streams: AnyStream,
+) -> stream.JoinResult:
+    """One row of each of several streams with the same key, all `within` a time of each other.
+
+    `hr.join_all(on="id", within="1m", order=a, payment=b, parcel=c)`. A column that several
+    have is called by their names: `price_order`, `price_payment`. `how="left"` and
+    `how="full"` also emit rows that lack some of the streams, once nothing can be added to them:
+    those with a row of the first stream, or of any.
+    """
+    hint = 'Name them: hr.join_all(on="id", within="1m", order=a, payment=b).'
+    for label, item in streams.items():  # an option that join_all has not, such as suffix=
+        if not hasattr(item, "_draft"):
+            fact = f"join_all needs streams, but {label}= is {item!r}"
+            rest = " Besides them it takes on, how, within, lateness, name and was."
+            raise _with_site(PlanError("HR-JOIN-008", fact, hint + rest))
+        if (problem := not_joinable(item)) is not None:
+            raise _with_site(problem)
+    if len(streams) < 2:
+        raise _with_site(PlanError("HR-JOIN-012", f"join_all joins {len(streams)} streams", hint))
+    first, *others = streams.values()
+    step = StepBuilder(first._draft, first._edge, name, was)
+    inputs = (first, *(join_keys.same_job(step, first, other) for other in others))
+    keys = join_keys.keys_of(step, inputs, on)
+    columns, schema = join_keys.result_of_all(
+        step, [s.schema for s in inputs], keys, tuple(streams)
+    )
+    rows, names = tuple(ddl_of(s.schema) for s in inputs), tuple(streams)
+    what = ManyJoin("inner", names, 0, 0, columns, rows)
+    with step.draft.attempt(step.site):
+        _check_how(how)
+        if within is None:
+            raise unbounded_join("join_all", 'within="5m"')
+        lower, upper = join_keys.interval(within)
+        if lower != -upper:
+            hint = 'Write within="5m": no two rows are further apart.'
+            raise PlanError("HR-JOIN-004", "join_all takes one length as within=", hint)
+        what = ManyJoin(how, names, upper, join_keys.patience(lateness), columns, rows)
+    return stream.JoinResult(step.draft, add_join(step, inputs, keys, what, schema))
+
+
+def _check_how(how: str) -> None:
+    if how in MANY_HOWS:
+        return
+    hint = f"Choose one of {', '.join(MANY_HOWS)}."
+    if how == "right":
+        hint += " For the rows of another stream, name that one first and say left."
+    if how in ("semi", "anti"):
+        hint += f' Or join two at a time: a.join(b, on="id", within="1m", how="{how}").'
+    raise PlanError("HR-JOIN-005", f"how of join_all cannot be {how!r}", hint)
+
+
+def _with_site(problem: PlanError) -> PlanError:
+    """A problem that leaves no stream to go on with."""
+    problem.site = call_site()
+    return problem

@@ -49,29 +49,31 @@ class Lookups(Results[StreamT, TimedT, JoinT, TableT]):
         was: str | None = None,
     ) -> StreamT:
         """Each row completed from a table outside: `hr.table_file`, `hr.sql_table`,
-        `hr.spark_table`, a function that gives an Arrow or pandas table, or such a table.
+        `hr.spark_table`, a function that returns an Arrow or pandas table, or such a table.
 
         It is loaded again every `refresh`. A row that is not there gets nulls, becomes a "dead"
         letter, or will "wait" until it is there or its `patience` is over.
         """
         step = self._step(name, was)
-        found = step.attempt(lambda: _known(table, schema).schema())
+        loaded = step.attempt(lambda: _table_of(table, schema).schema())
         on = on or self._keys or None
-        keys = join_keys.keys_of(step, (self, _TableColumns(found)), on) if len(found) else ((), ())
-        _, output = join_keys.result_of(step, self.schema, found, keys, suffix)
+        keys = (
+            join_keys.keys_of(step, (self, _TableColumns(loaded)), on) if len(loaded) else ((), ())
+        )
+        _, output = join_keys.result_of(step, self.schema, loaded, keys, suffix)
         what = Lookup(FixedTable(pa.table({})), "", (), UNKNOWN, None, "null", 0)
         with step.draft.attempt(step.site):
-            often = None if refresh is None else millis(refresh)
+            period = None if refresh is None else millis(refresh)
             wait = 0 if patience is None else millis(patience)
             join_keys.one_of(on_missing, MISSING, "on_missing")
-            _check(on_missing, often, wait)
-            _check_snapshot(table, often)
-            value = pa.schema([pa.field(f.name, f.type) for f in found if f.name not in keys[1]])
-            source = _known(table, schema, tuple(value.names)).source
+            _check(on_missing, period, wait)
+            _check_snapshot(table, period)
+            value = pa.schema([pa.field(f.name, f.type) for f in loaded if f.name not in keys[1]])
+            source = _table_of(table, schema, tuple(value.names)).source
             if isinstance(source, TableFile):  # what was guessed holds for every refresh
-                source = TableFile(source.path, found)
+                source = TableFile(source.path, loaded)
             rows = (ddl_of(self.schema),)
-            what = Lookup(source, uuid4().hex, keys[1], value, often, on_missing, wait, rows)
+            what = Lookup(source, uuid4().hex, keys[1], value, period, on_missing, wait, rows)
         return self._stream(step.stateful(what, (keys[0],), output))
 
 
@@ -108,7 +110,7 @@ def table_file(path: str | Path, *, schema: SchemaLike | None = None) -> LookupT
 
 
 def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLike) -> LookupTable:
-    """What a query gives, for `lookup`; `connect` opens a DB-API connection, or "sqlite:path"."""
+    """What a query returns, for `lookup`; `connect` opens a DB-API connection, or "sqlite:path"."""
     if isinstance(connect, str):
         kind, _, path = connect.partition(":")
         if kind != "sqlite" or not path:
@@ -116,8 +118,8 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
             # the rest of an address may hold a password, and so may what is none
             what = repr(f"{kind}:") if re.fullmatch(r"[a-z0-9+]+", kind) else "this text"
             raise PlanError("HR-JOIN-022", f"sql_table does not know how to open {what}", hint)
-        there = f"{Path(path).absolute().as_uri()}?mode=rw"  # it does not make a file
-        connect = partial(sqlite3.connect, there, uri=True)
+        database = f"{Path(path).absolute().as_uri()}?mode=rw"  # it does not make a file
+        connect = partial(sqlite3.connect, database, uri=True)
     elif hasattr(connect, "cursor"):
         hint = "Give a function that opens one: each worker opens its own, for each load."
         raise PlanError("HR-JOIN-022", "sql_table needs a function, not a connection", hint)
@@ -126,7 +128,7 @@ def sql_table(connect: str | Callable[[], Any], query: str, *, schema: SchemaLik
 
 
 def spark_table(make: Callable[[Any], Any], *, schema: SchemaLike) -> LookupTable:
-    """What `make(spark)` gives, a Spark DataFrame, for `lookup`.
+    """What `make(spark)` returns, a Spark DataFrame, for `lookup`.
 
     The driver of a run calls it before the first batch, and again every `refresh` of the lookup.
     """
@@ -146,7 +148,7 @@ class _TableColumns:
         self.schema = schema
 
 
-def _known(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -> LookupTable:
+def _table_of(table: Any, schema: SchemaLike | None, names: tuple[str, ...] = ()) -> LookupTable:
     """The table; rows of a list may leave out the columns in `names`."""
     declared = None if schema is None else schema_of(schema)
     if isinstance(table, LookupTable):

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyStream, JoinT, Results, StreamT, TableT, TimedT
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import AnyStream, JoinT, Results, StepBuilder, StreamT, TableT, TimedT
 from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.loops import EMPTY, SAME, Iterate, Loop
@@ -41,7 +40,7 @@ class Loops(Results[StreamT, TimedT, JoinT, TableT]):
         """All rows of a batch through a function from Arrow table to Arrow table, in one task.
 
         On a keyed stream each task has a table of its own, with all rows of its keys. `output`
-        says the columns it gives, if they are others, and `time` which of them is the event
+        says the columns it returns, if they are others, and `time` which of them is the event
         time; without it that is the newest of the batch. With engine="spark" it is a function
         from DataFrame to DataFrame, called where the run was started.
         """
@@ -50,7 +49,7 @@ class Loops(Results[StreamT, TimedT, JoinT, TableT]):
             check_takes(fn, 1, "transform")
             _check_engine(engine, self._keys)
             if engine == "spark":
-                _check_held(step.schema)
+                _check_spark_types(step.schema)
         schema = step.schema if output is None else step.attempt(lambda: schema_of(output))
         what = Transform(
             fn,
@@ -77,31 +76,33 @@ class Loops(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> TimedT:
-        """Rows go round: what body(rows, loop) gives, as an Arrow table, goes in again.
+        """Rows go round: what body(rows, loop) returns, an Arrow table, goes in again.
 
         It ends after so many `times`, or `until` "same" (nothing changed), "empty" (nothing is
         left) or a function of the rows before and after says so; `most` turns at most. What is left
-        is the result; or, with `output`, what the body gave by `loop.emit(table)`. `feed` says
+        is the result; or, with `output`, what the body emitted by `loop.emit(table)`. `feed` says
         the columns that go round if they are not those of the input, which is `loop.rows`.
         `keep` names tables that stay from batch to batch: `loop.kept["model"]`. With over="batches"
-        a turn is a batch: what is given back waits for the next one, or for `pause`.
+        a turn is a batch: what the body returns waits for the next one, or for `pause`.
         """
         step = self._step(name, was)
         with self._draft.attempt(step.site):
             check_takes(body, 2, "iterate")
         _check_exit(step, times, until, over, pause)
         fed = None if feed is None else step.attempt(lambda: schema_of(feed))
-        given = None if output is None else step.attempt(lambda: schema_of(output))
-        schema = given or fed or step.schema
-        kept = tuple((n, step.attempt(partial(schema_of, s))) for n, s in (keep or {}).items())
+        emitted = None if output is None else step.attempt(lambda: schema_of(output))
+        schema = emitted or fed or step.schema
+        tables = tuple((n, step.attempt(partial(schema_of, s))) for n, s in (keep or {}).items())
         _check_keys(
-            step, self._keys, (*kept, *([("feed", fed)] if fed and over != "turns" else []))
+            step,
+            self._keys,
+            (*tables, *([("feed", fed)] if fed and over != "turns" else [])),
         )
         what = Iterate(
             body,
             fed,
-            given is not None,
-            kept,
+            emitted is not None,
+            tables,
             None if times is None else step.count(times, "iterate", "rounds"),
             until,
             step.count(most, "iterate", "rounds"),
@@ -133,19 +134,19 @@ class Repeating(AnyStream):
                     f"At most {_MOST_LEVELS}; use iterate, which goes round in one step.",
                 )
             )
-        now = self
+        stream = self
         for number in range(1, min(count, _MOST_LEVELS) + 1):
             with self._draft.round(number):
-                given = body(now)
-            if not isinstance(given, Repeating):
+                result = body(stream)
+            if not isinstance(result, Repeating):
                 raise PlanError(
                     "HR-LOOP-007",
-                    f"the body of repeat gave {given!r}, not a stream that it could go on with",
+                    f"the body of repeat gave {result!r}, not a stream that it could go on with",
                     "Return the stream after its last step; after key_by, that of a step on keys.",
                     site=step.site,
                 )
-            now = given
-        return now
+            stream = result
+        return stream
 
 
 def _check_engine(engine: str, keys: tuple[str, ...]) -> None:
@@ -163,30 +164,30 @@ def _check_engine(engine: str, keys: tuple[str, ...]) -> None:
         )
 
 
-def _check_held(schema: pa.Schema) -> None:
+def _check_spark_types(schema: pa.Schema) -> None:
     for field in schema:
-        strange = _unheld(field.type)
-        if strange is not None:
+        kind = _unsupported(field.type)
+        if kind is not None:
             raise PlanError(
                 "HR-STREAM-011",
-                f"Spark has no type for column {field.name!r}, which is {strange}",
+                f"Spark has no type for column {field.name!r}, which is {kind}",
                 'Cast it before, or leave it out: select(...), drop(...); or use engine="arrow".',
             )
 
 
-def _unheld(kind: pa.DataType) -> pa.DataType | None:
+def _unsupported(kind: pa.DataType) -> pa.DataType | None:
     """What of a type a Spark DataFrame cannot hold."""
     if pa.types.is_dictionary(kind):
-        return _unheld(kind.value_type)
+        return _unsupported(kind.value_type)
     if pa.types.is_decimal(kind):
         return None if kind.precision <= 38 and kind.scale >= 0 else kind
-    if pa.types.is_nested(kind) and not any(no(kind) for no in _UNHELD):
-        inside = (_unheld(kind.field(i).type) for i in range(kind.num_fields))
-        return next((strange for strange in inside if strange is not None), None)
-    return kind if any(no(kind) for no in _UNHELD) else None
+    if pa.types.is_nested(kind) and not any(test(kind) for test in _UNSUPPORTED):
+        inside = (_unsupported(kind.field(i).type) for i in range(kind.num_fields))
+        return next((part for part in inside if part is not None), None)
+    return kind if any(test(kind) for test in _UNSUPPORTED) else None
 
 
-_UNHELD = (
+_UNSUPPORTED = (
     pa.types.is_unsigned_integer, pa.types.is_float16, pa.types.is_string_view,
     pa.types.is_binary_view, pa.types.is_date64, pa.types.is_time32, pa.types.is_interval,
     pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_union,

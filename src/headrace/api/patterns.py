@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.handles import Handle, other_job
-from headrace.api.step_builder import StepBuilder
+from headrace.api.handles import Handle, StepBuilder, other_job
 from headrace.callables import is_lambda
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr, Untraceable, as_expr, col
@@ -51,35 +50,35 @@ class MatchArguments:
     def add(self, step: StepBuilder, keys: tuple[str, ...]) -> Edge:
         """Add the step: patterns, or rules from a control stream, over a stream by key."""
         rules = self.rules
-        wanted = _wanted(step, self.patterns, rules)
-        resolved = {n: one.resolved(_conditions(step)) for n, one in wanted.items()}
+        patterns = _valid_patterns(step, self.patterns, rules)
+        resolved = {n: p.resolved(_conditions(step)) for n, p in patterns.items()}
         named = rules is not None or isinstance(self.patterns, Mapping)
-        _judge(step, wanted, unbounded=self.unbounded)
-        parts = None if rules is not None else parts_of(rows_in(p.group) for p in wanted.values())
-        found = _Output(step, keys, parts, named).selection(self.select, self.output)
+        _judge(step, patterns, unbounded=self.unbounded)
+        parts = None if rules is not None else parts_of(rows_in(p.group) for p in patterns.values())
+        selection = _Output(step, keys, parts, named).selection(self.select, self.output)
         more = {"timeouts": self.timeouts, "unbounded": self.unbounded}
-        what = MatchSpec({}, None, (), found, **more)
+        what = MatchSpec({}, None, (), selection, **more)
         with step.draft.attempt(step.site):
-            what = MatchSpec.of(resolved, found, **more) if rules is None else what
+            what = MatchSpec.of(resolved, selection, **more) if rules is None else what
             _judge_timeouts(what)
         inputs = (step.edge,) if rules is None else (step.edge, _control(step, rules))
         return step.stateful(
             what,
             (keys,) * len(inputs),
-            found.output,
+            selection.output,
             "match",
             inputs=inputs,
             unbounded=True,
-            sides={TIMEOUTS: found.whole} if self.timeouts else {},
+            sides={TIMEOUTS: selection.whole} if self.timeouts else {},
             broadcast=() if len(inputs) == 1 else (1,),
         )
 
 
-def _wanted(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
+def _valid_patterns(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[str, Pattern]:
     """The patterns by name, without those that are wrong."""
     if (patterns is None) == (rules is None):
         step.report(_arguments("match needs patterns or rules, one of them"))
-    given = patterns if isinstance(patterns, Mapping) else {PATTERN: patterns}
+    by_name = patterns if isinstance(patterns, Mapping) else {PATTERN: patterns}
     if isinstance(patterns, Mapping) and not patterns:
         step.report(
             refusal(
@@ -88,21 +87,21 @@ def _wanted(step: StepBuilder, patterns: Patterns, rules: Any) -> dict[str, Patt
                 'Give one: match({"name": hr.pattern(...)}).',
             )
         )
-    found = {}
-    for name, one in given.items() if patterns is not None else ():
-        if not isinstance(one, Pattern):
-            step.report(_arguments(f"{one!r} is no pattern"))
+    valid = {}
+    for name, value in by_name.items() if patterns is not None else ():
+        if not isinstance(value, Pattern):
+            step.report(_arguments(f"{value!r} is no pattern"))
             continue
         before = len(step.draft.problems)
         with step.draft.attempt(step.site):
-            one.check()
+            value.check()
         if len(step.draft.problems) == before:
-            found[str(name)] = one
-    return found
+            valid[str(name)] = value
+    return valid
 
 
 def _judge(step: StepBuilder, patterns: Mapping[str, Pattern], *, unbounded: bool) -> None:
-    endless = [one for one in patterns.values() if one.endless]
+    endless = [pattern for pattern in patterns.values() if pattern.endless]
     if endless and not unbounded:
         lacks = "a step without within" if endless[0].timed else "no within"
         step.report(
@@ -118,7 +117,7 @@ def _judge(step: StepBuilder, patterns: Mapping[str, Pattern], *, unbounded: boo
 
 def _judge_timeouts(what: MatchSpec) -> None:
     """Refuse timeouts where no pattern has a time that could be over."""
-    timed = [one.timed for one in what.patterns.values()]
+    timed = [pattern.timed for pattern in what.patterns.values()]
     if not what.timeouts or any(timed) or not timed:
         return
     if what.waits:
@@ -139,12 +138,12 @@ def _conditions(step: StepBuilder) -> Callable[[str, Any], Condition]:
     def change(name: str, where: tuple[Any, ...]) -> Condition:
         exprs: list[Expr] = []
         functions: list[Callable[[Any, Any], Any]] = []
-        for one in where:
-            made = _condition(step, name, one)
-            if isinstance(made, Expr):
-                exprs.append(made)
-            elif made is not None:
-                functions.append(made)
+        for part in where:
+            condition = _condition(step, name, part)
+            if isinstance(condition, Expr):
+                exprs.append(condition)
+            elif condition is not None:
+                functions.append(condition)
         whole = all_of(exprs) if exprs else None
         if whole is not None and never_true(whole):  # by a lambda: a text was judged before
             step.report(never(name, whole))
@@ -182,10 +181,10 @@ class _Output:
         named: bool,
     ) -> None:
         self._step, self._keys, self._named, self._parts = step, keys, named, parts
-        known = all(k in step.schema.names for k in keys) and len(step.schema)
-        key = pa.schema([step.schema.field(k) for k in keys]) if known else UNKNOWN
+        resolved = all(k in step.schema.names for k in keys) and len(step.schema)
+        key = pa.schema([step.schema.field(k) for k in keys]) if resolved else UNKNOWN
         self._own = [*key.names, *([PATTERN] if named else [])]
-        self._whole = whole_schema(key, step.schema, parts, named) if known else UNKNOWN
+        self._whole = whole_schema(key, step.schema, parts, named) if resolved else UNKNOWN
 
     def selection(self, select: Select, output: SchemaLike | None) -> Selection:
         rows, whole = self._step.schema, self._whole
@@ -199,21 +198,21 @@ class _Output:
         if select is None:
             return Selection(rows, whole, whole)
         self._clashes(select)
-        made = cols.typed(self._step.draft, select, whole, self._step.site)
+        chosen = cols.typed(self._step.draft, select, whole, self._step.site)
         own = tuple((n, col(n)) for n in self._own)
         fields = [whole.field(n) for n in self._own if n in whole.names]
-        schema = pa.schema([*fields, *made.schema]) if len(whole) else UNKNOWN
-        return Selection(rows, whole, schema, (*own, *made.columns))
+        schema = pa.schema([*fields, *chosen.schema]) if len(whole) else UNKNOWN
+        return Selection(rows, whole, schema, (*own, *chosen.columns))
 
     def _function(self, fn: Callable[[Any], Any], output: SchemaLike | None) -> Selection:
         def checked() -> pa.Schema:
             check_takes(fn, 1, "match")
             return any_schema(fn, output, "match")
 
-        given = self._step.attempt(checked)
-        adds = self._named and PATTERN not in given.names and len(given) > 0
+        returned = self._step.attempt(checked)
+        adds = self._named and PATTERN not in returned.names and len(returned) > 0
         pattern_column = [pa.field(PATTERN, pa.string())] if adds else []
-        schema = pa.schema([*pattern_column, *given])
+        schema = pa.schema([*pattern_column, *returned])
         return Selection(self._step.schema, self._whole, schema, function=fn, named=adds)
 
     def _clashes(self, names: Any) -> None:
@@ -237,8 +236,8 @@ def _control(step: StepBuilder, rules: Any) -> Edge:
         step.report(other_job())
         return step.edge
     schema = rules._edge.schema
-    good = all(n in schema.names and pa.types.is_string(schema.field(n).type) for n in (NAME, TEXT))
-    if len(schema) and not good:
+    fits = all(n in schema.names and pa.types.is_string(schema.field(n).type) for n in (NAME, TEXT))
+    if len(schema) and not fits:
         step.report(
             refusal(
                 "HR-PATTERN-022",

@@ -1,30 +1,33 @@
-"""Fewer rows, or the best, or rows together: the small operators, with a key and without.
+"""The small operators: fewer rows, the best ones, rows together, rows split into branches.
 
 On a stream without a key all rows count as one key, and are brought together in one task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_
+from typing import Any, Generic, overload
 
 import pyarrow as pa
 
-from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
+from headrace.api.handles import JoinT, Results, StepBuilder, StreamT, TableT, TimedT, names_of
 from headrace.api.joins import Joins
 from headrace.api.lookups import Lookups
 from headrace.api.loops import Loops
-from headrace.api.step_builder import StepBuilder, names_of
 from headrace.clock import Duration
 from headrace.errors import PlanError
+from headrace.expr import Expr
 from headrace.ops.stream.batch import Batch, packed_schema
 from headrace.ops.stream.best_rows import CHANGE, RANK, Best, Top, types_of
 from headrace.ops.stream.changes import ChangesOnly
-from headrace.ops.stream.chunk_steps import Share
+from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
 from headrace.ops.stream.throttle import DROPPED, Throttle
 from headrace.plan.columns import clashes
-from headrace.plan.draft import UNKNOWN
+from headrace.plan.draft import UNKNOWN, bad_name
+from headrace.schema import ddl_type
 
 
 class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
@@ -38,14 +41,14 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> TimedT:
-        """Leave out a row if one of the same key and columns went on `within` the time of it.
+        """Drop a row if one of the same key and columns was emitted `within` that time of it.
 
-        Without key and columns, whole rows are compared. Without `within` it is one that ever
-        went on, and all that was seen is kept: pass unbounded=True. Rows before the watermark
-        are `.late`.
+        Without key and columns, whole rows are compared. Without `within` it is one that was
+        ever emitted, and all that was seen is stored: pass unbounded=True. Rows before the
+        watermark are `.late`.
         """
         step = self._step(name, was)
-        step.known(columns)
+        step.require_columns(columns)
         keys = tuple(dict.fromkeys([*self._keys, *columns])) or tuple(step.schema.names)
         what = Deduplicate(None if within is None else step.span(within, "deduplicate(within=)"))
         return self._timed(step.stateful(what, (keys,), step.schema, unbounded=unbounded))
@@ -57,16 +60,16 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> TimedT:
-        """Leave out a row if these columns are as in the row of its key before.
+        """Drop a row if these columns are as in the previous row of its key.
 
         Without columns, all that are not part of the key count.
         """
         step = self._step(name, was)
-        step.known(columns)
-        watched = columns or [n for n in step.schema.names if n not in self._keys]
-        for column in watched:
+        step.require_columns(columns)
+        compared = columns or [n for n in step.schema.names if n not in self._keys]
+        for column in compared:
             step.comparable(column, "changes_only compares")
-        if not watched and len(step.schema):
+        if not compared and len(step.schema):
             step.report(
                 PlanError(
                     "HR-STREAM-004",
@@ -74,9 +77,9 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
                     'Name a column: changes_only("status").',
                 )
             )
-        what = ChangesOnly.of(watched, step.schema)
-        sure = unbounded or not self._keys
-        return self._timed(step.stateful(what, (self._keys,), step.schema, unbounded=sure))
+        what = ChangesOnly.of(compared, step.schema)
+        accepted = unbounded or not self._keys
+        return self._timed(step.stateful(what, (self._keys,), step.schema, unbounded=accepted))
 
     def throttle(
         self,
@@ -88,7 +91,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> TimedT:
         """At most so many rows of a key in each `per` of event time.
 
-        The rest is left out, or goes on as `.side("dropped")`.
+        The other rows are dropped; `.side("dropped")` emits them.
         """
         step = self._step(name, was)
         if per is None:
@@ -117,16 +120,16 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> TimedT:
         """The best rows of each key so far, as changes: columns `rank` and `change`.
 
-        After each batch, "-" tells what has left a rank and "+" what has taken it. `each` names
-        columns that say what a row is about: a newer row about it replaces the older.
+        After each batch, "-" is a row that has left a rank and "+" one that has taken it. `each`
+        names columns that say what a row is about: a newer row about it replaces the older.
         """
-        step, about = self._step(name, was), names_of(each)
-        step.known(about)
+        step, subject = self._step(name, was), names_of(each)
+        step.require_columns(subject)
         check_ranked(step, by, [RANK, CHANGE])
-        what = Top.of(step.count(rows, "top"), by, largest, about, step.schema)
+        what = Top.of(step.count(rows, "top"), by, largest, subject, step.schema)
         schema = pa.schema([*step.schema, RANK, CHANGE]) if len(step.schema) else UNKNOWN
-        sure = unbounded or not self._keys
-        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=sure))
+        accepted = unbounded or not self._keys
+        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=accepted))
 
     def batch(
         self,
@@ -157,10 +160,10 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         step.report(*clashes(self._keys, [pa.field(into, pa.null())], "part of the key"))
         length = None if within is None else step.span(within, "batch(within=)")
         what = Batch.of(step.count(rows, "batch"), length, by_clock, into, timed, step.schema)
-        known = step.key_fields(self._keys) is not None and len(step.schema)
-        schema = packed_schema(self._keys, into, step.schema) if known else UNKNOWN
-        sure = unbounded or not self._keys
-        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=sure))
+        resolved = step.key_fields(self._keys) is not None and len(step.schema)
+        schema = packed_schema(self._keys, into, step.schema) if resolved else UNKNOWN
+        accepted = unbounded or not self._keys
+        return self._timed(step.stateful(what, (self._keys,), schema, unbounded=accepted))
 
     @overload
     def sample(
@@ -197,8 +200,8 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
             period = step.span(per, "sample(per=)")
             what = Best(count, None, period=period, seed=seed, types=types)
             return self._timed(step.stateful(what, (self._keys,), step.schema))
-        fair = isinstance(size, float | int) and not isinstance(size, bool) and 0 <= size <= 1
-        if not fair:
+        is_share = isinstance(size, float | int) and not isinstance(size, bool) and 0 <= size <= 1
+        if not is_share:
             step.report(
                 PlanError(
                     "HR-STREAM-005",
@@ -206,14 +209,104 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
                     'Give a share from 0 to 1, or so many rows of a while: sample(10, per="1m").',
                 )
             )
-        return self._stream(step.chunks(Share(float(size) if fair else 0.0, seed), step.schema))
+        return self._stream(step.chunks(Share(float(size) if is_share else 0.0, seed), step.schema))
 
 
 def check_ranked(step: StepBuilder, by: str, added: Sequence[pa.Field]) -> None:
     """Report a column that rows cannot be ranked by, and columns that are there already."""
-    step.known([by])
+    step.require_columns([by])
     step.comparable(by, "top goes by")
     step.report(*clashes(step.schema.names, added, "a column of the rows"))
+
+
+# Branches of a stream, where each row goes to the first whose condition is true; and `explode`.
+#
+# A branch is an ordinary filter that also says "and none of those before", so it needs no
+# operator of its own; a condition that is null is not true.
+
+
+OTHER = "other"  # the branch of the rows that no other branch takes
+
+
+class Branches(Generic[StreamT]):
+    """`hot, cold = s.split(hot=..., cold=...)`, or `.hot`, `.cold`, and `.other` for the rest."""
+
+    def __init__(
+        self, step: StepBuilder, conditions: Mapping[str, Any], kind: type[StreamT]
+    ) -> None:
+        self._step, self._kind = step, kind
+        self._earlier: list[Expr] = []
+        self._branches: dict[str, StreamT] = {}
+        if not conditions:
+            step.report(_no_branches())
+        for name, condition in conditions.items():
+            problem = _reserved(name) if name == OTHER else bad_name(name, "a branch")
+            if problem is not None:
+                step.report(problem)
+            expr = step.condition(condition, f"the branch {name!r}")
+            self._branches[name] = self._branch(name, expr)
+
+    def _branch(self, name: str, condition: Expr | None) -> StreamT:
+        """A filter: this condition, and none of the earlier ones."""
+        step, own = self._step, [] if condition is None else [condition]
+        parts = [*(~earlier.eq_null(True) for earlier in self._earlier), *own]
+        where = reduce(and_, parts) if parts else None
+        self._earlier += own
+        place = f"{step.draft.scope(step.edge)}.{name}"
+        return self._kind(step.draft, step.select("", where, None, place))
+
+    def __getattr__(self, name: str) -> StreamT:
+        branches = self.__dict__.get("_branches", {})
+        if name == OTHER and name not in branches:
+            branches[name] = self._branch(name, None)
+        if name not in branches:
+            raise AttributeError(
+                f"there is no branch {name!r}: they are {', '.join(branches)}, other"
+            )
+        branch: StreamT = branches[name]
+        return branch
+
+    def __getitem__(self, name: str) -> StreamT:
+        return self.__getattr__(name)
+
+    def __iter__(self) -> Iterator[StreamT]:
+        """The branches that were named, in order."""
+        return iter([s for n, s in self._branches.items() if n != OTHER])
+
+
+def _reserved(name: str) -> PlanError:
+    return PlanError(
+        "HR-PLAN-010",
+        f"the branch name {name!r} is reserved",
+        "The rows that no branch takes are in `.other` without being asked for.",
+    )
+
+
+def _no_branches() -> PlanError:
+    return PlanError(
+        "HR-PLAN-023",
+        "split has no branches",
+        'Name each with its condition: split(hot="celsius > 40", cold="celsius < 0").',
+    )
+
+
+def exploded(schema: pa.Schema, what: Explode) -> pa.Schema:
+    """The columns after `explode`: the elements take the place of their array."""
+    kind = schema.field(what.column).type
+    if not is_array(kind):
+        raise PlanError(
+            "HR-STREAM-012",
+            f"explode takes an array, but {what.column!r} is of type {ddl_type(kind)}",
+            "Of a map make an array first, by map_keys or map_values; of a text by split.",
+        )
+    if what.into != what.column and what.into in schema.names:
+        raise PlanError(
+            "HR-STREAM-012",
+            f"explode would make a second column {what.into!r}",
+            "Give the elements another name: as_=.",
+        )
+    place = schema.get_field_index(what.column)
+    return schema.set(place, pa.field(what.into, kind.value_type))
 
 
 class SharedMethods(

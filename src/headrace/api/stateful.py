@@ -14,8 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.handles import JoinT, Results, StreamT, TableT, TimedT
-from headrace.api.step_builder import PLAIN, StepBuilder
+from headrace.api.handles import PLAIN, JoinT, Results, StepBuilder, StreamT, TableT, TimedT
 from headrace.callables import PyFunction, site_of, title
 from headrace.clock import Duration
 from headrace.errors import PlanError
@@ -52,15 +51,15 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         **aggs: Aggregate,
     ) -> StreamT:
         """Running aggregates: each row, and what the aggregates of its key are after it."""
-        given, before, wanted = split_names(name, was, aggs)
-        step = self._step(given, before)
-        made, fields = typed_aggs(self._draft, wanted, step.schema, step.site)
+        step_name, earlier_name, columns = split_names(name, was, aggs)
+        step = self._step(step_name, earlier_name)
+        aggregates, fields = typed_aggs(self._draft, columns, step.schema, step.site)
         step.report(*clashes(self._keys, fields, "part of the key"))
         new = {f.name: f for f in fields}
         replaced = [new.get(f.name, f) for f in step.schema]
         added = [f for f in fields if f.name not in step.schema.names]
         schema = pa.schema([*replaced, *added]) if len(step.schema) else UNKNOWN
-        return self._added(step, "agg", RunningAggregates(made), schema, unbounded)
+        return self._add(step, "agg", RunningAggregates(aggregates), schema, unbounded)
 
     def reduce(
         self,
@@ -70,10 +69,10 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """Fold each key's rows into one row, fn(row, row) -> row; gives it after each row."""
+        """Fold each key's rows into one row, fn(row, row) -> row; emits it after each row."""
         step = self._step(name, was)
         what = RunningFold(reduce_function(step, fn, self._keys))
-        return self._added(step, "reduce", what, step.schema, unbounded)
+        return self._add(step, "reduce", what, step.schema, unbounded)
 
     def fold(
         self,
@@ -85,7 +84,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """Fold each key's rows into a value, fn(value, row) -> value; gives it after each row.
+        """Fold each key's rows into a value, fn(value, row) -> value; emits it after each row.
 
         `zero` is a value, or a function that makes one. A value that is not a record is one
         column, `value`.
@@ -93,7 +92,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         step = self._step(name, was)
         folding = fold_function(step, zero, fn, schema)
         output = self._with_key(step, folding.value)
-        return self._added(step, "fold", RunningFold(folding), output, unbounded)
+        return self._add(step, "fold", RunningFold(folding), output, unbounded)
 
     def map_with_state(
         self,
@@ -106,14 +105,14 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """fn(row, state) -> (row to give, new state) for each row; None forgets the state.
+        """fn(row, state) -> (row to emit, new state) for each row; None forgets the state.
 
         `state` is its type, which starts with None, or a `hr.value` with a default.
         """
         step = self._step(name, was)
         what = with_state(MapWithState, fn, _declared(step, fn, state, ttl, "map_with_state"))
         schema = step.attempt(lambda: output_schema(output))
-        return self._added(step, "map_with_state", what, schema, unbounded)
+        return self._add(step, "map_with_state", what, schema, unbounded)
 
     def flat_map_with_state(
         self,
@@ -126,12 +125,12 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         name: str | None = None,
         was: str | None = None,
     ) -> StreamT:
-        """fn(row, state) -> (any number of rows to give, new state); see `map_with_state`."""
+        """fn(row, state) -> (any number of rows to emit, new state); see `map_with_state`."""
         step = self._step(name, was)
         declared = _declared(step, fn, state, ttl, "flat_map_with_state")
         schema = step.attempt(lambda: output_schema(output))
         what = with_state(FlatMapWithState, fn, declared)
-        return self._added(step, "flat_map_with_state", what, schema, unbounded)
+        return self._add(step, "flat_map_with_state", what, schema, unbounded)
 
     def update_state_by_key(
         self,
@@ -145,7 +144,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
     ) -> StreamT:
         """fn(rows, state) -> new state, once for each key that has rows in a batch.
 
-        Gives the key and its new state; None forgets it, and gives nothing. How rows are cut
+        Emits the key and its new state; None forgets it, and emits nothing. How rows are cut
         into batches is not promised: what `fn` makes of them should not depend on it.
         """
         step = self._step(name, was)
@@ -154,7 +153,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         several = len(self._keys) > 1
         what = with_state(UpdateState, fn, declared, several=several, fields=fields)
         output = self._with_key(step, columns)
-        return self._added(step, "update_state_by_key", what, output, unbounded)
+        return self._add(step, "update_state_by_key", what, output, unbounded)
 
     def _with_key(self, step: StepBuilder, columns: pa.Schema) -> pa.Schema:
         """The key, and these columns; those that clash with it are reported."""
@@ -163,7 +162,7 @@ class KeyedState(Results[StreamT, TimedT, JoinT, TableT]):
         rest = [f for f in columns if f.name not in self._keys]
         return UNKNOWN if key is None or not len(columns) else pa.schema([*key, *rest])
 
-    def _added(
+    def _add(
         self, step: StepBuilder, kind: str, what: Any, schema: pa.Schema, unbounded: bool
     ) -> StreamT:
         return self._stream(step.stateful(what, (self._keys,), schema, kind, unbounded=unbounded))
@@ -198,14 +197,14 @@ class NeedsKey(Results[StreamT, TimedT, JoinT, TableT]):
 
 
 class _WithState(KeyedProcess):
-    """Around a function that takes a state and gives another; None forgets it."""
+    """Around a function that takes a state and returns another; None forgets it."""
 
     state: Any
 
     def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
         self.fn = fn
 
-    def _keep(self, state: Any) -> None:
+    def _store(self, state: Any) -> None:
         if state is None:
             del self.state
         else:
@@ -213,26 +212,26 @@ class _WithState(KeyedProcess):
 
 
 class MapWithState(_WithState):
-    """fn(row, state) -> (the row to give, new state), for each row."""
+    """fn(row, state) -> (the row to emit, new state), for each row."""
 
     def on_row(self, row: Any, ctx: Any) -> Any:
-        given, state = self.fn(row, self.state)
-        self._keep(state)
-        return given
+        output, state = self.fn(row, self.state)
+        self._store(state)
+        return output
 
 
 class FlatMapWithState(_WithState):
-    """fn(row, state) -> (the rows to give, new state), for each row."""
+    """fn(row, state) -> (the rows to emit, new state), for each row."""
 
     def on_row(self, row: Any, ctx: Any) -> Any:
-        given, state = self.fn(row, self.state)
-        rows = many(given)  # a generator may look at the state: it comes first
-        self._keep(state)
+        output, state = self.fn(row, self.state)
+        rows = many(output)  # a generator may look at the state: it comes first
+        self._store(state)
         return rows
 
 
 class UpdateState(_WithState):
-    """fn(rows, state) -> new state, once per key and batch; gives the key and the state."""
+    """fn(rows, state) -> new state, once per key and batch; emits the key and the state."""
 
     rows_at_once = True
     several = False  # columns of the key
@@ -240,7 +239,7 @@ class UpdateState(_WithState):
 
     def on_row(self, rows: Any, ctx: Any) -> Any:
         state = self.fn(rows, self.state)
-        self._keep(state)
+        self._store(state)
         if state is None:
             return None
         key = ctx.key if self.several else (ctx.key,)
@@ -250,8 +249,8 @@ class UpdateState(_WithState):
 def with_state(kind: type[_WithState], fn: Any, declared: ValueState, **more: Any) -> ProcessSpec:
     """The step of a process function named after the user's, which it calls."""
     members = {"state": declared, "__doc__": kind.__doc__, **more}
-    made: Any = ProcessMeta(title(fn), (kind,), members)
-    return ProcessSpec(("row",), made(fn), made.state())
+    process: Any = ProcessMeta(title(fn), (kind,), members)
+    return ProcessSpec(("row",), process(fn), process.state())
 
 
 def _state_columns(step: StepBuilder, schema: Any) -> tuple[Any, pa.Schema, tuple[str, ...]]:
@@ -276,8 +275,8 @@ def _declared(
     with step.draft.attempt(step.site):
         check_takes(fn, 2, method)
         if not isinstance(state, ValueState):
-            made: ValueState = value(state, ttl=ttl)
-            return made
+            declaration: ValueState = value(state, ttl=ttl)
+            return declaration
         if state.word == "value" and ttl is None:
             return state
         raise PlanError(
@@ -294,9 +293,9 @@ def split_names(
     """Tell a step's `name=` and `was=` from result columns that are called so."""
     kinds = (Aggregate, OwnAggregate)
     columns = {"name": name, "was": was}
-    wanted = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
-    given, before = (None if isinstance(v, kinds) else v for v in (name, was))
-    return given, before, wanted  # type: ignore[return-value]
+    results = {**{k: v for k, v in columns.items() if isinstance(v, kinds)}, **aggs}
+    step_name, earlier_name = (None if isinstance(v, kinds) else v for v in (name, was))
+    return step_name, earlier_name, results  # type: ignore[return-value]
 
 
 def reduce_function(

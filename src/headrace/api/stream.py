@@ -15,14 +15,12 @@ import pyarrow as pa
 from headrace.api import keyed
 from headrace.api.async_calls import AsyncMapping
 from headrace.api.connected import By, ConnectedStreams, Input, connect_streams
-from headrace.api.handles import other_job
+from headrace.api.handles import PLAIN, names_of, other_job
 from headrace.api.inputs import check_kind, check_place
 from headrace.api.loops import Repeating
 from headrace.api.patterns import MatchArguments
-from headrace.api.small_operators import SharedMethods, check_ranked
-from headrace.api.splitting import Branches, exploded
+from headrace.api.small_operators import Branches, SharedMethods, check_ranked, exploded
 from headrace.api.stateful import NeedsKey, refuse_unkeyed
-from headrace.api.step_builder import PLAIN, names_of
 from headrace.api.windowed import WindowArguments, WindowedStream
 from headrace.callables import is_lambda
 from headrace.clock import Duration
@@ -51,7 +49,7 @@ class Stream(
     AsyncMapping["Stream", "TimedResult", "JoinResult", "keyed.Table"],
     Repeating,
 ):
-    """Rows on their way. Streams are values: every method gives a new one."""
+    """A stream of rows. Streams are values: every method returns a new one."""
 
     @property
     def _kinds(self) -> tuple[type[Stream], type[TimedResult], type[JoinResult], type[keyed.Table]]:
@@ -59,7 +57,7 @@ class Stream(
 
     @property
     def name(self) -> str:
-        """The name of the step that gives these rows."""
+        """The name of the step that emits these rows."""
         return self._draft.name_of(self._edge)
 
     def __repr__(self) -> str:
@@ -87,25 +85,25 @@ class Stream(
 
     def with_columns(self, **exprs: ColumnLike) -> Stream:
         """All columns, and these: new ones at the end, known ones replaced in place."""
-        kept = {n: col(n) for n in self.schema.names}
-        return self._stream(self._step().columns("with_columns", {**kept, **exprs}))
+        columns = {n: col(n) for n in self.schema.names}
+        return self._stream(self._step().columns("with_columns", {**columns, **exprs}))
 
     def drop(self, *names: str) -> Stream:
         """All columns but these."""
         step = self._step()
-        step.known(names)
-        kept = {n: col(n) for n in self.schema.names if n not in names}
-        return self._stream(step.columns("drop", kept))
+        step.require_columns(names)
+        columns = {n: col(n) for n in self.schema.names if n not in names}
+        return self._stream(step.columns("drop", columns))
 
     def rename(self, **names: str) -> Stream:
         """Other names for columns: `rename(new="old")`."""
         step = self._step()
-        step.known(names.values())
+        step.require_columns(names.values())
         new = {old: fresh for fresh, old in names.items()}
-        kept = [new.get(n, n) for n in self.schema.names]
-        step.unique(kept)
+        renamed = [new.get(n, n) for n in self.schema.names]
+        step.unique(renamed)
         return self._stream(
-            step.columns("rename", dict(zip(kept, map(col, self.schema.names), strict=True)))
+            step.columns("rename", dict(zip(renamed, map(col, self.schema.names), strict=True)))
         )
 
     def map(
@@ -120,8 +118,8 @@ class Stream(
         step, reason = self._step(name, was), PLAIN
         if is_lambda(fn):
             try:
-                found = cols.traced(self._draft, fn, self.schema, schema, step.site)
-                return self._stream(step.select("map", None, found))
+                columns = cols.traced(self._draft, fn, self.schema, schema, step.site)
+                return self._stream(step.select("map", None, columns))
             except Untraceable as why:
                 reason = why.reason
         return self._stream(step.function("map", fn, lambda: row_schema(fn, schema, "map"), reason))
@@ -134,7 +132,7 @@ class Stream(
         name: str | None = None,
         was: str | None = None,
     ) -> Stream:
-        """Any number of rows for each row: a function that gives a list or yields rows."""
+        """Any number of rows for each row: a function that returns a list or yields rows."""
         step = self._step(name, was)
         return self._stream(
             step.function("flat_map", fn, lambda: rows_schema(fn, schema, "flat_map"))
@@ -151,12 +149,12 @@ class Stream(
     ) -> Stream:
         """A row for each element of an array column, which the element replaces, as `as_`.
 
-        A row whose array is empty or null gives none; with `outer` one, whose element is null.
+        A row whose array is empty or null is dropped; with `outer` it stays, with a null element.
         """
         step, what = self._step(name, was), Explode(column, as_ or column, outer)
-        step.known([column])
-        known = column in self.schema.names and column not in unknown_columns(self.schema)
-        schema = step.attempt(lambda: exploded(self.schema, what)) if known else UNKNOWN
+        step.require_columns([column])
+        resolved = column in self.schema.names and column not in unknown_columns(self.schema)
+        schema = step.attempt(lambda: exploded(self.schema, what)) if resolved else UNKNOWN
         return self._stream(step.chunks(what, schema))
 
     def map_batches(
@@ -202,8 +200,8 @@ class Stream(
         picked, keys = step.keys(names, exprs)
         edge = self._edge
         if any(not cols.is_column(spec, n) for n, spec in picked.items()):
-            kept = {n: col(n) for n in self.schema.names}
-            edge = step.columns("key_by", {**kept, **picked})
+            columns = {n: col(n) for n in self.schema.names}
+            edge = step.columns("key_by", {**columns, **picked})
         return keyed.KeyedStream(self._draft, edge, keys)
 
     def window(
@@ -219,8 +217,8 @@ class Stream(
         may_lose: bool = False,
     ) -> WindowedStream[WindowResult]:
         """Cut all rows into windows, whatever their key; see `KeyedStream.window`."""
-        asked = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
-        return WindowedStream(self._draft, self._edge, (), asked.cut(self._step()), WindowResult)
+        args = WindowArguments(window, time, trigger, lateness, evict, mode, info, may_lose)
+        return WindowedStream(self._draft, self._edge, (), args.cut(self._step()), WindowResult)
 
     def match(
         self,
@@ -235,8 +233,8 @@ class Stream(
         was: str | None = None,
     ) -> MatchResult:
         """Find patterns among all rows, whatever their key; see `KeyedStream.match`."""
-        asked = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
-        return MatchResult(self._draft, asked.add(self._step(name, was), ()))
+        args = MatchArguments(pattern, select, output, rules, timeouts, unbounded)
+        return MatchResult(self._draft, args.add(self._step(name, was), ()))
 
     def process(self, fn: Any, **options: Any) -> ProcessResult:
         """Refused: state and timers belong to a key. Say `.key_by(...)` first."""
@@ -298,8 +296,8 @@ class WindowResult(Stream):
         was: str | None = None,
     ) -> TimedResult:
         """The best results of each window, and of each `per` in it; with the column `rank`."""
-        step, also = self._step(name, was), names_of(per)
-        step.known(also)
+        step, partition = self._step(name, was), names_of(per)
+        step.require_columns(partition)
         check_ranked(step, by, [RANK])
         if "change" in self.schema.names:
             step.report(
@@ -309,7 +307,7 @@ class WindowResult(Stream):
                     'Leave mode="retract" out: top emits the final results only.',
                 )
             )
-        groups = tuple(dict.fromkeys(["window_start", "window_end", *also]))
+        groups = tuple(dict.fromkeys(["window_start", "window_end", *partition]))
         window = self._edge.node
         keys = window.keys[0] if isinstance(window, Stateful) else ()
         general = isinstance(window, Stateful) and isinstance(window.what, GeneralWindows)
@@ -327,16 +325,16 @@ class WindowResult(Stream):
 
 @named_arguments
 class ProcessResult(Stream):
-    """What a process function gave; each of its side outputs is a stream as well."""
+    """What a process function emitted; each of its side outputs is a stream as well."""
 
     def side(self, name: str) -> Stream:
-        """The rows that it gave by `ctx.emit(name, row)`."""
+        """The rows that it emitted by `ctx.emit(name, row)`."""
         node = self._edge.node
         if name not in node.sides:
-            known = ", ".join(node.sides) or "none"
+            sides = ", ".join(node.sides) or "none"
             raise PlanError(
                 "HR-PLAN-034",
-                f"{node.name!r} has no side output {name!r}; it has {known}",
+                f"{node.name!r} has no side output {name!r}; it has {sides}",
                 'Declare it in the class: outputs = {"name": "column type, ..."}.',
                 site=call_site(),
             )
@@ -345,17 +343,17 @@ class ProcessResult(Stream):
 
 @named_arguments
 class TimedResult(ProcessResult):
-    """What an operator gave; rows that came too late for it are a stream, as side outputs are."""
+    """What an operator emitted; late rows are a stream as well, as side outputs are."""
 
     @property
     def late(self) -> Stream:
-        """Rows, as they went into the step, that came when it could judge them no more."""
+        """Rows, as they went into the step, that came too late for it."""
         return Stream(self._draft, Edge(self._edge.node, LATE))
 
 
 @named_arguments
 class JoinResult(TimedResult):
-    """What a join gave; `late` are the late rows of the left or first stream."""
+    """What a join emitted; `late` are the late rows of the left or first stream."""
 
     @property
     def late(self) -> Stream:
@@ -383,7 +381,7 @@ class JoinResult(TimedResult):
 
 @named_arguments
 class MatchResult(Stream):
-    """Matches; the rows that came too late and what was never complete are streams as well."""
+    """Matches; late rows and partial matches that were never completed are streams as well."""
 
     @property
     def late(self) -> Stream:

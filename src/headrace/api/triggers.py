@@ -145,7 +145,7 @@ def repeat(trigger: Trigger, *, times: int | None = None) -> Trigger:
 def custom(fn: Callable[[WindowNow], bool]) -> Trigger:
     """Your own: `fn(window)` says whether a window fires.
 
-    It is asked of windows that got rows, whose end was passed, or that are about to be
+    It is called for windows that got rows, whose end was passed, or that are about to be
     forgotten; `window` is a `WindowNow`.
     """
     if not callable(fn):

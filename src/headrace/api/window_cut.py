@@ -1,7 +1,7 @@
-"""How a stream is cut into windows, and what windows may not be asked for.
+"""How a stream is cut into windows, and what windows cannot be.
 
-A `Cut` knows which step the windows become: shared panes where nothing more is asked than
-tumbling or sliding windows that fire once, the general one otherwise, or the one by rows. The
+A `Cut` knows which step the windows become: shared panes for tumbling or sliding windows that
+fire once, the general one otherwise, or the one by rows. The
 checks raise a `PlanError`; the caller knows where the user wrote it.
 """
 
@@ -44,7 +44,7 @@ BOUNDS = (pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP)
 
 @dataclass(frozen=True)
 class Cut:
-    """Windows as they were asked for."""
+    """Windows, as the arguments of `window` describe them."""
 
     window: Any
     trigger: Trigger
@@ -69,9 +69,9 @@ class Cut:
 
     def fields(self) -> list[pa.Field]:
         """The columns that say which firing a result is of."""
-        found = [("pane", pa.int32()), ("timing", pa.string()), ("final", pa.bool_())]
+        firing = [("pane", pa.int32()), ("timing", pa.string()), ("final", pa.bool_())]
         change = [pa.field("change", pa.string())] if self.mode == "retract" else []
-        return [*(pa.field(*f) for f in found if self.info), *change]
+        return [*(pa.field(*f) for f in firing if self.info), *change]
 
     def spec(self, computed: Computed, keyed: bool) -> Spec:
         """The step that computes `computed` over these windows."""
@@ -116,13 +116,13 @@ def check(cut: Cut, time: str | None) -> None:
             "Leave time= out; or bound the window by time: sliding(rows=100, every='10s').",
         )
     if isinstance(window, RowSpec):
-        asked = [
+        arguments = [
             trigger != AtWatermark() and "trigger",
             cut.lateness and "lateness",
             cut.evictor is not None and "evict",
             cut.mode != "replace" and "mode",
         ]
-        for name in filter(None, asked):
+        for name in filter(None, arguments):
             raise PlanError(
                 "HR-WINDOW-037",
                 f"{name}= has no meaning for {window}, which its rows close",
@@ -167,8 +167,8 @@ def _dead(trigger: Trigger) -> Trigger | None:
         case AtMost(_, of, _):
             return _dead(of)
         case Combined(parts, every):
-            found = [_dead(part) for part in parts]
-            return next(filter(None, found), None) if every or all(found) else None
+            dead = [_dead(part) for part in parts]
+            return next(filter(None, dead), None) if every or all(dead) else None
     return None
 
 

@@ -13,9 +13,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
-from headrace.api.handles import AnyStream
+from headrace.api.handles import PLAIN, AnyStream, StepBuilder
 from headrace.api.stateful import fold_function, reduce_function, split_names
-from headrace.api.step_builder import PLAIN, StepBuilder
 from headrace.api.window_cut import (
     BOUNDS,
     Cut,
@@ -78,10 +77,10 @@ class WindowedStream(Generic[ResultT]):
         **aggs: Aggregate,
     ) -> ResultT:
         """Named aggregates of each window: `agg(celsius=hr.mean("celsius"), n=hr.count())`."""
-        given, before, wanted = split_names(name, was, aggs)
-        step = self._step(given, before)
-        made, fields = typed_aggs(self._draft, wanted, step.schema, step.site)
-        return self._result(step, fields, made)
+        step_name, earlier_name, columns = split_names(name, was, aggs)
+        step = self._step(step_name, earlier_name)
+        aggregates, fields = typed_aggs(self._draft, columns, step.schema, step.site)
+        return self._result(step, fields, aggregates)
 
     def reduce(
         self, fn: Callable[[Any, Any], Any], *, name: str | None = None, was: str | None = None
@@ -93,7 +92,7 @@ class WindowedStream(Generic[ResultT]):
         step = self._step(name, was)
         folding = reduce_function(step, fn, self._keys)
         fields = self._folded(step, folding.value)
-        # Windows that fire once keep the row that fn gave last, whole, for the next call of it.
+        # Windows that fire once store the row that fn returned last, whole, for its next call.
         if not self._cut.plain:
             folding = replace(folding, value=pa.schema(fields))
         return self._result(step, fields, folding)
@@ -124,11 +123,11 @@ class WindowedStream(Generic[ResultT]):
         name: str | None = None,
         was: str | None = None,
     ) -> ResultT:
-        """All rows of each window at once: fn(key, window, rows) gives a row, or rows.
+        """All rows of each window at once: fn(key, window, rows) returns a row, or rows.
 
         `window` has `start`, `end` (ms), `pane`, `timing` and `final`; `rows` are in event-time
         order. With a fourth argument, `ctx`, it gets what has `watermark`, `clock` and
-        `count(name, n)`. A `WindowProcess` may keep values per key and window.
+        `count(name, n)`. A `WindowProcess` may store values per key and window.
         """
         step = self._step(name, was)
         method = fn.process if isinstance(fn, WindowProcess) else fn
@@ -194,9 +193,9 @@ class WindowedStream(Generic[ResultT]):
         if problems:
             return UNKNOWN
         before = [*keys, *BOUNDS]
-        taken = [f.name for f in (*before, *after)]
-        step.report(*clashes(taken, fields, "part of every window's result"))
-        return pa.schema([*before, *(f for f in fields if f.name not in taken), *after])
+        used = [f.name for f in (*before, *after)]
+        step.report(*clashes(used, fields, "part of every window's result"))
+        return pa.schema([*before, *(f for f in fields if f.name not in used), *after])
 
 
 def _check_process(fn: object) -> None:
@@ -254,12 +253,12 @@ class WindowArguments:
         extras: dict[str, Expr] = {}
         with step.draft.attempt(step.site):
             window = _window(step, self.window, extras)
-            fires = _trigger(step, self.trigger, extras)
+            trigger = _trigger(step, self.trigger, extras)
             late = _lateness(self.lateness)
             evictor = _evictor(step, self.evict, extras)
-            found = Cut(
+            windows = Cut(
                 window,
-                fires,
+                trigger,
                 late,
                 evictor,
                 self.mode,
@@ -268,9 +267,9 @@ class WindowArguments:
                 tuple(extras.items()),
                 self.may_lose,
             )
-            check(found, self.time)
-            check_patience(step.edge, found, self.time)
-            return found
+            check(windows, self.time)
+            check_patience(step.edge, windows, self.time)
+            return windows
         return Cut(Window(1, 1), AtWatermark(), 0, None, "replace", False, False, ())
 
     def _informs(self, lateness: int) -> bool:
@@ -314,10 +313,10 @@ def _row_window(step: StepBuilder, window: Any, extras: dict[str, Expr]) -> Any:
             check_column(window, step.schema)
         return window
     until = isinstance(window, UntilWindow)
-    found = step.condition(spec, "until") if until else _number(step, spec, "a delta window")
-    if found is not None:
-        check_ends(window, found)
-        extras["$cut"] = found
+    expr = step.condition(spec, "until") if until else _number(step, spec, "a delta window")
+    if expr is not None:
+        check_ends(window, expr)
+        extras["$cut"] = expr
     return replace(window, column="$cut")
 
 
@@ -348,16 +347,16 @@ def _named(step: StepBuilder, trigger: Trigger, extras: dict[str, Expr], place: 
             return AtMost(place, inner(of, 0), most)
         case OnRow(_, predicate):
             name = f"$t{len(extras)}"
-            found = step.condition(predicate, "on_row")
-            if found is None:
+            expr = step.condition(predicate, "on_row")
+            if expr is None:
                 return trigger
-            extras[name] = when(found, True)  # null, not false: so that counting counts the true
-            return OnRow(name, found)
+            extras[name] = when(expr, True)  # null, not false: so that counting counts the true
+            return OnRow(name, expr)
         case OnDelta(_, column, threshold):
             name = f"$t{len(extras)}"
-            found = _number(step, column, "on_delta")
-            extras[name] = extras[f"{name}.first"] = _double(step, found)
-            return OnDelta(name, found, threshold)
+            expr = _number(step, column, "on_delta")
+            extras[name] = extras[f"{name}.first"] = _double(step, expr)
+            return OnDelta(name, expr, threshold)
     return trigger
 
 
@@ -370,8 +369,8 @@ def _number(
         return lit(1)
     kind = cols.typed(step.draft, {"x": expr}, schema, step.site).schema.field("x").type
     fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    good = pa.types.is_integer(kind) or (fraction and not whole)
-    if not good and not pa.types.is_null(kind):
+    valid = pa.types.is_integer(kind) or (fraction and not whole)
+    if not valid and not pa.types.is_null(kind):
         raise PlanError(
             "HR-WINDOW-009",
             f"{what} needs {'whole milliseconds' if whole else 'a number'}, but {expr.sql()} is "

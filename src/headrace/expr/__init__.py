@@ -18,9 +18,9 @@ from headrace.expr.expression import (
     parsed,
     same,
 )
-from headrace.expr.trace import as_expr, as_exprs
+from headrace.expr.trace import as_expr
 
 __all__ = [
-    "Column", "Expr", "Untraceable", "all_columns", "as_expr", "as_exprs", "call", "col",
+    "Column", "Expr", "Untraceable", "all_columns", "as_expr", "call", "col",
     "column_of", "lit", "over", "parsed", "same",
 ]  # fmt: skip

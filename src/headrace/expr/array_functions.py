@@ -56,11 +56,11 @@ def get(column: Column, position: Any) -> Expr:
 
 
 def _element_type(args: Sequence[Term]) -> pa.DataType:
-    of, key = args[0].type, args[1].type
-    if pt.is_list(of) and key in (pa.int8(), pa.int16(), pa.int32()):
-        return of.value_type
-    if pt.is_map(of) and key == of.key_type:
-        return of.item_type
+    kind, key = args[0].type, args[1].type
+    if pt.is_list(kind) and key in (pa.int8(), pa.int16(), pa.int32()):
+        return kind.value_type
+    if pt.is_map(kind) and key == kind.key_type:
+        return kind.item_type
     raise PlanError(
         "HR-EXPR-003",
         "element_at takes an array and a position, or a map and a key of it",
@@ -137,7 +137,7 @@ def array_concat(*columns: Column) -> Expr:
 
 def _slice(args: Sequence[Term]) -> str:
     """From a position that counts from 1, or from the end if it is negative."""
-    of, start, length = (a.sql for a in args)
+    array, start, length = (a.sql for a in args)
     if args[1].literal == 0 or (isinstance(args[2].literal, int) and args[2].literal < 0):
         raise PlanError(
             "HR-EXPR-003",
@@ -146,12 +146,14 @@ def _slice(args: Sequence[Term]) -> str:
         )
     fail = failing("'slice cannot take '", length, "' elements from position '", start)
     length = f"(CASE WHEN {start} = 0 OR {length} < 0 THEN {fail} ELSE {length} END)"
-    first = f"(CASE WHEN {start} < 0 THEN len({of}) + {start} + 1 ELSE CAST({start} AS BIGINT) END)"
-    found = f"list_slice({of}, {first}, {first} + {length} - 1)"
+    first = (
+        f"(CASE WHEN {start} < 0 THEN len({array}) + {start} + 1 ELSE CAST({start} AS BIGINT) END)"
+    )
+    part = f"list_slice({array}, {first}, {first} + {length} - 1)"
     return (
-        f"(CASE WHEN {of} IS NULL OR {start} IS NULL OR {length} IS NULL THEN NULL "
-        f"WHEN {length} = 0 OR {first} < 1 THEN {of}[2:1] "
-        f"ELSE {found} END)"
+        f"(CASE WHEN {array} IS NULL OR {start} IS NULL OR {length} IS NULL THEN NULL "
+        f"WHEN {length} = 0 OR {first} < 1 THEN {array}[2:1] "
+        f"ELSE {part} END)"
     )
 
 
@@ -169,14 +171,14 @@ def _texts(args: Sequence[Term]) -> pa.DataType:
 
 def _join(args: Sequence[Term]) -> str:
     """DuckDB's own takes only a literal between the texts."""
-    of, between = (a.sql for a in args)
+    array, between = (a.sql for a in args)
     if isinstance(args[1].literal, str):
-        return f"array_to_string({of}, {between})"
-    there = f"list_filter({of}, lambda x: x IS NOT NULL)"
-    joined = f"list_reduce({there}, lambda x, y: concat(x, {between}, y))"
+        return f"array_to_string({array}, {between})"
+    texts = f"list_filter({array}, lambda x: x IS NOT NULL)"
+    joined = f"list_reduce({texts}, lambda x, y: concat(x, {between}, y))"
     return (
-        f"(CASE WHEN {of} IS NULL OR {between} IS NULL THEN NULL "
-        f"WHEN len({there}) = 0 THEN '' ELSE {joined} END)"
+        f"(CASE WHEN {array} IS NULL OR {between} IS NULL THEN NULL "
+        f"WHEN len({texts}) = 0 THEN '' ELSE {joined} END)"
     )
 
 
@@ -200,20 +202,20 @@ def _set_type(args: Sequence[Term]) -> pa.DataType:
 
 
 def _distinct(args: Sequence[Term]) -> str:
-    of = args[0].sql if len(args) == 1 else f"({' || '.join(a.sql for a in args)})"
+    array_sql = args[0].sql if len(args) == 1 else f"({' || '.join(a.sql for a in args)})"
     if args[0].type.value_type == pa.float64():
-        of = f"list_transform({of}, lambda x: x + CAST(0 AS DOUBLE))"
-    made = f"list_transform(list_sort({_firsts(of)}), lambda p: struct_extract_at(p, 2))"
-    return f"(CASE WHEN {of} IS NOT NULL THEN {made} END)"
+        array_sql = f"list_transform({array_sql}, lambda x: x + CAST(0 AS DOUBLE))"
+    elements = f"list_transform(list_sort({_firsts(array_sql)}), lambda p: struct_extract_at(p, 2))"
+    return f"(CASE WHEN {array_sql} IS NOT NULL THEN {elements} END)"
 
 
-def _firsts(of: str) -> str:
+def _firsts(array_sql: str) -> str:
     """(position, element) of the first of each: those that in order of elements begin a run."""
-    pairs = f"list_sort(list_zip({of}, range(len({of}))))"
+    pairs = f"list_sort(list_zip({array_sql}, range(len({array_sql}))))"
     element, before = "struct_extract_at(p, 1)", "struct_extract_at(s[i - 1], 1)"
     begins = f"lambda p, i: i = 1 OR {before} IS DISTINCT FROM {element}"
-    found = f"list_transform([{pairs}], lambda s: list_filter(s, {begins}))[1]"
-    return f"list_transform({found}, lambda p: row(struct_extract_at(p, 2), {element}))"
+    firsts = f"list_transform([{pairs}], lambda s: list_filter(s, {begins}))[1]"
+    return f"list_transform({firsts}, lambda p: row(struct_extract_at(p, 2), {element}))"
 
 
 @function("[T] -> [T]", _distinct, returns=_set_type)

@@ -17,7 +17,6 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 Node = exp.Expr
-_Step = Callable[["ExpressionParser"], Node]
 
 _COMPARISONS: dict[TokenType, type[Node]] = {
     TokenType.EQ: exp.EQ, TokenType.NEQ: exp.NEQ, TokenType.NULLSAFE_EQ: exp.NullSafeEQ,
@@ -59,23 +58,23 @@ def unescaped(quoted: str) -> str:
     """The value of a text literal, which comes as in the source, with its quotes."""
     mark = quoted[0] * 2
 
-    def one(found: re.Match[str]) -> str:
-        code = found[1] or found[2]
+    def one(match: re.Match[str]) -> str:
+        code = match[1] or match[2]
         if code:
             return chr(int(code, 16))
-        if found[3]:
-            return chr(int(found[3], 8))
-        if found[4]:
-            return _LETTERS.get(found[4], found[4])
-        return found[0][0] if found[0] == mark else found[0]
+        if match[3]:
+            return chr(int(match[3], 8))
+        if match[4]:
+            return _LETTERS.get(match[4], match[4])
+        return match[0][0] if match[0] == mark else match[0]
 
     return _ESCAPE.sub(one, quoted[1:-1])
 
 
-def _has_suffix(made: exp.Cast) -> bool:
+def _has_suffix(cast: exp.Cast) -> bool:
     """Whether it is an integer with a suffix, and not a cast that was written as such."""
-    plain = isinstance(made.this, exp.Literal) and not made.to.meta.get("written")
-    return plain and made.to.this in _WITH_SUFFIX
+    plain = isinstance(cast.this, exp.Literal) and not cast.to.meta.get("written")
+    return plain and cast.to.this in _WITH_SUFFIX
 
 
 class ExpressionParser(SparkParser):
@@ -129,11 +128,11 @@ class ExpressionParser(SparkParser):
     def _parse_types(self, *args: Any, **kwargs: Any) -> Node | None:
         """A type, which remembers how it was written: sqlglot turns many into others."""
         first = self._curr
-        made = super()._parse_types(*args, **kwargs)
-        if isinstance(made, exp.DataType) and first and self._prev:
+        parsed = super()._parse_types(*args, **kwargs)
+        if isinstance(parsed, exp.DataType) and first and self._prev:
             written = self.sql[first.start : self._prev.end + 1]
-            made.meta["written"] = written if written[:1].isalpha() else ""  # 1.5D is a literal
-        return made
+            parsed.meta["written"] = written if written[:1].isalpha() else ""  # 1.5D is a literal
+        return parsed
 
     # booleanExpression: NOT, then a value with at most one predicate
 
@@ -147,27 +146,27 @@ class ExpressionParser(SparkParser):
 
     def _parse_range(self, this: Node | None = None, parse_is: bool = False) -> Node | None:
         this = this or self._parse_bitwise()
-        made = self._predicate(this)
-        if made is not this and self._curr and self._curr.token_type in _AFTER_PREDICATE:
+        predicate = self._predicate(this)
+        if predicate is not this and self._curr and self._curr.token_type in _AFTER_PREDICATE:
             self.raise_error(f"put parentheses around the condition before {self._curr.text}")
-        return made
+        return predicate
 
     def _predicate(self, this: Node | None) -> Node | None:
         if self._match(TokenType.IS):
             return self._is(this)
         negated = self._curr.text != "!" and self._match(TokenType.NOT)
         if self._match(TokenType.BETWEEN):
-            made: Node | None = self._between(this)
+            predicate: Node | None = self._between(this)
         elif self._match_set(_PREDICATES):
-            made = self.RANGE_PARSERS[self._prev.token_type](self, this)
+            predicate = self.RANGE_PARSERS[self._prev.token_type](self, this)
         else:
             if negated:
                 self._retreat(self._index - 1)
             return this
-        if negated and isinstance(made, exp.Like | exp.ILike):
-            made.set("negate", True)  # NOT LIKE ANY is not the contrary of LIKE ANY
-            return made
-        return self.expression(exp.Not(this=made)) if negated else made
+        if negated and isinstance(predicate, exp.Like | exp.ILike):
+            predicate.set("negate", True)  # NOT LIKE ANY is not the contrary of LIKE ANY
+            return predicate
+        return self.expression(exp.Not(this=predicate)) if negated else predicate
 
     def _between(self, this: Node | None) -> Node:
         low = self._parse_bitwise()
@@ -179,17 +178,17 @@ class ExpressionParser(SparkParser):
         negated = self._curr.text != "!" and bool(self._match(TokenType.NOT))
         if self._match_text_seq("DISTINCT", "FROM"):
             other = self._parse_bitwise()
-            made: Node = self.expression(exp.NullSafeEQ(this=this, expression=other))
+            test: Node = self.expression(exp.NullSafeEQ(this=this, expression=other))
             negated = not negated
         elif self._match_set((TokenType.NULL, TokenType.TRUE, TokenType.FALSE)):
             kind = self._prev.token_type
             what = (
                 exp.Null() if kind == TokenType.NULL else exp.Boolean(this=kind == TokenType.TRUE)
             )
-            made = self.expression(exp.Is(this=this, expression=what))
+            test = self.expression(exp.Is(this=this, expression=what))
         else:
             self.raise_error("IS takes null, true, false or distinct from")
-        return self.expression(exp.Not(this=made)) if negated else made
+        return self.expression(exp.Not(this=test)) if negated else test
 
     # valueExpression: operators of seven levels over unary ones
 

@@ -27,7 +27,7 @@ from headrace.schema import ddl_type, type_of
 
 __all__ = [
     "Column", "Expr", "Untraceable", "all_columns", "call", "col", "column_of", "lambda_of", "lit",
-    "over", "parsed", "same",
+    "optional", "over", "parsed", "same",
 ]  # fmt: skip
 
 _AROUND: ContextVar[frozenset[str]] = ContextVar("variables", default=frozenset())
@@ -133,7 +133,7 @@ class Expr(ColumnOperators["Expr"], NotAValue):
 
     def substring(self, start: Any, length: Any = None) -> Expr:
         """From position `start` (the first is 1, the last -1), `length` characters."""
-        return self._call("substring", start, *([] if length is None else [length]))
+        return self._call("substring", start, *optional(length))
 
     def left(self, count: Any) -> Expr:
         return self._call("left", count)
@@ -161,10 +161,10 @@ class Expr(ColumnOperators["Expr"], NotAValue):
 
     def like(self, pattern: str, escape: str | None = None) -> Expr:
         """Whether it matches a SQL pattern: % is any text, _ any character."""
-        return self._call("like", pattern, *([] if escape is None else [escape]))
+        return self._call("like", pattern, *optional(escape))
 
     def ilike(self, pattern: str, escape: str | None = None) -> Expr:
-        return self._call("ilike", pattern, *([] if escape is None else [escape]))
+        return self._call("ilike", pattern, *optional(escape))
 
     def initcap(self) -> Expr:
         return self._call("initcap")
@@ -189,10 +189,10 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return self._call("round", digits)
 
     def floor(self, digits: int | None = None) -> Expr:
-        return self._call("floor", *([] if digits is None else [digits]))
+        return self._call("floor", *optional(digits))
 
     def ceil(self, digits: int | None = None) -> Expr:
-        return self._call("ceil", *([] if digits is None else [digits]))
+        return self._call("ceil", *optional(digits))
 
     def sqrt(self) -> Expr:
         return self._call("sqrt")
@@ -294,6 +294,11 @@ def call(name: str, *args: Any) -> Expr:
     return Expr(tree.call(name, *(_node(a) for a in args)))
 
 
+def optional(argument: Any) -> tuple[Any, ...]:
+    """An argument of a call, or none where it was left out."""
+    return () if argument is None else (argument,)
+
+
 def col(name: str) -> Expr:
     """The column `name`, spelt exactly as in the schema."""
     return Expr(tree.column(name))
@@ -311,10 +316,10 @@ def lit(value: Any) -> Expr:
 
 def parsed(text: str, *, named: bool = True) -> Expr:
     """The expression that a Spark SQL text describes; a name in it is refused unless `named`."""
-    made = parse(text).copy()
-    if isinstance(made, exp.Alias) and not named:
-        raise tree.unreadable(text, f"the name {made.alias!r} would be without use here")
-    return Expr(made)
+    node = parse(text).copy()
+    if isinstance(node, exp.Alias) and not named:
+        raise tree.unreadable(text, f"the name {node.alias!r} would be without use here")
+    return Expr(node)
 
 
 def same(a: Expr, b: Expr) -> bool:
@@ -322,14 +327,14 @@ def same(a: Expr, b: Expr) -> bool:
     return bool(a.node == b.node)
 
 
-def over(expr: Expr, made: Mapping[str, Expr]) -> Expr:
+def over(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
     """The expression with what each of these columns is made of in the column's place."""
 
     def one(node: Any) -> Any:
-        if not isinstance(node, exp.Column) or node.name not in made:
+        if not isinstance(node, exp.Column) or node.name not in columns:
             return node
-        of = made[node.name].node
-        return (of.this if isinstance(of, exp.Alias) else of).copy()
+        replacement = columns[node.name].node
+        return (replacement.this if isinstance(replacement, exp.Alias) else replacement).copy()
 
     return Expr(expr.node.copy().transform(one))
 

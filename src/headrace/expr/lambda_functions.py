@@ -25,17 +25,17 @@ from headrace.expr.walk import Walk
 _Lower = Callable[[Walk, Sequence[Node], Node], Term]
 
 
-def array_argument(low: Walk, node: Node, where: Node) -> Term:
-    made = low.term(node)
-    if not pt.is_list(made.type):
+def array_argument(walk: Walk, node: Node, where: Node) -> Term:
+    array = walk.term(node)
+    if not pt.is_list(array.type):
         raise refused(
-            where, f"the first argument is an array, not {type_text(made.type)}", "Use array."
+            where, f"the first argument is an array, not {type_text(array.type)}", "Use array."
         )
-    return made
+    return array
 
 
 def bind_lambda(
-    low: Walk, function: Node, variables: Sequence[Term], where: Node, least: int = 0
+    walk: Walk, function: Node, variables: Sequence[Term], where: Node, least: int = 0
 ) -> tuple[list[str], Term]:
     """The names of a lambda's variables in the engine, and its body."""
     if not isinstance(function, exp.Lambda):
@@ -49,16 +49,16 @@ def bind_lambda(
             f"the lambda has {len(names)} variables, not {many}",
             "Write it as in zip_with(xs, ys, (x, y) -> x + y).",
         )
-    around, low.depth = low.scope, low.depth + 1
-    inner = [f"v{low.depth}_{i}" for i in range(len(names))]
+    around, walk.depth = walk.scope, walk.depth + 1
+    inner = [f"v{walk.depth}_{i}" for i in range(len(names))]
     bound = {
         n: Term(v.sql.format(i), v.type) for n, v, i in zip(names, variables, inner, strict=False)
     }
-    low.scope = {**around, **bound}
+    walk.scope = {**around, **bound}
     try:
-        body = low.term(function.this)
+        body = walk.term(function.this)
     finally:
-        low.scope, low.depth = around, low.depth - 1
+        walk.scope, walk.depth = around, walk.depth - 1
     return inner, body
 
 
@@ -87,11 +87,11 @@ def _condition(body: Term, where: Node) -> Term:
     return body
 
 
-def _transform(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    array = array_argument(low, args[0], node)
-    names, body = bind_lambda(low, args[1], [element_of(array), _INDEX], node, least=1)
-    made = pa.list_(_typed(body, node))
-    return Term(f"list_transform({array.sql}, {_arrow(names, body.sql)})", made)
+def _transform(walk: Walk, args: Sequence[Node], node: Node) -> Term:
+    array = array_argument(walk, args[0], node)
+    names, body = bind_lambda(walk, args[1], [element_of(array), _INDEX], node, least=1)
+    kind = pa.list_(_typed(body, node))
+    return Term(f"list_transform({array.sql}, {_arrow(names, body.sql)})", kind)
 
 
 @lambda_function("[T] lambda", _transform)
@@ -100,9 +100,9 @@ def transform(column: Column, fn: Callable[..., Any]) -> Expr:
     return call("transform", column_of(column), lambda_of(fn, 1, 2))
 
 
-def _filter(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    array = array_argument(low, args[0], node)
-    names, body = bind_lambda(low, args[1], [element_of(array), _INDEX], node, least=1)
+def _filter(walk: Walk, args: Sequence[Node], node: Node) -> Term:
+    array = array_argument(walk, args[0], node)
+    names, body = bind_lambda(walk, args[1], [element_of(array), _INDEX], node, least=1)
     test = _arrow(names, _condition(body, node).sql)
     return Term(f"list_filter({array.sql}, {test})", array.type)
 
@@ -116,18 +116,18 @@ def filter(column: Column, fn: Callable[..., Any]) -> Expr:
 def _decided(fold: str, *, certain: bool) -> _Lower:
     """Of conditions as 2, 1 for null and 0, the largest or the smallest decides."""
 
-    def lower(low: Walk, args: Sequence[Node], node: Node) -> Term:
-        array, risks = array_argument(low, args[0], node), low.risks
-        names, body = bind_lambda(low, args[1], [element_of(array)], node)
+    def lower(walk: Walk, args: Sequence[Node], node: Node) -> Term:
+        array, risks = array_argument(walk, args[0], node), walk.risks
+        names, body = bind_lambda(walk, args[1], [element_of(array)], node)
         test = _condition(body, node).sql
-        seen = array.sql
-        if low.risks > risks:
-            seen = _until(array.sql, _arrow(names, f"TRY({test})"), certain)
+        elements = array.sql
+        if walk.risks > risks:
+            elements = _until(array.sql, _arrow(names, f"TRY({test})"), certain)
         grade = _arrow(names, f"coalesce(CAST({test} AS INTEGER) * 2, 1)")
-        made = f"{fold}(list_transform({seen}, {grade}))"
+        folded = f"{fold}(list_transform({elements}, {grade}))"
         rest = f"CASE WHEN {array.sql} IS NOT NULL THEN {not certain} END"
-        known = f"WHEN {2 * certain} THEN {certain} WHEN 1 THEN NULL"
-        return Term(f"(CASE {made} {known} ELSE {rest} END)", pa.bool_())
+        cases = f"WHEN {2 * certain} THEN {certain} WHEN 1 THEN NULL"
+        return Term(f"(CASE {folded} {cases} ELSE {rest} END)", pa.bool_())
 
     return lower
 
@@ -150,26 +150,26 @@ def forall(column: Column, fn: Callable[..., Any]) -> Expr:
     return call("forall", column_of(column), lambda_of(fn, 1))
 
 
-def _aggregate(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    array, start = array_argument(low, args[0], node), low.term(args[1])
+def _aggregate(walk: Walk, args: Sequence[Node], node: Node) -> Term:
+    array, start = array_argument(walk, args[0], node), walk.term(args[1])
     state = Term("{}", _typed(start, node))
-    names, body = bind_lambda(low, args[2], [state, element_of(array)], node)
+    names, body = bind_lambda(walk, args[2], [state, element_of(array)], node)
     if body.type != start.type:
         raise refused(
             node,
             f"it starts with {type_text(start.type)} and goes on with {type_text(body.type)}",
             "Cast the second argument.",
         )
-    made = f"list_reduce({array.sql}, {_arrow(names, body.sql)}, {start.sql})"
-    return _finished(low, args, Term(made, start.type), node)
+    reduced = f"list_reduce({array.sql}, {_arrow(names, body.sql)}, {start.sql})"
+    return _finished(walk, args, Term(reduced, start.type), node)
 
 
-def _finished(low: Walk, args: Sequence[Node], made: Term, node: Node) -> Term:
+def _finished(walk: Walk, args: Sequence[Node], result: Term, node: Node) -> Term:
     """The last lambda over the result: as an array of one, so that the result is made once."""
     if len(args) < 4:
-        return made
-    names, body = bind_lambda(low, args[3], [Term("{}", made.type)], node)
-    array = f"CASE WHEN {low.term(args[0]).sql} IS NOT NULL THEN [{made.sql}] END"
+        return result
+    names, body = bind_lambda(walk, args[3], [Term("{}", result.type)], node)
+    array = f"CASE WHEN {walk.term(args[0]).sql} IS NOT NULL THEN [{result.sql}] END"
     end = f"list_transform({array}, {_arrow(names, body.sql)})"
     return Term(f"({end})[1]", _typed(body, node))
 
@@ -183,16 +183,16 @@ def aggregate(
     return call("aggregate", column_of(column), start, lambda_of(fn, 2), *last)
 
 
-def _zip_with(low: Walk, args: Sequence[Node], node: Node) -> Term:
-    a, b = (array_argument(low, n, node) for n in args[:2])
-    pair = f"v{low.depth + 1}_0"
+def _zip_with(walk: Walk, args: Sequence[Node], node: Node) -> Term:
+    a, b = (array_argument(walk, n, node) for n in args[:2])
+    pair = f"v{walk.depth + 1}_0"
     both = [
         Term(f"struct_extract_at({pair}, {i + 1})", t.type.value_type) for i, t in enumerate((a, b))
     ]
-    _, body = bind_lambda(low, args[2], both, node)
-    made = f"list_transform(list_zip({a.sql}, {b.sql}), {_arrow([pair], body.sql)})"
-    known = f"{a.sql} IS NOT NULL AND {b.sql} IS NOT NULL"
-    return Term(f"(CASE WHEN {known} THEN {made} END)", pa.list_(_typed(body, node)))
+    _, body = bind_lambda(walk, args[2], both, node)
+    zipped = f"list_transform(list_zip({a.sql}, {b.sql}), {_arrow([pair], body.sql)})"
+    complete = f"{a.sql} IS NOT NULL AND {b.sql} IS NOT NULL"
+    return Term(f"(CASE WHEN {complete} THEN {zipped} END)", pa.list_(_typed(body, node)))
 
 
 @lambda_function("[T] [T] lambda", _zip_with)

@@ -17,7 +17,6 @@ from sqlglot import exp
 from headrace.errors import PlanError
 from headrace.expr import (
     array_functions,
-    json_functions,
     lambda_functions,
     number_functions,
     operator_rules,
@@ -46,7 +45,7 @@ from headrace.schema import TIMESTAMP, type_of
 # importing them puts their functions into the catalogue
 FUNCTIONS = (
     text_functions, pattern_functions, number_functions, rounding_functions, array_functions,
-    lambda_functions, json_functions, time_functions, time_text_functions,
+    lambda_functions, time_functions, time_text_functions,
 )  # fmt: skip
 
 
@@ -58,10 +57,10 @@ class Lowering(Walk):
         node = expr.node.this if isinstance(expr.node, exp.Alias) else expr.node
         if isinstance(node, exp.Column):
             return self.raw_column(node)
-        made = self.rules[type(node)](self, node)
-        if pt.is_null(made.type):
+        term = self.rules[type(node)](self, node)
+        if pt.is_null(term.type):
             raise refused(node, "it is always null, so it has no type", "Write cast(null as ...).")
-        return made
+        return term
 
     def call(self, name: str, args: Sequence[Node | Term], node: Node) -> Term:
         return lower_call(self, find(name), args, node)
@@ -113,17 +112,17 @@ class Lowering(Walk):
         return type_of(node.args["to"].sql(dialect="spark"))
 
     def _dot(self, node: Node) -> Term:
-        of, name = self.term(node.this), node.expression.name
-        if pt.is_map(of.type) and of.type.key_type == pa.string():
-            return self.call("element_at", [of, self._text(name)], node)
-        if not pt.is_struct(of.type):
+        parent, name = self.term(node.this), node.expression.name
+        if pt.is_map(parent.type) and parent.type.key_type == pa.string():
+            return self.call("element_at", [parent, self._text(name)], node)
+        if not pt.is_struct(parent.type):
             raise refused(
-                node, f"{type_text(of.type)} has no fields", "Only a struct or a map has."
+                node, f"{type_text(parent.type)} has no fields", "Only a struct or a map has."
             )
-        position = of.type.get_field_index(name)
+        position = parent.type.get_field_index(name)
         if position < 0:
-            raise unknown_column(name, pa.schema(list(of.type)), "field")
-        return Term(f"({of.sql}).{quote(name)}", of.type.field(position).type)
+            raise unknown_column(name, pa.schema(list(parent.type)), "field")
+        return Term(f"({parent.sql}).{quote(name)}", parent.type.field(position).type)
 
     def _text(self, value: str) -> Term:
         return Term(text_literal(value), pa.string(), value)
@@ -145,12 +144,12 @@ class Lowering(Walk):
 def unknown_column(name: str, schema: pa.Schema, what: str = "column") -> PlanError:
     near = difflib.get_close_matches(name, schema.names, n=2, cutoff=0.5)
     near = near or [n for n in schema.names if n.lower() == name.lower()]
-    known = [n for n in schema.names if not n.startswith("__")]
+    names = [n for n in schema.names if not n.startswith("__")]
     guess = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return PlanError(
         "HR-EXPR-001",
         f"there is no {what} {name!r}",
-        f"{guess}The {what}s here are {', '.join(known)}.",
+        f"{guess}The {what}s here are {', '.join(names)}.",
     )
 
 
@@ -205,12 +204,8 @@ def check(expr: Expr, schema: pa.Schema) -> pa.DataType:
 
 def fields_of(expr: Expr, schema: pa.Schema) -> list[str]:
     """The names of the fields, if it is a struct."""
-    made = check(expr, schema)
-    return [f.name for f in made] if pt.is_struct(made) else []
-
-
-def to_duckdb_sql(expr: Expr, schema: pa.Schema) -> str:
-    return Lowering(schema).top(expr).sql
+    kind = check(expr, schema)
+    return [f.name for f in kind] if pt.is_struct(kind) else []
 
 
 # calls: an argument that reaches a template has exactly the type that its kind promises
@@ -227,30 +222,30 @@ _KINDS = {
 }
 
 
-def lower_call(low: Walk, fn: Function, args: Sequence[Node | Term], node: Node) -> Term:
+def lower_call(walk: Walk, fn: Function, args: Sequence[Node | Term], node: Node) -> Term:
     """The call as SQL with its type; HR-EXPR-003 for wrong arguments."""
     _count(fn, len(args), node)
     if fn.lambdas is not None:
-        return fn.lambdas(low, args, node)
-    terms = [a if isinstance(a, Term) else _argument(low, a) for a in args]
-    terms = [_accept(low, fn, i, t, node) for i, t in enumerate(terms)]
+        return fn.lambdas(walk, args, node)
+    terms = [a if isinstance(a, Term) else _argument(walk, a) for a in args]
+    terms = [_accept(walk, fn, i, t, node) for i, t in enumerate(terms)]
     first = terms[0] if terms else None
-    terms, together = _agree(low, fn, terms, node)
+    terms, common_type = _agree(walk, fn, terms, node)
     if fn.returns == "0" and first is not None:
         terms = [*terms, terms[0] if pt.is_null(first.type) else first]
-    low.risks += fn.may_fail
+    walk.risks += fn.may_fail
     try:
-        gives = _result(fn, terms, together)
-        return Term(fn.lowered(terms), gives)
+        kind = _result(fn, terms, common_type)
+        return Term(fn.lowered(terms), kind)
     except PlanError as error:  # the function's own error does not know the expression around it
         raise refused(node, error.message, error.hint or "") from None
 
 
-def _argument(low: Walk, node: Node) -> Term:
+def _argument(walk: Walk, node: Node) -> Term:
     if not isinstance(node, exp.Alias):
-        return low.term(node)
-    made = low.term(node.this)
-    return Term(made.sql, made.type, f"alias:{node.alias}")
+        return walk.term(node)
+    term = walk.term(node.this)
+    return Term(term.sql, term.type, f"alias:{node.alias}")
 
 
 def _count(fn: Function, count: int, node: Node) -> None:
@@ -263,7 +258,7 @@ def usage(fn: Function) -> str:
     return f"{fn.name}({', '.join(fn.takes)})"
 
 
-def _accept(low: Walk, fn: Function, i: int, term: Term, node: Node) -> Term:
+def _accept(walk: Walk, fn: Function, i: int, term: Term, node: Node) -> Term:
     kind = fn.kind(i)
     if kind in ("T", "any"):
         return term
@@ -273,22 +268,22 @@ def _accept(low: Walk, fn: Function, i: int, term: Term, node: Node) -> Term:
         raise refused(
             node, f"argument {i + 1} of {fn.name} is a text literal", f"It is {usage(fn)}."
         )
-    made = _fit(low, kind, term, node)
-    if made is None:
+    fitted = _fit(walk, kind, term, node)
+    if fitted is None:
         raise refused(
             node,
             f"{fn.name} takes {kind}, not {type_text(term.type)}",
             f"It is {usage(fn)}; use cast if that is meant.",
         )
-    return made
+    return fitted
 
 
-def _fit(low: Walk, kind: str, term: Term, node: Node) -> Term | None:
+def _fit(walk: Walk, kind: str, term: Term, node: Node) -> Term | None:
     """`term` as an argument of `kind`, or None."""
     if pt.is_null(term.type) and kind in ("[T]", "map"):
         return None  # of which type it would be is not known
     if pt.is_null(term.type):
-        return low.widened(term, _KINDS.get(kind, pa.float64()))
+        return walk.widened(term, _KINDS.get(kind, pa.float64()))
     if kind == "number":
         return term if is_number(term.type) else None
     if kind == "[T]":
@@ -297,7 +292,7 @@ def _fit(low: Walk, kind: str, term: Term, node: Node) -> Term | None:
         return term if pt.is_map(term.type) else None
     to = _KINDS[kind]
     if pt.is_temporal(to):
-        term = low.as_time(term, to, node)
+        term = walk.as_time(term, to, node)
     fits = (
         term.type == to
         or (kind == "int" and term.type in (pa.int8(), pa.int16()))
@@ -306,7 +301,7 @@ def _fit(low: Walk, kind: str, term: Term, node: Node) -> Term | None:
         or (kind == "double" and is_number(term.type))
         or (kind == "timestamp" and term.type == pa.date32())
     )
-    return low.cast(term, to) if fits else None
+    return walk.cast(term, to) if fits else None
 
 
 def _is_short(literal: object) -> bool:
@@ -314,7 +309,7 @@ def _is_short(literal: object) -> bool:
 
 
 def _agree(
-    low: Walk, fn: Function, terms: list[Term], node: Node
+    walk: Walk, fn: Function, terms: list[Term], node: Node
 ) -> tuple[list[Term], pa.DataType | None]:
     """The arguments of kind T in their common type, and the lists of kind [T] in lists of it."""
     singles = [i for i in range(len(terms)) if fn.kind(i) == "T"]
@@ -322,23 +317,23 @@ def _agree(
     if not singles and not lists:
         return terms, None
     inner = [Term("NULL", terms[i].type.value_type) for i in lists]
-    made = low.unified([*inner, *(terms[i] for i in singles)], node)
-    together = made[0].type
+    unified = walk.unified([*inner, *(terms[i] for i in singles)], node)
+    common_type = unified[0].type
     out = list(terms)
     for i in lists:
-        out[i] = low.widened(terms[i], pa.list_(together))
-    for i, term in zip(singles, made[len(lists) :], strict=True):
+        out[i] = walk.widened(terms[i], pa.list_(common_type))
+    for i, term in zip(singles, unified[len(lists) :], strict=True):
         out[i] = term
-    return out, together
+    return out, common_type
 
 
-def _result(fn: Function, terms: Sequence[Term], together: pa.DataType | None) -> pa.DataType:
+def _result(fn: Function, terms: Sequence[Term], common_type: pa.DataType | None) -> pa.DataType:
     if callable(fn.returns):
         return fn.returns(terms)
     if fn.returns == "T":
-        return together
+        return common_type
     if fn.returns == "[T]":
-        return pa.list_(together)
+        return pa.list_(common_type)
     if fn.returns == "0":
         return terms[-1].type
     if fn.returns == "1":

@@ -80,9 +80,9 @@ def _log(args: Sequence[Term]) -> str:
     logs = [f"(CASE WHEN {a.sql} > 0 THEN ln({a.sql}) END)" for a in args]
     if len(logs) == 1:
         return logs[0]
-    base, of = (a.sql for a in args)
-    null = f"coalesce(nullif({of}, {of}), nullif({base}, {base}))"  # once both are computed
-    return f"(CASE WHEN {base} > 0 AND {of} > 0 THEN {logs[1]} / {logs[0]} ELSE {null} END)"
+    base, value = (a.sql for a in args)
+    null = f"coalesce(nullif({value}, {value}), nullif({base}, {base}))"  # once both are computed
+    return f"(CASE WHEN {base} > 0 AND {value} > 0 THEN {logs[1]} / {logs[0]} ELSE {null} END)"
 
 
 @function("double double? -> double", _log)
@@ -200,7 +200,7 @@ def floor_mod(column: Column, divisor: Any) -> Expr:
 
 
 def _sum(rest: str, b: Term) -> str:
-    """Their sum, which begins anew below the least integer, as in Java."""
+    """Their sum, which wraps around below the least integer, as in Java."""
     if not is_int(b.type) or (isinstance(b.literal, int) and b.literal > -(2**30)):
         return f"({rest} + {b.sql})"
     kind = type_name(b.type)
@@ -283,10 +283,10 @@ def _shift(template: str) -> Callable[[Sequence[Term]], str]:
         wide = _WIDE[bits]
         mask, half = f"CAST({2**bits - 1} AS {wide})", f"CAST({2 ** (bits - 1)} AS {wide})"
         x = f"CAST({args[0].sql} AS {wide})"
-        made = template.format(
+        shifted = template.format(
             x=x, u=f"({x} & {mask})", n=f"({args[1].sql} & {bits - 1})", one=f"CAST(1 AS {wide})"
         )
-        return f"CAST(xor({made} & {mask}, {half}) - {half} AS {_NARROW[bits]})"
+        return f"CAST(xor({shifted} & {mask}, {half}) - {half} AS {_NARROW[bits]})"
 
     return sql
 
@@ -376,12 +376,12 @@ class When(Expr):
     def when(self, condition: Any, value: Any) -> When:
         """One more condition, looked at if those before do not hold."""
         test = parsed(condition) if isinstance(condition, str) else lit(condition)
-        made = self.node.copy()
-        made.append("ifs", If(this=test.node, true=lit(value).node))
-        return When(made)
+        case = self.node.copy()
+        case.append("ifs", If(this=test.node, true=lit(value).node))
+        return When(case)
 
     def otherwise(self, value: Any) -> Expr:
         """The value where no condition holds."""
-        made = self.node.copy()
-        made.set("default", lit(value).node)
-        return Expr(made)
+        case = self.node.copy()
+        case.set("default", lit(value).node)
+        return Expr(case)

@@ -47,13 +47,13 @@ def _int(value: int, node: Node) -> Term:
     raise refused(node, "the number needs more than 64 bits", "Write it as a double: 1e20.")
 
 
-def negate(low: Walk, node: Node) -> Term:
+def negate(walk: Walk, node: Node) -> Term:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
         return number("-" + inner.this, node)
-    x = number_argument(low.term(inner), node)
-    low.risks += is_int(x.type)
-    zero = low.cast(Term("0", pa.int32(), 0), x.type)
+    x = number_argument(walk.term(inner), node)
+    walk.risks += is_int(x.type)
+    zero = walk.cast(Term("0", pa.int32(), 0), x.type)
     # DuckDB widens a negated integer instead of failing, so subtract
     return Term(f"({zero.sql} - {x.sql})" if is_int(x.type) else f"(- {x.sql})", x.type)
 
@@ -76,49 +76,49 @@ def number_pair(terms: Sequence[Term], node: Node) -> list[Term]:
     return [number_argument(t, node) for t in terms]
 
 
-def _numbers(low: Walk, node: Node) -> tuple[Term, Term]:
-    return _alike(low, node, [low.term(n) for n in (node.this, node.expression)])
+def _numbers(walk: Walk, node: Node) -> tuple[Term, Term]:
+    return _alike(walk, node, [walk.term(n) for n in (node.this, node.expression)])
 
 
-def _alike(low: Walk, node: Node, terms: Sequence[Term]) -> tuple[Term, Term]:
-    a, b = low.unified(number_pair(terms, node), node)
-    low.risks += a.type != pa.float64()
+def _alike(walk: Walk, node: Node, terms: Sequence[Term]) -> tuple[Term, Term]:
+    a, b = walk.unified(number_pair(terms, node), node)
+    walk.risks += a.type != pa.float64()
     return a, b
 
 
-def add(low: Walk, node: Node) -> Term:
+def add(walk: Walk, node: Node) -> Term:
     if any(isinstance(n, exp.Interval) for n in (node.this, node.expression)):
-        return _shift(low, node)
+        return _shift(walk, node)
     sign = "+" if isinstance(node, exp.Add) else "-"
-    terms = [low.term(n) for n in (node.this, node.expression)]  # once: chains may be long
+    terms = [walk.term(n) for n in (node.this, node.expression)]  # once: chains may be long
     kinds = {t.type for t in terms}
     if sign == "+" and kinds == {pa.string()}:
-        return low.term(exp.Anonymous(this="concat", expressions=_added(node)))
-    if pa.date32() in kinds and (made := _days(low, node, terms)):
-        return made
+        return walk.term(exp.Anonymous(this="concat", expressions=_added(node)))
+    if pa.date32() in kinds and (date := _days(walk, node, terms)):
+        return date
     if any(pt.is_temporal(k) for k in kinds):
         raise refused(
             node,
             "times are added to by intervals and functions",
             "Use interval 5 minutes, date_add, date_diff or timestamp_diff.",
         )
-    a, b = _alike(low, node, terms)
+    a, b = _alike(walk, node, terms)
     if not pt.is_decimal(a.type):
         return Term(f"({a.sql} {sign} {b.sql})", a.type)
     to = pa.decimal128(min(38, a.type.precision + 1), a.type.scale)
     return _decimal(f"({a.sql} {sign} {b.sql})", to)
 
 
-def _days(low: Walk, node: Node, terms: list[Term]) -> Term | None:
+def _days(walk: Walk, node: Node, terms: list[Term]) -> Term | None:
     """A date minus a date is a number of days; a date and an integer are a date."""
     a, b = terms
     if isinstance(node, exp.Sub) and a.type == b.type:
-        return low.call("date_diff", [a, b], node)
+        return walk.call("date_diff", [a, b], node)
     if isinstance(node, exp.Add) and is_int(a.type):
         a, b = b, a
     if a.type != pa.date32() or not is_int(b.type) or b.type == pa.int64():
         return None
-    return low.call("date_add" if isinstance(node, exp.Add) else "date_sub", [a, b], node)
+    return walk.call("date_add" if isinstance(node, exp.Add) else "date_sub", [a, b], node)
 
 
 def _added(node: Node) -> list[Node]:
@@ -133,13 +133,13 @@ def _decimal(sql: str, to: pa.DataType) -> Term:
     return Term(f"CAST({sql} AS {type_name(to)})", to)
 
 
-def multiply(low: Walk, node: Node) -> Term:
-    a, b = number_pair([low.term(n) for n in (node.this, node.expression)], node)
+def multiply(walk: Walk, node: Node) -> Term:
+    a, b = number_pair([walk.term(n) for n in (node.this, node.expression)], node)
     if pt.is_null(a.type) or pt.is_null(b.type):
-        a, b = low.unified([a, b], node)
+        a, b = walk.unified([a, b], node)
     if not (pt.is_decimal(a.type) or pt.is_decimal(b.type)) or pa.float64() in (a.type, b.type):
-        a, b = low.unified([a, b], node)
-        low.risks += is_int(a.type)
+        a, b = walk.unified([a, b], node)
+        walk.risks += is_int(a.type)
         return Term(f"({a.sql} * {b.sql})", a.type)
     kinds = [as_decimal(t.type) for t in (a, b)]
     digits, scale = sum(k.precision for k in kinds), sum(k.scale for k in kinds)
@@ -151,14 +151,14 @@ def multiply(low: Walk, node: Node) -> Term:
         )
     if digits > 18:  # DuckDB multiplies in 64 bits unless an operand is wider
         kinds[0] = pa.decimal128(digits, kinds[0].scale)
-    a, b = (low.cast(t, k) for t, k in zip((a, b), kinds, strict=True))
+    a, b = (walk.cast(t, k) for t, k in zip((a, b), kinds, strict=True))
     return _decimal(f"({a.sql} * {b.sql})", pa.decimal128(digits + 1, scale))
 
 
-def divide(low: Walk, node: Node) -> Term:
+def divide(walk: Walk, node: Node) -> Term:
     """`/` is always a double, and null when the divisor is zero."""
-    a, b = (number_argument(low.term(n), node) for n in (node.this, node.expression))
-    a, b = low.cast(a, pa.float64()), low.cast(b, pa.float64())
+    a, b = (number_argument(walk.term(n), node) for n in (node.this, node.expression))
+    a, b = walk.cast(a, pa.float64()), walk.cast(b, pa.float64())
     return Term(f"({a.sql} / {nonzero(b)})", pa.float64())
 
 
@@ -168,16 +168,16 @@ def nonzero(b: Term) -> str:
     return f"NULLIF({b.sql}, {cast(Term('0', pa.int32(), 0), b.type).sql})"
 
 
-def remainder(low: Walk, node: Node) -> Term:
+def remainder(walk: Walk, node: Node) -> Term:
     """SQL's `%`: the sign of the left side, null when the right side is zero."""
-    terms = [low.term(n) for n in (node.this, node.expression)]
-    a, b = _alike(low, node, terms)
-    made = truncated(a, b)
+    terms = [walk.term(n) for n in (node.this, node.expression)]
+    a, b = _alike(walk, node, terms)
+    sql = truncated(a, b)
     if not pt.is_decimal(a.type) or any(pt.is_null(t.type) for t in terms):
-        return Term(made, a.type)
+        return Term(sql, a.type)
     kinds = [as_decimal(t.type) for t in terms]
     digits = min(k.precision - k.scale for k in kinds) + a.type.scale
-    return _decimal(made, pa.decimal128(max(digits, 1), a.type.scale))
+    return _decimal(sql, pa.decimal128(max(digits, 1), a.type.scale))
 
 
 def truncated(a: Term, b: Term) -> str:
@@ -188,40 +188,40 @@ def truncated(a: Term, b: Term) -> str:
     return f"(CASE WHEN {b.sql} = -1 THEN {a.sql} & {zero} ELSE {plain} END)"
 
 
-def quotient(low: Walk, node: Node) -> Term:
+def quotient(walk: Walk, node: Node) -> Term:
     """`div`: the whole part of a quotient of integers, as a long."""
-    a, b = _numbers(low, node)
+    a, b = _numbers(walk, node)
     if not is_int(a.type):
         raise refused(node, "div takes integers", "Use / and floor, or cast.")
-    a, b = low.cast(a, pa.int64()), low.cast(b, pa.int64())
+    a, b = walk.cast(a, pa.int64()), walk.cast(b, pa.int64())
     return Term(f"({a.sql} // {nonzero(b)})", pa.int64())
 
 
-def _shift(low: Walk, node: Node) -> Term:
+def _shift(walk: Walk, node: Node) -> Term:
     moment, by = node.this, node.expression
     if isinstance(moment, exp.Interval):
         moment, by = by, moment
     if isinstance(moment, exp.Interval) or (isinstance(node, exp.Sub) and by is node.this):
         raise refused(node, "an interval is added to a timestamp", "Write at + interval 1 day.")
-    at = low.term(moment)
+    at = walk.term(moment)
     if at.type == pa.date32() and by.args["unit"].name.lower() in _DAYS:
-        return _shift_date(low, at, by, node)
+        return _shift_date(walk, at, by, node)
     if at.type == pa.date32():
-        at = low.cast(at, TIMESTAMP)
+        at = walk.cast(at, TIMESTAMP)
     if at.type != TIMESTAMP:
         raise refused(
             node, f"{type_text(at.type)} plus an interval", "The left side is a timestamp."
         )
-    low.risks += 1
+    walk.risks += 1
     return Term(f"({at.sql} + {_span(by, node)})", TIMESTAMP)
 
 
 _DAYS = ("day", "week", "month", "year")
 
 
-def _shift_date(low: Walk, at: Term, by: Node, node: Node) -> Term:
+def _shift_date(walk: Walk, at: Term, by: Node, node: Node) -> Term:
     """A date plus whole days or months is a date."""
-    low.risks += 1
+    walk.risks += 1
     return Term(f"CAST({at.sql} + {_span(by, node)} AS DATE)", pa.date32())
 
 
@@ -235,17 +235,17 @@ def _span(by: Node, node: Node) -> str:
 BITWISE: dict[type[Node], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 
 
-def combine(low: Walk, node: Node) -> Term:
+def combine(walk: Walk, node: Node) -> Term:
     """`&`, `|` and `^` of two integers in their common type."""
-    a, b = low.same([node.this, node.expression], node)
+    a, b = walk.same([node.this, node.expression], node)
     a, b = _integer(a, node), _integer(b, node)
     if isinstance(node, exp.BitwiseXor):
         return Term(f"xor({a.sql}, {b.sql})", a.type)
     return Term(f"({a.sql} {BITWISE[type(node)]} {b.sql})", a.type)
 
 
-def complement(low: Walk, node: Node) -> Term:
-    x = _integer(low.term(node.this), node)
+def complement(walk: Walk, node: Node) -> Term:
+    x = _integer(walk.term(node.this), node)
     return Term(f"(~ {x.sql})", x.type)
 
 
@@ -265,31 +265,31 @@ SIGNS: dict[type[Node], str] = {
 }  # fmt: skip
 
 
-def condition(low: Walk, expr: Expr) -> Term:
-    return truth(low, expr.node.this if isinstance(expr.node, exp.Alias) else expr.node)
+def condition(walk: Walk, expr: Expr) -> Term:
+    return truth(walk, expr.node.this if isinstance(expr.node, exp.Alias) else expr.node)
 
 
-def truth(low: Walk, node: Node) -> Term:
-    made = low.term(node)
-    if pt.is_null(made.type):
+def truth(walk: Walk, node: Node) -> Term:
+    term = walk.term(node)
+    if pt.is_null(term.type):
         return Term("CAST(NULL AS BOOLEAN)", pa.bool_())
-    if made.type != pa.bool_():
-        raise refused(node, f"it is {type_text(made.type)}, not a condition", "Compare it.")
-    return made
+    if term.type != pa.bool_():
+        raise refused(node, f"it is {type_text(term.type)}, not a condition", "Compare it.")
+    return term
 
 
-def and_or(low: Walk, node: Node) -> Term:
+def and_or(walk: Walk, node: Node) -> Term:
     """From left to right: what may fail is not evaluated once the answer is certain."""
     word, certain = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
-    before, made = low.risks, ""
+    before, joined = walk.risks, ""
     for part in reversed(parts_of(node)):
-        risky = low.risks > before  # what is to the right of this part
-        sql = truth(low, part).sql
-        if made and risky:
-            made = f"(CASE WHEN {sql} IS {certain} THEN {certain} ELSE {sql} {word} {made} END)"
+        risky = walk.risks > before  # what is to the right of this part
+        sql = truth(walk, part).sql
+        if joined and risky:
+            joined = f"(CASE WHEN {sql} IS {certain} THEN {certain} ELSE {sql} {word} {joined} END)"
         else:
-            made = f"({sql} {word} {made})" if made else sql
-    return Term(made, pa.bool_())
+            joined = f"({sql} {word} {joined})" if joined else sql
+    return Term(joined, pa.bool_())
 
 
 def parts_of(node: Node) -> list[Node]:
@@ -302,21 +302,21 @@ def parts_of(node: Node) -> list[Node]:
     return [inner, *reversed(parts)]
 
 
-def negation(low: Walk, node: Node) -> Term:
-    return Term(f"(NOT {truth(low, node.this).sql})", pa.bool_())
+def negation(walk: Walk, node: Node) -> Term:
+    return Term(f"(NOT {truth(walk, node.this).sql})", pa.bool_())
 
 
-def state(low: Walk, node: Node) -> Term:
+def state(walk: Walk, node: Node) -> Term:
     if isinstance(node.expression, exp.Null):
-        return Term(f"({low.term(node.this).sql} IS NULL)", pa.bool_())
+        return Term(f"({walk.term(node.this).sql} IS NULL)", pa.bool_())
     if not isinstance(node.expression, exp.Boolean):
         raise refused(node, "IS takes null, true or false", "Use = or <=>.")
     word = "TRUE" if node.expression.this else "FALSE"
-    return Term(f"({truth(low, node.this).sql} IS {word})", pa.bool_())
+    return Term(f"({truth(walk, node.this).sql} IS {word})", pa.bool_())
 
 
-def comparison(low: Walk, node: Node) -> Term:
-    a, b = low.same([node.this, node.expression], node)
+def comparison(walk: Walk, node: Node) -> Term:
+    a, b = walk.same([node.this, node.expression], node)
     _comparable(a, node)
     return Term(f"({a.sql} {SIGNS[type(node)]} {b.sql})", pa.bool_())
 
@@ -326,24 +326,24 @@ def _comparable(term: Term, where: Node) -> None:
         raise refused(where, f"{type_text(term.type)} cannot be compared", "Compare its parts.")
 
 
-def between(low: Walk, node: Node) -> Term:
-    x, least, most = low.same([node.this, node.args["low"], node.args["high"]], node)
+def between(walk: Walk, node: Node) -> Term:
+    x, least, most = walk.same([node.this, node.args["low"], node.args["high"]], node)
     _comparable(x, node)
     return Term(f"({x.sql} BETWEEN {least.sql} AND {most.sql})", pa.bool_())
 
 
-def membership(low: Walk, node: Node) -> Term:
+def membership(walk: Walk, node: Node) -> Term:
     if not node.expressions:
         return Term("FALSE", pa.bool_())
-    x, *values = low.same([node.this, *node.expressions], node)
+    x, *values = walk.same([node.this, *node.expressions], node)
     _comparable(x, node)
     return Term(f"({x.sql} IN ({', '.join(v.sql for v in values)}))", pa.bool_())
 
 
-def choice(low: Walk, node: Node) -> Term:
-    tests = [truth(low, i.this) for i in node.args["ifs"]]
+def choice(walk: Walk, node: Node) -> Term:
+    tests = [truth(walk, i.this) for i in node.args["ifs"]]
     values = [i.args["true"] for i in node.args["ifs"]]
     default = node.args.get("default") or exp.Null()
-    *results, last = low.same([*values, default], node)
+    *results, last = walk.same([*values, default], node)
     arms = " ".join(f"WHEN {t.sql} THEN {r.sql}" for t, r in zip(tests, results, strict=True))
     return Term(f"(CASE {arms} ELSE {last.sql} END)", last.type)

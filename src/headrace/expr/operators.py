@@ -157,7 +157,7 @@ TRACING: ContextVar[Callable[[Any], Collection[str]] | None] = ContextVar("traci
 
 
 class Untraceable(TypeError):
-    """Python asked an expression for a value; `reason` says what asked, for people."""
+    """Python needs the value of an expression; `reason` says what for, in words for people."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -49,14 +49,14 @@ def parse(text: str) -> Node:
         trees = Dialect().parse(text)
         if len(trees) != 1 or trees[0] is None or isinstance(trees[0], exp.Block):
             raise unreadable(text, "it is not exactly one expression")
-        made = _named_or_not(trees[0], text)
+        tree = _named_or_not(trees[0], text)
     except SqlglotError as error:
         raise unreadable(text, _first_line(error)) from None
     except RecursionError:
         raise _too_deep(text) from None
-    if _depth(made) > _DEEPEST:
+    if _depth(tree) > _DEEPEST:
         raise _too_deep(text)
-    return made
+    return tree
 
 
 def _depth(node: Node) -> int:
@@ -103,12 +103,12 @@ def _is_set(value: object) -> bool:
 
 def _copied(node: Node, text: str) -> Node:
     """An operator over its operands."""
-    made = type(node)()
+    copy = type(node)()
     for key in _OPERANDS:
         value = node.args.get(key)
         if value is not None:
-            made.set(key, canonical(value, text) if isinstance(value, Node) else value)
-    return made
+            copy.set(key, canonical(value, text) if isinstance(value, Node) else value)
+    return copy
 
 
 def _described(node: Node) -> str:
@@ -125,10 +125,10 @@ def _column(node: Node, text: str) -> Node:
     parts = [_name(part, text) for part in written if part]
     if parts == [node.name] and node.name.lower() == "current_date" and not node.this.quoted:
         return call("current_date")
-    made = column(parts[0])
+    tree = column(parts[0])
     for part in parts[1:]:
-        made = field(made, part)
-    return made
+        tree = field(tree, part)
+    return tree
 
 
 def _name(node: object, text: str) -> str:
@@ -147,10 +147,10 @@ def _bracket(node: Node, text: str) -> Node:
     if len(node.expressions) != 1:
         raise unreadable(text, "[] takes one position or one name")
     (index,) = node.expressions
-    of = canonical(node.this, text)
+    base = canonical(node.this, text)
     if isinstance(index, exp.Literal) and index.is_string:
-        return field(of, index.this)
-    return exp.Bracket(this=of, expressions=[canonical(index, text)])
+        return field(base, index.this)
+    return exp.Bracket(this=base, expressions=[canonical(index, text)])
 
 
 def _literal(node: Node, text: str) -> Node:
@@ -219,10 +219,10 @@ def _array(node: Node, text: str) -> Node:
 
 def _case(node: Node, text: str) -> Node:
     subject = node.args.get("this")
-    made = exp.Case(ifs=[_branch(i, subject, text) for i in node.args["ifs"]])
+    case = exp.Case(ifs=[_branch(i, subject, text) for i in node.args["ifs"]])
     if node.args.get("default") is not None:
-        made.set("default", canonical(node.args["default"], text))
-    return made
+        case.set("default", canonical(node.args["default"], text))
+    return case
 
 
 def _branch(node: Node, subject: Node | None, text: str) -> Node:
@@ -248,14 +248,14 @@ def _like(name: str) -> Make:
     """One pattern, or ANY or ALL of several; NOT is about each of them."""
 
     def make(node: Node, text: str) -> Node:
-        of = node.expression
-        several = isinstance(of, exp.Any | exp.All)
-        patterns = _listed(of.this, text) if several else [of]
+        operand = node.expression
+        several = isinstance(operand, exp.Any | exp.All)
+        patterns = _listed(operand.this, text) if several else [operand]
         parts: list[Node] = []
         for pattern in patterns:
             part = call(name, canonical(node.this, text), canonical(pattern, text))
             parts.append(exp.Not(this=part) if node.args.get("negate") else part)
-        join = exp.And if isinstance(of, exp.All) else exp.Or
+        join = exp.And if isinstance(operand, exp.All) else exp.Or
         return reduce(lambda a, b: join(this=a, expression=b), parts)
 
     return make
@@ -272,11 +272,11 @@ def _escape(node: Node, text: str) -> Node:
     like = node.this
     if not isinstance(like, exp.Like | exp.ILike) or isinstance(like.expression, exp.Any | exp.All):
         raise unreadable(text, "ESCAPE belongs to LIKE or ILIKE with one pattern")
-    made = canonical(like, text)
-    (made.this if isinstance(made, exp.Not) else made).append(
+    tree = canonical(like, text)
+    (tree.this if isinstance(tree, exp.Not) else tree).append(
         "expressions", canonical(node.expression, text)
     )
-    return made
+    return tree
 
 
 def _extract(node: Node, text: str) -> Node:
@@ -305,9 +305,9 @@ def _lambda(node: Node, text: str) -> Node:
     """Its variables are identifiers, with the names that they have in the text."""
     names = {e.name for e in node.expressions}
     folded = {n.casefold() for n in names}
-    for found in node.this.find_all(exp.Column):
-        if found.name.casefold() in folded and found.name not in names:
-            raise unreadable(text, f"{found.name!r} and the variable differ only in their case")
+    for inner in node.this.find_all(exp.Column):
+        if inner.name.casefold() in folded and inner.name not in names:
+            raise unreadable(text, f"{inner.name!r} and the variable differ only in their case")
     return exp.Lambda(
         this=canonical(node.this, text), expressions=[_variable(e, text) for e in node.expressions]
     )

@@ -96,8 +96,8 @@ def _class(text: str, pattern: str) -> str:
     inner = inner[1:] if negated else inner
     if "[" in inner.replace("\\[", "") or "&&" in inner or inner.startswith("]") or not inner:
         raise _bad_regex(pattern, f"the class {text!r} is not supported")
-    made = re.sub(r"\\(.)", lambda m: _escape(m[1], pattern, _INSIDE), inner, flags=re.DOTALL)
-    return f"[{'^' * negated}{made}]"
+    translated = re.sub(r"\\(.)", lambda m: _escape(m[1], pattern, _INSIDE), inner, flags=re.DOTALL)
+    return f"[{'^' * negated}{translated}]"
 
 
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
@@ -139,7 +139,7 @@ def like_pattern(pattern: str, escape: str = "\\") -> str:
             f"ESCAPE takes one character, not {escape!r}",
             "Write s like 'a/%b' escape '/'.",
         )
-    made, signs = "", iter(pattern)
+    escaped, signs = "", iter(pattern)
     for sign in signs:
         follows = next(signs, "") if sign == escape else None
         if follows is not None and (not follows or follows not in f"%_{escape}"):
@@ -149,8 +149,8 @@ def like_pattern(pattern: str, escape: str = "\\") -> str:
                 "and itself",
                 f"Double a {escape!r} that is meant as such.",
             )
-        made += sign if follows is None and sign != "\\" else "\\" + (follows or sign)
-    return made
+        escaped += sign if follows is None and sign != "\\" else "\\" + (follows or sign)
+    return escaped
 
 
 # formats of times
@@ -168,18 +168,18 @@ _TIME_TOKEN = re.compile(
 
 def _tokens(pattern: str) -> list[tuple[str, str]]:
     """("field", letters) and ("text", as written) in turn."""
-    found, at = [], 0
+    tokens, at = [], 0
     while at < len(pattern):
         token = _TIME_TOKEN.match(pattern, at)
         if token is None:
             raise _bad_format(pattern, pattern[at])
         if token["field"]:
-            found.append(("field", token["field"]))
+            tokens.append(("field", token["field"]))
         else:  # '' is a quotation mark
             text = token["sign"] if token["quoted"] is None else token["quoted"] or "'"
-            found.append(("text", text))
+            tokens.append(("text", text))
         at = token.end()
-    return found
+    return tokens
 
 
 def _bad_format(pattern: str, part: str) -> PlanError:
@@ -192,14 +192,14 @@ def _bad_format(pattern: str, part: str) -> PlanError:
 
 def time_writer(format: Term) -> str:
     """The pattern for DuckDB's strftime, as a literal."""
-    pattern, made = str(format.literal), ""
+    pattern, written = str(format.literal), ""
     if not pattern:
         raise PlanError("HR-EXPR-003", "the format is empty", "Write it as in 'yyyy-MM'.")
     for kind, text in _tokens(pattern):
         if kind == "field" and text not in _WRITTEN:
             raise _bad_format(pattern, text)
-        made += _WRITTEN[text] if kind == "field" else text.replace("%", "%%")
-    return text_literal(made)
+        written += _WRITTEN[text] if kind == "field" else text.replace("%", "%%")
+    return text_literal(written)
 
 
 def time_reader(pattern: str) -> tuple[str, str]:
@@ -218,10 +218,10 @@ def time_reader(pattern: str) -> tuple[str, str]:
     return rf"\A{regex}\z", _iso({f[:2]: rf"\{i + 1}" for i, f in enumerate(fields)})
 
 
-def _iso(of: dict[str, str]) -> str:
-    day = f"{of['yy']}-{of.get('MM', '01')}-{of.get('dd', '01')}"
-    time = f"{of.get('HH', '00')}:{of.get('mm', '00')}:{of.get('ss', '00')}"
-    return f"{day} {time}.{of.get('SS', '0')}"
+def _iso(fields: dict[str, str]) -> str:
+    day = f"{fields['yy']}-{fields.get('MM', '01')}-{fields.get('dd', '01')}"
+    time = f"{fields.get('HH', '00')}:{fields.get('mm', '00')}:{fields.get('ss', '00')}"
+    return f"{day} {time}.{fields.get('SS', '0')}"
 
 
 def _complete(pattern: str, fields: list[str]) -> None:
@@ -249,12 +249,12 @@ def json_path(text: str) -> tuple[PathStep, ...]:
     """The steps of a path; HR-EXPR-003 if it is none."""
     steps: list[PathStep] = []
     place = 1 if text.startswith("$") else len(text) + 1
-    while found := _PATH_STEP.match(text, place):
-        name = found[1] or found[2]
+    while step := _PATH_STEP.match(text, place):
+        name = step[1] or step[2]
         if name is not None and name != name.strip():
             break
-        steps.append(name if name is not None else int(found[3]) if found[3] else ALL)
-        place = found.end()
+        steps.append(name if name is not None else int(step[3]) if step[3] else ALL)
+        place = step.end()
     if place != len(text):
         raise PlanError(
             "HR-EXPR-003",

@@ -15,7 +15,7 @@ from pyarrow import types as pt
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import function
-from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.expression import Column, Expr, call, column_of, optional
 from headrace.expr.types import Term, cast, is_int, type_name
 
 _PRECISION = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}  # Spark's, of integers
@@ -167,13 +167,13 @@ def _exact(x: str, digits: int) -> str:
 )
 def ceil(column: Column, digits: int | None = None) -> Expr:
     """The next whole number upwards, as a long; to so many digits, as a decimal."""
-    return call("ceil", column_of(column), *(() if digits is None else (digits,)))
+    return call("ceil", column_of(column), *optional(digits))
 
 
 @function("number int? ->", _integral("floor"), returns=_integral_type, may_fail=True)
 def floor(column: Column, digits: int | None = None) -> Expr:
     """The next whole number downwards, as a long; to so many digits, as a decimal."""
-    return call("floor", column_of(column), *(() if digits is None else (digits,)))
+    return call("floor", column_of(column), *optional(digits))
 
 
 @function("number int? ->", _rounded, returns=_rounded_type)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import declare, function, listed
-from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.expression import Column, Expr, call, column_of, optional
 from headrace.expr.types import DIGEST, Term, failing
 
 # case: the dot of İ has to be written out for DuckDB
@@ -79,10 +79,12 @@ def _initcap(args: Sequence[Term]) -> str:
         "ELSE upper(w[1]) END"
     )
     word = f"lambda w: ({first}) || lower(replace(w[2:], {_DOTTED}))"
-    made = f"array_to_string(list_transform(string_split({ended}, ' '), {word}), ' ')"
+    capital = f"array_to_string(list_transform(string_split({ended}, ' '), {word}), ' ')"
     odd = f"{_SIGMA}[^ {_CASED}]|[^ {_CASED}]{_SIGMA}"
     fail = failing("'initcap cannot tell whether a sigma ends a word in '", x)
-    return f"(CASE WHEN regexp_matches({x}, '{odd}') THEN CAST({fail} AS VARCHAR) ELSE {made} END)"
+    return (
+        f"(CASE WHEN regexp_matches({x}, '{odd}') THEN CAST({fail} AS VARCHAR) ELSE {capital} END)"
+    )
 
 
 @function("text -> text", _initcap, may_fail=True)
@@ -115,22 +117,19 @@ def _trim(name: str) -> Callable[[Sequence[Term]], str]:
 @function("text text? -> text", _trim("trim"))
 def trim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at both ends."""
-    rest = () if characters is None else (characters,)
-    return call("trim", *rest, column_of(column))
+    return call("trim", *optional(characters), column_of(column))
 
 
 @function("text text? -> text", _trim("ltrim"))
 def ltrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the start."""
-    rest = () if characters is None else (characters,)
-    return call("ltrim", *rest, column_of(column))
+    return call("ltrim", *optional(characters), column_of(column))
 
 
 @function("text text? -> text", _trim("rtrim"))
 def rtrim(column: Column, characters: str | None = None) -> Expr:
     """Without blanks, or without any of `characters`, at the end."""
-    rest = () if characters is None else (characters,)
-    return call("rtrim", *rest, column_of(column))
+    return call("rtrim", *optional(characters), column_of(column))
 
 
 def _not_negative(sql: str) -> str:
@@ -151,8 +150,7 @@ def _substring(args: Sequence[Term]) -> str:
 @function("text int int? -> text", _substring, aliases="substr")
 def substring(column: Column, start: Any, length: Any = None) -> Expr:
     """`length` characters from position `start`; the first is 1, the last -1."""
-    rest = () if length is None else (length,)
-    return call("substring", column_of(column), start, *rest)
+    return call("substring", column_of(column), start, *optional(length))
 
 
 @function("text int -> text", f"left({{0}}, {_not_negative('{1}')})")
@@ -234,15 +232,15 @@ def locate(part: Any, column: Column, start: Any = 1) -> Expr:
 _LONGEST = 2**24  # characters that padding and repetition make, as a guard of the process
 
 
-def _bounded(name: str, size: str, made: str) -> str:
-    """`made`, unless its length in characters is beyond all measure: then the row fails."""
+def _bounded(name: str, size: str, value: str) -> str:
+    """`value`, unless its length in characters is beyond all measure: then the row fails."""
     message = f"'{name} makes more than {_LONGEST} characters'"
     fail = f"CAST({failing(message)} AS VARCHAR)"
-    return f"(CASE WHEN {size} > {_LONGEST} THEN {fail} ELSE {made} END)"
+    return f"(CASE WHEN {size} > {_LONGEST} THEN {fail} ELSE {value} END)"
 
 
 def _few(times: str, size: str) -> str:
-    """Also where it is not asked for: engines compute what is constant ahead of time."""
+    """Zero beyond the limit, even where unused: engines compute constants ahead of time."""
     return f"(CASE WHEN {size} > {_LONGEST} THEN 0 ELSE {times} END)"
 
 

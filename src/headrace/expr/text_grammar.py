@@ -87,17 +87,17 @@ def _respelt(kind: str, text: str) -> str:
     """A date or timestamp with all its parts, in two digits each, the offset with a sign."""
 
     def two(name: str, default: str) -> str:
-        found = _part(kind, text, name)
-        return f"(CASE WHEN {found} = '' THEN '{default}' ELSE lpad({found}, 2, '0') END)"
+        part = _part(kind, text, name)
+        return f"(CASE WHEN {part} = '' THEN '{default}' ELSE lpad({part}, 2, '0') END)"
 
-    made = [_part(kind, text, "year"), "'-'", two("month", "01"), "'-'", two("day", "01")]
+    parts = [_part(kind, text, "year"), "'-'", two("month", "01"), "'-'", two("day", "01")]
     if kind == "timestamp":
-        made += ["' '", two("hour", "00"), "':'", two("minute", "00"), "':'", two("second", "00")]
-        made += [f"rtrim(left({_part(kind, text, 'fraction')}, 7), '.')"]
+        parts += ["' '", two("hour", "00"), "':'", two("minute", "00"), "':'", two("second", "00")]
+        parts += [f"rtrim(left({_part(kind, text, 'fraction')}, 7), '.')"]
         sign = _part(kind, text, "sign")
-        made += [f"(CASE WHEN {sign} = '' THEN '+' ELSE {sign} END)", two("zone_hour", "00")]
-        made += ["':'", two("zone_minute", "00")]
-    return f"concat({', '.join(made)})"
+        parts += [f"(CASE WHEN {sign} = '' THEN '+' ELSE {sign} END)", two("zone_hour", "00")]
+        parts += ["':'", two("zone_minute", "00")]
+    return f"concat({', '.join(parts)})"
 
 
 def is_time_word(text: str) -> bool:
@@ -107,16 +107,16 @@ def is_time_word(text: str) -> bool:
 
 def time_text(text: str, to: str) -> str:
     """A literal DATE or TIMESTAMP in its one spelling, a timestamp in UTC; else a ValueError."""
-    found = re.fullmatch(_whole(to.lower())[2:-2], text)
-    if found is None:
+    match = re.fullmatch(_whole(to.lower())[2:-2], text)
+    if match is None:
         raise ValueError(text)
-    year, month, day = (int(found[k] or 1) for k in ("year", "month", "day"))
+    year, month, day = (int(match[k] or 1) for k in ("year", "month", "day"))
     if to == "DATE":
         return dt.date(year, month, day).isoformat()
-    hour, minute, second = (int(found[k] or 0) for k in ("hour", "minute", "second"))
-    micros = int(f"{(found['fraction'] or '.')[1:7]:0<6}")
+    hour, minute, second = (int(match[k] or 0) for k in ("hour", "minute", "second"))
+    micros = int(f"{(match['fraction'] or '.')[1:7]:0<6}")
     moment = dt.datetime(year, month, day, hour, minute, second, micros)
     offset = dt.timedelta(
-        hours=int(found["zone_hour"] or 0), minutes=int(found["zone_minute"] or 0)
+        hours=int(match["zone_hour"] or 0), minutes=int(match["zone_minute"] or 0)
     )
-    return (moment + offset if found["sign"] == "-" else moment - offset).isoformat(" ")
+    return (moment + offset if match["sign"] == "-" else moment - offset).isoformat(" ")

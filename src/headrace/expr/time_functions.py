@@ -122,8 +122,8 @@ def _part(args: Sequence[Term]) -> str:
         x = cast(x, TIMESTAMP)
     if part == "second":
         return _FRACTION.format(x.sql)
-    made = f"{_DUCKDB_PARTS.get(part, part)}({x.sql})"
-    return f"CAST({made}{' + 1' * (part == 'dayofweek')} AS INTEGER)"
+    field = f"{_DUCKDB_PARTS.get(part, part)}({x.sql})"
+    return f"CAST({field}{' + 1' * (part == 'dayofweek')} AS INTEGER)"
 
 
 def _part_type(args: Sequence[Term]) -> pa.DataType:
@@ -249,12 +249,12 @@ _OF_DATES = {"year": "year", "yyyy": "year", "yy": "year", "quarter": "quarter",
              "mon": "month", "mm": "month", "week": "week"}  # fmt: skip
 
 
-def _unit(term: Term, known: Sequence[str]) -> str:
+def _unit(term: Term, units: Sequence[str]) -> str:
     word = str(term.literal).lower()
-    if word in known:
+    if word in units:
         return word
     raise PlanError(
-        "HR-EXPR-003", f"{term.literal!r} is not a unit here", f"Units are {', '.join(known)}."
+        "HR-EXPR-003", f"{term.literal!r} is not a unit here", f"Units are {', '.join(units)}."
     )
 
 

@@ -15,17 +15,13 @@ from pyarrow import types as pt
 
 from headrace.errors import PlanError
 from headrace.expr.catalog import function
-from headrace.expr.expression import Column, Expr, call, column_of
+from headrace.expr.expression import Column, Expr, call, column_of, optional
 from headrace.expr.patterns import time_reader, time_writer
 from headrace.expr.types import Term, failing, text_literal
 from headrace.expr.walk import read_text
 from headrace.schema import TIMESTAMP
 
 _SECONDS = "yyyy-MM-dd HH:mm:ss"
-
-
-def _optional(format: str | None) -> tuple[str, ...]:
-    return () if format is None else (format,)
 
 
 def _moment(args: Sequence[Term], to: pa.DataType, pattern: str = "") -> str:
@@ -40,15 +36,15 @@ def _moment(args: Sequence[Term], to: pa.DataType, pattern: str = "") -> str:
         return read_text(x, to, "CAST")
     regex, iso = time_reader(pattern)
     grammar = text_literal(regex)
-    found = f"regexp_replace({x.sql}, {grammar}, {text_literal(iso)})"
-    test = f"regexp_matches({x.sql}, {grammar}) AND NOT starts_with({found}, '0000')"
+    respelt = f"regexp_replace({x.sql}, {grammar}, {text_literal(iso)})"
+    test = f"regexp_matches({x.sql}, {grammar}) AND NOT starts_with({respelt}, '0000')"
     fail = f"make_timestamp({failing(x.sql, text_literal(f' is not {pattern}'))})"
-    value = f"CAST({found} AS TIMESTAMP)"
+    value = f"CAST({respelt} AS TIMESTAMP)"
     return f"(CASE WHEN {x.sql} IS NULL THEN NULL WHEN {test} THEN {value} ELSE {fail} END)"
 
 
 def _read_as(to: pa.DataType) -> Callable[[Sequence[Term]], pa.DataType]:
-    def gives(args: Sequence[Term]) -> pa.DataType:
+    def result_type(args: Sequence[Term]) -> pa.DataType:
         text = args[0].type == pa.string() or pt.is_null(args[0].type)
         if not text and args[0].type not in (pa.date32(), TIMESTAMP):
             raise PlanError(
@@ -60,7 +56,7 @@ def _read_as(to: pa.DataType) -> Callable[[Sequence[Term]], pa.DataType]:
             raise PlanError("HR-EXPR-003", "only text has a format", "Leave it out.")
         return to
 
-    return gives
+    return result_type
 
 
 def _date(args: Sequence[Term]) -> str:
@@ -70,7 +66,7 @@ def _date(args: Sequence[Term]) -> str:
 @function("any word? ->", _date, returns=_read_as(pa.date32()), may_fail=True)
 def to_date(column: Column, format: str | None = None) -> Expr:
     """The date of a timestamp, in UTC, or of a text, in ISO or by a pattern."""
-    return call("to_date", column_of(column), *_optional(format))
+    return call("to_date", column_of(column), *optional(format))
 
 
 @function(
@@ -78,7 +74,7 @@ def to_date(column: Column, format: str | None = None) -> Expr:
 )
 def to_timestamp(column: Column, format: str | None = None) -> Expr:
     """The timestamp of a text, in ISO or by a pattern such as "dd/MM/yyyy HH:mm"."""
-    return call("to_timestamp", column_of(column), *_optional(format))
+    return call("to_timestamp", column_of(column), *optional(format))
 
 
 def _seconds(args: Sequence[Term]) -> str:
@@ -94,7 +90,7 @@ def _seconds(args: Sequence[Term]) -> str:
 )
 def unix_timestamp(column: Column, format: str | None = None) -> Expr:
     """Seconds since 1970 of a text by a pattern ("yyyy-MM-dd HH:mm:ss"), or of a time."""
-    return call("unix_timestamp", column_of(column), *_optional(format))
+    return call("unix_timestamp", column_of(column), *optional(format))
 
 
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799  # the seconds of the years 1 to 9999
@@ -115,7 +111,7 @@ def _spelt(args: Sequence[Term]) -> str:
 @function("long word? -> text", _spelt, may_fail=True)
 def from_unixtime(column: Column, format: str | None = None) -> Expr:
     """Seconds since 1970 as text by a pattern ("yyyy-MM-dd HH:mm:ss")."""
-    return call("from_unixtime", column_of(column), *_optional(format))
+    return call("from_unixtime", column_of(column), *optional(format))
 
 
 @function("timestamp word -> text", lambda a: f"strftime({a[0].sql}, {time_writer(a[1])})")

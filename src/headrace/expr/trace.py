@@ -61,8 +61,8 @@ class TracedRow:
     def _replace(self, **changes: Any) -> TracedRow:
         for name in changes:
             self[name]
-        made = {n: changes.get(n, e) for n, e in self._columns.items()}
-        return TracedRow(made, self._schema)
+        columns = {n: changes.get(n, e) for n, e in self._columns.items()}
+        return TracedRow(columns, self._schema)
 
     def _asdict(self) -> dict[str, Expr]:
         return dict(self._columns)
@@ -84,25 +84,21 @@ def as_expr(spec: Any, schema: pa.Schema) -> Expr:
     Python.
     """
     if isinstance(spec, str):
-        made = col(spec) if spec in schema.names else parsed(spec)
+        expr = col(spec) if spec in schema.names else parsed(spec)
     elif callable(spec) and not isinstance(spec, Expr):
         return trace(spec, schema)
     else:
-        made = spec if isinstance(spec, Expr) else lit(spec)
-    check(made, schema)
-    return made
-
-
-def as_exprs(specs: Iterable[Any], schema: pa.Schema) -> list[Expr]:
-    return [as_expr(s, schema) for s in specs]
+        expr = spec if isinstance(spec, Expr) else lit(spec)
+    check(expr, schema)
+    return expr
 
 
 def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
     """The expression that a lambda of one row computes."""
-    made = _called(fn, schema)
-    if isinstance(made, TracedRow | Mapping | tuple | list):
+    result = _called(fn, schema)
+    if isinstance(result, TracedRow | Mapping | tuple | list):
         raise Untraceable("it returns a whole row where one value is expected")
-    expr = _as_value(made)
+    expr = _as_value(result)
     _checked([expr], fn, schema)
     return expr
 
@@ -110,39 +106,39 @@ def trace(fn: Callable[..., Any], schema: pa.Schema) -> Expr:
 def trace_row(fn: Callable[..., Any], schema: pa.Schema) -> dict[str, Expr]:
     """The columns that a lambda of one row makes: from a dict, the row itself, a dataclass, a
     named tuple, or one value (its own name, else "value")."""
-    made = _called(fn, schema)
-    columns = {name: _as_value(value) for name, value in _fields(made).items()}
+    result = _called(fn, schema)
+    columns = {name: _as_value(value) for name, value in _fields(result).items()}
     if not columns:
         raise Untraceable("it returns a row without columns")
     _checked(columns.values(), fn, schema)
     return columns
 
 
-def _fields(made: Any) -> Mapping[str, Any]:
-    if isinstance(made, TracedRow):
-        return made._asdict()
-    if isinstance(made, Mapping):
-        if all(isinstance(k, str) for k in made):
-            return made
+def _fields(result: Any) -> Mapping[str, Any]:
+    if isinstance(result, TracedRow):
+        return result._asdict()
+    if isinstance(result, Mapping):
+        if all(isinstance(k, str) for k in result):
+            return result
         raise Untraceable("it returns a dict whose keys are not all names")
-    if dataclasses.is_dataclass(made) and not isinstance(made, type):
-        return {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
-    if isinstance(made, tuple) and hasattr(made, "_fields"):
-        return dict(zip(made._fields, made, strict=True))
-    if isinstance(made, Expr):
-        return {made.name or "value": made}
-    if isinstance(made, _CONSTANTS):
-        return {"value": made}
-    raise Untraceable(f"it returns a {type(made).__name__}")
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        return dict(zip(result._fields, result, strict=True))
+    if isinstance(result, Expr):
+        return {result.name or "value": result}
+    if isinstance(result, _CONSTANTS):
+        return {"value": result}
+    raise Untraceable(f"it returns a {type(result).__name__}")
 
 
-def _as_value(made: Any) -> Expr:
-    if isinstance(made, Expr):
-        return made
+def _as_value(result: Any) -> Expr:
+    if isinstance(result, Expr):
+        return result
     try:
-        return lit(made)
+        return lit(result)
     except PlanError:
-        raise Untraceable(f"it returns a {type(made).__name__}") from None
+        raise Untraceable(f"it returns a {type(result).__name__}") from None
 
 
 def _checked(exprs: Iterable[Expr], fn: Callable[..., Any], schema: pa.Schema) -> None:
@@ -239,7 +235,7 @@ def _constant(name: str, value: Any) -> None:
 
 
 def _is_harmless(value: Any) -> bool:
-    return any(value is known for known in _BUILTINS)
+    return any(value is builtin for builtin in _BUILTINS)
 
 
 def _is_plain_class(value: Any) -> bool:

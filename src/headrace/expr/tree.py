@@ -90,8 +90,8 @@ def _with_digits(kind: Node) -> Node:
 
 def _without_exponent(text: str) -> str:
     """1.23E-26 as 0.0...123: DuckDB first reads the digits, which may not fit by themselves."""
-    found = _NUMBER.fullmatch(text)
-    if found is None or not found[3] or abs(int(found[3][1:])) > 99:
+    match = _NUMBER.fullmatch(text)
+    if match is None or not match[3] or abs(int(match[3][1:])) > 99:
         return text
     return f"{decimal.Decimal(text):f}"
 

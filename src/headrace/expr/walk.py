@@ -48,8 +48,8 @@ class Walk(ABC):
         self.risks = 0  # how much has been lowered so far that may fail on a row
 
     def term(self, node: Node) -> Term:
-        made = self.rules[type(node)](self, node)
-        return self.cast(made, pa.float64()) if made.type == pa.float32() else made
+        term = self.rules[type(node)](self, node)
+        return self.cast(term, pa.float64()) if term.type == pa.float32() else term
 
     def same(self, nodes: Sequence[Node], where: Node) -> list[Term]:
         """The nodes in their common type."""
@@ -59,11 +59,11 @@ class Walk(ABC):
         times = [t.type for t in terms if pt.is_temporal(t.type)]
         if times:
             terms = [self.as_time(t, times[0], where) for t in terms]
-        together = common(t.type for t in terms)
-        if together is None:
+        common_type = common(t.type for t in terms)
+        if common_type is None:
             kinds = " and ".join(dict.fromkeys(type_text(t.type) for t in terms))
             raise refused(where, f"{kinds} do not go together", "Use cast to make them one type.")
-        return [self.widened(t, together) for t in terms]
+        return [self.widened(t, common_type) for t in terms]
 
     def widened(self, term: Term, to: pa.DataType) -> Term:
         return term if pt.is_null(to) else self.cast(term, to)
@@ -95,13 +95,13 @@ _HINTS = {
 
 
 def explicit_cast(
-    low: Walk, term: Term, to: pa.DataType, *, where: Node, safe: bool = False
+    walk: Walk, term: Term, to: pa.DataType, *, where: Node, safe: bool = False
 ) -> Term:
     """`term` as `to`; HR-EXPR-003 for a pair of types on which the engines do not agree."""
     if term.type == to:
         return term
     if pt.is_null(term.type):
-        return low.cast(term, to)
+        return walk.cast(term, to)
     if isinstance(term.literal, str) and to in (pa.date32(), TIMESTAMP):
         if text_grammar.is_time_word(term.literal):
             raise refused(where, f"{term.literal!r} depends on the clock", "Use a column of times.")
@@ -112,7 +112,7 @@ def explicit_cast(
     if rule is None or not pair[0]:
         fact = f"{type_text(term.type)} cannot be cast to {type_text(to)}"
         raise refused(where, fact, _HINTS.get(pair, "Cast it in steps, or use a Python function."))
-    low.risks += not safe
+    walk.risks += not safe
     return Term(rule(term, to, "TRY_CAST" if safe else "CAST"), to)
 
 
@@ -148,10 +148,10 @@ def _plain(term: Term, to: pa.DataType, word: str) -> str:
 
 def _spelt(term: Term, to: pa.DataType, word: str) -> str:
     """A decimal without digits before its point has a zero there: 0.5, not .5."""
-    made = _plain(term, to, word)
+    text = _plain(term, to, word)
     if term.type.precision > term.type.scale:
-        return made
-    return f"regexp_replace({made}, '^(-?)[.]', '\\10.')"
+        return text
+    return f"regexp_replace({text}, '^(-?)[.]', '\\10.')"
 
 
 def _cut(term: Term, to: pa.DataType, word: str) -> str:

@@ -4,12 +4,11 @@ What the other rooms run with is here. The modules inside import one another and
 from this page, so there is no circle; `duckdb` alone imports the library.
 """
 
-from headrace.expr.lower import to_duckdb_sql
 from headrace.kernel.compiled import Kernel, compile_chain, never_true, value_of
 from headrace.kernel.json_rows import decode_json, is_document
 from headrace.kernel.sql import SelectStep, infer
 
 __all__ = [
     "Kernel", "SelectStep", "compile_chain", "decode_json", "infer", "is_document", "never_true",
-    "to_duckdb_sql", "value_of",
+    "value_of",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from headrace.plan.nodes import (
     Union,
     Write,
 )
-from headrace.plan.process_checks import PROCESS_CHECKS
+from headrace.plan.process_checks import process_checks
 from headrace.schema import ddl_of, ddl_type
 
 Graph = Sequence[Node]
@@ -35,8 +35,8 @@ Problems = Iterator[PlanError]
 def check(draft: Draft) -> list[PlanError]:
     """Every problem of the program, in the order of the user's file."""
     graph = draft.graph()
-    found = [*draft.problems, *(p for one in CHECKS for p in one(graph))]
-    unique = {(p.code, p.message, p.site): p for p in found}
+    problems = [*draft.problems, *(p for find in CHECKS for p in find(graph))]
+    unique = {(p.code, p.message, p.site): p for p in problems}
     return sorted(unique.values(), key=lambda p: (p.site.file, p.site.line) if p.site else ("", 0))
 
 
@@ -185,8 +185,8 @@ def targets(graph: Graph) -> Problems:
 def _place(uri: str) -> str:
     """The same for one folder, however it is written."""
     scheme, _, rest = uri.partition(":")
-    known = scheme == "files" and rest
-    return f"files:{os.path.realpath(os.path.expanduser(rest))}" if known else uri
+    is_path = scheme == "files" and rest
+    return f"files:{os.path.realpath(os.path.expanduser(rest))}" if is_path else uri
 
 
 def nowhere(graph: Graph) -> Problems:
@@ -234,7 +234,7 @@ def earlier_names(graph: Graph) -> Problems:
 
 CHECKS: tuple[Callable[[Graph], Problems], ...] = (
     window_without_time, key_columns, partial_names, unbounded_state, union_schemas,
-    *PROCESS_CHECKS, dead_letters, column_names, targets, nowhere, earlier_names,
+    process_checks, dead_letters, column_names, targets, nowhere, earlier_names,
 )  # fmt: skip
 
 

@@ -37,9 +37,9 @@ class Typed:
 
 def typed(draft: Draft, specs: Mapping[str, object], schema: pa.Schema, site: Site | None) -> Typed:
     """The expressions that `specs` stand for, each with its type."""
-    found = [(name, expression(draft, spec, schema, site)) for name, spec in specs.items()]
-    columns = tuple((name, col(name) if expr is None else expr) for name, expr in found)
-    sure = {n: e for n, e in found if e is not None and not uncertain(schema, e.columns)}
+    exprs = [(name, expression(draft, spec, schema, site)) for name, spec in specs.items()]
+    columns = tuple((name, col(name) if expr is None else expr) for name, expr in exprs)
+    sure = {n: e for n, e in exprs if e is not None and not uncertain(schema, e.columns)}
     fields = _fields(draft, sure, schema, site)
     return Typed(columns, pa.schema([fields.get(n, pa.field(n, pa.null())) for n, _ in columns]))
 
@@ -67,11 +67,11 @@ def expression(
 
 
 def _written(spec: Expr | str, schema: pa.Schema, site: Site | None, named: bool) -> Expr:
-    """An expression given as such: every column that is not there is a problem of its own."""
+    """An expression or its text: every column that is not there is a problem of its own."""
     if isinstance(spec, str):
         spec = col(spec) if spec in schema.names else parsed(spec, named=named)
-    if wrong := unknown(sorted(spec.columns), schema, site):
-        raise PlanError.of(wrong)
+    if problems := unknown(sorted(spec.columns), schema, site):
+        raise PlanError.of(problems)
     return spec if uncertain(schema, spec.columns) else as_expr(spec, schema)
 
 
@@ -101,10 +101,10 @@ def unknown(names: Iterable[str], schema: pa.Schema, site: Site | None) -> list[
     """A problem for each of `names` that is not a column."""
     if len(schema) == 0:
         return []
-    wrong = [unknown_column(n, schema) for n in names if n not in schema.names]
-    for problem in wrong:
+    problems = [unknown_column(n, schema) for n in names if n not in schema.names]
+    for problem in problems:
         problem.site = site
-    return wrong
+    return problems
 
 
 def _fields(
@@ -134,11 +134,11 @@ def traced(
     if len(schema) == 0:
         return Typed((), UNKNOWN)
     try:
-        found = typed(draft, trace_row(fn, schema), schema, site)
+        columns = typed(draft, trace_row(fn, schema), schema, site)
         return (
-            found
+            columns
             if declared is None
-            else _in_declared_types(found, record_schema(declared), schema)
+            else _in_declared_types(columns, record_schema(declared), schema)
         )
     except Untraceable:
         if not unknown_columns(schema):
@@ -148,18 +148,18 @@ def traced(
     return Typed((), UNKNOWN)
 
 
-def _in_declared_types(found: Typed, declared: pa.Schema, schema: pa.Schema) -> Typed:
+def _in_declared_types(traced: Typed, declared: pa.Schema, schema: pa.Schema) -> Typed:
     """The traced columns in the types the user asked for."""
-    if found.schema.names != declared.names:
+    if traced.schema.names != declared.names:
         raise PlanError(
             "HR-PLAN-026",
-            f"map returns the columns {', '.join(found.schema.names)}, but schema= says "
+            f"map returns the columns {', '.join(traced.schema.names)}, but schema= says "
             f"{', '.join(declared.names)}",
             "Make them agree, in order.",
         )
-    pairs = zip(found.columns, found.schema, declared, strict=True)
+    pairs = zip(traced.columns, traced.schema, declared, strict=True)
     columns = tuple((n, e if f.type == s.type else e.cast(s.type)) for (n, e), f, s in pairs)
-    if not uncertain(found.schema, frozenset(found.schema.names)):
+    if not uncertain(traced.schema, frozenset(traced.schema.names)):
         infer(dict(columns), schema)
     return Typed(columns, declared)
 
@@ -198,12 +198,12 @@ def typed_aggs(
 
 def arguments(aggs: Aggs) -> dict[str, Expr]:
     """The arguments that are not columns yet, under the names they will have as columns."""
-    found: dict[str, Expr] = {}
+    exprs: dict[str, Expr] = {}
     for name, agg in aggs:
         for index, argument in enumerate((agg.column, agg.by)):
             if isinstance(argument, Expr):
-                found[argument_name(name, index)] = argument
-    return found
+                exprs[argument_name(name, index)] = argument
+    return exprs
 
 
 def projected(name: str, agg: Aggregate) -> Aggregate:
@@ -221,11 +221,11 @@ def argument_name(name: str, index: int) -> str:
 
 def columns_read(aggs: Aggs) -> set[str]:
     """The columns that the aggregates need."""
-    found: set[str] = set()
+    names: set[str] = set()
     for _, agg in aggs:
         for argument in agg.arguments:
-            found |= argument.columns if isinstance(argument, Expr) else {argument}
-    return found
+            names |= argument.columns if isinstance(argument, Expr) else {argument}
+    return names
 
 
 def _plain(
@@ -281,8 +281,8 @@ def _field(
     if agg is None or uncertain(schema, frozenset(columns_read(((name, agg),)))):
         return field
     with draft.attempt(site):
-        made = arguments(((name, agg),))
-        wide = [*schema, *infer(made, schema)] if made else list(schema)
+        exprs = arguments(((name, agg),))
+        wide = [*schema, *infer(exprs, schema)] if exprs else list(schema)
         return pa.field(name, projected(name, agg).result_type(pa.schema(wide)))
     return field
 

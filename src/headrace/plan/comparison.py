@@ -76,24 +76,24 @@ class Comparison:
                 f"{change.because}",
                 change.hint,
             )
-        gone = self.of(DROPPED) + self.of(DROPPED, VALUE) + self.of(DROPPED, INPUT)
+        dropped = self.of(DROPPED) + self.of(DROPPED, VALUE) + self.of(DROPPED, INPUT)
         names = named(drop)
         for name in names:
             if name not in short:
-                self._refuse_unknown(name, gone)
-        lost = [c for c in gone if c.name not in names and (drop is not True or c.by_name)]
+                self._refuse_unknown(name, dropped)
+        lost = [c for c in dropped if c.name not in names and (drop is not True or c.by_name)]
         if lost:
             raise _lost(lost)
 
-    def _refuse_unknown(self, name: str, gone: Sequence[Change]) -> None:
-        if any(c.name == name for c in gone):
+    def _refuse_unknown(self, name: str, dropped: Sequence[Change]) -> None:
+        if any(c.name == name for c in dropped):
             return
-        there = ", ".join(repr(c.name) for c in gone)
+        names = ", ".join(repr(c.name) for c in dropped)
         has = any(c.name == name for c in self.changes)
         raise StateError(
             "HR-EVOLVE-004",
             f"drop names {name!r}, which the program {'has' if has else 'never had'}",
-            f"What it no longer has is {there}." if there else "Leave it out: nothing is lost.",
+            f"What it no longer has is {names}." if names else "Leave it out: nothing is lost.",
         )
 
 
@@ -125,9 +125,6 @@ def consent(name: str) -> str:
 # that is still there, is refused where the program is checked.
 
 
-Known = Collection[str]
-
-
 @dataclass(frozen=True, slots=True)
 class NameMatch:
     """The earlier name of one step, input or output, or why it is not certain."""
@@ -141,16 +138,16 @@ class NameMatch:
         return bool(self.because)
 
 
-def matches(nodes: Iterable[Node], known: Known, what: str) -> dict[str, NameMatch]:
-    """For each node by its name: which of the known ones it was."""
-    return {n.name: _match(n, known, what) for n in nodes}
+def matches(nodes: Iterable[Node], stored: Collection[str], what: str) -> dict[str, NameMatch]:
+    """For each node by its name: which of the stored ones it was."""
+    return {n.name: _match(n, stored, what) for n in nodes}
 
 
-def _match(node: Node, known: Known, what: str) -> NameMatch:
-    own, was = node.name in known, node.was
+def _match(node: Node, stored: Collection[str], what: str) -> NameMatch:
+    own, was = node.name in stored, node.was
     if was is None or was == node.name:
         return NameMatch(node.name if own else None)
-    if own and was in known:
+    if own and was in stored:
         because = f"it says was={was!r}, but the job has {node.name!r} as well"
         hint = (
             f"Leave was= out if it is {node.name!r}; if it is {was!r}, give it a name of its own."
@@ -158,12 +155,12 @@ def _match(node: Node, known: Known, what: str) -> NameMatch:
         return NameMatch(None, because, hint)
     if own:
         return NameMatch(node.name)  # it has been renamed before
-    return NameMatch(was) if was in known else _unknown_name(node, known, what)
+    return NameMatch(was) if was in stored else _unknown_name(node, stored, what)
 
 
-def _unknown_name(node: Node, known: Known, what: str) -> NameMatch:
-    there = ", ".join(map(repr, known)) or f"no {what}"
-    because = f"it says was={node.was!r}, but the job has {there}"
-    near = nearest(str(node.was), known, 1)
+def _unknown_name(node: Node, stored: Collection[str], what: str) -> NameMatch:
+    names = ", ".join(map(repr, stored)) or f"no {what}"
+    because = f"it says was={node.was!r}, but the job has {names}"
+    near = nearest(str(node.was), stored, 1)
     better = f"Correct it (was={near[0]!r}?)" if near else "Correct it"
     return NameMatch(None, because, f"{better}, or leave was= out: the {what} is then new.")

@@ -64,18 +64,18 @@ class Draft:
     problems: list[PlanError] = field(default_factory=list)
     _nodes: list[Node] = field(default_factory=list)
     _scopes: dict[str, str] = field(default_factory=dict)  # step name -> where it lies
-    _given: dict[str, Site | None] = field(default_factory=dict)  # names the user chose
+    _chosen: dict[str, Site | None] = field(default_factory=dict)  # names the user chose
     _renamed: dict[int, Node] = field(default_factory=dict)  # id of a node -> the node now
     _before: list[Node] = field(default_factory=list)  # keeps those ids from being reused
     _rounds: tuple[int, ...] = ()  # which of the times that a piece of program is written
 
     def report(self, problem: HeadraceError, site: Site | None = None) -> None:
-        """Keep a problem, and where the user caused it, for `check`."""
+        """Record a problem, and where the user caused it, for `check`."""
         if not isinstance(problem, PlanError):
             problem = PlanError(problem.code, problem.message, problem.hint)
-        for one in problem.problems:
-            one.site = one.site or site
-            self.problems.append(one)
+        for part in problem.problems:
+            part.site = part.site or site
+            self.problems.append(part)
 
     @contextmanager
     def attempt(self, site: Site | None) -> Iterator[None]:
@@ -87,7 +87,7 @@ class Draft:
 
     @contextmanager
     def round(self, number: int) -> Iterator[None]:
-        """The body writes a piece of program once more: names that it gives get the number."""
+        """The body writes a piece of program once more: names that it chooses get the number."""
         before = self._rounds
         self._rounds = (*before, number)
         try:
@@ -95,18 +95,18 @@ class Draft:
         finally:
             self._rounds = before
 
-    def add(self, node: NodeT, *, given: str | None, kind: str, place: str = "") -> NodeT:
-        """Take `node` into the program under its name; the node as it is kept."""
+    def add(self, node: NodeT, *, chosen: str | None, kind: str, place: str = "") -> NodeT:
+        """Add `node` to the program under its name; the node with that name."""
         place = place or (self.scope(node.inputs[0]) if node.inputs else "")
         derived = f"{place}.{kind}" if place and kind else place or kind
-        name = self._name(given, derived, node.site)
+        name = self._name(chosen, derived, node.site)
         was = node.was and self._numbered(node.was)
-        kept = replace(node, name=name, was=was, derived=derived if given is None else None)
-        opens = given is not None or node.stateful or isinstance(node, Union) or not node.inputs
+        named = replace(node, name=name, was=was, derived=derived if chosen is None else None)
+        opens = chosen is not None or node.stateful or isinstance(node, Union) or not node.inputs
         opens = opens or not kind  # a branch
         self._scopes[name] = name if opens else place
-        self._nodes.append(kept)
-        return kept
+        self._nodes.append(named)
+        return named
 
     def rename(self, edge: Edge, name: str, was: str | None, site: Site | None) -> Edge:
         """Give the step behind `edge` a name, as `name=` would have done."""
@@ -115,21 +115,21 @@ class Draft:
             self.report(_no_step(edge.port, node.name), site)
             return edge
         del self._scopes[node.name]
-        self._given.pop(node.name, None)
+        self._chosen.pop(node.name, None)
         new = self._name(name, node.name, site)
         before = self._numbered(was) if was else node.was
-        kept = replace(node, name=new, was=before, derived=None)
-        self._nodes[self._nodes.index(node)] = kept
+        renamed = replace(node, name=new, was=before, derived=None)
+        self._nodes[self._nodes.index(node)] = renamed
         self._scopes[new] = new
-        self._renamed[id(node)] = kept
+        self._renamed[id(node)] = renamed
         self._before.append(node)
-        return Edge(kept, edge.port)
+        return Edge(renamed, edge.port)
 
     def scope(self, edge: Edge) -> str:
         """The place of a step, for the names of the steps after it.
 
         That is the nearest step upstream which the user named, or which is an input, a
-        union, a branch or keeps state: steps added between do not change it.
+        union, a branch or has state: steps added between do not change it.
         """
         node = self._now(edge.node)
         scope = self._scopes[node.name]
@@ -142,7 +142,7 @@ class Draft:
 
     def is_named(self, edge: Edge) -> bool:
         """Whether the user chose the name of the step behind `edge`."""
-        return self._now(edge.node).name in self._given
+        return self._now(edge.node).name in self._chosen
 
     def graph(self) -> tuple[Node, ...]:
         """The steps, each after those it reads from, whatever was renamed meanwhile."""
@@ -158,18 +158,18 @@ class Draft:
             node = self._renamed[id(node)]
         return node
 
-    def _name(self, given: str | None, derived: str, site: Site | None) -> str:
-        if given is None:
+    def _name(self, chosen: str | None, derived: str, site: Site | None) -> str:
+        if chosen is None:
             return self._free(derived)
-        wrong = bad_name(given, "a step")
-        given = given if wrong else self._numbered(given)
-        if wrong is None and given in self._scopes:
-            wrong = self._twice(given)
-        if wrong is not None:
-            self.report(wrong, site)
+        problem = bad_name(chosen, "a step")
+        chosen = chosen if problem else self._numbered(chosen)
+        if problem is None and chosen in self._scopes:
+            problem = self._twice(chosen)
+        if problem is not None:
+            self.report(problem, site)
             return self._free(derived)
-        self._given[given] = site
-        return given
+        self._chosen[chosen] = site
+        return chosen
 
     def _numbered(self, name: str) -> str:
         """In the first round, and where there are none, a name is what it says."""
@@ -177,7 +177,7 @@ class Draft:
         return name if first else "-".join([name, *map(str, self._rounds)])
 
     def _twice(self, name: str) -> PlanError:
-        first = self._given.get(name) or next(n.site for n in self._nodes if n.name == name)
+        first = self._chosen.get(name) or next(n.site for n in self._nodes if n.name == name)
         where = f" (the other at {first})" if first else ""
         return PlanError(
             "HR-PLAN-001",
@@ -186,11 +186,11 @@ class Draft:
         )
 
     def _free(self, name: str) -> str:
-        taken, n = name, 1
-        while taken in self._scopes:
+        free, n = name, 1
+        while free in self._scopes:
             n += 1
-            taken = f"{name}-{n}"
-        return taken
+            free = f"{name}-{n}"
+        return free
 
 
 def _no_step(port: str, name: str) -> PlanError:

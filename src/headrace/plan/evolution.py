@@ -72,15 +72,15 @@ def compare(
     """Compare the program with the manifest's operators, inputs and outputs.
 
     `inputs` and `outputs` are the manifest's descriptions by name, `reads` and `writes` those
-    of what the program has now; where there is none, the uri has to do. `versions` gives the
+    of what the program has now; where there is none, the uri has to do. `versions` has the
     state format of each operator now, where it is known.
     """
-    known = described(inputs)
-    sources = matches(program.sources(), known, INPUT)
+    stored = described(inputs)
+    sources = matches(program.sources(), stored, INPUT)
     steps = _Steps(program, ops, versions or {}, sources)
     changes = [
         *steps.changes(),
-        *input_changes(program.sources(), sources, known, reads or {}),
+        *input_changes(program.sources(), sources, stored, reads or {}),
         *output_changes(program.outputs(), described(outputs), writes or {}),
     ]
     return Comparison(tuple(changes))
@@ -100,15 +100,15 @@ class _Steps:
         self._ops = {n: facts for n, facts in ops.items() if not _stateless(facts)}
         self._versions = versions
         self._facts = describe(program)
-        self._found = matches(self._nodes, self._ops, "step")
-        both = {**inputs, **self._found}
+        self._matches = matches(self._nodes, self._ops, "step")
+        both = {**inputs, **self._matches}
         self._renames = {m.before: name for name, m in both.items() if m.before is not None}
 
     def changes(self) -> Iterator[Change]:
         for node in self._nodes:
-            yield from self._one(node, self._found[node.name])
-        used = {match.before for match in self._found.values()}
-        fresh = [n for n in self._nodes if self._found[n.name].before is None]
+            yield from self._one(node, self._matches[node.name])
+        used = {match.before for match in self._matches.values()}
+        fresh = [n for n in self._nodes if self._matches[n.name].before is None]
         for name in self._ops:
             if name not in used:
                 yield Change(name, OPERATOR, DROPPED, hint=self._dropped(name, fresh))
@@ -214,86 +214,86 @@ def _fresh_start(name: str) -> str:
 
 
 Described = Mapping[str, Any]
-Known = Mapping[str, Described]
+ByName = Mapping[str, Described]
 URI = "uri"  # all that is known where there is no description
 OURS = ("id", "last", "time")  # what a manifest notes about an input or output besides
 PLACE = ("kind", "place", "format", URI)  # what says where an output writes
 
 
-def described(known: Mapping[str, Any] | Iterable[str]) -> dict[str, Described]:
+def described(descriptions: Mapping[str, Any] | Iterable[str]) -> dict[str, Described]:
     """Descriptions by name; of older manifests and of tests there is a uri, or only a name."""
-    if not isinstance(known, Mapping):
-        return {name: {} for name in known}
-    return {n: {URI: d} if isinstance(d, str) else d for n, d in known.items()}
+    if not isinstance(descriptions, Mapping):
+        return {name: {} for name in descriptions}
+    return {n: {URI: d} if isinstance(d, str) else d for n, d in descriptions.items()}
 
 
 def input_changes(
-    reads: Iterable[Read], found: Mapping[str, NameMatch], known: Known, now: Known
+    reads: Iterable[Read], matched: Mapping[str, NameMatch], stored: ByName, now: ByName
 ) -> Iterator[Change]:
     fresh = []
     for node in reads:
-        match, own = found[node.name], _now(node, now)
+        match, own = matched[node.name], _now(node, now)
         if match.unknown:
             yield Change(node.name, INPUT, REFUSED, match.because, match.hint, "HR-EVOLVE-003")
         elif match.before is None:
             fresh.append(node)
             yield Change(node.name, INPUT, NEW)
-        elif _identity(known[match.before], own) != _identity(own, known[match.before]):
-            because = _other_thing(known[match.before], own)
+        elif _identity(stored[match.before], own) != _identity(own, stored[match.before]):
+            because = _other_thing(stored[match.before], own)
             yield Change(node.name, INPUT, REFUSED, because, _elsewhere(match.before))
         else:
-            yield _gone_on(node.name, match.before, INPUT)
-    used = {match.before for match in found.values()}
-    for name in known:
+            yield _continued(node.name, match.before, INPUT)
+    used = {match.before for match in matched.values()}
+    for name in stored:
         if name not in used:
-            alike = [n.name for n in fresh if _alike(known[name], _now(n, now))]
+            alike = [n.name for n in fresh if _alike(stored[name], _now(n, now))]
             hint = _forgotten(name, alike)
             yield Change(name, INPUT, DROPPED, hint=hint, by_name=bool(alike))
 
 
-def output_changes(writes: Iterable[Write], known: Known, now: Known) -> Iterator[Change]:
-    found = matches(writes, known, OUTPUT)
+def output_changes(writes: Iterable[Write], stored: ByName, now: ByName) -> Iterator[Change]:
+    matched = matches(writes, stored, OUTPUT)
     for node in writes:
-        match, own = found[node.name], _now(node, now)
+        match, own = matched[node.name], _now(node, now)
         if match.unknown:
             yield Change(node.name, OUTPUT, REFUSED, match.because, match.hint, "HR-EVOLVE-003")
         elif match.before is None:
             yield Change(node.name, OUTPUT, NEW)
-        elif moved := _moved(known[match.before], own):
+        elif moved := _moved(stored[match.before], own):
             hint = (
                 "Undo the change, or give the output another name=: it begins there, and what "
                 f"{match.before!r} has written stays where it is."
             )
             yield Change(node.name, OUTPUT, REFUSED, moved, hint)
         else:
-            yield _gone_on(node.name, match.before, OUTPUT)
-    used = {match.before for match in found.values()}
-    yield from (Change(name, OUTPUT, DROPPED) for name in known if name not in used)
+            yield _continued(node.name, match.before, OUTPUT)
+    used = {match.before for match in matched.values()}
+    yield from (Change(name, OUTPUT, DROPPED) for name in stored if name not in used)
 
 
-def _gone_on(name: str, before: str, role: str) -> Change:
+def _continued(name: str, before: str, role: str) -> Change:
     if name == before:
         return Change(name, role, SAME)
     return Change(name, role, RENAMED, f"from {before}")
 
 
-def _now(node: Read | Write, now: Known) -> Described:
+def _now(node: Read | Write, now: ByName) -> Described:
     """What is known of an input or output of the program; its uri beside its description."""
     uri = {URI: node.uri} if isinstance(node.uri, str) else {}
     return {**now.get(node.name, {}), **uri}
 
 
-def _identity(one: Described, beside: Described) -> dict[str, Any]:
+def _identity(description: Described, other: Described) -> dict[str, Any]:
     """What identifies it, of what both descriptions have; a uri only where there is no more."""
-    common = {k: v for k, v in one.items() if k in beside and k not in OURS}
+    common = {k: v for k, v in description.items() if k in other and k not in OURS}
     if len(common) > 1:
         common.pop(URI, None)
     return common
 
 
-def _alike(one: Described, other: Described) -> bool:
-    own = _identity(one, other)
-    return bool(own) and own == _identity(other, one)
+def _alike(description: Described, other: Described) -> bool:
+    identity = _identity(description, other)
+    return bool(identity) and identity == _identity(other, description)
 
 
 def _other_thing(old: Described, new: Described) -> str:

@@ -1,6 +1,6 @@
 """Where the columns, the event time and the rows of a step come from, as text that stays.
 
-A computed column is followed upstream through expressions to what gave its columns: an input,
+A computed column is followed upstream through expressions to what emitted its columns: an input,
 a Python function or a step with state. So the same meaning has the same text wherever in the
 program it is written. What is here reads the graph; whether a difference matters is decided
 in `origin_changes.py`.
@@ -43,30 +43,30 @@ def roots(edge: Edge) -> tuple[str, ...]:
 
 def _upstream(edge: Edge, until: type[Node] | None = None) -> list[Node]:
     """All nodes that `edge` depends on, once each, those before `until` left out."""
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     waiting = [edge.node]
     while waiting:
         node = waiting.pop()
-        if id(node) in found:
+        if id(node) in nodes:
             continue
-        found[id(node)] = node
+        nodes[id(node)] = node
         if until is None or not isinstance(node, until):
             waiting += [above.node for above in reversed(node.inputs)]
-    return list(found.values())
+    return list(nodes.values())
 
 
 def origins(edge: Edge, column: str) -> dict[str, list[str]]:
-    """For each input: what the column is, in terms of what that input's rows became of."""
-    found: dict[str, set[str]] = {}
+    """For each input: what the column is, in terms of the rows of that input."""
+    texts: dict[str, set[str]] = {}
     for base, expr in lifted(edge, col(column)):
         for root in roots(base):
-            found.setdefault(root, set()).add(expr.sql())
-    return {root: sorted(found[root]) for root in sorted(found)}
+            texts.setdefault(root, set()).add(expr.sql())
+    return {root: sorted(texts[root]) for root in sorted(texts)}
 
 
 def lifted(edge: Edge, expr: Expr) -> list[tuple[Edge, Expr]]:
     """`expr` over the rows at `edge`, written over those at each place where they begin."""
-    found: dict[tuple[Edge, str], tuple[Edge, Expr]] = {}
+    bases: dict[tuple[Edge, str], tuple[Edge, Expr]] = {}
     seen: set[tuple[Edge, str]] = set()
     waiting = [(edge, expr)]
     while waiting:
@@ -74,11 +74,11 @@ def lifted(edge: Edge, expr: Expr) -> list[tuple[Edge, Expr]]:
         key = (place[0], place[1].sql())
         above = _above(*place) if key not in seen else []
         if above is None:
-            found[key] = place
+            bases[key] = place
         else:
             waiting += above
         seen.add(key)
-    return list(found.values())
+    return list(bases.values())
 
 
 def _above(edge: Edge, expr: Expr) -> list[tuple[Edge, Expr]] | None:
@@ -120,7 +120,7 @@ def _passes(node: Node, expr: Expr) -> bool:
 
 def times(edge: Edge) -> dict[str, list[str]]:
     """For each input: what the event time of its rows is at `edge`, if they have one."""
-    found: dict[str, set[str]] = {}
+    texts: dict[str, set[str]] = {}
     seen: set[Edge] = set()
     waiting = [edge]
     while waiting:
@@ -133,8 +133,8 @@ def times(edge: Edge) -> dict[str, list[str]]:
             waiting += place.node.inputs
         else:
             for root in roots(place):
-                found.setdefault(root, set()).add(time)
-    return {root: sorted(found[root]) for root in sorted(found)}
+                texts.setdefault(root, set()).add(time)
+    return {root: sorted(texts[root]) for root in sorted(texts)}
 
 
 def _time(edge: Edge) -> str | None:
@@ -153,10 +153,10 @@ def chain(edge: Edge) -> list[Any]:
     Only what decides which rows come and by which function they were made: columns that are
     computed on the way count where they are used.
     """
-    known = _chains.setdefault(edge.node, {})
-    if edge.port not in known:
-        known[edge.port] = _chain(edge)
-    return known[edge.port]
+    by_port = _chains.setdefault(edge.node, {})
+    if edge.port not in by_port:
+        by_port[edge.port] = _chain(edge)
+    return by_port[edge.port]
 
 
 def _chain(edge: Edge) -> list[Any]:

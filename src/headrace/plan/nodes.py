@@ -1,7 +1,7 @@
 """The nodes of a program: frozen values that say what, never how.
 
 A node knows its name, where the user wrote it, what it reads (edges to ports of other
-nodes) and the schema it gives. Behaviour lives elsewhere: checks in `checks.py`, rewrites
+nodes) and the schema of what it emits. Behaviour lives elsewhere: checks in `checks.py`, rewrites
 in `rewrite.py`, running in `ops/` and `task/`. Names are identity: state, metrics,
 errors and evolution all go by them.
 """

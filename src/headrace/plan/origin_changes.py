@@ -37,8 +37,8 @@ def origin_differences(old: Origin, new: Origin, renames: Renames) -> Iterator[s
                 "shorter time is gone"
             )
     for before, now in zip(old.get("filled", ()), new.get("filled", ()), strict=False):
-        emptied = [name for name in now if name not in before]
-        yield from (f"the column {n!r} may be null in what is stored, and not now" for n in emptied)
+        names = [name for name in now if name not in before]
+        yield from (f"the column {n!r} may be null in what is stored, and not now" for n in names)
     if "sides" in old and "sides" in new:
         yield from _sides(old, new, renames)
 
@@ -101,13 +101,13 @@ def _times(was: Mapping[str, set[str]], now: Mapping[str, set[str]]) -> Iterator
 
 
 def _by_input(origin: Origin, renames: Renames) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {
+    times: dict[str, set[str]] = {
         renames.get(name, name): set() for names in origin["inputs"] for name in names
     }
     for side in origin["times"]:
         for name, texts in _renamed(side, renames).items():
-            found.setdefault(name, set()).update(texts)
-    return found
+            times.setdefault(name, set()).update(texts)
+    return times
 
 
 def _sides(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
@@ -130,15 +130,15 @@ def _sides(old: Origin, new: Origin, renames: Renames) -> Iterator[str]:
 
 
 def _rows_of(side: Sequence[Any], renames: Renames) -> list[Any]:
-    chain, made = side
-    return [_moved(chain, renames), {n: _renamed(of, renames) for n, of in made.items()}]
+    chain, columns = side
+    return [_moved(chain, renames), {n: _renamed(of, renames) for n, of in columns.items()}]
 
 
 def _exchanged(before: Sides, after: Sides) -> Iterator[str]:
-    for label in (one for one in before if one in after):
-        for other in (one for one in after if one != label):
-            gone = (before[label] & after[other]) - after[label] - before.get(other, set())
-            yield from (f"{n!r} was its {label} and is its {other}" for n in gone)
+    for label in (name for name in before if name in after):
+        for other in (name for name in after if name != label):
+            moved = (before[label] & after[other]) - after[label] - before.get(other, set())
+            yield from (f"{n!r} was its {label} and is its {other}" for n in moved)
 
 
 def _overlap(sides: Sides) -> bool:
@@ -161,10 +161,10 @@ def _unclear(was: Sequence[Any], now: Sequence[Any]) -> Iterator[str]:
 
 
 def _side_text(side: Sequence[Any]) -> str:
-    """The rows of a side: the chain they come by, and what its columns are made of."""
-    chain, made = side
+    """The rows of a side: the chain they come by, and what its columns are computed from."""
+    chain, origins = side
     columns = {
-        n: " or ".join(sorted({t for s in of.values() for t in s})) for n, of in made.items()
+        n: " or ".join(sorted({t for s in of.values() for t in s})) for n, of in origins.items()
     }
     also = "".join(f", {name} = {_text([text])}" for name, text in sorted(columns.items()))
     return _chain_text(chain) + also
@@ -179,10 +179,10 @@ def _moved(chain: Any, renames: Renames) -> Any:
     first, *rest = chain
     if isinstance(first, str):
         return [renames.get(first, first), *rest]
-    return [["union", *(_moved(one, renames) for one in first[1:])], *rest]
+    return [["union", *(_moved(part, renames) for part in first[1:])], *rest]
 
 
-# Steps without a name of their own that only a function tells from one another.
+# Steps without a name of their own that differ only in a function.
 #
 # They get numbered names by their order ("orders.fold", "orders.fold-2"), so one that is put in,
 # taken out or moved gives the others another name. Where digests of the functions do not show
@@ -215,9 +215,9 @@ def unnamed_hint(node: Node) -> str:
     )
 
 
-def _like(one: Facts, steps: Iterable[Facts]) -> list[str]:
-    """The functions of each step that could get the name of `one`."""
-    return [_functions(s) for s in steps if "shape" in s and _place(s) == _place(one)]
+def _like(step: Facts, steps: Iterable[Facts]) -> list[str]:
+    """The functions of each step that could get the name of `step`."""
+    return [_functions(s) for s in steps if "shape" in s and _place(s) == _place(step)]
 
 
 def _place(step: Facts) -> str:

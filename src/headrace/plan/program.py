@@ -68,11 +68,11 @@ class Program:
 
     def python(self) -> tuple[Python, ...]:
         """The steps that call a user's function for rows or batches, fused or not."""
-        found: list[Python] = []
+        steps: list[Python] = []
         for node in self.nodes.values():
-            found += node.steps if isinstance(node, PythonChain) else ()
-            found += [node] if isinstance(node, Python) else []
-        return tuple(found)
+            steps += node.steps if isinstance(node, PythonChain) else ()
+            steps += [node] if isinstance(node, Python) else []
+        return tuple(steps)
 
 
 def build(job: Drafted) -> Program:
@@ -97,16 +97,16 @@ def build(job: Drafted) -> Program:
 
 def consumers_in(graph: Sequence[Node]) -> dict[Port, tuple[Entry, ...]]:
     """Who reads each port, in the order of the program."""
-    found: dict[Port, list[Entry]] = {}
+    consumers: dict[Port, list[Entry]] = {}
     for node in graph:
         for index, edge in enumerate(node.inputs):
-            found.setdefault((edge.node.name, edge.port), []).append((node.name, index))
-    return {port: tuple(entries) for port, entries in found.items()}
+            consumers.setdefault((edge.node.name, edge.port), []).append((node.name, index))
+    return {port: tuple(entries) for port, entries in consumers.items()}
 
 
 # Levels: how deep in the program each step runs.
 #
-# Level 0 is the source task. A step that keeps state needs its rows brought together by key,
+# Level 0 is the source task. A step with state needs its rows brought together by key,
 # so it is one level below the deepest of its inputs; every other step runs in the task that
 # made its rows. After a union of streams of different depth that is more than one level.
 # Late rows are set aside before they travel: they are where the step's input is.
@@ -116,7 +116,7 @@ Levels = Mapping[str, frozenset[int]]
 
 
 def levels_of(graph: Sequence[Node]) -> Levels:
-    """For each step the levels at which it runs; a step that keeps state has exactly one."""
+    """For each step the levels at which it runs; a step with state has exactly one."""
     levels: dict[str, frozenset[int]] = {}
     for node in graph:
         above = frozenset[int]().union(*(_at(e, levels) for e in node.inputs)) or {0}

@@ -1,7 +1,7 @@
 """From the program as written to the program as run: small pure rewrites, in one order.
 
-A rewrite takes a graph (steps, each after those it reads from) and gives another that
-means the same. Names are kept: a fused step is found by name inside its chain.
+A rewrite takes a graph (steps, each after those it reads from) and returns another that
+means the same. Names stay: a fused step is found by name inside its chain.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,14 +43,14 @@ def project_arguments(graph: Graph) -> Graph:
     """Make a column of each aggregate argument that is an expression: `ops` sees columns."""
     late = _with_late(graph)
 
-    def one(node: Node) -> tuple[Node, ...]:
-        made = _computed_columns(node)
-        if not made:
+    def replaced(node: Node) -> tuple[Node, ...]:
+        computed = _computed_columns(node)
+        if not computed:
             return (node,)
         assert isinstance(node, Stateful)
         (edge,) = node.inputs
-        kept = _passed_columns(node, edge.schema, whole=node.what.sees_rows or node.name in late)
-        columns = {**kept, **made}
+        passed = _passed_columns(node, edge.schema, whole=node.what.sees_rows or node.name in late)
+        columns = {**passed, **computed}
         before = Select(
             name=f"{node.name}:arguments",
             schema=infer(columns, edge.schema),
@@ -62,7 +63,7 @@ def project_arguments(graph: Graph) -> Graph:
         after = replace(node, inputs=(Edge(before),), what=node.what.with_aggregates(aggs))
         return (before, after) if node.name not in late else (before, after, _late(after, edge))
 
-    return _map(graph, one)
+    return _map(graph, replaced)
 
 
 def prune_inputs(graph: Graph) -> Graph:
@@ -74,74 +75,57 @@ def prune_inputs(graph: Graph) -> Graph:
             whole = node.name in late
             needed[edge.node.name] |= _needs(node, edge, needed[node.name], whole=whole)
 
-    def one(node: Node) -> tuple[Node, ...]:
+    def replaced(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Read):
             return (_pruned(node, needed[node.name]),)
         if isinstance(node, Select) and node.columns is None:
             return (replace(node, schema=node.inputs[0].schema),)
         return (node,)
 
-    return _map(graph, one)
+    return _map(graph, replaced)
 
 
 def fuse_selects(graph: Graph) -> Graph:
     """One compiled pass for expressions that follow each other."""
-    readers = _readers(graph)
-
-    def one(node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, Select):
-            return (node,)
-        (edge,) = node.inputs
-        before = edge.node
-        fused = isinstance(before, SelectChain) and readers[before.name] == 1
-        steps = before.steps if isinstance(before, SelectChain) and fused else ()
-        inputs = before.inputs if fused else (edge,)
-        return (
-            SelectChain(
-                name=node.name,
-                schema=node.schema,
-                inputs=inputs,
-                timed=node.timed,
-                site=node.site,
-                was=node.was,
-                steps=(*steps, replace(node, inputs=())),
-            ),
-        )
-
-    return _map(graph, one)
+    return _fuse(graph, SelectChain, lambda node: isinstance(node, Select))
 
 
 def fuse_python(graph: Graph) -> Graph:
     """One pass over the rows for Python functions that follow each other."""
-    readers = _readers(graph)
-
-    def one(node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, Python) or node.kind == "batches":
-            return (node,)
-        (edge,) = node.inputs
-        before = edge.node
-        fused = isinstance(before, PythonChain) and readers[before.name] == 1
-        steps = before.steps if isinstance(before, PythonChain) and fused else ()
-        inputs = before.inputs if fused else (edge,)
-        return (
-            PythonChain(
-                name=node.name,
-                schema=node.schema,
-                inputs=inputs,
-                timed=node.timed,
-                site=node.site,
-                was=node.was,
-                steps=(*steps, replace(node, inputs=())),
-            ),
-        )
-
-    return _map(graph, one)
+    return _fuse(
+        graph, PythonChain, lambda node: isinstance(node, Python) and node.kind != "batches"
+    )
 
 
 REWRITES: tuple[Rewrite, ...] = (project_arguments, prune_inputs, fuse_selects, fuse_python)
 
 
-def _map(graph: Graph, one: Callable[[Node], Sequence[Node]]) -> Graph:
+def _fuse(graph: Graph, chain: type[Any], fits: Callable[[Node], bool]) -> Graph:
+    """Make chains of the nodes that fit; one joins the chain before it that only it reads."""
+    readers = Counter(e.node.name for n in graph for e in n.inputs)
+
+    def replaced(node: Node) -> tuple[Node, ...]:
+        if not fits(node):
+            return (node,)
+        (edge,) = node.inputs
+        before: Any = edge.node
+        fused = isinstance(before, chain) and readers[before.name] == 1
+        return (
+            chain(
+                name=node.name,
+                schema=node.schema,
+                inputs=before.inputs if fused else (edge,),
+                timed=node.timed,
+                site=node.site,
+                was=node.was,
+                steps=(*(before.steps if fused else ()), replace(node, inputs=())),
+            ),
+        )
+
+    return _map(graph, replaced)
+
+
+def _map(graph: Graph, replaced: Callable[[Node], Sequence[Node]]) -> Graph:
     """Replace each node by others, of which the one of its name takes its place.
 
     A node named "<step>:late" takes the place of the step's late port (no user can write
@@ -151,14 +135,14 @@ def _map(graph: Graph, one: Callable[[Node], Sequence[Node]]) -> Graph:
     ends = {n.name for n in graph} - {e.node.name for n in graph for e in n.inputs}
     for node in graph:
         inputs = tuple(_moved(e, now) for e in node.inputs)
-        for made in one(replace(node, inputs=inputs)):
-            now[made.name] = made
+        for new in replaced(replace(node, inputs=inputs)):
+            now[new.name] = new
     return _reachable(tuple(now.values()), ends)
 
 
 def _moved(edge: Edge, now: dict[str, Node]) -> Edge:
-    aside = now.get(f"{edge.node.name}:{LATE}") if edge.port == LATE else None
-    return Edge(now[edge.node.name], edge.port) if aside is None else Edge(aside)
+    late_rows = now.get(f"{edge.node.name}:{LATE}") if edge.port == LATE else None
+    return Edge(now[edge.node.name], edge.port) if late_rows is None else Edge(late_rows)
 
 
 def _reachable(graph: Graph, ends: set[str]) -> Graph:
@@ -166,10 +150,6 @@ def _reachable(graph: Graph, ends: set[str]) -> Graph:
     for node in reversed(graph):
         used |= {e.node.name for e in node.inputs} if node.name in used else set()
     return tuple(n for n in graph if n.name in used)
-
-
-def _readers(graph: Graph) -> Counter[str]:
-    return Counter(e.node.name for n in graph for e in n.inputs)
 
 
 def _computed_columns(node: Node) -> dict[str, Expr]:
@@ -208,8 +188,8 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
     """The columns of `edge` that `node` cannot do without, when `needed` of its own are."""
     if isinstance(node, Select):
         where = node.where.columns if node.where is not None else frozenset[str]()
-        made = [e.columns for _, e in node.columns or ()]
-        return {*where, *(needed if node.columns is None else frozenset[str]().union(*made))}
+        read = [e.columns for _, e in node.columns or ()]
+        return {*where, *(needed if node.columns is None else frozenset[str]().union(*read))}
     if isinstance(node, Stateful) and not (whole or node.what.sees_rows):
         extra = frozenset[str]().union(*(e.columns for e in _computed_columns(node).values()))
         return {*node.keys[0], *columns_read(node.what.aggregates), *extra, *_deciding(node)}
@@ -218,10 +198,10 @@ def _needs(node: Node, edge: Edge, needed: set[str], *, whole: bool) -> set[str]
 
 def _pruned(node: Read, needed: set[str]) -> Read:
     watched = {node.time, *columns_watched(node.watermark, tuple(node.schema.names))}
-    kept = [f for f in node.schema if f.name in needed or f.name in watched]
-    if len(kept) == len(node.schema):
+    needed_fields = [f for f in node.schema if f.name in needed or f.name in watched]
+    if len(needed_fields) == len(node.schema):
         return node
-    fields = kept or [node.schema.field(0)]  # a chunk needs a column to have rows
+    fields = needed_fields or [node.schema.field(0)]  # a chunk needs a column to have rows
     return replace(node, schema=pa.schema(fields), declared=node.schema)
 
 

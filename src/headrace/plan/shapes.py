@@ -34,8 +34,8 @@ def shape(node: Stateful) -> Shape:
     if what.stateless:
         return {"kind": what.kind, "key": [], "what": what.shape(), STATELESS: True}
     by = {"by": "processing"} if node.processing else {}
-    found = {"key": _key(node), **by, **what.state_shape(node.place)}
-    return {**found, FROM: _from(node) | _filled(node, found)}
+    state = {"key": _key(node), **by, **what.state_shape(node.place)}
+    return {**state, FROM: _from(node) | _filled(node, state)}
 
 
 def _key(node: Stateful) -> list[Any]:
@@ -45,19 +45,19 @@ def _key(node: Stateful) -> list[Any]:
 
 
 def _from(node: Stateful) -> Shape:
-    """Where what the state is made of comes from."""
-    found: Shape = {"inputs": [list(roots(edge)) for edge in node.inputs]}
-    found["columns"] = dict(_columns_used(node))
+    """Where the rows and columns that the state is built from come from."""
+    origin: Shape = {"inputs": [list(roots(edge)) for edge in node.inputs]}
+    origin["columns"] = dict(_columns_used(node))
     if not node.what.keys_by_name:
-        found["keys"] = {
+        origin["keys"] = {
             label: list(key) for label, key in zip(labels(node), node.keys, strict=True)
         }
     if node.what.by_event_time and not node.processing:
-        found["times"] = [times(edge) for edge in node.inputs]
+        origin["times"] = [times(edge) for edge in node.inputs]
     if node.what.lengths:
-        found["lengths"] = node.what.lengths
+        origin["lengths"] = node.what.lengths
     if len(node.inputs) > 1:
-        found["sides"] = [
+        origin["sides"] = [
             [
                 label,
                 [chain(edge), _derived_columns(edge)],
@@ -66,18 +66,18 @@ def _from(node: Stateful) -> Shape:
             for label, edge in zip(labels(node), node.inputs, strict=True)
         ]
     if node.derived is not None:
-        found["unnamed"] = node.derived
-        found["chains"] = [chain(edge) for edge in node.inputs]
-        found["functions"] = [digest(fn) for fn in functions(node)]
-    return found
+        origin["unnamed"] = node.derived
+        origin["chains"] = [chain(edge) for edge in node.inputs]
+        origin["functions"] = [digest(fn) for fn in functions(node)]
+    return origin
 
 
-def _filled(node: Stateful, found: Shape) -> Shape:
+def _filled(node: Stateful, state: Shape) -> Shape:
     """Of a step that stores rows: the columns that are never null."""
-    what = found.get("what", {})
+    what = state.get("what", {})
     if "columns" in what:
         stored = [{name for name, _ in what["columns"]}]
-    elif "rows" in found or "rows" in what or found.get("folds") == "reduce":
+    elif "rows" in state or "rows" in what or state.get("folds") == "reduce":
         stored = [set(edge.schema.names) for edge in node.inputs]
     else:
         return {}
@@ -90,10 +90,10 @@ def _filled(node: Stateful, found: Shape) -> Shape:
 
 
 def _derived_columns(edge: Edge) -> Shape:
-    """What each column of the rows is made of, where it is not simply there."""
-    found = {name: origins(edge, name) for name in edge.schema.names}
+    """What each column of the rows is computed from, unless it is passed on as it is."""
+    columns = {name: origins(edge, name) for name in edge.schema.names}
     return {
-        n: texts for n, texts in found.items() if any(s != [col(n).sql()] for s in texts.values())
+        n: texts for n, texts in columns.items() if any(s != [col(n).sql()] for s in texts.values())
     }
 
 
@@ -106,11 +106,11 @@ def labels(node: Stateful) -> tuple[str, ...]:
 
 
 def _columns_used(node: Stateful) -> Iterator[tuple[str, Shape]]:
-    """What each column is made of by which the state is keyed, ordered or aggregated."""
+    """For each column that is a key, an order or an aggregate of the state: what it comes from."""
     several = len(node.inputs) > 1
     for label, edge, key in zip(labels(node), node.inputs, node.keys, strict=True):
-        of = f" of {label}" if several else ""
-        yield from ((f"the key {n!r}{of}", origins(edge, n)) for n in key)
+        suffix = f" of {label}" if several else ""
+        yield from ((f"the key {n!r}{suffix}", origins(edge, n)) for n in key)
     edge = node.inputs[0]
     yield from _arguments(node.what.aggregates, edge)
     for number, (name, _) in enumerate(node.what.extra_columns):

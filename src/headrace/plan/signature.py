@@ -19,7 +19,7 @@ from headrace.callables import title, unwrapped
 from headrace.errors import PlanError, Site
 from headrace.schema import SchemaLike, ddl_type, schema_of, type_of
 
-VALUE = "value"  # the column of a function that gives plain values instead of records
+VALUE = "value"  # the column of a function that returns plain values instead of records
 _MANY = (
     list, tuple, set, frozenset, abc.Iterable, abc.Iterator, abc.Generator, abc.Sequence,
     abc.Collection,
@@ -59,17 +59,17 @@ def record_schema(spec: SchemaLike) -> pa.Schema:
 def output_schema(spec: SchemaLike) -> pa.Schema:
     """As `record_schema`, for a function that returns rows: there a dict or a tuple is a whole
     row, so neither can be the one value of a row."""
-    found = record_schema(spec)
-    whole = pa.types.is_map(found.field(0).type) or typing.get_origin(spec) is tuple
+    schema = record_schema(spec)
+    whole = pa.types.is_map(schema.field(0).type) or typing.get_origin(spec) is tuple
     if whole and not _names_columns(spec):
         raise PlanError(
             "HR-PLAN-011",
             f"{_show(spec)} does not say what columns a row has",
             "Say the columns with a dataclass, TypedDict or NamedTuple, or in words, "
             '"name type, ..."; for one column that holds all of it, '
-            f'"{VALUE} {ddl_type(found.field(0).type)}", and give a row: {{"{VALUE}": ...}}.',
+            f'"{VALUE} {ddl_type(schema.field(0).type)}", and give a row: {{"{VALUE}": ...}}.',
         )
-    return found
+    return schema
 
 
 def _names_columns(spec: SchemaLike) -> bool:
@@ -81,7 +81,7 @@ def _names_columns(spec: SchemaLike) -> bool:
 
 
 def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
-    """The rows that `fn` gives, one a call."""
+    """The rows that `fn` returns, one a call."""
     if schema is not None:
         return output_schema(schema)
     hint = _returns(fn, method)
@@ -95,7 +95,7 @@ def row_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -
 
 
 def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
-    """The rows that `fn` gives, any number a call: `list[Row]`, `Iterator[Row]`, ..."""
+    """The rows that `fn` returns, any number a call: `list[Row]`, `Iterator[Row]`, ..."""
     if schema is not None:
         return output_schema(schema)
     hint = _returns(fn, method)
@@ -111,7 +111,7 @@ def rows_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) 
 
 
 def any_schema(fn: Callable[..., Any], schema: SchemaLike | None, method: str) -> pa.Schema:
-    """The rows that `fn` gives, one or many a call."""
+    """The rows that `fn` returns, one or many a call."""
     many = schema is None and typing.get_origin(_hints(fn).get("return")) in _MANY
     return rows_schema(fn, schema, method) if many else row_schema(fn, schema, method)
 

@@ -6,7 +6,7 @@ from (`origin_changes.py`). Whatever differs is a difference, named where there 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.clock import pretty
@@ -47,10 +47,10 @@ def differences(node: Stateful, old: Mapping[str, Any], new: Shape) -> str:
         return "; ".join([*key, *([refused] if refused else [])])
     if was == _itself(new):
         return ""
-    found = list(_differences(was, new))
-    if windows and not found:
+    changes = list(_differences(was, new))
+    if windows and not changes:
         return firing_difference(node, was)
-    return "; ".join(found) or _some_change(node)
+    return "; ".join(changes) or _some_change(node)
 
 
 def _some_change(node: Stateful) -> str:
@@ -72,22 +72,33 @@ def _differences(old: Shape, new: Shape) -> Iterator[str]:
     if "window" in old and "window" in new:
         yield from window_differences(old, new)
         if stored_text(old) != stored_text(new):
-            return  # nothing of what is kept can be alike
+            return  # nothing of what is stored can be the same
         yield from row_differences(old, new)
     for part in ("aggregates", "values"):
-        was, now = ({c[0]: c for c in s.get(part, ())} for s in (old, new))
-        yield from (f"the {part[:-1]} {n!r} is new" for n in now if n not in was)
-        yield from (f"the {part[:-1]} {n!r} is gone" for n in was if n not in now)
-        yield from (
-            f"the {part[:-1]} {n!r} was {_list(was[n][1:])} and is {_list(now[n][1:])}"
-            for n in now
-            if n in was and now[n] != was[n]
-        )
+        was, now = _entries(old, part), _entries(new, part)
+        yield from _entry_differences(f"the {part[:-1]}", "", was, now, _list)
         yield from ordering(f"its {part}", was, now)
     if old.get("folds") != new.get("folds"):
         yield f"it was a {old.get('folds')} and is a {new.get('folds')}"
     if "what" in old and "what" in new:
         yield from _settings(old, new)
+
+
+def _entries(shape: Shape, part: str) -> dict[str, list[Any]]:
+    """What a shape lists under `part`, by name."""
+    return {name: rest for name, *rest in shape.get(part, ())}
+
+
+def _entry_differences(
+    what: str, whose: str, was: Shape, now: Shape, text: Callable[[Any], str]
+) -> Iterator[str]:
+    yield from (f"{what} {n!r}{whose} is new" for n in now if n not in was)
+    yield from (f"{what} {n!r}{whose} is gone" for n in was if n not in now)
+    yield from (
+        f"{what} {n!r}{whose} was {text(was[n])} and is {text(now[n])}"
+        for n in now
+        if n in was and was[n] != now[n]
+    )
 
 
 def _settings(old: Shape, new: Shape) -> Iterator[str]:
@@ -109,8 +120,8 @@ def _settings(old: Shape, new: Shape) -> Iterator[str]:
 
 
 def _setting(name: str, value: Any) -> str:
-    lasts = name in ("within", "per", "period") and isinstance(value, int)
-    return pretty(value) if lasts else "none" if value is None else str(value)
+    is_duration = name in ("within", "per", "period") and isinstance(value, int)
+    return pretty(value) if is_duration else "none" if value is None else str(value)
 
 
 def _list(value: Any) -> str:
@@ -153,7 +164,7 @@ def window_text(window: str | Shape) -> str:
 
 
 def window_differences(old: Shape, new: Shape) -> Iterator[str]:
-    """What is different about the windows, and about what is kept for each."""
+    """What is different about the windows, and about what is stored for each."""
     was, now = (window_text(s["window"]) for s in (old, new))
     if was != now:
         yield f"its window was {was} and is {now}"
@@ -180,18 +191,12 @@ def _setting_differences(window: str, old: Shape, new: Shape) -> Iterator[str]:
 
 
 def row_differences(old: Shape, new: Shape) -> Iterator[str]:
-    """What is different about the rows, and the values of a `WindowProcess`, that are kept."""
+    """What is different about the rows, and the values of a `WindowProcess`, that are stored."""
     if "rows" not in old or "rows" not in new:
         return
     for part, what, whose in (("rows", "column", " of its rows"), ("kept", "value", "")):
-        was, now = ({c[0]: c[1:] for c in s.get(part, ())} for s in (old, new))
-        yield from (f"the {what} {n!r}{whose} is new" for n in now if n not in was)
-        yield from (f"the {what} {n!r}{whose} is gone" for n in was if n not in now)
-        yield from (
-            f"the {what} {n!r}{whose} was {_value(was[n])} and is {_value(now[n])}"
-            for n in now
-            if n in was and was[n] != now[n]
-        )
+        was, now = _entries(old, part), _entries(new, part)
+        yield from _entry_differences(f"the {what}", whose, was, now, _value)
         yield from ordering(f"the {what}s{whose}", was, now)
 
 
@@ -202,7 +207,7 @@ def ordering(what: str, was: Shape, now: Shape) -> Iterator[str]:
 
 
 def firing_difference(node: Stateful, old: Shape) -> str:
-    """What is different about when windows fire: asked where nothing else was found."""
+    """What is different about when windows fire, where nothing else is."""
     now = node.what.firing(node.schema)
     if old["kind"] in ONCE:
         return f"its windows fired once, when they were over, and now it has {now or 'none'}"
@@ -219,14 +224,14 @@ def _mode(window: str | Shape) -> str:
 
 
 def stored_text(shape: Shape) -> str:
-    """What is kept of each window."""
+    """What is stored of each window."""
     if "rows" in shape:
         return "all rows"
     return f"the value of its {shape['folds']}" if "folds" in shape else "aggregates"
 
 
 def _value(described: list[str]) -> str:
-    """The type of a column; of a value also what it is kept for."""
+    """The type of a column; of a value also whether it is stored per window or per key."""
     kind, *owner = described
     return f"{kind} {_VALUES.get(owner[0], 'per key')}" if owner else kind
 
@@ -254,12 +259,12 @@ class StoredValue(NamedTuple):
 
 
 def sources(
-    kept: Mapping[str, ValueState], known: Mapping[str, StoredValue]
+    values: Mapping[str, ValueState], stored: Mapping[str, StoredValue]
 ) -> dict[str, StoredValue | None]:
     """For each value now, what it was; None for a new one."""
     return {
-        name: known.get(name) or (known.get(declared.was) if declared.was else None)
-        for name, declared in kept.items()
+        name: stored.get(name) or (stored.get(declared.was) if declared.was else None)
+        for name, declared in values.items()
     }
 
 
@@ -269,44 +274,44 @@ def known_values(shape: Mapping[str, Any]) -> dict[str, StoredValue]:
 
 def value_parts(what: ProcessSpec, old: Mapping[str, Any]) -> Iterator[MigratedPart]:
     """What becomes of each value that changes; `old` is the shape in a manifest."""
-    kind, known = type(what.function), known_values(old)
-    found = sources(kind._kept, known)
-    for name, was in found.items():
+    kind, stored = type(what.function), known_values(old)
+    before = sources(kind._kept, stored)
+    for name, was in before.items():
         earlier = kind._kept[name].was
         if was is not None:
             yield from _one(name, kind._kept[name], was)
         elif earlier is None:
             yield MigratedPart(name, NEW)
         else:
-            there = ", ".join(map(repr, known)) or "no value"
+            names = ", ".join(map(repr, stored)) or "no value"
             yield MigratedPart(
-                name, UNKNOWN, f"says it was {earlier!r}, but what is stored has {there}"
+                name, UNKNOWN, f"says it was {earlier!r}, but what is stored has {names}"
             )
-    used = {was.name for was in found.values() if was is not None}
-    yield from (MigratedPart(name, DROPPED) for name in known if name not in used)
+    used = {was.name for was in before.values() if was is not None}
+    yield from (MigratedPart(name, DROPPED) for name in stored if name not in used)
     if old["timers"] and not kind.timed():
         yield MigratedPart(ON_TIMER, DROPPED)
 
 
-def _one(name: str, kept: ValueState, was: StoredValue) -> Iterator[MigratedPart]:
+def _one(name: str, value: ValueState, was: StoredValue) -> Iterator[MigratedPart]:
     if was.name != name:
         yield MigratedPart(name, RENAMED, f"from {was.name}")
-    if was.word != kept.word:
-        yield MigratedPart(name, REFUSED, f"was a {was.word} and is a {kept.word}")
-    elif was.type != ddl_type(kept.type):
-        yield from fits(read_type(was.type), kept.type, name, kept.whole, kept.was_fields)
-    if was.life != life_of(kept):
-        yield MigratedPart(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(kept)]}")
+    if was.word != value.word:
+        yield MigratedPart(name, REFUSED, f"was a {was.word} and is a {value.word}")
+    elif was.type != ddl_type(value.type):
+        yield from fits(read_type(was.type), value.type, name, value.whole, value.was_fields)
+    if was.life != life_of(value):
+        yield MigratedPart(name, CHANGED, f"from {_LIVES[was.life]} to {_LIVES[life_of(value)]}")
 
 
 def misnamed(parts: Sequence[MigratedPart]) -> bool:
-    """Whether nothing is wrong but a name before, which is not known."""
+    """Whether nothing is wrong but an earlier name that is not known."""
     refused = {p.verdict for p in parts} & {REFUSED, UNKNOWN}
     return refused == {UNKNOWN}
 
 
 def correction(parts: Sequence[MigratedPart]) -> str:
-    """What to do about names before that are not known: of values, or of fields in them."""
+    """What to do about earlier names that are not known: of values, or of fields in them."""
     fields = any("." in p.path for p in parts if p.verdict == UNKNOWN)
     if fields:
         return "Correct was_fields=, or leave this field out of it."

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.arrays import Column, Index, array, floats, integers, valid
 from headrace.chunk import plain_type
 from headrace.errors import PlanError
+from headrace.hints import AGGREGATES
 from headrace.ops.agg.base import Arguments, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import group_numbers
@@ -142,6 +143,7 @@ KINDS: dict[str, Synopsis] = {
     "collect": Collect(),
     "count_distinct": Distinct(),
 }
+AGGREGATES.update(KINDS)
 
 
 @dataclass(frozen=True)
