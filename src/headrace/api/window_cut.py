@@ -17,7 +17,7 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.kernel import never_true, value_of
 from headrace.ops.contract import Spec
-from headrace.ops.running.spec import Folding
+from headrace.ops.fold import Folding
 from headrace.ops.watermarks import Ingestion
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import AlignedAssigner, Everything, Session

@@ -25,11 +25,10 @@ from headrace.ops.agg.named import (
     aggregates_text,
 )
 from headrace.ops.contract import Operator, Place, Spec
-from headrace.ops.general_windows.fold import FoldWindowOperator
+from headrace.ops.fold import Folding, FoldSpec, FoldWindowOperator
 from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.panes.operator import PaneOperator
 from headrace.ops.row_windows.operator import RowWindowOperator
-from headrace.ops.running.spec import Folding
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.by_rows import RowWindow, column_of, needs_time
 from headrace.ops.window.evictors import Evictor, KeepBy
@@ -130,25 +129,13 @@ class PaneWindows(WindowSpec):
 
 
 @dataclass(frozen=True, eq=False)
-class FoldWindows(WindowSpec):
+class FoldWindows(FoldSpec, WindowSpec):
     """`reduce` or `fold` over tumbling or sliding windows that fire once."""
 
     window: Window
     folding: Folding
 
     at_rest = "WindowFold"
-
-    @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self.folding.function.fn,)
-
-    @property
-    def user_code(self) -> list[Any]:
-        return [*self.folding.user_code]
-
-    @property
-    def python(self) -> str:
-        return str(self.folding.function)
 
     def detail(self, keyed_by: str, processing: bool) -> str:
         return f"{self.window}, {keyed_by}: {self.folding}"

@@ -1,4 +1,4 @@
-"""Running reduce and fold per key: one row out for each row in.
+"""Reduce and fold per key: running, with one row out for each row in, and over windows.
 
 The user's function demands a call per row; everything around the call is by column. Rows
 are seen in the order of event time, origin and offset.
@@ -8,27 +8,97 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import timestamps
+from headrace.at_rest import described
+from headrace.callables import PyFunction, title
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.defensive_copy import row_copier, value_copier
-from headrace.ops.contract import EpochStep, Fault, Operator
+from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import KeyGroups, in_order, key_groups
+from headrace.ops.panes.operator import derived
+from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import expanded
 from headrace.records import is_record, like, maker
 from headrace.rows import collector_paused, rows_of, table_of
 from headrace.state.table import KeyedTable, TableSpec
 
-VALUES = "values"
+VALUES, WINDOWS = "values", "windows"
 
 
-class _NOTHING:
-    """Stands for the value of a key that has none; as a class, a copy of it is itself."""
+@dataclass(frozen=True, eq=False)
+class Folding:
+    """The user's functions of a `reduce` (`zero` is None) or a `fold`."""
+
+    function: PyFunction
+    zero: PyFunction | None  # makes a fresh start value
+    value: pa.Schema  # the accumulator's columns
+
+    @property
+    def method(self) -> str:
+        return "reduce" if self.zero is None else "fold"
+
+    @property
+    def user_code(self) -> list[Callable[..., Any]]:
+        return [one.fn for one in (self.function, self.zero) if one is not None]
+
+    def __str__(self) -> str:
+        return f"{self.method} {title(self.function.fn)}"
+
+    def shape(self) -> dict[str, Any]:
+        return {"folds": self.method, "values": described(self.value)}
+
+    def folder(self, input: pa.Schema) -> Folder:
+        zero = self.zero.fn if self.zero else None
+        return Folder(self.function.fn, zero, self.value, input)
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+class FoldSpec(Spec):
+    """What running folds and those over windows have in common."""
+
+    folding: Folding
+    keys_by_name = True
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self.folding.function.fn,)
+
+    @property
+    def user_code(self) -> list[Any]:
+        return [*self.folding.user_code]
+
+    @property
+    def python(self) -> str:
+        return str(self.folding.function)
+
+
+@dataclass(frozen=True, eq=False)
+class RunningFold(FoldSpec):
+    """What a key's rows fold into so far."""
+
+    folding: Folding
+
+    at_rest = "Fold"
+    kind = "fold"
+    endless = True
+    by_event_time = False
+
+    def __str__(self) -> str:
+        return str(self.folding)
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        return {"kind": self.at_rest, **self.folding.shape()}
+
+    def operator(self, place: Place) -> RunningFoldOperator:
+        return RunningFoldOperator(
+            self.folding.folder(place.input), place.key, place.input, place.output
+        )
 
 
 class RunningFoldOperator(Operator):
@@ -61,6 +131,14 @@ class RunningFoldOperator(Operator):
         hidden = [n for n in (TIME, SOURCE, OFFSET) if n in base.column_names]
         names = [*self._schema.names, *hidden]
         return pa.table([*columns, *(base.column(n) for n in hidden)], names=names)
+
+
+class _NOTHING:
+    """Stands for the value of a key that has none; as a class, a copy of it is itself."""
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 class Folder:
@@ -183,3 +261,76 @@ def _is_column(start: Any, value: pa.Schema) -> bool:
     """Whether what is folded is a column by itself, whatever its name, and not a row of one."""
     row = start is None or isinstance(start, tuple | Mapping) or is_record(type(start))
     return value.names == ["value"] or (len(value) == 1 and not row)
+
+
+# Windows folded by the user's own function.
+#
+# A row is folded into every window that holds it when it arrives, those of an epoch in order
+# of event time, so nothing is shared between windows: the price of a function that cannot be
+# merged. State is a timed table of accumulators by (window start, key).
+
+
+class FoldWindowOperator(Operator):
+    def __init__(
+        self,
+        window: Window,
+        fold: Folder,
+        keys: Sequence[str],
+        input: pa.Schema,
+        output: pa.Schema,
+    ) -> None:
+        self._window, self._fold, self._keys = window, fold, list(keys)
+        self._input, self._schema = input, output
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        key = pa.schema([self._input.field(k) for k in self._keys])
+        return (TableSpec(WINDOWS, key, self._fold.value, timed=True),)
+
+    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
+        if watermark == MIN_TIME:
+            return None
+        return self._window.is_late(rows.column(TIME).to_numpy(), watermark)
+
+    def step(self, step: EpochStep) -> None:
+        table = step.tables[WINDOWS]
+        if step.inputs[0] is not None and step.inputs[0].num_rows:
+            self._absorb(table, step.inputs[0], step)
+        size = self._window.size
+        if step.after > step.before:
+            due = table.scan(MIN_TIME, _shift(step.after, 1 - size))
+            if due.num_rows:
+                step.out.append(self._results(due))
+        table.expire(_shift(step.after, 1 - size))
+        first = table.first_time()
+        step.next = MAX_TIME if first is None else first + size
+
+    def _absorb(self, table: KeyedTable, arrived: pa.Table, step: EpochStep) -> None:
+        spread = self._spread(in_order(arrived), step.before)
+        found = key_groups(spread, ["__w", HASH, *self._keys])
+        keys = found.keys.rename_columns([TIME, HASH, *self._keys])
+        self._fold.apply(table, keys, found, self._input.names, step)
+
+    def _spread(self, rows: pa.Table, watermark: int) -> pa.Table:
+        """Each row once for every open window that holds it, with the window's start."""
+        window = self._window
+        times = rows.column(TIME).to_numpy()
+        last = (times - window.offset) // window.slide
+        first = (times - window.offset - window.size) // window.slide + 1
+        if watermark > MIN_TIME:
+            closed = (watermark - window.offset - window.size) // window.slide
+            first = np.maximum(first, closed + 1)
+        row, number = expanded(first, np.maximum(last - first + 1, 0))
+        starts = number * window.slide + window.offset
+        return rows.take(pa.array(row)).append_column("__w", pa.array(starts))
+
+    def _results(self, due: pa.Table) -> pa.Table:
+        starts = due.column(TIME).to_numpy()
+        bounds = {"window_start": starts, "window_end": starts + self._window.size}
+        rows = due.drop_columns([n for n in bounds if n in due.column_names])  # those of its rows
+        for name, times in bounds.items():
+            rows = rows.append_column(name, timestamps(times))
+        return derived(rows, self._schema)
+
+
+def _shift(time: int, by: int) -> int:
+    return time if abs(time) >= MAX_TIME else time + by

@@ -1,24 +1,79 @@
 """Running aggregates per key: one row out for each row in, by column throughout.
 
-State is the partial of each aggregate per key; `results.py` has the arithmetic.
+State is the partial of each aggregate per key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Column, Index, Mask, flat, take
 from headrace.chunk import OFFSET, SOURCE, TIME
-from headrace.ops.agg.named import Aggregate, columns_of, naming, part_names, result, singles
+from headrace.ops.agg.named import (
+    Aggregate,
+    Aggs,
+    aggregates_code,
+    aggregates_shape,
+    aggregates_text,
+    columns_of,
+    naming,
+    part_names,
+    result,
+    singles,
+)
 from headrace.ops.agg.span import RunningSpan
-from headrace.ops.contract import EpochStep, Operator
+from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import rows_by_key
 from headrace.state.table import KeyedTable, TableSpec
 
 PARTIALS = "partials"
+
+
+@dataclass(frozen=True, eq=False)
+class RunningAggregates(Spec):
+    """Each row with the aggregates of its key so far.
+
+    The input may have further columns: the arguments that `plan/rewrite.py` projected.
+    """
+
+    aggs: Aggs
+
+    at_rest = "Rolling"
+    kind = "rolling"
+    keys_by_name = True
+    endless = True
+
+    @property
+    def by_event_time(self) -> bool:
+        return any(agg.ordered for _, agg in self.aggs)
+
+    @property
+    def aggregates(self) -> Aggs:
+        return self.aggs
+
+    def with_aggregates(self, aggs: Aggs) -> RunningAggregates:
+        return replace(self, aggs=aggs)
+
+    @property
+    def user_code(self) -> list[Any]:
+        return aggregates_code(self.aggs)
+
+    def __str__(self) -> str:
+        return aggregates_text(self.aggs)
+
+    def state_shape(self, place: Place) -> dict[str, Any]:
+        return {"kind": self.at_rest, "aggregates": aggregates_shape(self.aggs, place.input)}
+
+    def passes_on(self, columns: Collection[str]) -> bool:
+        return not {name for name, _ in self.aggs}.intersection(columns)
+
+    def operator(self, place: Place) -> RunningAggregateOperator:
+        return RunningAggregateOperator(dict(self.aggs), place.key, place.input, place.output)
 
 
 class RunningAggregateOperator(Operator):
