@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import Column, Index, Mask, array, flat, integers, take, valid
+from headrace.hashing import plain_floats
 from headrace.ops.agg.base import Arguments, Exploding, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import (
@@ -21,6 +22,7 @@ from headrace.ops.agg.order import (
     codes,
     distinct,
     group_numbers,
+    inverse,
     is_sortable,
     order_keys,
     packed,
@@ -105,9 +107,7 @@ class Pick(Synopsis):
     def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
         row_at = sorted_by(self._keys(columns))
         none = len(row_at)
-        place = np.empty(none, np.int64)
-        place[row_at] = np.arange(none)
-        scored = np.where(valid(self._judged(columns)), place, none)
+        scored = np.where(valid(self._judged(columns)), inverse(row_at), none)
         best = span.reduce(Ufunc(np.minimum, none), [scored])[0]
         return take(columns, row_at[np.minimum(best, none - 1)], best < none)
 
@@ -208,17 +208,12 @@ def _pairs(group: Index, values: Column) -> tuple[Index, pa.Array]:
 
     It is group * len(values) + place among the values.
     """
-    encoded = pc.dictionary_encode(_plain(flat(values)))
+    values = flat(values)
+    if pa.types.is_floating(values.type):
+        values = plain_floats(values)
+    encoded = pc.dictionary_encode(values)
     code = integers(encoded.indices, -1)
     return np.where(code < 0, -1, group * len(encoded.dictionary) + code), encoded.dictionary
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    """Floats with one zero and one NaN."""
-    if not pa.types.is_floating(values.type):
-        return values
-    numbers = values.to_numpy(zero_copy_only=False) + 0.0
-    return array(np.where(np.isnan(numbers), np.nan, numbers), values.type, valid(values))
 
 
 def _group_of(rows: Index, starts: Index) -> Index:

@@ -18,6 +18,7 @@ from headrace.arrays import Column, Index, flat
 from headrace.errors import PlanError, call_site
 from headrace.ops.agg.base import Arguments, Exploding
 from headrace.ops.agg.groups import Finish, Grouping
+from headrace.ops.agg.order import group_numbers, inverse
 from headrace.records import like, maker
 from headrace.rows import collector_paused, pylist, table_of
 from headrace.schema import SchemaLike, type_of
@@ -163,10 +164,7 @@ def _groups(grouping: Grouping, ticket: str, order: Index | None) -> list[Index]
     """The rows of each group, in order."""
     rows, starts = grouping.rows_of(ticket)
     if order is not None:
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
-        rows = rows[np.lexsort((rank[rows], number))]
+        rows = rows[np.lexsort((inverse(order)[rows], group_numbers(starts, len(rows))))]
     return np.split(rows, starts[1:])
 
 

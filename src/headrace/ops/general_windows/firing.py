@@ -16,10 +16,11 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times, flat, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.keys import key_numbers
+from headrace.ops.agg.order import group_numbers
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.stored_rows import ARRIVED, StoredRows
 from headrace.ops.general_windows.window_state import (
+    END,
     EPOCH,
     FIRED,
     FIRST,
@@ -28,6 +29,7 @@ from headrace.ops.general_windows.window_state import (
     Retraction,
     WindowState,
 )
+from headrace.ops.keys import key_numbers
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
@@ -38,7 +40,6 @@ from headrace.ops.window.triggers import Windowing
 from headrace.state.table import TableSpec
 
 WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
-END = "$end"
 INFO = {"pane": pa.int32(), "timing": pa.string(), "final": pa.bool_()}
 CHANGE = "change"
 TIMINGS = ["early", "on time", "late"]
@@ -173,7 +174,7 @@ class WindowFiring:
         assert self._kept is not None
         rows, starts, epochs = self._kept.of(fired, step)
         keep, faults = self._visible(fired, rows, starts, epochs, evictor)
-        numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))[keep]
+        numbers = group_numbers(starts, rows.num_rows)[keep]
         some, starts = np.unique(numbers, return_index=True)  # a window may have none left
         rows = rows.filter(pa.array(keep))
         laid = WindowedRows(
@@ -208,11 +209,11 @@ class WindowFiring:
         evictor: Evictor | None,
     ) -> tuple[Mask, list[Fault]]:
         """Which rows the function sees: not those shown before in "delta", nor the evicted."""
-        last = np.repeat(fired.column(EPOCH).to_numpy(), np.diff(starts, append=rows.num_rows))
+        numbers = group_numbers(starts, rows.num_rows)
+        last = fired.column(EPOCH).to_numpy()[numbers]
         keep = epochs > last if self._windowing.mode == "delta" else np.ones(len(last), np.bool_)
         if evictor is None or not keep.any():
             return keep, []
-        numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))
         judged = keep & (epochs <= last) if evictor.after else keep
         if not judged.any():
             return keep, []

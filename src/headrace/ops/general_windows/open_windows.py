@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from headrace.arrays import Mask, Times, flat
 from headrace.chunk import HASH, TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.general_windows.window_state import START
+from headrace.ops.keys import key_numbers
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec

@@ -17,7 +17,6 @@ from headrace.arrays import Times
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, count, max, merge, partial
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator
@@ -25,6 +24,7 @@ from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFi
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
 from headrace.ops.general_windows.window_state import END, START, WindowState
+from headrace.ops.keys import key_numbers
 from headrace.ops.tables import with_bounds
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import GAP, Assigner, Everything, Session, no_gap, why_no_gap

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.window_state import EPOCH, START
+from headrace.ops.keys import key_numbers
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Assigner, expanded
 from headrace.state.table import TableSpec

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from headrace.arrays import Column, Index, Times, integers, take, timestamps
 from headrace.chunk import HASH, TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, columns_of, naming
 from headrace.ops.agg.order import by_number
 from headrace.ops.agg.span import ADD, Numbers, Op, RangeSpan, Span, stretches
+from headrace.ops.keys import key_numbers
 from headrace.ops.window.aligned import Window
 
 _BAND = 1 << 18  # panes taken at a time, or four windows' worth: bounds memory

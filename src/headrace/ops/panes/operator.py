@@ -18,9 +18,9 @@ from headrace.arrays import Times, flat, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, merge, partial, result, with_held
 from headrace.ops.contract import EpochStep, Operator
+from headrace.ops.keys import key_numbers
 from headrace.ops.panes.firing import fire
 from headrace.ops.tables import with_bounds
 from headrace.ops.window.aligned import Window

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.arrays import Column, Index, Mask, array, floats, integers, valid
+from headrace.ops.agg.order import run_starts
 from headrace.ops.agg.span import Numbers, stretches
 from headrace.ops.row_windows.store import Ordered
 from headrace.ops.window.by_rows import (
@@ -139,7 +140,7 @@ class Measured:
     @property
     def heads(self) -> Index:
         """Each key's first row."""
-        return np.flatnonzero(np.diff(self.key, prepend=-1))
+        return run_starts(self.key)
 
 
 def moved(spec: DeltaWindow, starts: Index, column: pa.Array, held: Column) -> tuple[Index, Column]:

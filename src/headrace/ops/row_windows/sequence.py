@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.arrays import Column, Index, integers
 from headrace.chunk import TIME
-from headrace.ops.agg.order import distinct, rises, sorted_by
+from headrace.ops.agg.order import distinct, inverse, rises, sorted_by
 from headrace.ops.agg.span import stretches
 from headrace.ops.row_windows.ends import Ends, reference_type
 from headrace.ops.row_windows.store import Ordered, fitted
@@ -96,9 +96,7 @@ class RowSequence:
         owner, times, index, turn = self.key, self.times, self.index, None
         if not rises([owner, times]):
             turn = sorted_by([owner, times])
-            place = np.empty(len(turn), np.int64)
-            place[turn] = np.arange(len(turn))
-            index, times, high = index[turn], times[turn], place[high - 1] + 1
+            index, times, high = index[turn], times[turn], inverse(turn)[high - 1] + 1
         low = _first_after(owner, times, key, times[high - 1] - size)
         return RowRanges(self.pool, index, low, high, turn)
 

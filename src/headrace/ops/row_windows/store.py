@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from headrace.arrays import Column, Index, Mask, array, flat, integers, take, valid
+from headrace.arrays import Column, Index, Mask, flat, integers, take
 from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
-from headrace.ops.agg.keys import key_numbers
+from headrace.hashing import plain_floats
 from headrace.ops.agg.order import by_number, rises, sorted_by
 from headrace.ops.agg.span import stretches
+from headrace.ops.keys import key_numbers
 from headrace.state.table import KeyedTable, TableSpec
 
 FEW = 8  # parcels of a key up to which they are asked for one by one
@@ -208,7 +209,4 @@ def _sorted(order: Index | None, keys: list[Index]) -> Index | None:
 
 def _plain(column: Column) -> Column:
     """Floats with one zero and one NaN: the same key is then the same value."""
-    if not pt.is_floating(column.type):
-        return column
-    numbers = column.to_numpy(zero_copy_only=False) + column.type.to_pandas_dtype()(0)
-    return array(np.where(np.isnan(numbers), np.nan, numbers), column.type, valid(column))
+    return plain_floats(column) if pt.is_floating(column.type) else column

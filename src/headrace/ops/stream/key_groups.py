@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.arrays import Column, Index, Mask, flat, integers
+from headrace.arrays import Index, Mask, flat, integers
 from headrace.chunk import HASH
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.keys import ORDER, key_groups
@@ -38,10 +38,7 @@ def key_ids(identity: pa.Table) -> Index:
     keys = identity.drop_columns([HASH])
     if all(same_values(flat(c), flat(c).take(pa.array(first[number]))).all() for c in keys.columns):
         return number.astype(np.int64, copy=False)
-    return key_groups(
-        pa.table([identity[HASH], *map(_plain_floats, keys.columns)], identity.column_names),
-        identity.column_names,
-    ).codes
+    return key_groups(identity, identity.column_names).codes
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Mask:
@@ -73,12 +70,6 @@ def place_in_group(numbers: Index) -> Index:
     starts = np.flatnonzero(group_heads(numbers))
     lengths = np.diff(starts, append=len(numbers))
     return np.arange(len(numbers)) - np.repeat(starts, lengths)
-
-
-def _plain_floats(column: Column) -> Column:
-    if pa.types.is_floating(column.type):
-        return pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is the same key
-    return column
 
 
 def mixed_hashes(

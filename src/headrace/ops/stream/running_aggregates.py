@@ -26,6 +26,7 @@ from headrace.ops.agg.named import (
     result,
     singles,
 )
+from headrace.ops.agg.order import group_numbers
 from headrace.ops.agg.span import RunningSpan
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import rows_by_key
@@ -166,8 +167,7 @@ def _laid(
     mask = np.ones(len(starts), np.bool_) if known is None else known
     before = held.select(alone.column_names).filter(pa.array(mask)).cast(alone.schema)
     extra = np.cumsum(mask)
-    group = np.repeat(np.arange(len(starts)), np.diff(starts, append=alone.num_rows))
-    at = np.arange(alone.num_rows) + extra[group]
+    at = np.arange(alone.num_rows) + extra[group_numbers(starts, alone.num_rows)]
     begins: Index = starts + extra - mask
     source = np.empty(alone.num_rows + before.num_rows, np.int64)
     source[begins[mask]] = np.arange(before.num_rows)

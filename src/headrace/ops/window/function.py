@@ -23,7 +23,7 @@ import pyarrow as pa
 from headrace.arrays import Index
 from headrace.chunk import HIDDEN
 from headrace.ops.agg.named import Aggregate, partial, result
-from headrace.ops.agg.order import rises, sorted_by
+from headrace.ops.agg.order import group_numbers, rises, sorted_by
 from headrace.ops.contract import Fault
 from headrace.rows import collector_paused, pylist, rows_from, table_of
 
@@ -62,8 +62,7 @@ class WindowedRows:
     @property
     def numbers(self) -> Index:
         """The window of each row."""
-        counts = np.diff(self.starts, append=self.rows.num_rows)
-        return np.repeat(np.arange(len(self)), counts)
+        return group_numbers(self.starts, self.rows.num_rows)
 
     def bounds(self, window: int) -> slice:
         last = window + 1 == len(self)
