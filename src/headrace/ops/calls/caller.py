@@ -24,6 +24,7 @@ from headrace.clock import pretty
 from headrace.isolate import rows_of_calls
 from headrace.ops.calls.resource import wait_for, watch
 from headrace.ops.contract import ChunkSpec
+from headrace.ops.tables import side_by_side
 from headrace.rows import rows_of
 
 _LONGEST_WAIT = 60.0  # seconds between two tries
@@ -336,9 +337,7 @@ class AsyncCalls(ChunkSpec):
         )
         answered = np.array(returned, np.int64)[of]
         hidden = chunk.select(hidden_columns(chunk)).take(pa.array(answered))
-        for name in hidden.column_names:
-            values = values.append_column(name, hidden.column(name))
-        return values, sorted(lost, key=lambda pair: pair[0])
+        return side_by_side(values, hidden), sorted(lost, key=lambda pair: pair[0])
 
     def _caller(self) -> Caller:
         place = (os.getpid(), self.id)

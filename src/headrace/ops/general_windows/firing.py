@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times, flat, timestamps
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.order import group_numbers
 from headrace.ops.contract import EpochStep, Fault
@@ -30,6 +30,7 @@ from headrace.ops.general_windows.window_state import (
     WindowState,
 )
 from headrace.ops.keys import key_numbers
+from headrace.ops.tables import derived_rows, side_by_side, with_column
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
@@ -245,10 +246,8 @@ class WindowFiring:
         columns |= {k: windows.column(k) for k in self._keys}  # one may be called "pane"
         columns |= {n: values.column(n) for n in values.column_names}
         chunk = pa.table({n: columns[n] for n in self._output.names}).cast(self._output)
-        chunk = chunk.append_column(TIME, pa.array(self._times(windows, end)))
-        chunk = chunk.append_column(SOURCE, pa.array(np.full(len(end), -1, dtype=np.int32)))
         hashes = windows.column(HASH).to_numpy()
-        step.out.append(chunk.append_column(OFFSET, pa.array(hashes.view(np.int64))))
+        step.out.append(derived_rows(chunk, hashes.view(np.int64), self._times(windows, end)))
 
     def _times(self, windows: pa.Table, end: Times) -> Times:
         """A result's time is its window's last millisecond; without an end, its latest row's.
@@ -354,9 +353,7 @@ class ValueStore:
         _, first = key_numbers(identity)
         rows = identity.take(pa.array(first))
         made = self._process.stored(memory.keys, per_window=False)
-        for name in made.column_names:
-            rows = rows.append_column(name, made.column(name))
-        step.tables[VALUES].put(rows)
+        step.tables[VALUES].put(side_by_side(rows, made))
 
     def store_own(self, memory: StoredValues, windows: pa.Table, at: Index) -> pa.Table:
         """The windows, with what is remembered of those `at` these places."""
@@ -369,7 +366,7 @@ class ValueStore:
             column = f"{_OWN}{name}"
             both = [flat(windows.column(column)), flat(made.column(name))]
             new = pa.concat_arrays(both).take(pa.array(place))
-            windows = windows.set_column(windows.column_names.index(column), column, new)
+            windows = with_column(windows, column, new)
         known: Mask = windows.column(_SET).fill_null(False).to_numpy().copy()
         known[at] = True
-        return windows.set_column(windows.column_names.index(_SET), _SET, pa.array(known))
+        return with_column(windows, _SET, pa.array(known))

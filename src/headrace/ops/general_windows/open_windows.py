@@ -16,6 +16,7 @@ from headrace.arrays import Mask, Times, flat
 from headrace.chunk import HASH, TIME
 from headrace.ops.general_windows.window_state import START
 from headrace.ops.keys import key_numbers
+from headrace.ops.tables import side_by_side
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
@@ -58,8 +59,7 @@ class OpenWindows:
         met = grows[mine]
         known = self._identities(keys, Bounds(*(column[met] for column in held)))
         values, present = windows.get(known)
-        for name in values.column_names:
-            known = known.append_column(name, values.column(name))
+        known = side_by_side(known, values)
         place = np.cumsum(grows) - 1
         group = np.concatenate([place[mine[met]][present], place[theirs]])
         become = Bounds(found.key[grows], found.start[grows], found.end[grows])

@@ -25,7 +25,7 @@ from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
 from headrace.ops.general_windows.window_state import END, START, WindowState
 from headrace.ops.keys import key_numbers
-from headrace.ops.tables import with_bounds
+from headrace.ops.tables import side_by_side, with_bounds
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import GAP, Assigner, Everything, Session, no_gap, why_no_gap
 from headrace.ops.window.evictors import Evictor
@@ -158,9 +158,7 @@ class GeneralWindowOperator(Operator):
             if not found.any():
                 return fresh
             at = np.flatnonzero(found)
-            known = fresh.select(identity).take(pa.array(at))
-            for name in held.column_names:
-                known = known.append_column(name, held.column(name).take(pa.array(at)))
+            known = side_by_side(fresh.select(identity), held).take(pa.array(at))
             group = np.concatenate([at, np.arange(fresh.num_rows)])
             return self._book.fold(known, fresh, group, fresh.select(identity))
         known, group, merged = self._open.meet(fresh, step.tables[OPEN], table, step.before)
@@ -218,9 +216,7 @@ class GeneralWindowOperator(Operator):
         identity = identity.rename_columns([TIME, HASH, *self._keys, START])
         identity = identity.take(pa.array(first_of_each(identity, self._keys)))
         held, found = step.tables[WINDOWS].get(identity)
-        for column in held.column_names:
-            identity = identity.append_column(column, held.column(column))
-        return identity.filter(pa.array(found))
+        return side_by_side(identity, held).filter(pa.array(found))
 
     def _forget(self, windows: pa.Table, touched: np.ndarray, step: EpochStep) -> None:
         lateness = self._windowing.lateness

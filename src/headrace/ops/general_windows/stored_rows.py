@@ -18,6 +18,7 @@ from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.window_state import EPOCH, START
 from headrace.ops.keys import key_numbers
+from headrace.ops.tables import side_by_side, with_column
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Assigner, expanded
 from headrace.state.table import TableSpec
@@ -97,7 +98,7 @@ class StoredRows:
         since = rows.column(_SINCE).to_numpy()
         rows = rows.filter(pa.array(since > shown))
         now = pa.array(np.full(rows.num_rows, step.epoch, np.int64))
-        step.tables[ROWS].put(_changed(rows, _SINCE, now))
+        step.tables[ROWS].put(with_column(rows, _SINCE, now))
 
     def blamed(self, faults: Sequence[Fault], step: EpochStep) -> list[Fault]:
         """Faults over rows of windows, with a row's place only when it is first blamed.
@@ -114,9 +115,8 @@ class StoredRows:
         names |= {_HIDDEN[n]: n for n in (_EPOCH, _NUMBER)}
         known = row.select(list(names)).rename_columns(list(names.values()))
         values, _ = step.tables[ROWS].get(known)
-        for name in values.column_names:
-            known = known.append_column(name, values.column(name))
-        step.tables[ROWS].put(_changed(known, _BLAMED, pa.array([True])))
+        known = side_by_side(known, values)
+        step.tables[ROWS].put(with_column(known, _BLAMED, pa.array([True])))
         return row.select(mine)
 
     def _found(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index]:
@@ -205,10 +205,6 @@ def _count_before(keys: Times, at: Times, asked: Times, until: Times) -> Times:
     before = np.empty(len(key), np.int64)
     before[order] = np.cumsum(is_row[order])
     return before[len(keys) :]
-
-
-def _changed(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    return rows.set_column(rows.column_names.index(name), name, values)
 
 
 def _zeros(count: int, kind: pa.DataType) -> pa.Array:

@@ -19,6 +19,7 @@ from headrace.arrays import Index, Mask, Times, flat, integers, valid
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, merge, part_names, result
+from headrace.ops.tables import with_column
 from headrace.ops.window.function import WindowResults
 
 START, END = "$start", "$end"
@@ -161,7 +162,7 @@ def _named(table: pa.Table) -> Sequence[tuple[str, pa.ChunkedArray]]:
 
 def _changed(windows: pa.Table, name: str, column: pa.Array) -> pa.Table:
     kind = windows.schema.field(name).type
-    return windows.set_column(windows.column_names.index(name), name, column.cast(kind))
+    return with_column(windows, name, column.cast(kind))
 
 
 def _inherited(known: pa.Table, name: str, group: Times, made: pa.Table) -> pa.Array:
@@ -223,7 +224,7 @@ class Retraction:
         new[WAS] = pa.array(timing, pa.int8(), mask=at < 0)
         for name, values in new.items():
             column = pc.if_else(pa.array(fire), values, windows.column(name))
-            windows = windows.set_column(windows.column_names.index(name), name, column)
+            windows = with_column(windows, name, column)
         return windows
 
 

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Times, flat, timestamps
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
 from headrace.ops.agg.named import Aggregate, merge, partial, result, with_held
 from headrace.ops.contract import EpochStep, Operator
 from headrace.ops.keys import key_numbers
 from headrace.ops.panes.firing import fire
-from headrace.ops.tables import with_bounds
+from headrace.ops.tables import derived_rows, with_bounds, with_column
 from headrace.ops.window.aligned import Window
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -102,7 +102,7 @@ class PaneOperator(Operator):
     def _in_blocks(self, arrived: pa.Table) -> pa.Table:
         assert self._coarse is not None
         blocks = self._coarse.blocks_of(arrived.column(TIME).to_numpy())
-        return arrived.set_column(arrived.column_names.index(TIME), TIME, pa.array(blocks))
+        return with_column(arrived, TIME, pa.array(blocks))
 
     def _absorb(self, table: KeyedTable, arrived: pa.Table) -> None:
         identity = [TIME, HASH, *self._keys]
@@ -148,10 +148,7 @@ def derived(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Window results as a chunk: their time is the last millisecond of their window."""
     ends = rows.column("window_end").cast(pa.int64()).to_numpy() // 1_000
     hashes = rows.column(HASH).to_numpy()
-    chunk = rows.select(schema.names).cast(schema)
-    chunk = chunk.append_column(TIME, pa.array(ends - 1))
-    chunk = chunk.append_column(SOURCE, pa.array(np.full(len(ends), -1, dtype=np.int32)))
-    return chunk.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+    return derived_rows(rows.select(schema.names).cast(schema), hashes.view(np.int64), ends - 1)
 
 
 # Panes of panes, for windows that overlap hundreds of times.
@@ -238,7 +235,7 @@ class CoarsePanes:
     def _row(self, panes: pa.Table, start: int, at: int) -> pa.Table:
         """Panes by their place in the row instead of by time."""
         place = (panes.column(TIME).to_numpy() - start) // self._pane + at
-        return panes.set_column(panes.column_names.index(TIME), TIME, pa.array(place))
+        return with_column(panes, TIME, pa.array(place))
 
     def _middle(self, held: pa.Table, starts: Times, low: int, high: int) -> pa.Table:
         """The whole blocks that every window of the row holds, as one pane per key."""
@@ -257,6 +254,5 @@ class CoarsePanes:
         place = fired.column("window_end").cast(pa.int64()).to_numpy() // 1_000
         ends = block + (place - self._panes - 1) * self._pane
         for name, times in (("window_start", ends - self._window.size), ("window_end", ends)):
-            stamps = timestamps(times)
-            fired = fired.set_column(fired.column_names.index(name), name, stamps)
+            fired = with_column(fired, name, timestamps(times))
         return fired

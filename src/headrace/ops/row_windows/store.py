@@ -20,6 +20,7 @@ from headrace.hashing import plain_floats
 from headrace.ops.agg.order import by_number, rises, sorted_by
 from headrace.ops.agg.span import stretches
 from headrace.ops.keys import key_numbers
+from headrace.ops.tables import side_by_side
 from headrace.state.table import KeyedTable, TableSpec
 
 FEW = 8  # parcels of a key up to which they are asked for one by one
@@ -91,8 +92,7 @@ class PackedRows:
         parcel = pa.array(stretches(first, stop - first))
         asked = keys.take(pa.array(number)).append_column(_PARCEL, parcel)
         values, there = table.get(asked)
-        for name in values.column_names:
-            asked = asked.append_column(name, values[name])
+        asked = side_by_side(asked, values)
         return (asked, number) if there.all() else (asked.filter(pa.array(there)), number[there])
 
     def _met(self, table: KeyedTable, keys: pa.Table) -> tuple[pa.Table, Index]:

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Column, Index, Mask, array, flat, integers, take, timestamps
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME, hidden_columns
+from headrace.chunk import HASH, TIME, hidden_columns
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, columns_of, naming, singles
 from headrace.ops.agg.span import RangeSpan, Ufunc, stretches
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.row_windows.sequence import RowRanges
+from headrace.ops.tables import derived_rows
 from headrace.ops.window.function import RowTable, WindowedRows, WindowFunction, WindowResults
 from headrace.schema import TIMESTAMP
 
@@ -197,17 +198,16 @@ class Fired:
 
     def chunk(self, schema: pa.Schema) -> pa.Table:
         """The columns of `schema`, and the hidden ones of derived rows."""
-        keys = self.windows.keys
         made = {n: c for n, c in zip(self.values.column_names, self.values.columns, strict=True)}
         columns = [
             made[n] if n in made else take([self._column(n)], self.of)[0] for n in schema.names
         ]
         chunk = pa.table(columns, names=schema.names).cast(schema)
-        if self.windows.ends is not None:
-            chunk = chunk.append_column(TIME, pa.array(self.windows.ends[self.of] - 1))
-        hashes = keys[HASH].to_numpy()[self.of]
-        chunk = chunk.append_column(SOURCE, pa.array(np.full(len(hashes), -1, np.int32)))
-        return chunk.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+        ends = self.windows.ends
+        hashes = self.windows.keys[HASH].to_numpy()[self.of]
+        return derived_rows(
+            chunk, hashes.view(np.int64), None if ends is None else ends[self.of] - 1
+        )
 
     def _column(self, name: str) -> Column:
         """Something about each window."""

@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Mask, flat, integers
-from headrace.at_rest import described
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns
 from headrace.ops.stream.key_groups import group_heads, key_ids, list_starts
-from headrace.ops.stream.row_layout import RowLayout
+from headrace.ops.tables import RowLayout, column_types, derived_rows
 from headrace.state.table import KeyedTable, TableSpec
 
 WAITING, DUE = "waiting", "due"
@@ -66,8 +65,7 @@ class Batch(Spec):
     def of(
         rows: int, within: int | None, by_clock: bool, into: str, timed: bool, input: pa.Schema
     ) -> Batch:
-        types = tuple((name, kind) for name, kind in described(input))
-        return Batch(rows, within, by_clock, into, timed, types)
+        return Batch(rows, within, by_clock, into, timed, column_types(input))
 
     def operator(self, place: Place) -> Operator:
         return _BatchOperator(self, KeyColumns(place.key, place.input), place.input, place.output)
@@ -193,7 +191,4 @@ class _BatchOperator(Operator):
             timed_out = sizes < self._what.rows
             times = np.where(timed_out, np.maximum(ends - 1, times), times)
         hashes = flat(head.column(HASH)).to_numpy()
-        if self._what.timed:
-            found = found.append_column(TIME, pa.array(times))
-        found = found.append_column(SOURCE, pa.array(np.full(len(starts), -1, np.int32)))
-        return found.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+        return derived_rows(found, hashes.view(np.int64), times if self._what.timed else None)

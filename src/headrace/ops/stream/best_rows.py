@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import Column, Index, Mask, flat, integers
-from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.order import codes, sorted_by
@@ -23,7 +22,7 @@ from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns, key_groups
 from headrace.ops.stream.chunk_steps import place_hashes
 from headrace.ops.stream.key_groups import key_ids, place_in_group
-from headrace.ops.stream.row_layout import TIES, RowLayout
+from headrace.ops.tables import TIES, RowLayout, column_types, derived_rows
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -105,10 +104,6 @@ class Best(Spec):
 
     def operator(self, place: Place) -> Operator:
         return _BestOperator(self, KeyColumns(place.key, place.input), place.input, place.output)
-
-
-def types_of(input: pa.Schema) -> tuple[tuple[str, str], ...]:
-    return tuple((name, kind) for name, kind in described(input))
 
 
 class _BestOperator(Operator):
@@ -265,8 +260,7 @@ class Top(Spec):
 
     @staticmethod
     def of(rows: int, by: str, largest: bool, each: Sequence[str], input: pa.Schema) -> Top:
-        types = tuple((name, kind) for name, kind in described(input))
-        return Top(rows, by, largest, tuple(each), types)
+        return Top(rows, by, largest, tuple(each), column_types(input))
 
     def operator(self, place: Place) -> Operator:
         return _TopOperator(self, KeyColumns(place.key, place.input), place.input, place.output)
@@ -346,11 +340,9 @@ class _TopOperator(Operator):
         found = self._stored.rows(emitted, names)
         found = found.append_column(RANK, pa.array(ranks[some].astype(np.int32)))
         found = found.append_column(CHANGE, pa.array([change] * emitted.num_rows))
-        if TIME in arrived.column_names:
-            found = found.append_column(TIME, pa.array(times[some]))
-        count, hashes = emitted.num_rows, flat(emitted.column(HASH)).to_numpy()
-        found = found.append_column(SOURCE, pa.array(np.full(count, -1, np.int32)))
-        return found.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+        hashes = flat(emitted.column(HASH)).to_numpy()
+        when = times[some] if TIME in arrived.column_names else None
+        return derived_rows(found, hashes.view(np.int64), when)
 
 
 def _ties(rows: pa.Table) -> list[Index]:

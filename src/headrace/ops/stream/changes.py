@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Mask, flat
-from headrace.at_rest import described
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns
 from headrace.ops.stream.key_groups import by_key_order, group_heads, key_ids, same_values
-from headrace.ops.stream.row_layout import output_rows
+from headrace.ops.tables import column_types, emit_some
 from headrace.state.table import KeyedTable, TableSpec
 
 LAST = "last"
@@ -56,8 +55,7 @@ class ChangesOnly(Spec):
     @staticmethod
     def of(columns: Sequence[str], input: pa.Schema) -> ChangesOnly:
         known = [input.field(c) for c in columns if c in input.names]
-        pairs = tuple((name, kind) for name, kind in described(pa.schema(known)))
-        return ChangesOnly(tuple(columns), pairs)
+        return ChangesOnly(tuple(columns), column_types(pa.schema(known)))
 
     def operator(self, place: Place) -> Operator:
         return _ChangesOnlyOperator(
@@ -87,8 +85,7 @@ class _ChangesOnlyOperator(Operator):
         held, known = table.get(keys)
         changed = ~self._unchanged(rows, first, held, known)
         self._store(rows, keys, first, changed, step)
-        step.out.append(output_rows(rows.filter(pa.array(changed)), self._output.names))
-        step.filtered.append(rows.filter(pa.array(~changed)))
+        emit_some(rows, changed, self._output.names, step)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """Of each key what was emitted last."""

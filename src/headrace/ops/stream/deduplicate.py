@@ -31,7 +31,7 @@ from headrace.ops.stream.key_groups import (
     repeated,
     rows_apart,
 )
-from headrace.ops.stream.row_layout import output_rows
+from headrace.ops.tables import emit_some
 from headrace.state.table import KeyedTable, TableSpec
 
 SEEN = "seen"
@@ -121,11 +121,6 @@ class _DeduplicateOperator(Operator):
         order = by_key_order(rows, numbers)
         return order, numbers[order]
 
-    def _emit(self, rows: pa.Table, stays: Mask, step: EpochStep) -> None:
-        step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
-        if not stays.all():
-            step.filtered.append(rows.filter(pa.array(~stays)))
-
 
 class _DeduplicateForever(_DeduplicateOperator):
     def tables(self) -> tuple[TableSpec, ...]:
@@ -141,7 +136,7 @@ class _DeduplicateForever(_DeduplicateOperator):
         _, known = table.get(keys)
         stays &= ~known
         table.put(keys.filter(pa.array(stays)))
-        self._emit(rows, stays, step)
+        emit_some(rows, stays, self._output.names, step)
 
 
 class _DeduplicateWithin(_DeduplicateOperator):
@@ -171,7 +166,7 @@ class _DeduplicateWithin(_DeduplicateOperator):
             stays = self._fresh(rows, times, stays)
             put = asked.append_column(_AT, pa.array(times[order]))
             table.put(put.filter(pa.array(stays[order])))
-            self._emit(rows, stays, step)
+            emit_some(rows, stays, self._output.names, step)
         if step.after > MIN_TIME:
             table.expire(step.after - 2 * self._within + 2)
 

@@ -30,6 +30,7 @@ from headrace.ops.agg.order import group_numbers
 from headrace.ops.agg.span import RunningSpan
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import rows_by_key
+from headrace.ops.tables import side_by_side
 from headrace.state.table import KeyedTable, TableSpec
 
 PARTIALS = "partials"
@@ -100,10 +101,7 @@ class RunningAggregateOperator(Operator):
         found, starts = rows_by_key(arrived, self._keys)
         held, known = step.tables[PARTIALS].get(found.keys)
         running, after = rolling(found.rows, starts, self._aggs, held, known)
-        put = found.keys
-        for field in after.schema:
-            put = put.append_column(field, after.column(field.name))
-        step.tables[PARTIALS].put(put)
+        step.tables[PARTIALS].put(side_by_side(found.keys, after))
         step.out.append(self._emit(found.rows, running))
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:

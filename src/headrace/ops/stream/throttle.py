@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import Index, Mask, integers
+from headrace.arrays import Index, integers
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME, pretty
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import ORDER, KeyColumns
 from headrace.ops.stream.key_groups import key_ids, place_in_group
-from headrace.ops.stream.row_layout import output_rows
+from headrace.ops.tables import emit_some, output_rows
 from headrace.state.table import TableSpec
 
 COUNTS, DROPPED = "counts", "dropped"
@@ -79,7 +79,10 @@ class _ThrottleOperator(Operator):
             stays = place + before[number] < self._rows
             went = before + np.add.reduceat(stays, np.flatnonzero(first))
             table.put(asked.append_column(_COUNT, pa.array(went)))
-            self._emit(rows, stays, step)
+            emit_some(rows, stays, self._output.names, step)
+            if not stays.all():
+                dropped = rows.filter(pa.array(~stays))
+                step.sides[DROPPED] = [output_rows(dropped, self._output.names)]
         if step.after > MIN_TIME:
             table.expire(step.after - self._per + 1)
 
@@ -97,10 +100,3 @@ class _ThrottleOperator(Operator):
         new = np.zeros(len(order), np.int64)
         new[1:] = (periods[1:] != periods[:-1]) | (numbers[1:] != numbers[:-1])
         return rows.take(pa.array(order)), np.cumsum(new)
-
-    def _emit(self, rows: pa.Table, stays: Mask, step: EpochStep) -> None:
-        step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
-        if not stays.all():
-            dropped = rows.filter(pa.array(~stays))
-            step.filtered.append(dropped)
-            step.sides[DROPPED] = [output_rows(dropped, self._output.names)]

@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from headrace.arrays import integers
 from headrace.callables import title
-from headrace.chunk import OFFSET, SOURCE, TIME, visible
+from headrace.chunk import TIME, visible
 from headrace.clock import FIRST_TIME, LAST_TIME, MAX_TIME, MIN_TIME
 from headrace.errors import HeadraceError, StepError
 from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import in_order
+from headrace.ops.tables import derived_rows
 from headrace.state.table import TableSpec
 
 
@@ -60,9 +61,7 @@ def with_event_time(
 
 def with_output_place(rows: pa.Table) -> pa.Table:
     """Rows that came from no record: in the order in which they were returned."""
-    count = rows.num_rows
-    rows = rows.append_column(SOURCE, pa.array(np.full(count, -1, np.int32)))
-    return rows.append_column(OFFSET, pa.array(np.arange(count)))
+    return derived_rows(rows, np.arange(rows.num_rows))
 
 
 def faults_of_all(arrived: pa.Table | None, error: BaseException) -> list[Fault]:
