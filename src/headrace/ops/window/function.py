@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from headrace.arrays import Index
 from headrace.chunk import HIDDEN
+from headrace.isolate import one_by_one
 from headrace.ops.agg.named import Aggregate, partial, result
 from headrace.ops.agg.order import group_numbers, rises, sorted_by
 from headrace.ops.contract import Fault
@@ -70,6 +71,10 @@ class WindowedRows:
             int(self.starts[window]),
             self.rows.num_rows if last else int(self.starts[window + 1]),
         )
+
+    def fault(self, window: int, error: Exception) -> Fault:
+        """The fault of a window on which the user's function raised: it names the first row."""
+        return Fault(self.rows.slice(self.bounds(window).start, 1), error)
 
     def by_arrival(self) -> WindowedRows:
         """The same windows, each with its rows in order of arrival, equals as they are laid."""
@@ -133,7 +138,7 @@ class FoldRows:
             values = [self._folded(rows) for _, rows in laid.calls(self.columns)]
             return WindowResults(table_of(values, self.schema), np.arange(len(laid)))
         except Exception:
-            return one_by_one(laid, self.schema, self.columns, lambda _, r: [self._folded(r)])
+            return each_window(laid, self.schema, self.columns, lambda _, r: [self._folded(r)])
 
     def _folded(self, rows: WindowRows) -> Any:
         rest = iter(rows)
@@ -143,8 +148,8 @@ class FoldRows:
         return (value,) if self._scalar else value  # no row, though it be a dict
 
 
-def one_by_one(
-    laid: WindowedRows,
+def each_window(
+    windowed: WindowedRows,
     schema: pa.Schema,
     seen: Sequence[str],
     call: Callable[[int, WindowRows], list[Any]],
@@ -156,21 +161,27 @@ def one_by_one(
     """
     counts = Counter() if counts is None else counts
     counted: Counter[str] = Counter()
-    values: list[Any] = []
-    windows: list[int] = []
     faults: list[Fault] = []
-    for window, rows in laid.calls(seen):
+
+    def checked(window_rows: tuple[int, WindowRows]) -> list[Any]:
         counts.clear()
-        try:
-            given = call(window, rows)
-            table_of(given, schema)
-        except Exception as error:
-            faults.append(Fault(laid.rows.slice(laid.bounds(window).start, 1), error))
-            continue
+        returned = call(*window_rows)
+        table_of(returned, schema)
         counted.update(counts)
-        values.extend(given)
-        windows.extend([window] * len(given))
-    return WindowResults(table_of(values, schema), np.array(windows, np.int64), faults, counted)
+        return returned
+
+    def failed(window: int, error: Exception) -> None:
+        faults.append(windowed.fault(window, error))
+
+    results = dict(one_by_one(windowed.calls(seen), checked, failed))
+    return WindowResults(*flattened(results, schema), faults, counted)
+
+
+def flattened(results: Mapping[int, Sequence[Any]], schema: pa.Schema) -> tuple[pa.Table, Index]:
+    """The rows that came of each window as one table, and the window of each row."""
+    table = table_of([row for rows in results.values() for row in rows], schema)
+    windows = np.array(list(results), np.int64)
+    return table, np.repeat(windows, [len(rows) for rows in results.values()])
 
 
 # The rows of a window as a user's function sees them: a sequence of rows, and its columns.

@@ -25,7 +25,8 @@ from headrace.ops.window.function import (
     WindowedRows,
     WindowResults,
     WindowRows,
-    one_by_one,
+    each_window,
+    flattened,
 )
 from headrace.rows import collector_paused, pylist, table_of
 
@@ -143,12 +144,10 @@ class ProcessRows:
         ctx = WindowCall(laid.watermark, laid.clock)
         call = self._calling(keys, windows, ctx)
         try:
-            given = [call(i, rows) for i, rows in laid.calls(self._seen)]
-            numbers = np.repeat(np.arange(len(laid)), list(map(len, given)))
-            table = table_of([row for rows in given for row in rows], self.schema)
-            return WindowResults(table, numbers, counts=ctx.counts)
+            results = {i: call(i, rows) for i, rows in laid.calls(self._seen)}
+            return WindowResults(*flattened(results, self.schema), counts=ctx.counts)
         except Exception:
-            return one_by_one(laid, self.schema, self._seen, call, ctx.counts)
+            return each_window(laid, self.schema, self._seen, call, ctx.counts)
 
     def _calling(
         self, keys: list[Any], windows: list[FiredWindow], ctx: WindowCall
@@ -179,16 +178,14 @@ class ProcessRows:
                 for values in (shared, own):
                     self._check({n: getattr(one, n) for n in values})
             except Exception as error:
-                faults.append(Fault(laid.rows.slice(laid.bounds(i).start, 1), error))
+                faults.append(laid.fault(i, error))
                 continue
             given[i] = made
             counts.update(ctx.counts)
             for values in (shared, own):
                 values.update({n: getattr(one, n) for n in values})
-        order = sorted(given)
-        numbers = np.repeat(np.array(order, np.int64), [len(given[i]) for i in order])
-        table = table_of([row for i in order for row in given[i]], self.schema)
-        return WindowResults(table, numbers, faults, counts)
+        in_order = dict(sorted(given.items()))
+        return WindowResults(*flattened(in_order, self.schema), faults, counts)
 
     def _check(self, values: dict[str, Any]) -> None:
         declared = type(self._fn).values

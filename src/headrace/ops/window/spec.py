@@ -30,10 +30,10 @@ from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.panes.operator import PaneOperator
 from headrace.ops.row_windows.operator import RowWindowOperator
 from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import OwnAssigner, WindowAssigner
 from headrace.ops.window.by_rows import RowWindow, column_of, needs_time
 from headrace.ops.window.evictors import Evictor, KeepBy
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
-from headrace.ops.window.own import OwnAssigner, WindowAssigner
 from headrace.ops.window.process import ProcessRows, WindowProcess
 from headrace.ops.window.triggers import AtWatermark, Windowing
 from headrace.reads import columns_of_rows
