@@ -116,15 +116,15 @@ class RunningFoldOperator(Operator):
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
-        found = key_groups(in_order(arrived), [HASH, *self._keys])
-        kept, values = self._fold.apply(
-            step.tables[VALUES], found.keys, found, self._input.names, step
+        groups = key_groups(in_order(arrived), [HASH, *self._keys])
+        indices, values = self._fold.apply(
+            step.tables[VALUES], groups.keys, groups, self._input.names, step
         )
-        if kept:
-            step.out.append(self._emit(found.rows, kept, values))
+        if indices:
+            step.out.append(self._emit(groups.rows, indices, values))
 
-    def _emit(self, rows: pa.Table, kept: list[int], values: pa.Table) -> pa.Table:
-        base = rows if len(kept) == rows.num_rows else rows.take(pa.array(kept))
+    def _emit(self, rows: pa.Table, indices: list[int], values: pa.Table) -> pa.Table:
+        base = rows if len(indices) == rows.num_rows else rows.take(pa.array(indices))
         columns = [
             (values if n in values.column_names else base).column(n) for n in self._schema.names
         ]
@@ -159,7 +159,7 @@ class Folder:
         self._scalar = zero is not None and _is_column(zero(), value)
         self._shape = tuple(row.names if zero is None else value.names)
         self._make = None if zero is None else self._maker(zero())
-        self._apart = value_copier(value.field(0).type) if self._scalar else row_copier(value)
+        self._copier = value_copier(value.field(0).type) if self._scalar else row_copier(value)
 
     def _maker(self, start: Any) -> Callable[[Any], Any] | None:
         """How a stored value becomes what the function knows: the same as its start."""
@@ -178,46 +178,51 @@ class Folder:
 
     @collector_paused()
     def apply(
-        self, table: KeyedTable, keys: pa.Table, found: KeyGroups, names: list[str], step: EpochStep
+        self,
+        table: KeyedTable,
+        keys: pa.Table,
+        groups: KeyGroups,
+        names: list[str],
+        step: EpochStep,
     ) -> tuple[list[int], pa.Table]:
-        """Fold the rows into the table; which rows gave something, and what.
+        """Fold the rows into the table; which rows have a result, and the results.
 
         Only if a call fails or a value does not fit its columns are the rows gone through
         again, each value checked by itself, so that the row that spoils it is set aside alone.
         """
-        seen = found.rows.select(names)
+        seen = groups.rows.select(names)
         rows = rows_of(seen)
         try:
             folded = self._load(table, keys)
-            outs = self._run(found, folded, rows)
+            outs = self._run(groups, folded, rows)
             values = self._table(outs, (rows, seen))
             self._store(table, keys, folded)
             return list(range(len(rows))), values
         except Exception:
             folded = self._load(table, keys)
-            kept, outs = self._run_checked(found, folded, rows, step.faults)
+            indices, outs = self._run_checked(groups, folded, rows, step.faults)
             values = self._table(outs, None)
             self._store(table, keys, folded)
-            return kept, values
+            return indices, values
 
     def _load(self, table: KeyedTable, keys: pa.Table) -> list[Any]:
         """The accumulator of each key, as far as it has one."""
-        held, known = table.get(keys)
-        if not known.any():
+        stored, present = table.get(keys)
+        if not present.any():
             return [_NOTHING] * keys.num_rows
-        columns = [(held if n in held.column_names else keys).column(n) for n in self._shape]
+        columns = [(stored if n in stored.column_names else keys).column(n) for n in self._shape]
         rows = rows_of(pa.table(columns, names=list(self._shape)))
         values = [row[0] for row in rows] if self._scalar else rows
-        make, pairs = self._make or _as_it_is, zip(values, known, strict=True)
-        return [make(value) if is_known else _NOTHING for value, is_known in pairs]
+        make, pairs = self._make or _as_it_is, zip(values, present, strict=True)
+        return [make(value) if is_present else _NOTHING for value, is_present in pairs]
 
-    def _run(self, found: KeyGroups, values: list[Any], rows: list[Any]) -> list[Any]:
+    def _run(self, groups: KeyGroups, values: list[Any], rows: list[Any]) -> list[Any]:
         """Fold each row into its key's value; what came after each."""
         fn, zero = self._fn, self._zero
-        plain, take = self._apart.plain, self._apart.take
+        plain, take = self._copier.plain, self._copier.take
         outs: list[Any] = []
         add = outs.append
-        for code, row in zip(found.codes.tolist(), rows, strict=True):
+        for code, row in zip(groups.codes.tolist(), rows, strict=True):
             before = values[code]
             if before is not _NOTHING:
                 value = fn(before, row)
@@ -228,14 +233,14 @@ class Folder:
         return outs
 
     def _run_checked(
-        self, found: KeyGroups, values: list[Any], rows: list[Any], faults: list[Fault]
+        self, groups: KeyGroups, values: list[Any], rows: list[Any], faults: list[Fault]
     ) -> tuple[list[int], list[Any]]:
         """The same, a row at a time; which rows gave something."""
-        kept: list[int] = []
+        indices: list[int] = []
         outs: list[Any] = []
-        for i, code in enumerate(found.codes.tolist()):
+        for i, code in enumerate(groups.codes.tolist()):
             before = copy.deepcopy(values[code])
-            one = KeyGroups(found.rows.slice(i, 1), found.codes[i : i + 1], found.keys)
+            one = KeyGroups(groups.rows.slice(i, 1), groups.codes[i : i + 1], groups.keys)
             try:
                 (value,) = self._run(one, values, rows[i : i + 1])
                 self._table([value], None)
@@ -243,18 +248,18 @@ class Folder:
                 values[code] = before  # the key stays as it was before this row
                 faults.append(Fault(one.rows, error))
                 continue
-            kept.append(i)
+            indices.append(i)
             outs.append(value)
-        return kept, outs
+        return indices, outs
 
     def _store(self, table: KeyedTable, keys: pa.Table, values: list[Any]) -> None:
         """Write back the accumulators of the keys that have one."""
         live = [i for i, value in enumerate(values) if value is not _NOTHING]
         rows = self._table([values[i] for i in live], None)
-        put = keys.take(pa.array(live, pa.int64()))
+        stored = keys.take(pa.array(live, pa.int64()))
         for field in self.value:
-            put = put.append_column(field, rows.column(field.name))
-        table.put(put)
+            stored = stored.append_column(field, rows.column(field.name))
+        table.put(stored)
 
 
 def _is_column(start: Any, value: pa.Schema) -> bool:
@@ -306,9 +311,9 @@ class FoldWindowOperator(Operator):
 
     def _absorb(self, table: KeyedTable, arrived: pa.Table, step: EpochStep) -> None:
         spread = self._spread(in_order(arrived), step.before)
-        found = key_groups(spread, ["__w", HASH, *self._keys])
-        keys = found.keys.rename_columns([TIME, HASH, *self._keys])
-        self._fold.apply(table, keys, found, self._input.names, step)
+        groups = key_groups(spread, ["__w", HASH, *self._keys])
+        keys = groups.keys.rename_columns([TIME, HASH, *self._keys])
+        self._fold.apply(table, keys, groups, self._input.names, step)
 
     def _spread(self, rows: pa.Table, watermark: int) -> pa.Table:
         """Each row once for every open window that holds it, with the window's start."""

@@ -117,10 +117,10 @@ def _codes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 def rows_by_key(rows: pa.Table, keys: Sequence[str]) -> tuple[KeyGroups, np.ndarray]:
     """Rows of each key together, each key's rows in order, and where each key starts."""
-    found = key_groups(in_order(rows), [HASH, *keys])
-    order = np.argsort(found.codes, kind="stable")
-    codes = found.codes[order]
-    return KeyGroups(found.rows.take(pa.array(order)), codes, found.keys), run_starts(codes)
+    groups = key_groups(in_order(rows), [HASH, *keys])
+    order = np.argsort(groups.codes, kind="stable")
+    codes = groups.codes[order]
+    return KeyGroups(groups.rows.take(pa.array(order)), codes, groups.keys), run_starts(codes)
 
 
 # Keys as numbers: 0, 1, 2, ... in the order of their hash, exact under collisions.
@@ -149,10 +149,10 @@ def _encoded(hashes: Column) -> tuple[Index, npt.NDArray[np.uint64]]:
 def _same(column: Column, other: Index) -> bool:
     """Whether each value equals the one in the other row; NaN does not."""
     values = flat(column)
-    there = values.take(pa.array(other))
-    if values.null_count and (valid(values) != valid(there)).any():
+    others = values.take(pa.array(other))
+    if values.null_count and (valid(values) != valid(others)).any():
         return False
-    return pc.all(pc.equal(values, there), min_count=0).as_py() is not False
+    return pc.all(pc.equal(values, others), min_count=0).as_py() is not False
 
 
 def _exact(identity: pa.Table) -> tuple[Index, Index]:

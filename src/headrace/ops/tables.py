@@ -149,9 +149,9 @@ def plain_view(table: KeyedTable, since: int, until: int) -> pa.Table:
     return rows.set_column(rows.column_names.index(TIME), "time", times)
 
 
-def free_name(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, used: Collection[str]) -> str:
     """A name for a column of ours that no column of the user's has."""
-    return free_name(f"{name}_", taken) if name in taken else name
+    return free_name(f"{name}_", used) if name in used else name
 
 
 def with_bounds(keys: pa.Table, start: np.ndarray, end: np.ndarray, values: pa.Table) -> pa.Table:

@@ -37,8 +37,8 @@ class Coded:
 
 
 def is_sortable(kind: pa.DataType) -> bool:
-    known = pa.types
-    return not (known.is_nested(kind) or known.is_null(kind) or known.is_union(kind))
+    types = pa.types
+    return not (types.is_nested(kind) or types.is_null(kind) or types.is_union(kind))
 
 
 def codes(column: Column) -> Coded:

@@ -1,4 +1,4 @@
-"""First, last, min_by, max_by, collect, count_distinct: synopses that keep values.
+"""First, last, min_by, max_by, collect, count_distinct: synopses that hold values.
 
 "First" means by (event time, split, offset), never by arrival; rows that are equal in all
 three keep the order of the table. Nulls: first, last, collect and count_distinct pass
@@ -60,10 +60,10 @@ class Pick(Synopsis):
         return self._pick(label, columns, grouping)
 
     def _pick(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
-        keys, judged = self._keys(columns), valid(self._judged(columns))
+        keys, eligible = self._keys(columns), valid(self._compared(columns))
         if len(keys) > 1:
-            return self._search(columns, keys, judged, grouping)
-        best = grouping.ask(f"{label}:pick", array(keys[0], pa.int64(), judged), "min")
+            return self._search(columns, keys, eligible, grouping)
+        best = grouping.ask(f"{label}:pick", array(keys[0], pa.int64(), eligible), "min")
 
         def finish() -> list[Column]:
             key = grouping.answer(best)
@@ -72,13 +72,13 @@ class Pick(Synopsis):
         return finish
 
     def _search(
-        self, columns: Sequence[Column], keys: Sequence[Index], judged: Mask, grouping: Grouping
+        self, columns: Sequence[Column], keys: Sequence[Index], eligible: Mask, grouping: Grouping
     ) -> Finish:
         ticket = grouping.ask_rows()
 
         def finish() -> list[Column]:
             rows, starts = grouping.rows_of(ticket)
-            keep, group = judged[rows], group_numbers(starts, len(rows))
+            keep, group = eligible[rows], group_numbers(starts, len(rows))
             groups, best = best_rows(rows[keep], group[keep], keys)
             chosen = np.full(grouping.count, -1, np.int64)
             chosen[groups] = best
@@ -86,7 +86,7 @@ class Pick(Synopsis):
 
         return finish
 
-    def _judged(self, columns: Sequence[Column]) -> Column:
+    def _compared(self, columns: Sequence[Column]) -> Column:
         return columns[1] if self.by else columns[0]
 
     def _keys(self, columns: Sequence[Column]) -> list[Index]:
@@ -107,7 +107,7 @@ class Pick(Synopsis):
     def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
         row_at = sorted_by(self._keys(columns))
         none = len(row_at)
-        scored = np.where(valid(self._judged(columns)), inverse(row_at), none)
+        scored = np.where(valid(self._compared(columns)), inverse(row_at), none)
         best = span.reduce(Ufunc(np.minimum, none), [scored])[0]
         return take(columns, row_at[np.minimum(best, none - 1)], best < none)
 
@@ -155,7 +155,7 @@ class Collect(Exploding):
 
 
 class Distinct(Exploding):
-    """How many different values, kept as the list of them: exact, and as large as that."""
+    """How many different values, stored as the list of them: exact, and as large as that."""
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         if not is_sortable(kind):
@@ -180,10 +180,10 @@ class Distinct(Exploding):
 
         def finish() -> list[Column]:
             group = _group_of(*grouping.rows_of(ticket))[owner]
-            pairs, known = _pairs(group, values)
-            group, code = np.divmod(distinct(pairs[pairs >= 0]), max(len(known), 1))
+            pairs, distinct_values = _pairs(group, values)
+            group, code = np.divmod(distinct(pairs[pairs >= 0]), max(len(distinct_values), 1))
             sizes = np.bincount(group, minlength=grouping.count)
-            return [_lists(known.take(pa.array(code)), sizes)]
+            return [_lists(distinct_values.take(pa.array(code)), sizes)]
 
         return finish
 
@@ -192,8 +192,8 @@ class Distinct(Exploding):
         values, owner = flat(columns[0]).flatten(), _owners(columns[0])
         group = span.groups[owner]
         pairs, _ = _pairs(group, values)
-        known, first = np.unique(pairs, return_index=True)
-        new = np.sort(first[known >= 0])
+        seen, first = np.unique(pairs, return_index=True)
+        new = np.sort(first[seen >= 0])
         fresh = np.bincount(owner[new], minlength=span.rows)
         sizes = np.bincount(group[new], minlength=len(span.starts))
         counts = array(span.reduce(ADD, [fresh])[0], pa.int64())

@@ -112,8 +112,8 @@ class _BatchOperator(Operator):
         fresh = None if arrived is None or not arrived.num_rows else self._fresh(arrived, step)
         hashes = [self._due(step), *([] if fresh is None else [fresh.column(HASH).to_numpy()])]
         ended = step.after >= MAX_TIME
-        held = waiting.scan() if ended else waiting.match(np.concatenate(hashes))
-        return held if fresh is None else pa.concat_tables([held, fresh.cast(held.schema)])
+        stored = waiting.scan() if ended else waiting.match(np.concatenate(hashes))
+        return stored if fresh is None else pa.concat_tables([stored, fresh.cast(stored.schema)])
 
     def _fresh(self, arrived: pa.Table, step: EpochStep) -> pa.Table:
         """New rows as they wait; those of this batch have the highest turns."""
@@ -155,21 +155,21 @@ class _BatchOperator(Operator):
         if self._what.within is not None:
             over |= ends <= self._now(step)
         leaves = over | (sizes == self._what.rows)
-        gone = np.repeat(leaves, sizes)
-        self._remember(rows, gone, first[~leaves], ends[~leaves], step)
+        leaving = np.repeat(leaves, sizes)
+        self._remember(rows, leaving, first[~leaves], ends[~leaves], step)
         if leaves.any():
-            packed = rows.filter(pa.array(gone))
+            packed = rows.filter(pa.array(leaving))
             step.out.append(self._lists(packed, sizes[leaves], ends[leaves], step))
 
     def _remember(
-        self, rows: pa.Table, gone: Mask, first: Index, ends: Index, step: EpochStep
+        self, rows: pa.Table, leaving: Mask, first: Index, ends: Index, step: EpochStep
     ) -> None:
         """Store new rows that wait and when lists are due; delete old rows that left."""
         old = integers(rows.column(_TURN)) >> 32 != step.epoch
         waiting = step.tables[WAITING]
         place = [*self._keys.identity, _TURN]
-        waiting.delete(rows.select(place).filter(pa.array(gone & old)))
-        waiting.put(rows.filter(pa.array(~gone & ~old)))
+        waiting.delete(rows.select(place).filter(pa.array(leaving & old)))
+        waiting.put(rows.filter(pa.array(~leaving & ~old)))
         if self._what.within is not None:
             keys = rows.select(self._keys.identity).take(pa.array(first))
             step.tables[DUE].put(keys.append_column(TIME, pa.array(ends)))
@@ -184,11 +184,11 @@ class _BatchOperator(Operator):
         struct = pa.StructArray.from_arrays(columns, fields=list(inner))
         lists = pa.ListArray.from_arrays(pa.array([0, *stops], pa.int32()), struct)
         keys = self._stored.rows(head, self._keys.columns)
-        found = pa.table([*keys.columns, lists], [*self._keys.columns, self._what.into])
-        found = found.select(self._output.names).cast(self._output)
+        output = pa.table([*keys.columns, lists], [*self._keys.columns, self._what.into])
+        output = output.select(self._output.names).cast(self._output)
         times = np.maximum(np.maximum.reduceat(integers(rows.column("t")), starts), step.before)
         if self._what.within is not None and not self._what.by_clock:
             timed_out = sizes < self._what.rows
             times = np.where(timed_out, np.maximum(ends - 1, times), times)
         hashes = flat(head.column(HASH)).to_numpy()
-        return derived_rows(found, hashes.view(np.int64), times if self._what.timed else None)
+        return derived_rows(output, hashes.view(np.int64), times if self._what.timed else None)

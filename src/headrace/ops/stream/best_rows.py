@@ -39,12 +39,12 @@ def best_first(groups: Sequence[Index], by: Column, largest: bool, ties: Sequenc
 
 def order_of(columns: Sequence[Column]) -> list[Index]:
     """Columns as numbers that sort as they do; a null is after all others."""
-    found = []
+    keys = []
     for column in columns:
         values = flat(column)
         missing = values.is_null().to_numpy(zero_copy_only=False)
-        found += [missing.astype(np.int64), np.where(missing, 0, codes(values).codes)]
-    return found
+        keys += [missing.astype(np.int64), np.where(missing, 0, codes(values).codes)]
+    return keys
 
 
 # The n best rows of each group and period, emitted once, when the watermark has passed it.
@@ -114,10 +114,10 @@ class _BestOperator(Operator):
 
     def tables(self) -> tuple[TableSpec, ...]:
         """The identity ends with what distinguishes rows of a group."""
-        apart = [self._stored.value.field(c) for c in self._each]
+        distinct = [self._stored.value.field(c) for c in self._each]
         turn = [] if self._what.again else [pa.field(_TURN, pa.int64())]
         value = [f for f in self._stored.value if not (self._what.again and f.name in self._each)]
-        identity = [*self._keys.schema, *(apart if self._what.again else turn)]
+        identity = [*self._keys.schema, *(distinct if self._what.again else turn)]
         worth = pa.field(_WORTH, pa.uint64())
         return (TableSpec(WAITING, pa.schema(identity), pa.schema([*value, worth]), timed=True),)
 
@@ -142,7 +142,7 @@ class _BestOperator(Operator):
     def step(self, step: EpochStep) -> None:
         arrived, table = step.inputs[0], step.tables[WAITING]
         if arrived is not None and arrived.num_rows:
-            table.put(self._put(arrived, step.epoch))
+            table.put(self._waiting(arrived, step.epoch))
         if step.after > step.before:
             due = table.scan(MIN_TIME, _past(step.after))
             table.expire(_past(step.after))
@@ -163,14 +163,14 @@ class _BestOperator(Operator):
     def _by(self, rows: pa.Table) -> Any:
         return rows.column(_WORTH if self._what.by is None else self._what.by)
 
-    def _put(self, rows: pa.Table, epoch: int) -> pa.Table:
-        put = self._stored.of(rows).append_column(TIME, pa.array(self._marks(rows)))
+    def _waiting(self, rows: pa.Table, epoch: int) -> pa.Table:
+        waiting = self._stored.of(rows).append_column(TIME, pa.array(self._marks(rows)))
         if not self._what.again:
             turn = (epoch << 32) + np.arange(rows.num_rows)
-            put = put.append_column(_TURN, pa.array(turn))
+            waiting = waiting.append_column(_TURN, pa.array(turn))
         if self._what.by is None:
-            return put.append_column(_WORTH, rows.column(_WORTH))
-        return put.append_column(_WORTH, pa.nulls(rows.num_rows, pa.uint64()))
+            return waiting.append_column(_WORTH, rows.column(_WORTH))
+        return waiting.append_column(_WORTH, pa.nulls(rows.num_rows, pa.uint64()))
 
     def _cut(self, rows: pa.Table, marks: Index, keys: pa.Table, by: Any) -> pa.Table:
         """The best of each group, in no order."""
@@ -199,12 +199,12 @@ class _BestOperator(Operator):
         best = place < self._what.rows
         emitted, marks = due.take(pa.array(order[best])), marks[order[best]]
         names = [n for n in self._output.names if self._what.by is None or n != RANK.name]
-        found = self._stored.rows(emitted, names)
+        output = self._stored.rows(emitted, names)
         if self._what.by is not None:
-            found = found.append_column(RANK, pa.array((place[best] + 1).astype(np.int32)))
-        found = found.append_column(TIME, pa.array(marks - 1))
-        found = found.append_column(SOURCE, emitted.column("s").cast(pa.int32()))
-        return found.append_column(OFFSET, emitted.column("o"))
+            output = output.append_column(RANK, pa.array((place[best] + 1).astype(np.int32)))
+        output = output.append_column(TIME, pa.array(marks - 1))
+        output = output.append_column(SOURCE, emitted.column("s").cast(pa.int32()))
+        return output.append_column(OFFSET, emitted.column("o"))
 
 
 def _past(watermark: int) -> int:
@@ -279,14 +279,14 @@ class _TopOperator(Operator):
         arrived, table = step.inputs[0], step.tables[BEST]
         if arrived is None or not arrived.num_rows:
             return
-        rows = self._with_held(arrived, table.match(flat(arrived.column(HASH)).to_numpy()))
+        rows = self._with_stored(arrived, table.match(flat(arrived.column(HASH)).to_numpy()))
         numbers = key_ids(rows.select(self._keys.identity))
         before, after = self._ranks(rows, numbers, self._replaced(rows))
         moved = before != after
         enters = moved & (after > 0)
-        put = rows.filter(pa.array(enters)).drop_columns([_RANK])
-        put = put.append_column(_RANK, pa.array(after[enters].astype(np.int32)))
-        table.put(put)
+        entering = rows.filter(pa.array(enters)).drop_columns([_RANK])
+        entering = entering.append_column(_RANK, pa.array(after[enters].astype(np.int32)))
+        table.put(entering)
         times = _latest(rows, numbers, before)
         for change, ranks, some in (("-", before, moved & (before > 0)), ("+", after, enters)):
             if some.any():
@@ -296,34 +296,35 @@ class _TopOperator(Operator):
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The best rows of each key, and the rank of each."""
-        held = tables[BEST].scan()
-        return self._stored.whole(held).append_column(RANK, held.column(_RANK))
+        stored = tables[BEST].scan()
+        return self._stored.whole(stored).append_column(RANK, stored.column(_RANK))
 
-    def _with_held(self, arrived: pa.Table, held: pa.Table) -> pa.Table:
+    def _with_stored(self, arrived: pa.Table, stored: pa.Table) -> pa.Table:
         fresh = self._stored.of(arrived)
         ranks = pa.array(np.zeros(fresh.num_rows, np.int32))
-        fresh = fresh.append_column(_RANK, ranks).select(held.column_names)
-        return pa.concat_tables([held, fresh.cast(held.schema)])
+        fresh = fresh.append_column(_RANK, ranks).select(stored.column_names)
+        return pa.concat_tables([stored, fresh.cast(stored.schema)])
 
     def _replaced(self, rows: pa.Table) -> Mask:
         """With `each`: the rows of which there is a newer one of the same thing."""
-        gone = np.zeros(rows.num_rows, np.bool_)
+        replaced = np.zeros(rows.num_rows, np.bool_)
         if self._what.each:
             things = [self._stored.column(c) for c in self._what.each]
             thing = key_groups(rows, [*self._keys.identity, *things]).codes
             fresh = (integers(rows.column(_RANK)) == 0).astype(np.int64)
             order = sorted_by([thing, fresh, *_ties(rows)])
-            gone[order[:-1]] = thing[order][1:] == thing[order][:-1]
-        return gone
+            replaced[order[:-1]] = thing[order][1:] == thing[order][:-1]
+        return replaced
 
-    def _ranks(self, rows: pa.Table, numbers: Index, gone: Mask) -> tuple[Index, Index]:
+    def _ranks(self, rows: pa.Table, numbers: Index, replaced: Mask) -> tuple[Index, Index]:
         """The rank of each row before and now; 0 for none."""
         before = integers(rows.column(_RANK))
         by = rows.column(self._stored.column(self._what.by))
-        order = best_first([numbers, gone.astype(np.int64)], by, self._what.largest, _ties(rows))
+        groups = [numbers, replaced.astype(np.int64)]
+        order = best_first(groups, by, self._what.largest, _ties(rows))
         place = place_in_group(numbers[order]) + 1
         after = np.zeros(len(before), np.int64)
-        after[order] = np.where((place <= self._what.rows) & ~gone[order], place, 0)
+        after[order] = np.where((place <= self._what.rows) & ~replaced[order], place, 0)
         return before, after
 
     def _emitted(
@@ -337,12 +338,12 @@ class _TopOperator(Operator):
     ) -> pa.Table:
         emitted = rows.take(pa.array(some))
         names = [n for n in self._output.names if n not in (RANK.name, CHANGE.name)]
-        found = self._stored.rows(emitted, names)
-        found = found.append_column(RANK, pa.array(ranks[some].astype(np.int32)))
-        found = found.append_column(CHANGE, pa.array([change] * emitted.num_rows))
+        output = self._stored.rows(emitted, names)
+        output = output.append_column(RANK, pa.array(ranks[some].astype(np.int32)))
+        output = output.append_column(CHANGE, pa.array([change] * emitted.num_rows))
         hashes = flat(emitted.column(HASH)).to_numpy()
         when = times[some] if TIME in arrived.column_names else None
-        return derived_rows(found, hashes.view(np.int64), when)
+        return derived_rows(output, hashes.view(np.int64), when)
 
 
 def _ties(rows: pa.Table) -> list[Index]:

@@ -54,8 +54,8 @@ class ChangesOnly(Spec):
 
     @staticmethod
     def of(columns: Sequence[str], input: pa.Schema) -> ChangesOnly:
-        known = [input.field(c) for c in columns if c in input.names]
-        return ChangesOnly(tuple(columns), column_types(pa.schema(known)))
+        compared = [input.field(c) for c in columns if c in input.names]
+        return ChangesOnly(tuple(columns), column_types(pa.schema(compared)))
 
     def operator(self, place: Place) -> Operator:
         return _ChangesOnlyOperator(
@@ -82,25 +82,25 @@ class _ChangesOnlyOperator(Operator):
         order = by_key_order(arrived, numbers)
         rows, first = arrived.take(pa.array(order)), group_heads(numbers[order])
         keys = self._keys.of(rows.filter(pa.array(first)))
-        held, known = table.get(keys)
-        changed = ~self._unchanged(rows, first, held, known)
+        stored, present = table.get(keys)
+        changed = ~self._unchanged(rows, first, stored, present)
         self._store(rows, keys, first, changed, step)
         emit_some(rows, changed, self._output.names, step)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """Of each key what was emitted last."""
-        held = tables[LAST].scan().select([*self._keys.schema.names, *self._value.names])
-        return held.rename_columns([*self._keys.columns, *self._columns])
+        stored = tables[LAST].scan().select([*self._keys.schema.names, *self._value.names])
+        return stored.rename_columns([*self._keys.columns, *self._columns])
 
-    def _unchanged(self, rows: pa.Table, first: Mask, held: pa.Table, known: Mask) -> Mask:
+    def _unchanged(self, rows: pa.Table, first: Mask, stored: pa.Table, present: Mask) -> Mask:
         """Whether each row is as the one of its key before it, here or in state."""
         alike = np.ones(len(first), np.bool_)
-        alike[first] = known
+        alike[first] = present
         before = pa.array(np.maximum(np.arange(len(first)) - 1, 0))
         for name, column in zip(self._value.names, self._columns, strict=True):
             values = flat(rows.column(column))
             here = same_values(values, values.take(before))
-            here[first] = same_values(values.filter(pa.array(first)), flat(held.column(name)))
+            here[first] = same_values(values.filter(pa.array(first)), flat(stored.column(name)))
             alike &= here
         return alike
 
@@ -112,7 +112,7 @@ class _ChangesOnlyOperator(Operator):
         written = np.logical_or.reduceat(changed, starts)
         last = np.append(starts[1:], len(first)) - 1
         now = rows.take(pa.array(last[written]))
-        put = keys.filter(pa.array(written))
+        values = keys.filter(pa.array(written))
         for field, column in zip(self._value, self._columns, strict=True):
-            put = put.append_column(field, now.column(column))
-        step.tables[LAST].put(put)
+            values = values.append_column(field, now.column(column))
+        step.tables[LAST].put(values)

@@ -72,11 +72,11 @@ class Deduplicate(Spec):
         return {"within": self.within}
 
     def operator(self, place: Place) -> Operator:
-        made = KeyColumns(place.key, place.input)
+        keys = KeyColumns(place.key, place.input)
         return (
-            _DeduplicateForever(made, place.output)
+            _DeduplicateForever(keys, place.output)
             if self.within is None
-            else _DeduplicateWithin(self.within, made, place.output)
+            else _DeduplicateWithin(self.within, keys, place.output)
         )
 
 
@@ -133,8 +133,8 @@ class _DeduplicateForever(_DeduplicateOperator):
         twice, table = self._twice(rows), step.tables[SEEN]
         stays = np.ones(rows.num_rows, np.bool_) if twice is None else ~twice
         keys = self._keys.of(rows)
-        _, known = table.get(keys)
-        stays &= ~known
+        _, seen = table.get(keys)
+        stays &= ~seen
         table.put(keys.filter(pa.array(stays)))
         emit_some(rows, stays, self._output.names, step)
 
@@ -160,23 +160,23 @@ class _DeduplicateWithin(_DeduplicateOperator):
         if rows is not None and rows.num_rows:
             times = integers(rows.column(TIME))
             order = self._by_bucket(rows, times)
-            asked = self._asked(rows, times, order)
+            identities = self._identities(rows, times, order)
             stays = np.empty(len(times), np.bool_)
-            stays[order] = ~self._hidden(asked, times[order], table)
+            stays[order] = ~self._hidden(identities, times[order], table)
             stays = self._fresh(rows, times, stays)
-            put = asked.append_column(_AT, pa.array(times[order]))
-            table.put(put.filter(pa.array(stays[order])))
+            seen = identities.append_column(_AT, pa.array(times[order]))
+            table.put(seen.filter(pa.array(stays[order])))
             emit_some(rows, stays, self._output.names, step)
         if step.after > MIN_TIME:
             table.expire(step.after - 2 * self._within + 2)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """What went on, and when."""
-        held = tables[SEEN].scan(since - self._within, until)
-        times = integers(held.column(_AT))
-        held = held.filter(pa.array((times >= since) & (times < until)))
-        keys = held.select(self._keys.schema.names).rename_columns(self._keys.columns)
-        return keys.append_column("time", timestamps(integers(held.column(_AT))))
+        stored = tables[SEEN].scan(since - self._within, until)
+        times = integers(stored.column(_AT))
+        stored = stored.filter(pa.array((times >= since) & (times < until)))
+        keys = stored.select(self._keys.schema.names).rename_columns(self._keys.columns)
+        return keys.append_column("time", timestamps(integers(stored.column(_AT))))
 
     def _by_bucket(self, rows: pa.Table, times: Index) -> Index:
         """The order that the state has, so that it is gone through once."""
@@ -184,22 +184,22 @@ class _DeduplicateWithin(_DeduplicateOperator):
         bucket = times[order] // self._within
         return order[by_number(bucket)] if (bucket != bucket[0]).any() else order
 
-    def _asked(self, rows: pa.Table, times: Index, order: Index) -> pa.Table:
-        """Under which bucket and key each row is looked for."""
+    def _identities(self, rows: pa.Table, times: Index, order: Index) -> pa.Table:
+        """The bucket and key by which each row is looked up."""
         keys = self._keys.of(rows).take(pa.array(order))
         return keys.add_column(0, TIME, pa.array((times - times % self._within)[order]))
 
-    def _hidden(self, asked: pa.Table, times: Index, table: KeyedTable) -> Mask:
+    def _hidden(self, identities: pa.Table, times: Index, table: KeyedTable) -> Mask:
         """Whether a row of the key that went on in an earlier batch is close to each."""
         hidden = np.zeros(len(times), np.bool_)
-        buckets = integers(asked.column(TIME))
+        buckets = integers(identities.column(TIME))
         for beside in (-self._within, 0, self._within):
-            there = buckets + beside
-            first = table.first_time(int(there.min()))
-            if first is None or first > int(there.max()):
+            bucket = buckets + beside
+            first = table.first_time(int(bucket.min()))
+            if first is None or first > int(bucket.max()):
                 continue
-            held, known = table.get(asked.set_column(0, TIME, pa.array(there)))
-            hidden |= known & (np.abs(times - integers(held.column(_AT))) < self._within)
+            stored, present = table.get(identities.set_column(0, TIME, pa.array(bucket)))
+            hidden |= present & (np.abs(times - integers(stored.column(_AT))) < self._within)
         return hidden
 
     def _fresh(self, rows: pa.Table, times: Index, stays: Mask) -> Mask:

@@ -76,10 +76,10 @@ def mixed_hashes(
     hashes: npt.NDArray[np.uint64], numbers: Sequence[Index]
 ) -> npt.NDArray[np.uint64]:
     """One hash of hashes and further numbers, such as a time."""
-    found = hashes.copy()
+    mixed = hashes.copy()
     for column in numbers:
-        found = (found ^ (found >> np.uint64(29))) * _MIX + column.view(np.uint64)
-    return found
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * _MIX + column.view(np.uint64)
+    return mixed
 
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -113,11 +113,11 @@ def _next(numbers: Index, times: Index, gap: int) -> Index:
 
     By the place of a time among all times, so that number and time fit into one integer.
     """
-    known = np.unique(times)
-    room = len(known) + 1
-    here = numbers * room + np.searchsorted(known, times)
-    wanted = numbers * room + np.searchsorted(known, times + gap)
-    at = np.searchsorted(here, wanted)
+    distinct = np.unique(times)
+    room = len(distinct) + 1
+    here = numbers * room + np.searchsorted(distinct, times)
+    targets = numbers * room + np.searchsorted(distinct, times + gap)
+    at = np.searchsorted(here, targets)
     inside = at < len(numbers)
     inside[inside] = numbers[at[inside]] == numbers[inside]
     return np.where(inside, at, len(numbers))
@@ -132,8 +132,8 @@ def _reached(first: Mask, after: Index) -> Mask:
     stays = np.append(first, True)  # the end counts as seen
     jump = np.append(after, end)
     while True:
-        found = jump[np.flatnonzero(stays[:end])]
-        fresh = found[~stays[found]]
+        reached = jump[np.flatnonzero(stays[:end])]
+        fresh = reached[~stays[reached]]
         if not len(fresh):
             return stays[:end]
         stays[fresh] = True

@@ -98,16 +98,17 @@ class RunningAggregateOperator(Operator):
         arrived = step.inputs[0]
         if arrived is None or not arrived.num_rows:
             return
-        found, starts = rows_by_key(arrived, self._keys)
-        held, known = step.tables[PARTIALS].get(found.keys)
-        running, after = rolling(found.rows, starts, self._aggs, held, known)
-        step.tables[PARTIALS].put(side_by_side(found.keys, after))
-        step.out.append(self._emit(found.rows, running))
+        groups, starts = rows_by_key(arrived, self._keys)
+        stored, present = step.tables[PARTIALS].get(groups.keys)
+        running, after = rolling(groups.rows, starts, self._aggs, stored, present)
+        step.tables[PARTIALS].put(side_by_side(groups.keys, after))
+        step.out.append(self._emit(groups.rows, running))
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The aggregates of each key, as they are now."""
-        held = tables[PARTIALS].scan()
-        keys, values = held.select(self._keys), result(held, self._aggs).select(list(self._aggs))
+        stored = tables[PARTIALS].scan()
+        keys = stored.select(self._keys)
+        values = result(stored, self._aggs).select(list(self._aggs))
         return pa.table([*keys.columns, *values.columns], [*self._keys, *self._aggs])
 
     def _emit(self, rows: pa.Table, running: pa.Table) -> pa.Table:
@@ -119,9 +120,9 @@ class RunningAggregateOperator(Operator):
 
 # Running aggregates: the result after each row, for all keys at once.
 #
-# Every row becomes a partial of its own, the partial that a group starts from is laid before
+# Every row becomes a partial of its own, the partial that a group starts from is put before
 # its rows, and each aggregate runs along. State comes in and goes out as partials; where it is
-# kept is not known here.
+# stored is not known here.
 
 
 @np.errstate(all="ignore")  # inf and NaN are values here, not accidents
@@ -129,46 +130,46 @@ def rolling(
     rows: pa.Table,
     starts: Index,
     aggs: Mapping[str, Aggregate],
-    held: pa.Table | None = None,
-    known: Mask | None = None,
+    stored: pa.Table | None = None,
+    present: Mask | None = None,
 ) -> tuple[pa.Table, pa.Table]:
     """The aggregates after each row, and the partial of each group after its last.
 
-    `rows` lie group by group from `starts` on, each group's in order. `held` has the partials
-    that the groups start from, a row per group, of which only the `known` ones count.
+    `rows` lie group by group from `starts` on, each group's in order. `stored` has the partials
+    that the groups start from, a row per group, of which only the `present` ones count.
     """
-    alone = singles(rows, aggs)
-    laid, at, begins = _laid(alone, starts, held, known)
-    span = RunningSpan(begins, laid.num_rows)
+    partials = singles(rows, aggs)
+    sequence, at, begins = _with_starts(partials, starts, stored, present)
+    span = RunningSpan(begins, sequence.num_rows)
     results: dict[str, Column] = {}
     after: dict[str, Column] = {}
     for name, agg in aggs.items():
         with naming(name, agg):
-            running, final = agg.synopsis.running(columns_of(laid, name, agg), span)
+            running, final = agg.synopsis.running(columns_of(sequence, name, agg), span)
         results[name] = running if at is None else take([running], at)[0]
         after.update(zip(part_names(name, agg), final, strict=True))
     return pa.table(results), pa.table(after)
 
 
-def _laid(
-    alone: pa.Table,
+def _with_starts(
+    partials: pa.Table,
     starts: Index,
-    held: pa.Table | None,
-    known: Mask | None,
+    stored: pa.Table | None,
+    present: Mask | None,
 ) -> tuple[pa.Table, Index | None, Index]:
     """Each group's starting partial, where it has one, and then its rows.
 
     Also where the rows are now (None: where they were), and where the groups start.
     """
-    if held is None or (known is not None and not known.any()):
-        return alone, None, starts
-    mask = np.ones(len(starts), np.bool_) if known is None else known
-    before = held.select(alone.column_names).filter(pa.array(mask)).cast(alone.schema)
+    if stored is None or (present is not None and not present.any()):
+        return partials, None, starts
+    mask = np.ones(len(starts), np.bool_) if present is None else present
+    before = stored.select(partials.column_names).filter(pa.array(mask)).cast(partials.schema)
     extra = np.cumsum(mask)
-    at = np.arange(alone.num_rows) + extra[group_numbers(starts, alone.num_rows)]
+    at = np.arange(partials.num_rows) + extra[group_numbers(starts, partials.num_rows)]
     begins: Index = starts + extra - mask
-    source = np.empty(alone.num_rows + before.num_rows, np.int64)
+    source = np.empty(partials.num_rows + before.num_rows, np.int64)
     source[begins[mask]] = np.arange(before.num_rows)
-    source[at] = before.num_rows + np.arange(alone.num_rows)
-    both = pa.concat_tables([before, alone])
+    source[at] = before.num_rows + np.arange(partials.num_rows)
+    both = pa.concat_tables([before, partials])
     return pa.table(take([flat(c) for c in both.columns], source), both.column_names), at, begins

@@ -72,13 +72,13 @@ class _ThrottleOperator(Operator):
             place = place_in_group(group)
             first = place == 0
             head = rows.filter(pa.array(first))
-            asked = self._keys.of(head).add_column(0, TIME, pa.array(self._periods(head)))
-            held, known = table.get(asked)
-            before = np.where(known, integers(held.column(_COUNT)), 0)
+            identities = self._keys.of(head).add_column(0, TIME, pa.array(self._periods(head)))
+            stored, present = table.get(identities)
+            before = np.where(present, integers(stored.column(_COUNT)), 0)
             number = np.cumsum(first) - 1
             stays = place + before[number] < self._rows
-            went = before + np.add.reduceat(stays, np.flatnonzero(first))
-            table.put(asked.append_column(_COUNT, pa.array(went)))
+            passed = before + np.add.reduceat(stays, np.flatnonzero(first))
+            table.put(identities.append_column(_COUNT, pa.array(passed)))
             emit_some(rows, stays, self._output.names, step)
             if not stays.all():
                 dropped = rows.filter(pa.array(~stays))

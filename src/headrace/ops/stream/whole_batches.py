@@ -25,18 +25,18 @@ from headrace.ops.tables import derived_rows
 from headrace.state.table import TableSpec
 
 
-def as_table(given: Any, schema: pa.Schema) -> pa.Table:
+def as_table(returned: Any, schema: pa.Schema) -> pa.Table:
     """What a function returned, in the declared columns: Arrow, or what can be read as Arrow."""
-    if isinstance(given, pa.RecordBatch):
-        given = pa.Table.from_batches([given])
-    if not isinstance(given, pa.Table) and hasattr(given, "__arrow_c_stream__"):
-        given = pa.table(given)
-    if not isinstance(given, pa.Table):
-        raise TypeError(f"expected an Arrow table, got {type(given).__name__}")
-    missing = [n for n in schema.names if n not in given.column_names]
+    if isinstance(returned, pa.RecordBatch):
+        returned = pa.Table.from_batches([returned])
+    if not isinstance(returned, pa.Table) and hasattr(returned, "__arrow_c_stream__"):
+        returned = pa.table(returned)
+    if not isinstance(returned, pa.Table):
+        raise TypeError(f"expected an Arrow table, got {type(returned).__name__}")
+    missing = [n for n in schema.names if n not in returned.column_names]
     if missing:
         raise ValueError(f"the table has no column {missing[0]!r}")
-    return given.select(schema.names).cast(schema)
+    return returned.select(schema.names).cast(schema)
 
 
 def with_event_time(

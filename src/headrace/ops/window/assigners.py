@@ -154,7 +154,7 @@ class Session(Identified):
             )
 
     def at_rest(self) -> str:
-        gap = pretty(self.gap) if isinstance(self.gap, int) else said(self.gap)
+        gap = pretty(self.gap) if isinstance(self.gap, int) else column_text(self.gap)
         return f"session gap {gap}"
 
     @property
@@ -235,9 +235,9 @@ def no_gap(rows: pa.Table) -> npt.NDArray[np.bool_] | None:
 
 
 def why_no_gap(gap: int | None) -> str:
-    said = "null" if gap is None else f"{gap} ms"
+    text = "null" if gap is None else f"{gap} ms"
     long = ", more than 1000 years" if gap is not None and gap > 0 else ""
-    return f"the gap of a session is {said}{long}"
+    return f"the gap of a session is {text}{long}"
 
 
 def _gaps(rows: pa.Table) -> Times:
@@ -249,7 +249,7 @@ def _gaps(rows: pa.Table) -> Times:
     return gaps
 
 
-def said(column: object) -> str:
+def column_text(column: object) -> str:
     """A column or an expression, as the user would write it."""
     return column.sql() if isinstance(column, Expr) else str(column)
 
@@ -350,10 +350,10 @@ class OwnAssigner(Identified):
         return type(self.user).__qualname__.split("<locals>.")[-1]
 
     def place(self, times: Times, rows: pa.Table) -> Placed:
-        found: list[tuple[int, int, int]] = []
+        windows: list[tuple[int, int, int]] = []
         for i, (time, row) in enumerate(zip(times.tolist(), rows_of(visible(rows)), strict=True)):
-            found.extend((i, *self._bounds(window)) for window in self.user.assign(time, row))
-        placed = np.array(found, np.int64).reshape(-1, 3)
+            windows.extend((i, *self._bounds(window)) for window in self.user.assign(time, row))
+        placed = np.array(windows, np.int64).reshape(-1, 3)
         return Placed(placed[:, 0], placed[:, 1], placed[:, 2])
 
     def _bounds(self, window: tuple[int, int]) -> tuple[int, int]:
@@ -371,20 +371,21 @@ class OwnAssigner(Identified):
     def join(self, key: Times, start: Times, end: Times) -> Joined:
         order = np.lexsort((end, start, key)).tolist()
         group = np.empty(len(key), np.int64)
-        found: list[tuple[int, Interval]] = []
+        windows: list[tuple[int, Interval]] = []
         for i in order:
-            mine, owner = Interval(int(start[i]), int(end[i])), int(key[i])
-            merged = self._merge(found[-1][1], mine) if found and found[-1][0] == owner else None
+            interval, owner = Interval(int(start[i]), int(end[i])), int(key[i])
+            same_key = bool(windows) and windows[-1][0] == owner
+            merged = self._merge(windows[-1][1], interval) if same_key else None
             if merged is None:
-                found.append((owner, mine))
+                windows.append((owner, interval))
             else:
-                found[-1] = (owner, merged)
-            group[i] = len(found) - 1
-        bounds = np.array([(k, *w) for k, w in found], np.int64).reshape(-1, 3)
+                windows[-1] = (owner, merged)
+            group[i] = len(windows) - 1
+        bounds = np.array([(k, *w) for k, w in windows], np.int64).reshape(-1, 3)
         return Joined(group, bounds[:, 1], bounds[:, 2], bounds[:, 0])
 
     def _merge(self, first: Interval, second: Interval) -> Interval | None:
         if first == second:
             return first
-        made = self.user.merge(first, second)  # type: ignore[attr-defined]
-        return None if made is None else Interval(*self._bounds(made))
+        merged = self.user.merge(first, second)  # type: ignore[attr-defined]
+        return None if merged is None else Interval(*self._bounds(merged))

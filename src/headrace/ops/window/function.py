@@ -1,12 +1,12 @@
 """What is computed over the rows of a window, when the rows themselves are needed.
 
 Named aggregates without an evictor never come here: they live in partials. Everything else
-(a user's fold, reduce or process function, aggregates after an eviction) is given windows
-laid end to end, each window's rows in order, and answers with rows and the windows they are
-of. A window on which the user's function raises is a fault, not a failure.
+(a user's fold, reduce or process function, aggregates after an eviction) gets windows one after
+the other, each window's rows in order, and returns rows and the windows they are of. A window
+on which the user's function raises is a fault, not a failure.
 
-A process function sees rows as they are laid, which in windows of time is by event time. Fold
-and reduce see them as they arrived, epoch after epoch, as do those that store no rows.
+A process function sees rows in this order, which in windows of time is by event time. Fold and
+reduce see them as they arrived, epoch after epoch, as do those that store no rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WINDOW = "__window"
 
 @dataclass(slots=True)
 class StoredValues:
-    """What a function remembers: values per key, and values per window."""
+    """The values of a function: per key, and per window."""
 
     owner: Index  # the number of each window's key
     keys: list[dict[str, Any]]  # by number of the key
@@ -42,7 +42,7 @@ class StoredValues:
 
 @dataclass(frozen=True, slots=True)
 class WindowedRows:
-    """Windows laid end to end: window i has the rows from starts[i] to starts[i + 1]."""
+    """Windows one after the other: window i has the rows from starts[i] to starts[i + 1]."""
 
     rows: RowTable  # the user's columns and the hidden ones, each window's rows in order
     starts: Index
@@ -55,7 +55,7 @@ class WindowedRows:
     watermark: int = 0
     clock: int = 0
     memory: StoredValues | None = None
-    arrival: Index | None = None  # of each row, rises in order of arrival; None: as they are laid
+    arrival: Index | None = None  # of each row, rises in order of arrival; None: as they are
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -77,7 +77,7 @@ class WindowedRows:
         return Fault(self.rows.slice(self.bounds(window).start, 1), error)
 
     def by_arrival(self) -> WindowedRows:
-        """The same windows, each with its rows in order of arrival, equals as they are laid."""
+        """The same windows, each with its rows in order of arrival, equals as they are."""
         if self.arrival is None:
             return self
         order = [self.numbers, self.arrival]
@@ -103,9 +103,9 @@ class WindowResults:
 class WindowFunction(Protocol):
     @property
     def schema(self) -> pa.Schema:
-        """The columns it gives."""
+        """The columns of its results."""
 
-    def over(self, laid: WindowedRows) -> WindowResults:
+    def over(self, windowed: WindowedRows) -> WindowResults:
         """The results of these windows."""
 
 
@@ -115,12 +115,12 @@ class AggregateRows:
     def __init__(self, aggs: Mapping[str, Aggregate], schema: pa.Schema) -> None:
         self._aggs, self.schema = aggs, schema
 
-    def over(self, laid: WindowedRows) -> WindowResults:
-        rows = laid.rows.select(laid.rows.column_names)
-        rows = rows.append_column(_WINDOW, pa.array(laid.numbers))
-        made = result(partial(rows, [_WINDOW], self._aggs), self._aggs)
-        windows = made.column(_WINDOW).to_numpy()
-        return WindowResults(made.select(self.schema.names).cast(self.schema), windows)
+    def over(self, windowed: WindowedRows) -> WindowResults:
+        rows = windowed.rows.select(windowed.rows.column_names)
+        rows = rows.append_column(_WINDOW, pa.array(windowed.numbers))
+        results = result(partial(rows, [_WINDOW], self._aggs), self._aggs)
+        windows = results.column(_WINDOW).to_numpy()
+        return WindowResults(results.select(self.schema.names).cast(self.schema), windows)
 
 
 class FoldRows:
@@ -132,13 +132,13 @@ class FoldRows:
         self._scalar = zero is not None and schema.names == ["value"]
 
     @collector_paused()
-    def over(self, laid: WindowedRows) -> WindowResults:
-        laid = laid.by_arrival()
+    def over(self, windowed: WindowedRows) -> WindowResults:
+        windowed = windowed.by_arrival()
         try:
-            values = [self._folded(rows) for _, rows in laid.calls(self.columns)]
-            return WindowResults(table_of(values, self.schema), np.arange(len(laid)))
+            values = [self._folded(rows) for _, rows in windowed.calls(self.columns)]
+            return WindowResults(table_of(values, self.schema), np.arange(len(windowed)))
         except Exception:
-            return each_window(laid, self.schema, self.columns, lambda _, r: [self._folded(r)])
+            return each_window(windowed, self.schema, self.columns, lambda _, r: [self._folded(r)])
 
     def _folded(self, rows: WindowRows) -> Any:
         rest = iter(rows)
@@ -267,9 +267,9 @@ class _Columns(dict[str, pa.ChunkedArray]):
         self._rows = rows
 
     def __missing__(self, name: str) -> pa.ChunkedArray:
-        known = [n for n in self._rows.column_names if n not in HIDDEN]
-        if name not in known:
-            raise KeyError(f"the rows have no column {name!r}; there are {', '.join(known)}")
+        names = [n for n in self._rows.column_names if n not in HIDDEN]
+        if name not in names:
+            raise KeyError(f"the rows have no column {name!r}; there are {', '.join(names)}")
         self[name] = self._rows.select([name]).column(0)
         return self[name]
 

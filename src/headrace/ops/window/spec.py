@@ -265,26 +265,26 @@ class GeneralWindows(ComputedWindows):
         if isinstance(assigner, OwnAssigner):
             merges = {"merge()": "there"} if assigner.merges else {}
             window["settings"] = settings(assigner.user, WindowAssigner) | merges
-        found = {
+        shape = {
             "kind": self.at_rest,
             "window": window,
             "watched": sorted(w.name + w.agg for w in windowing.trigger.watches()),
             "clocked": windowing.trigger.clocked,
         }
         if self.evictor is not None:  # it needs the rows themselves
-            found["rows"] = described(place.input)
-        return found | self.computed_shape(place)
+            shape["rows"] = described(place.input)
+        return shape | self.computed_shape(place)
 
     def firing(self, output: pa.Schema) -> str:
         windowing = self.windowing
-        found = [
+        requests = [
             f"the trigger '{windowing.trigger}'" if windowing.trigger != AtWatermark() else "",
             f"lateness {pretty(windowing.lateness)}" if windowing.lateness else "",
             f"mode {windowing.mode!r}" if windowing.mode != "replace" else "",
             "an evictor" if self.evictor is not None else "",
         ]
-        asked = " and ".join(f for f in found if f)
-        return asked or ("info=True" if "pane" in output.names else "no trigger")
+        text = " and ".join(f for f in requests if f)
+        return text or ("info=True" if "pane" in output.names else "no trigger")
 
     def operator(self, place: Place) -> Operator:
         needs_rows = self.function is not None or self.evictor is not None
