@@ -123,30 +123,30 @@ class Iterate(Spec):
 
 
 class _LoopOperator(Operator):
-    def __init__(self, what: Iterate, keys: list[str], input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._input, self._output = what, keys, input, output
-        self._feed = input if what.feed is None else what.feed
-        self._schemas = dict(what.keep)
-        if what.over_batches:
+    def __init__(self, spec: Iterate, keys: list[str], input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._input, self._output = spec, keys, input, output
+        self._feed = input if spec.feed is None else spec.feed
+        self._schemas = dict(spec.keep)
+        if spec.over_batches:
             self._schemas[BACK] = self._feed
 
     def tables(self) -> tuple[TableSpec, ...]:
         return tuple(table_of(name, schema) for name, schema in self._schemas.items())
 
     def side_views(self) -> Mapping[str, Sequence[str]]:
-        return {name: self._keys for name, _ in self._what.keep}
+        return {name: self._keys for name, _ in self._spec.keep}
 
     def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
         return plain_view(tables[name], MIN_TIME, MAX_TIME)
 
     def step(self, step: EpochStep) -> None:
-        arrived, over = step.inputs[0], self._what.over_batches
+        arrived, over = step.inputs[0], self._spec.over_batches
         if arrived is not None and arrived.num_rows:
             rows = visible(in_order(arrived)).select(self._input.names).cast(self._input)
         else:
             rows = self._input.empty_table()
         ended, failed = step.after >= MAX_TIME, None
-        goes_on = over and (ended or self._what.pause is not None)  # even without new rows
+        goes_on = over and (ended or self._spec.pause is not None)  # even without new rows
         if rows.num_rows or (goes_on and self._rows_wait(step)):
             stored = LoopTables(self._schemas, self._keys, self._hashes(arrived, step), step.tables)
             try:
@@ -156,15 +156,15 @@ class _LoopOperator(Operator):
                 step.faults.extend(faults_of_all(arrived, error))
         if over and ended:
             self._give_up(failed, step)
-        elif over and self._what.pause is not None and self._rows_wait(step):
-            step.wake = step.clock + self._what.pause
+        elif over and self._spec.pause is not None and self._rows_wait(step):
+            step.wake = step.clock + self._spec.pause
 
     def _give_up(self, failed: Exception | None, step: EpochStep) -> None:
         """No batch will come: rows that still wait are dead letters."""
         table = step.tables[BACK]
         left = table.scan()
         why = failed or Endless(
-            f"the input has ended, and rows still went round after {self._what.most} turns"
+            f"the input has ended, and rows still went round after {self._spec.most} turns"
         )
         step.faults.extend(faults_of_all(left.select(self._feed.names), why))
         table.delete(left.select(IDENTITY))
@@ -175,7 +175,7 @@ class _LoopOperator(Operator):
     def _hashes(self, arrived: pa.Table | None, step: EpochStep) -> Hashes:
         """The hashes of the keys that this batch is about."""
         here = [] if arrived is None else [flat(arrived.column(HASH)).to_numpy()]
-        if self._what.over_batches and self._keys:
+        if self._spec.over_batches and self._keys:
             here.append(flat(step.tables[BACK].scan().column(HASH)).to_numpy())
         if not self._keys:
             return np.zeros(1, np.uint64)
@@ -184,39 +184,39 @@ class _LoopOperator(Operator):
     def _run(
         self, loop: Loop, tables: LoopTables, arrived: pa.Table | None, step: EpochStep
     ) -> None:
-        if self._what.over_batches:
+        if self._spec.over_batches:
             left = self._once(loop, tables, step)
         else:
-            first = loop.rows if self._what.feed is None else self._feed.empty_table()
+            first = loop.rows if self._spec.feed is None else self._feed.empty_table()
             left = self._round(loop, first)
-        returned = [as_table(t, self._output) for t in loop.emitted] if self._what.emits else [left]
+        returned = [as_table(t, self._output) for t in loop.emitted] if self._spec.emits else [left]
         output = pa.concat_tables([self._output.empty_table(), *returned])
-        if self._what.timed:
-            output = with_event_time(output, arrived, self._what.time, step)
+        if self._spec.timed:
+            output = with_event_time(output, arrived, self._spec.time, step)
         tables.write()
         if output.num_rows:
             step.out.append(with_output_place(output))
 
     def _round(self, loop: Loop, rows: pa.Table) -> pa.Table:
         """Rows go round until the loop is over; what is left then."""
-        for turn in range(self._what.times or self._what.most):
+        for turn in range(self._spec.times or self._spec.most):
             loop.turn = turn
-            before, rows = rows, as_table(self._what.body(rows, loop), self._feed)
-            if is_over(self._what.until, before, rows):
+            before, rows = rows, as_table(self._spec.body(rows, loop), self._feed)
+            if is_over(self._spec.until, before, rows):
                 return rows
-        if self._what.times is None:
-            raise Endless(f"the loop was not over after {self._what.most} turns")
+        if self._spec.times is None:
+            raise Endless(f"the loop was not over after {self._spec.most} turns")
         return rows
 
     def _once(self, loop: Loop, tables: LoopTables, step: EpochStep) -> pa.Table:
         """One turn a batch; at the end of input, as many as there are rows to go round."""
         back, returned = tables[BACK], list[pa.Table]()
         rows = back
-        if self._what.feed is None:  # columns may have been `not null` when rows began to wait
+        if self._spec.feed is None:  # columns may have been `not null` when rows began to wait
             rows = pa.concat_tables([back.cast(loop.rows.schema), loop.rows])
-        for turn in range(self._what.most if step.after >= MAX_TIME else 1):
+        for turn in range(self._spec.most if step.after >= MAX_TIME else 1):
             loop.turn = turn
-            rows = as_table(self._what.body(rows, loop), self._feed)
+            rows = as_table(self._spec.body(rows, loop), self._feed)
             returned.append(rows)
             loop.rows = self._input.empty_table()
             if not rows.num_rows:

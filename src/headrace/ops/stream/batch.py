@@ -78,8 +78,8 @@ def packed_schema(keys: Sequence[str], into: str, input: pa.Schema) -> pa.Schema
 
 
 class _BatchOperator(Operator):
-    def __init__(self, what: Batch, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._input, self._output = what, keys, input, output
+    def __init__(self, spec: Batch, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._input, self._output = spec, keys, input, output
         self._stored = RowLayout(keys, input)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -87,16 +87,16 @@ class _BatchOperator(Operator):
         value = pa.schema([*self._stored.value, (_WHEN, pa.int64())])
         due = TableSpec(DUE, self._keys.schema, pa.schema([]), timed=True)
         waiting = TableSpec(WAITING, place, value)
-        return (waiting,) if self._what.within is None else (waiting, due)
+        return (waiting,) if self._spec.within is None else (waiting, due)
 
     def step(self, step: EpochStep) -> None:
         rows = self._concerned(step)
         if rows.num_rows:
             self._pack(rows, step)
-        if self._what.within is not None:
+        if self._spec.within is not None:
             first = step.tables[DUE].first_time()
             due = MAX_TIME if first is None else first
-            step.wake, step.next = (due, MAX_TIME) if self._what.by_clock else (MAX_TIME, due)
+            step.wake, step.next = (due, MAX_TIME) if self._spec.by_clock else (MAX_TIME, due)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows that wait."""
@@ -104,7 +104,7 @@ class _BatchOperator(Operator):
 
     def _now(self, step: EpochStep) -> int:
         ended = step.after >= MAX_TIME
-        return step.clock if self._what.by_clock and not ended else step.after
+        return step.clock if self._spec.by_clock and not ended else step.after
 
     def _concerned(self, step: EpochStep) -> pa.Table:
         """The new rows, and all that wait under their keys or under keys whose lists are due."""
@@ -118,7 +118,7 @@ class _BatchOperator(Operator):
     def _fresh(self, arrived: pa.Table, step: EpochStep) -> pa.Table:
         """New rows as they wait; those of this batch have the highest turns."""
         count = arrived.num_rows
-        if self._what.by_clock or TIME not in arrived.column_names:
+        if self._spec.by_clock or TIME not in arrived.column_names:
             when = np.full(count, step.clock)
         else:
             when = integers(arrived.column(TIME))
@@ -131,7 +131,7 @@ class _BatchOperator(Operator):
 
     def _due(self, step: EpochStep) -> np.ndarray:
         """The hashes of keys that have a list which is due."""
-        if self._what.within is None:
+        if self._spec.within is None:
             return np.zeros(0, np.uint64)
         table, limit = step.tables[DUE], min(self._now(step) + 1, MAX_TIME)
         due = table.scan(MIN_TIME, limit)
@@ -140,21 +140,19 @@ class _BatchOperator(Operator):
         return hashes
 
     def _pack(self, rows: pa.Table, step: EpochStep) -> None:
-        numbers = key_ids(rows.select(self._keys.identity))
+        ids = key_ids(rows.select(self._keys.identity))
         ties = [integers(rows.column(n)) for n in (_WHEN, "t", "s", "o", _TURN)]
-        order = sorted_by([numbers, *ties])
-        rows, numbers = rows.take(pa.array(order)), numbers[order]
+        order = sorted_by([ids, *ties])
+        rows, ids = rows.take(pa.array(order)), ids[order]
         when = integers(rows.column(_WHEN))
-        starts = list_starts(
-            numbers, when, group_heads(numbers), self._what.rows, self._what.within
-        )
+        starts = list_starts(ids, when, group_heads(ids), self._spec.rows, self._spec.within)
         first = np.flatnonzero(starts)
-        sizes = np.diff(first, append=len(numbers))
-        ends = when[first] + (self._what.within or 0)
+        sizes = np.diff(first, append=len(ids))
+        ends = when[first] + (self._spec.within or 0)
         over = np.full(len(first), step.after >= MAX_TIME)
-        if self._what.within is not None:
+        if self._spec.within is not None:
             over |= ends <= self._now(step)
-        leaves = over | (sizes == self._what.rows)
+        leaves = over | (sizes == self._spec.rows)
         leaving = np.repeat(leaves, sizes)
         self._remember(rows, leaving, first[~leaves], ends[~leaves], step)
         if leaves.any():
@@ -170,7 +168,7 @@ class _BatchOperator(Operator):
         place = [*self._keys.identity, _TURN]
         waiting.delete(rows.select(place).filter(pa.array(leaving & old)))
         waiting.put(rows.filter(pa.array(~leaving & ~old)))
-        if self._what.within is not None:
+        if self._spec.within is not None:
             keys = rows.select(self._keys.identity).take(pa.array(first))
             step.tables[DUE].put(keys.append_column(TIME, pa.array(ends)))
 
@@ -178,17 +176,17 @@ class _BatchOperator(Operator):
         stops = np.cumsum(sizes)
         starts = stops - sizes
         head = rows.take(pa.array(starts))
-        inner = self._output.field(self._what.into).type.value_type
+        inner = self._output.field(self._spec.into).type.value_type
         records = self._stored.rows(rows, [f.name for f in inner])
         columns = [flat(c).cast(f.type) for c, f in zip(records.columns, inner, strict=True)]
         struct = pa.StructArray.from_arrays(columns, fields=list(inner))
         lists = pa.ListArray.from_arrays(pa.array([0, *stops], pa.int32()), struct)
         keys = self._stored.rows(head, self._keys.columns)
-        output = pa.table([*keys.columns, lists], [*self._keys.columns, self._what.into])
+        output = pa.table([*keys.columns, lists], [*self._keys.columns, self._spec.into])
         output = output.select(self._output.names).cast(self._output)
         times = np.maximum(np.maximum.reduceat(integers(rows.column("t")), starts), step.before)
-        if self._what.within is not None and not self._what.by_clock:
-            timed_out = sizes < self._what.rows
+        if self._spec.within is not None and not self._spec.by_clock:
+            timed_out = sizes < self._spec.rows
             times = np.where(timed_out, np.maximum(ends - 1, times), times)
         hashes = flat(head.column(HASH)).to_numpy()
-        return derived_rows(output, hashes.view(np.int64), times if self._what.timed else None)
+        return derived_rows(output, hashes.view(np.int64), times if self._spec.timed else None)

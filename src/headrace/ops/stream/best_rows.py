@@ -107,17 +107,17 @@ class Best(Spec):
 
 
 class _BestOperator(Operator):
-    def __init__(self, what: Best, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._output = what, keys, output
+    def __init__(self, spec: Best, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._output = spec, keys, output
         self._stored = RowLayout(keys, input)
-        self._each = [self._stored.column(c) for c in what.each]
+        self._each = [self._stored.column(c) for c in spec.each]
 
     def tables(self) -> tuple[TableSpec, ...]:
         """The identity ends with what distinguishes rows of a group."""
         distinct = [self._stored.value.field(c) for c in self._each]
-        turn = [] if self._what.again else [pa.field(_TURN, pa.int64())]
-        value = [f for f in self._stored.value if not (self._what.again and f.name in self._each)]
-        identity = [*self._keys.schema, *(distinct if self._what.again else turn)]
+        turn = [] if self._spec.again else [pa.field(_TURN, pa.int64())]
+        value = [f for f in self._stored.value if not (self._spec.again and f.name in self._each)]
+        identity = [*self._keys.schema, *(distinct if self._spec.again else turn)]
         worth = pa.field(_WORTH, pa.uint64())
         return (TableSpec(WAITING, pa.schema(identity), pa.schema([*value, worth]), timed=True),)
 
@@ -127,14 +127,14 @@ class _BestOperator(Operator):
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         """Of rows that cannot be replaced, only the best travel."""
         rows = self._keys.hashed(rows)
-        if self._what.by is None:
-            rows = rows.append_column(_WORTH, pa.array(place_hashes(rows, self._what.seed)))
-        if self._what.again:
+        if self._spec.by is None:
+            rows = rows.append_column(_WORTH, pa.array(place_hashes(rows, self._spec.seed)))
+        if self._spec.again:
             return rows
         return self._cut(rows, self._marks(rows), self._keys.of(rows), self._by(rows))
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        if self._what.again:
+        if self._spec.again:
             return prepared
         keys = self._keys.of(prepared)
         return self._cut(prepared, self._marks(prepared), keys, self._by(prepared))
@@ -157,50 +157,50 @@ class _BestOperator(Operator):
 
     def _marks(self, rows: pa.Table) -> Index:
         """The watermark at which a row's group is emitted."""
-        times, period = integers(rows.column(TIME)), self._what.period
+        times, period = integers(rows.column(TIME)), self._spec.period
         return times + 1 if period is None else times - times % period + period
 
     def _by(self, rows: pa.Table) -> Any:
-        return rows.column(_WORTH if self._what.by is None else self._what.by)
+        return rows.column(_WORTH if self._spec.by is None else self._spec.by)
 
     def _waiting(self, rows: pa.Table, epoch: int) -> pa.Table:
         waiting = self._stored.of(rows).append_column(TIME, pa.array(self._marks(rows)))
-        if not self._what.again:
+        if not self._spec.again:
             turn = (epoch << 32) + np.arange(rows.num_rows)
             waiting = waiting.append_column(_TURN, pa.array(turn))
-        if self._what.by is None:
+        if self._spec.by is None:
             return waiting.append_column(_WORTH, rows.column(_WORTH))
         return waiting.append_column(_WORTH, pa.nulls(rows.num_rows, pa.uint64()))
 
     def _cut(self, rows: pa.Table, marks: Index, keys: pa.Table, by: Any) -> pa.Table:
         """The best of each group, in no order."""
         places = [rows.column(n) for n in (SOURCE, OFFSET) if n in rows.column_names]
-        ties = [*(rows.column(c) for c in self._what.each), *places]
+        ties = [*(rows.column(c) for c in self._spec.each), *places]
         order, place = self._ranked(marks, keys, by, order_of(ties))
-        return rows.take(pa.array(order[place < self._what.rows]))
+        return rows.take(pa.array(order[place < self._spec.rows]))
 
     def _ranked(
         self, marks: Index, keys: pa.Table, by: Any, ties: Sequence[Index]
     ) -> tuple[Index, Index]:
         """The rows by group, the best first, and each one's place in its group."""
-        numbers = key_ids(keys)
-        largest = self._what.largest and self._what.by is not None
-        order = best_first([marks, numbers], by, largest, ties)
+        ids = key_ids(keys)
+        largest = self._spec.largest and self._spec.by is not None
+        order = best_first([marks, ids], by, largest, ties)
         new = np.zeros(len(order), np.int64)
-        for column in (marks[order], numbers[order]):
+        for column in (marks[order], ids[order]):
             new[1:] |= column[1:] != column[:-1]
         return order, place_in_group(np.cumsum(new))
 
     def _emitted(self, due: pa.Table) -> pa.Table:
         marks, keys = integers(due.column(TIME)), due.select(self._keys.identity)
-        by = due.column(_WORTH if self._what.by is None else self._stored.column(self._what.by))
+        by = due.column(_WORTH if self._spec.by is None else self._stored.column(self._spec.by))
         ties = order_of([due.column(n) for n in (*self._each, *TIES)])
         order, place = self._ranked(marks, keys, by, ties)
-        best = place < self._what.rows
+        best = place < self._spec.rows
         emitted, marks = due.take(pa.array(order[best])), marks[order[best]]
-        names = [n for n in self._output.names if self._what.by is None or n != RANK.name]
+        names = [n for n in self._output.names if self._spec.by is None or n != RANK.name]
         output = self._stored.rows(emitted, names)
-        if self._what.by is not None:
+        if self._spec.by is not None:
             output = output.append_column(RANK, pa.array((place[best] + 1).astype(np.int32)))
         output = output.append_column(TIME, pa.array(marks - 1))
         output = output.append_column(SOURCE, emitted.column("s").cast(pa.int32()))
@@ -267,8 +267,8 @@ class Top(Spec):
 
 
 class _TopOperator(Operator):
-    def __init__(self, what: Top, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._output = what, keys, output
+    def __init__(self, spec: Top, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._output = spec, keys, output
         self._stored = RowLayout(keys, input)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -280,18 +280,18 @@ class _TopOperator(Operator):
         if arrived is None or not arrived.num_rows:
             return
         rows = self._with_stored(arrived, table.match(flat(arrived.column(HASH)).to_numpy()))
-        numbers = key_ids(rows.select(self._keys.identity))
-        before, after = self._ranks(rows, numbers, self._replaced(rows))
+        ids = key_ids(rows.select(self._keys.identity))
+        before, after = self._ranks(rows, ids, self._replaced(rows))
         moved = before != after
         enters = moved & (after > 0)
         entering = rows.filter(pa.array(enters)).drop_columns([_RANK])
         entering = entering.append_column(_RANK, pa.array(after[enters].astype(np.int32)))
         table.put(entering)
-        times = _latest(rows, numbers, before)
+        times = _latest(rows, ids, before)
         for change, ranks, some in (("-", before, moved & (before > 0)), ("+", after, enters)):
             if some.any():
                 emitted = np.flatnonzero(some)
-                emitted = emitted[sorted_by([numbers[emitted], ranks[emitted]])]
+                emitted = emitted[sorted_by([ids[emitted], ranks[emitted]])]
                 step.out.append(self._emitted(rows, ranks, emitted, change, times, arrived))
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
@@ -308,23 +308,23 @@ class _TopOperator(Operator):
     def _replaced(self, rows: pa.Table) -> Mask:
         """With `each`: the rows of which there is a newer one of the same thing."""
         replaced = np.zeros(rows.num_rows, np.bool_)
-        if self._what.each:
-            things = [self._stored.column(c) for c in self._what.each]
+        if self._spec.each:
+            things = [self._stored.column(c) for c in self._spec.each]
             thing = key_groups(rows, [*self._keys.identity, *things]).codes
             fresh = (integers(rows.column(_RANK)) == 0).astype(np.int64)
             order = sorted_by([thing, fresh, *_ties(rows)])
             replaced[order[:-1]] = thing[order][1:] == thing[order][:-1]
         return replaced
 
-    def _ranks(self, rows: pa.Table, numbers: Index, replaced: Mask) -> tuple[Index, Index]:
+    def _ranks(self, rows: pa.Table, ids: Index, replaced: Mask) -> tuple[Index, Index]:
         """The rank of each row before and now; 0 for none."""
         before = integers(rows.column(_RANK))
-        by = rows.column(self._stored.column(self._what.by))
-        groups = [numbers, replaced.astype(np.int64)]
-        order = best_first(groups, by, self._what.largest, _ties(rows))
-        place = place_in_group(numbers[order]) + 1
+        by = rows.column(self._stored.column(self._spec.by))
+        groups = [ids, replaced.astype(np.int64)]
+        order = best_first(groups, by, self._spec.largest, _ties(rows))
+        place = place_in_group(ids[order]) + 1
         after = np.zeros(len(before), np.int64)
-        after[order] = np.where((place <= self._what.rows) & ~replaced[order], place, 0)
+        after[order] = np.where((place <= self._spec.rows) & ~replaced[order], place, 0)
         return before, after
 
     def _emitted(
@@ -350,9 +350,9 @@ def _ties(rows: pa.Table) -> list[Index]:
     return [integers(rows.column(n)) for n in TIES]
 
 
-def _latest(rows: pa.Table, numbers: Index, before: Index) -> Index:
+def _latest(rows: pa.Table, ids: Index, before: Index) -> Index:
     """For each row the newest event time among the new rows of its key: when it changed."""
-    latest = np.full(int(numbers.max()) + 1, np.iinfo(np.int64).min)
+    latest = np.full(int(ids.max()) + 1, np.iinfo(np.int64).min)
     fresh = before == 0
-    np.maximum.at(latest, numbers[fresh], integers(rows.column("t"))[fresh])
-    return latest[numbers]
+    np.maximum.at(latest, ids[fresh], integers(rows.column("t"))[fresh])
+    return latest[ids]

@@ -78,9 +78,9 @@ class _ChangesOnlyOperator(Operator):
         arrived, table = step.inputs[0], step.tables[LAST]
         if arrived is None or not arrived.num_rows:
             return
-        numbers = key_ids(self._keys.of(arrived))
-        order = by_key_order(arrived, numbers)
-        rows, first = arrived.take(pa.array(order)), group_heads(numbers[order])
+        ids = key_ids(self._keys.of(arrived))
+        order = by_key_order(arrived, ids)
+        rows, first = arrived.take(pa.array(order)), group_heads(ids[order])
         keys = self._keys.of(rows.filter(pa.array(first)))
         stored, present = table.get(keys)
         changed = ~self._unchanged(rows, first, stored, present)

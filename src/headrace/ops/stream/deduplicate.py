@@ -99,8 +99,8 @@ class _DeduplicateOperator(Operator):
         if not len(some):
             return None
         part = rows.take(pa.array(some))
-        order, numbers = self._ordered(part)
-        new = group_heads(numbers)
+        order, ids = self._ordered(part)
+        new = group_heads(ids)
         if TIME in self._counts():
             times = integers(part.column(TIME))[order]
             new[1:] |= times[1:] != times[:-1]
@@ -116,10 +116,10 @@ class _DeduplicateOperator(Operator):
         return mixed_hashes(hashes, [integers(rows.column(n)) for n in self._counts()])
 
     def _ordered(self, rows: pa.Table) -> tuple[Index, Index]:
-        """The rows by key and, within one, in order; the number of each one's key."""
-        numbers = key_ids(self._keys.of(rows))
-        order = by_key_order(rows, numbers)
-        return order, numbers[order]
+        """The rows by key and, within one, in order; the key id of each."""
+        ids = key_ids(self._keys.of(rows))
+        order = by_key_order(rows, ids)
+        return order, ids[order]
 
 
 class _DeduplicateForever(_DeduplicateOperator):
@@ -207,7 +207,7 @@ class _DeduplicateWithin(_DeduplicateOperator):
         some = repeated(flat(rows.column(HASH)).to_numpy())
         some = some[stays[some]]
         if len(some):
-            order, numbers = self._ordered(rows.take(pa.array(some)))
+            order, ids = self._ordered(rows.take(pa.array(some)))
             some = some[order]
-            stays[some] = rows_apart(numbers, times[some], group_heads(numbers), self._within)
+            stays[some] = rows_apart(ids, times[some], group_heads(ids), self._within)
         return stays

@@ -32,12 +32,12 @@ def repeated(hashes: npt.NDArray[np.uint64]) -> Index:
 
 
 def key_ids(identity: pa.Table) -> Index:
-    """A small number for each row's key; `identity` has "__h" and the key's columns."""
+    """A small id for each row's key; `identity` has "__h" and the key's columns."""
     hashes = flat(identity[HASH]).to_numpy()
-    _, first, number = np.unique(hashes, return_index=True, return_inverse=True)
+    _, first, ids = np.unique(hashes, return_index=True, return_inverse=True)
     keys = identity.drop_columns([HASH])
-    if all(same_values(flat(c), flat(c).take(pa.array(first[number]))).all() for c in keys.columns):
-        return number.astype(np.int64, copy=False)
+    if all(same_values(flat(c), flat(c).take(pa.array(first[ids]))).all() for c in keys.columns):
+        return ids.astype(np.int64, copy=False)
     return key_groups(identity, identity.column_names).codes
 
 
@@ -52,24 +52,24 @@ def same_values(left: pa.Array, right: pa.Array) -> Mask:
     return equal
 
 
-def by_key_order(rows: pa.Table, numbers: Index) -> Index:
-    """The rows by number, and those of one number in their order."""
+def by_key_order(rows: pa.Table, ids: Index) -> Index:
+    """The rows by id, and those of one id in their order."""
     columns = [rows.column(n) for n in ORDER if n in rows.column_names]
-    return sorted_by([numbers, *map(integers, columns)])
+    return sorted_by([ids, *map(integers, columns)])
 
 
-def group_heads(numbers: Index) -> Mask:
-    """Whether each row is the first of its number; equal numbers are side by side."""
-    first = np.ones(len(numbers), np.bool_)
-    first[1:] = numbers[1:] != numbers[:-1]
+def group_heads(ids: Index) -> Mask:
+    """Whether each row is the first of its id; equal ids are side by side."""
+    first = np.ones(len(ids), np.bool_)
+    first[1:] = ids[1:] != ids[:-1]
     return first
 
 
-def place_in_group(numbers: Index) -> Index:
-    """0, 1, 2, ... within each run of equal numbers."""
-    starts = np.flatnonzero(group_heads(numbers))
-    lengths = np.diff(starts, append=len(numbers))
-    return np.arange(len(numbers)) - np.repeat(starts, lengths)
+def place_in_group(ids: Index) -> Index:
+    """0, 1, 2, ... within each run of equal ids."""
+    starts = np.flatnonzero(group_heads(ids))
+    lengths = np.diff(starts, append=len(ids))
+    return np.arange(len(ids)) - np.repeat(starts, lengths)
 
 
 def mixed_hashes(
@@ -89,38 +89,38 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 # after it; the first that it does not hide stays, and so on.
 
 
-def rows_apart(numbers: Index, times: Index, first: Mask, gap: int) -> Mask:
-    """Which rows stay; they are sorted by number, then time, and `first` begins each number."""
+def rows_apart(ids: Index, times: Index, first: Mask, gap: int) -> Mask:
+    """Which rows stay; they are sorted by id, then time, and `first` begins each id."""
     if len(times) < 2 or gap > int(times.max()) - int(times.min()):
         return first
-    return _reached(first, _next(numbers, times, gap))
+    return _reached(first, _next(ids, times, gap))
 
 
-def list_starts(numbers: Index, times: Index, first: Mask, most: int, within: int | None) -> Mask:
+def list_starts(ids: Index, times: Index, first: Mask, most: int, within: int | None) -> Mask:
     """Which rows begin a list: it ends with its `most`-th row, or before one `within` later."""
-    here = np.arange(len(numbers)) + most
-    after = np.where(here < len(numbers), here, len(numbers))
-    inside = after < len(numbers)
-    inside[inside] = numbers[after[inside]] == numbers[inside]
-    after = np.where(inside, after, len(numbers))
-    if within is not None and len(numbers):
-        after = np.minimum(after, _next(numbers, times, within))
+    here = np.arange(len(ids)) + most
+    after = np.where(here < len(ids), here, len(ids))
+    inside = after < len(ids)
+    inside[inside] = ids[after[inside]] == ids[inside]
+    after = np.where(inside, after, len(ids))
+    if within is not None and len(ids):
+        after = np.minimum(after, _next(ids, times, within))
     return _reached(first, after)
 
 
-def _next(numbers: Index, times: Index, gap: int) -> Index:
-    """For each row the first of its number at least `gap` later; its end where there is none.
+def _next(ids: Index, times: Index, gap: int) -> Index:
+    """For each row the first of its id at least `gap` later; the end where there is none.
 
-    By the place of a time among all times, so that number and time fit into one integer.
+    By the place of a time among all times, so that id and time fit into one integer.
     """
     distinct = np.unique(times)
     room = len(distinct) + 1
-    here = numbers * room + np.searchsorted(distinct, times)
-    targets = numbers * room + np.searchsorted(distinct, times + gap)
-    at = np.searchsorted(here, targets)
-    inside = at < len(numbers)
-    inside[inside] = numbers[at[inside]] == numbers[inside]
-    return np.where(inside, at, len(numbers))
+    places = ids * room + np.searchsorted(distinct, times)
+    targets = ids * room + np.searchsorted(distinct, times + gap)
+    at = np.searchsorted(places, targets)
+    inside = at < len(ids)
+    inside[inside] = ids[at[inside]] == ids[inside]
+    return np.where(inside, at, len(ids))
 
 
 def _reached(first: Mask, after: Index) -> Mask:

@@ -54,8 +54,8 @@ class Throttle(Spec):
 
 
 class _ThrottleOperator(Operator):
-    def __init__(self, what: Throttle, keys: KeyColumns, output: pa.Schema) -> None:
-        self._rows, self._per, self._keys, self._output = what.rows, what.per, keys, output
+    def __init__(self, spec: Throttle, keys: KeyColumns, output: pa.Schema) -> None:
+        self._rows, self._per, self._keys, self._output = spec.rows, spec.per, keys, output
 
     def tables(self) -> tuple[TableSpec, ...]:
         value = pa.schema([(_COUNT, pa.int64())])
@@ -75,8 +75,8 @@ class _ThrottleOperator(Operator):
             identities = self._keys.of(head).add_column(0, TIME, pa.array(self._periods(head)))
             stored, present = table.get(identities)
             before = np.where(present, integers(stored.column(_COUNT)), 0)
-            number = np.cumsum(first) - 1
-            stays = place + before[number] < self._rows
+            group_id = np.cumsum(first) - 1
+            stays = place + before[group_id] < self._rows
             passed = before + np.add.reduceat(stays, np.flatnonzero(first))
             table.put(identities.append_column(_COUNT, pa.array(passed)))
             emit_some(rows, stays, self._output.names, step)
@@ -92,11 +92,11 @@ class _ThrottleOperator(Operator):
 
     def _grouped(self, rows: pa.Table) -> tuple[pa.Table, Index]:
         """Rows by period and key, in order, and a number that is equal within a group."""
-        periods, numbers = self._periods(rows), key_ids(self._keys.of(rows))
+        periods, ids = self._periods(rows), key_ids(self._keys.of(rows))
         order = sorted_by(
-            [periods, numbers, *(integers(rows.column(n)) for n in ORDER if n in rows.column_names)]
+            [periods, ids, *(integers(rows.column(n)) for n in ORDER if n in rows.column_names)]
         )
-        periods, numbers = periods[order], numbers[order]
+        periods, ids = periods[order], ids[order]
         new = np.zeros(len(order), np.int64)
-        new[1:] = (periods[1:] != periods[:-1]) | (numbers[1:] != numbers[:-1])
+        new[1:] = (periods[1:] != periods[:-1]) | (ids[1:] != ids[:-1])
         return rows.take(pa.array(order)), np.cumsum(new)

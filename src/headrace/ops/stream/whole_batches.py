@@ -127,8 +127,8 @@ def _not_here(batch: Any) -> Any:
 
 
 class _TransformOperator(Operator):
-    def __init__(self, what: Transform, output: pa.Schema) -> None:
-        self._what, self._output = what, output
+    def __init__(self, spec: Transform, output: pa.Schema) -> None:
+        self._spec, self._output = spec, output
 
     def tables(self) -> tuple[TableSpec, ...]:
         return ()
@@ -138,12 +138,12 @@ class _TransformOperator(Operator):
         if arrived is None or not arrived.num_rows:
             return
         try:
-            rows = as_table(self._what(visible(in_order(arrived))), self._output)
+            rows = as_table(self._spec(visible(in_order(arrived))), self._output)
             returned = (
-                with_event_time(rows, arrived, self._what.time, step) if self._what.timed else rows
+                with_event_time(rows, arrived, self._spec.time, step) if self._spec.timed else rows
             )
         except Exception as error:
-            if self._what.spark and isinstance(error, HeadraceError):
+            if self._spec.spark and isinstance(error, HeadraceError):
                 raise  # the function has not seen the batch
             step.faults.extend(faults_of_all(arrived, error))
             return

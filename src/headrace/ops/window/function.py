@@ -277,17 +277,17 @@ class _Columns(dict[str, pa.ChunkedArray]):
 class _Block:
     """The rows of a few windows."""
 
-    __slots__ = ("_columns", "_count", "_made", "_rows", "_seen", "_start")
+    __slots__ = ("_columns", "_count", "_lists", "_rows", "_seen", "_start")
 
     def __init__(self, columns: _Columns, seen: Sequence[str], start: int, count: int) -> None:
         self._columns, self._seen, self._start, self._count = columns, seen, start, count
-        self._made: dict[str, list[Any]] = {}
+        self._lists: dict[str, list[Any]] = {}
         self._rows: list[Any] | None = None
 
     def column(self, name: str) -> list[Any]:
-        if name not in self._made:
-            self._made[name] = pylist(self._columns[name].slice(self._start, self._count))
-        return self._made[name]
+        if name not in self._lists:
+            self._lists[name] = pylist(self._columns[name].slice(self._start, self._count))
+        return self._lists[name]
 
     @property
     def rows(self) -> list[Any]:
