@@ -113,8 +113,8 @@ class RunningFoldOperator(Operator):
         return (TableSpec(VALUES, key, self._fold.value),)
 
     def step(self, step: EpochStep) -> None:
-        arrived = step.inputs[0]
-        if arrived is None or not arrived.num_rows:
+        arrived = step.arrived
+        if arrived is None:
             return
         groups = key_groups(in_order(arrived), [HASH, *self._keys])
         indices, values = self._fold.apply(
@@ -297,9 +297,9 @@ class FoldWindowOperator(Operator):
         return self._window.is_late(rows.column(TIME).to_numpy(), watermark)
 
     def step(self, step: EpochStep) -> None:
-        table = step.tables[WINDOWS]
-        if step.inputs[0] is not None and step.inputs[0].num_rows:
-            self._absorb(table, step.inputs[0], step)
+        table, arrived = step.tables[WINDOWS], step.arrived
+        if arrived is not None:
+            self._absorb(table, arrived, step)
         size = self._window.size
         if step.after > step.before:
             due = table.scan(MIN_TIME, _shift(step.after, 1 - size))

@@ -140,8 +140,8 @@ class _LoopOperator(Operator):
         return plain_view(tables[name], MIN_TIME, MAX_TIME)
 
     def step(self, step: EpochStep) -> None:
-        arrived, over = step.inputs[0], self._spec.over_batches
-        if arrived is not None and arrived.num_rows:
+        arrived, over = step.arrived, self._spec.over_batches
+        if arrived is not None:
             rows = visible(in_order(arrived)).select(self._input.names).cast(self._input)
         else:
             rows = self._input.empty_table()

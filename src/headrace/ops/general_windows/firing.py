@@ -41,7 +41,6 @@ from headrace.ops.window.triggers import Windowing
 from headrace.state.table import TableSpec
 
 WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
-INFO = {"pane": pa.int32(), "timing": pa.string(), "final": pa.bool_()}
 CHANGE = "change"
 TIMINGS = ["early", "on time", "late"]
 

@@ -136,8 +136,8 @@ class GeneralWindowOperator(Operator):
         return with_bounds(windows.select(self._keys), start, end, named)
 
     def _arrived(self, step: EpochStep) -> pa.Table | None:
-        arrived = step.inputs[0]
-        if arrived is None or not arrived.num_rows:
+        arrived = step.arrived
+        if arrived is None:
             return None
         if self._stored_rows is not None:
             self._stored_rows.add(arrived, step)

@@ -69,11 +69,11 @@ class PaneOperator(Operator):
         return merged.rename_columns(names).append_column(HASH, pa.array(hashes))
 
     def step(self, step: EpochStep) -> None:
-        table = step.tables[PANES]
-        if step.inputs[0] is not None and step.inputs[0].num_rows:
-            self._absorb(table, step.inputs[0])
+        table, arrived = step.tables[PANES], step.arrived
+        if arrived is not None:
+            self._absorb(table, arrived)
             if self._coarse:
-                self._absorb(step.tables[BLOCKS], self._in_blocks(step.inputs[0]))
+                self._absorb(step.tables[BLOCKS], self._in_blocks(arrived))
         if step.after > step.before:
             self._fire(table, step)
         oldest = self._window.oldest_needed_pane(step.after)

@@ -206,8 +206,8 @@ class PartialWindows:
         return pa.table([*keys.columns, *values.columns], [*self._key.names, *values.column_names])
 
     def step(self, step: EpochStep) -> Iterator[Fired]:
-        table, arrived = step.tables[WINDOWS], step.inputs[0]
-        if arrived is not None and arrived.num_rows:
+        table, arrived = step.tables[WINDOWS], step.arrived
+        if arrived is not None:
             yield from self._apply(table, ordered(arrived, self._key))
         if step.after >= MAX_TIME:
             yield from self._finish(table)
@@ -327,8 +327,8 @@ class TickWindows(StoredWindows):
         return (*super().tables(), self._waiting.spec)
 
     def step(self, step: EpochStep) -> Iterator[Fired]:
-        table, arrived = step.tables[WAITING], step.inputs[0]
-        if arrived is not None and arrived.num_rows:
+        table, arrived = step.tables[WAITING], step.arrived
+        if arrived is not None:
             self._wait(step, ordered(arrived, self._key))
         due = table.scan(MIN_TIME, step.after + 1)
         if due.num_rows:

@@ -39,8 +39,8 @@ class StoredWindows:
         return (self._counters_spec, self._store.spec)
 
     def step(self, step: EpochStep) -> Iterator[Fired]:
-        arrived = step.inputs[0]
-        if arrived is not None and arrived.num_rows:
+        arrived = step.arrived
+        if arrived is not None:
             yield from self._apply(step, ordered(arrived, self._key))
         if step.after >= MAX_TIME:
             yield from self._finish(step)

@@ -108,8 +108,8 @@ class _BatchOperator(Operator):
 
     def _concerned(self, step: EpochStep) -> pa.Table:
         """The new rows, and all that wait under their keys or under keys whose lists are due."""
-        arrived, waiting = step.inputs[0], step.tables[WAITING]
-        fresh = None if arrived is None or not arrived.num_rows else self._fresh(arrived, step)
+        arrived, waiting = step.arrived, step.tables[WAITING]
+        fresh = None if arrived is None else self._fresh(arrived, step)
         hashes = [self._due(step), *([] if fresh is None else [fresh.column(HASH).to_numpy()])]
         ended = step.after >= MAX_TIME
         stored = waiting.scan() if ended else waiting.match(np.concatenate(hashes))

@@ -71,17 +71,12 @@ class Best(Spec):
     seed: int = 0
     types: tuple[tuple[str, str], ...] = ()
 
+    needs_time = True
+    has_late = True
+
     @property
     def kind(self) -> str:
         return "sample" if self.by is None else "top"
-
-    @property
-    def needs_time(self) -> bool:
-        return True
-
-    @property
-    def has_late(self) -> bool:
-        return True
 
     def __str__(self) -> str:
         if self.by is None:
@@ -140,8 +135,8 @@ class _BestOperator(Operator):
         return self._cut(prepared, self._marks(prepared), keys, self._by(prepared))
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[WAITING]
-        if arrived is not None and arrived.num_rows:
+        arrived, table = step.arrived, step.tables[WAITING]
+        if arrived is not None:
             table.put(self._waiting(arrived, step.epoch))
         if step.after > step.before:
             due = table.scan(MIN_TIME, _past(step.after))
@@ -233,10 +228,7 @@ class Top(Spec):
     types: tuple[tuple[str, str], ...]  # of the stored rows
 
     kind = "top"
-
-    @property
-    def endless(self) -> bool:
-        return True
+    endless = True
 
     def __str__(self) -> str:
         order = "largest" if self.largest else "smallest"
@@ -276,8 +268,8 @@ class _TopOperator(Operator):
         return (TableSpec(BEST, place, self._stored.value),)
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[BEST]
-        if arrived is None or not arrived.num_rows:
+        arrived, table = step.arrived, step.tables[BEST]
+        if arrived is None:
             return
         rows = self._with_stored(arrived, table.match(flat(arrived.column(HASH)).to_numpy()))
         ids = key_ids(rows.select(self._keys.identity))

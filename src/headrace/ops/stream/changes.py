@@ -30,10 +30,7 @@ class ChangesOnly(Spec):
 
     kind = "changes_only"
     passes = True
-
-    @property
-    def endless(self) -> bool:
-        return True
+    endless = True
 
     def __str__(self) -> str:
         return f"rows in which {', '.join(self.columns)} changed"
@@ -75,8 +72,8 @@ class _ChangesOnlyOperator(Operator):
         return (TableSpec(LAST, self._keys.schema, self._value),)
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[LAST]
-        if arrived is None or not arrived.num_rows:
+        arrived, table = step.arrived, step.tables[LAST]
+        if arrived is None:
             return
         ids = key_ids(self._keys.of(arrived))
         order = by_key_order(arrived, ids)

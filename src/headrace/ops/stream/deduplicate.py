@@ -127,8 +127,8 @@ class _DeduplicateForever(_DeduplicateOperator):
         return (TableSpec(SEEN, self._keys.schema, pa.schema([])),)
 
     def step(self, step: EpochStep) -> None:
-        rows = step.inputs[0]
-        if rows is None or not rows.num_rows:
+        rows = step.arrived
+        if rows is None:
             return
         twice, table = self._twice(rows), step.tables[SEEN]
         stays = np.ones(rows.num_rows, np.bool_) if twice is None else ~twice
@@ -156,8 +156,8 @@ class _DeduplicateWithin(_DeduplicateOperator):
         return (TIME,)
 
     def step(self, step: EpochStep) -> None:
-        table, rows = step.tables[SEEN], step.inputs[0]
-        if rows is not None and rows.num_rows:
+        table, rows = step.tables[SEEN], step.arrived
+        if rows is not None:
             times = integers(rows.column(TIME))
             order = self._by_bucket(rows, times)
             identities = self._identities(rows, times, order)

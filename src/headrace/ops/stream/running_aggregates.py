@@ -95,8 +95,8 @@ class RunningAggregateOperator(Operator):
         return (TableSpec(PARTIALS, key, pa.schema(self._partials)),)
 
     def step(self, step: EpochStep) -> None:
-        arrived = step.inputs[0]
-        if arrived is None or not arrived.num_rows:
+        arrived = step.arrived
+        if arrived is None:
             return
         groups, starts = rows_by_key(arrived, self._keys)
         stored, present = step.tables[PARTIALS].get(groups.keys)

@@ -34,14 +34,8 @@ class Throttle(Spec):
 
     kind = "throttle"
     passes = True
-
-    @property
-    def needs_time(self) -> bool:
-        return True
-
-    @property
-    def has_late(self) -> bool:
-        return True
+    needs_time = True
+    has_late = True
 
     def __str__(self) -> str:
         return f"at most {self.rows} in each {pretty(self.per)}"
@@ -66,8 +60,8 @@ class _ThrottleOperator(Operator):
         return None if watermark == MIN_TIME else self._periods(rows) + self._per <= watermark
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[COUNTS]
-        if arrived is not None and arrived.num_rows:
+        arrived, table = step.arrived, step.tables[COUNTS]
+        if arrived is not None:
             rows, group = self._grouped(arrived)
             place = place_in_group(group)
             first = place == 0

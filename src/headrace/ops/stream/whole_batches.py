@@ -134,8 +134,8 @@ class _TransformOperator(Operator):
         return ()
 
     def step(self, step: EpochStep) -> None:
-        arrived = step.inputs[0]
-        if arrived is None or not arrived.num_rows:
+        arrived = step.arrived
+        if arrived is None:
             return
         try:
             rows = as_table(self._spec(visible(in_order(arrived))), self._output)
