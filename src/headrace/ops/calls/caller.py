@@ -311,7 +311,7 @@ _callers: dict[tuple[int, str], Caller] = {}
 @dataclass(frozen=True, eq=False)
 class AsyncCalls(ChunkSpec):
     fn: Callable[..., Any]
-    manner: CallOptions
+    options: CallOptions
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     kind = "map_async"
@@ -321,7 +321,7 @@ class AsyncCalls(ChunkSpec):
         return (self.fn,)
 
     def __str__(self) -> str:
-        return str(self.manner)
+        return str(self.options)
 
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Lost]:
         """The answers as rows; the rows that failed with the error of their last try."""
@@ -330,7 +330,7 @@ class AsyncCalls(ChunkSpec):
         outcomes = wait_for(self._caller().ask(rows)) if rows else []
         lost: Lost = [(i, o.error) for i, o in enumerate(outcomes) if o.error is not None]
         returned = [i for i, o in enumerate(outcomes) if o.error is None]
-        if not self.manner.ordered:
+        if not self.options.ordered:
             returned.sort(key=lambda i: outcomes[i].turn)
         values, of = rows_of_calls(
             returned,
@@ -345,5 +345,5 @@ class AsyncCalls(ChunkSpec):
     def _caller(self) -> Caller:
         place = (os.getpid(), self.id)
         if place not in _callers:
-            _callers[place] = Caller(self.fn, self.manner)
+            _callers[place] = Caller(self.fn, self.options)
         return _callers[place]

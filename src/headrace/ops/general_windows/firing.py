@@ -176,30 +176,30 @@ class WindowFiring:
         rows, starts, epochs = self._stored_rows.of(fired, step)
         keep, faults = self._visible(fired, rows, starts, epochs, evictor)
         numbers = group_numbers(starts, rows.num_rows)[keep]
-        some, starts = np.unique(numbers, return_index=True)  # a window may have none left
+        with_rows, starts = np.unique(numbers, return_index=True)  # a window may have none left
         rows = rows.filter(pa.array(keep))
         windowed = WindowedRows(
             rows=rows,
             starts=starts,
-            keys=fired.select([HASH, *self._keys]).take(pa.array(some)),
-            begins=fired.column(START).to_numpy()[some],
-            ends=fired.column(TIME).to_numpy()[some] - self._windowing.assigner.slack,
-            panes=fired.column(PANES).to_numpy()[some],
-            timings=[TIMINGS[i] for i in _timing(fired.column(TIME).to_numpy()[some], step)],
-            finals=final[some].tolist(),
+            keys=fired.select([HASH, *self._keys]).take(pa.array(with_rows)),
+            begins=fired.column(START).to_numpy()[with_rows],
+            ends=fired.column(TIME).to_numpy()[with_rows] - self._windowing.assigner.slack,
+            panes=fired.column(PANES).to_numpy()[with_rows],
+            timings=[TIMINGS[i] for i in _timing(fired.column(TIME).to_numpy()[with_rows], step)],
+            finals=final[with_rows].tolist(),
             watermark=step.after,
             clock=step.clock,
             arrival=rows.column(ARRIVED).to_numpy(),
         )
-        windows = fired.take(pa.array(some))
+        windows = fired.take(pa.array(with_rows))
         memory = self.memory.recall(windows, step)
         results = function.over(replace(windowed, memory=memory))
         step.counts.update(results.counts)
         if memory is not None:
             self.memory.store_keys(memory, windows, step)
-            fired = self.memory.store_own(memory, fired, some)
+            fired = self.memory.store_own(memory, fired, with_rows)
         faults = self._stored_rows.blamed([*faults, *results.faults], step)
-        return fired, WindowResults(results.values, some[results.windows], faults)
+        return fired, WindowResults(results.values, with_rows[results.windows], faults)
 
     def _visible(
         self,
@@ -218,9 +218,9 @@ class WindowFiring:
         candidates = keep & (epochs <= last) if evictor.after else keep
         if not candidates.any():
             return keep, []
-        some, heads = np.unique(numbers[candidates], return_index=True)
+        judged, heads = np.unique(numbers[candidates], return_index=True)
         stays, faults = kept_by(evictor, rows.filter(pa.array(candidates)), heads)
-        keep = keep & ~np.isin(numbers, some[list(faults)])  # of a window that fails, nothing
+        keep = keep & ~np.isin(numbers, judged[list(faults)])  # of a window that fails, nothing
         keep[candidates] &= stays
         return keep, list(faults.values())
 

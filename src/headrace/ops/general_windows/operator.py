@@ -142,11 +142,9 @@ class GeneralWindowOperator(Operator):
         if self._stored_rows is not None:
             self._stored_rows.add(arrived, step)
             arrived = self._groups.of_rows(arrived)
-        open_ones = arrived.column(END).to_numpy() >= floor_of(
-            step.before, self._windowing.lateness
-        )
-        if not open_ones.all():  # a row may be too late for one of its windows, not for another
-            arrived = arrived.filter(pa.array(open_ones))
+        is_open = arrived.column(END).to_numpy() >= floor_of(step.before, self._windowing.lateness)
+        if not is_open.all():  # a row may be too late for one of its windows, not for another
+            arrived = arrived.filter(pa.array(is_open))
         arrived = self._groups.merged(arrived)
         arrived = arrived.rename_columns([TIME if n == END else n for n in arrived.column_names])
         return self._firing.unshown(self._state.opened(arrived, step.clock))

@@ -84,16 +84,16 @@ class StoredRows:
         rows, starts = self._rows_of(windows, step)
         return self._as_rows(rows), starts, rows.column(_SINCE).to_numpy()
 
-    def renew(self, stored: pa.Table, folded: pa.Table, group: Times, step: EpochStep) -> None:
+    def renew(self, absorbed: pa.Table, folded: pa.Table, group: Times, step: EpochStep) -> None:
         """Rows not emitted stay so when their window merges with another that has fired.
 
         Emitted are the rows whose epoch is not after that of their window's last firing.
         """
-        epochs, fired = (w.column(EPOCH).to_numpy() for w in (stored, folded))
-        behind = epochs < fired[group[: stored.num_rows]]
+        epochs, fired = (w.column(EPOCH).to_numpy() for w in (absorbed, folded))
+        behind = epochs < fired[group[: absorbed.num_rows]]
         if not behind.any():
             return
-        rows, starts = self._rows_of(stored.filter(pa.array(behind)), step)
+        rows, starts = self._rows_of(absorbed.filter(pa.array(behind)), step)
         shown = np.repeat(epochs[behind], np.diff(starts, append=rows.num_rows))
         since = rows.column(_SINCE).to_numpy()
         rows = rows.filter(pa.array(since > shown))

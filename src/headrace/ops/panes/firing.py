@@ -146,9 +146,9 @@ class PaneLayout:
         heads = np.searchsorted(self.key[rows], np.arange(self.keys))
         first, last = (np.repeat(w, self.count)[rows] for w in (self.first, self.last))
         low, high, number = _windows(first, last, heads)
-        turn = by_number(number)
-        low, high = low[turn], high[turn]
-        return RangeSpan(low, high, rows), number[turn], self.key[rows[low]]
+        order = by_number(number)
+        low, high = low[order], high[order]
+        return RangeSpan(low, high, rows), number[order], self.key[rows[low]]
 
 
 def _windows(first: Times, last: Times, heads: Index) -> tuple[Index, Index, Times]:
@@ -220,8 +220,10 @@ class Grid(Span):
     def _windows(self, op: Op, columns: Sequence[Numbers]) -> list[Numbers]:
         cells = [self._cells(c, zero) for c, zero in zip(columns, op.blank(), strict=True)]
         shape = self.shape
-        hardly = shape.windows * shape.width <= 3 * shape.panes  # overlap: the plain way is less
-        reduced = self._each(op, cells) if hardly else self._shared(op, cells)
+        if shape.windows * shape.width <= 3 * shape.panes:  # little overlap
+            reduced = self._each(op, cells)
+        else:
+            reduced = self._shared(op, cells)
         return [values.reshape(-1) for values in reduced]
 
     def _cells(self, column: Numbers, zero: object) -> Numbers:

@@ -93,12 +93,12 @@ class RowSequence:
 
     def _by_time(self, size: int, key: Index, high: Index) -> RowRanges:
         """What had come by then, by time: the rows up to the one that ends the window."""
-        owner, times, index, turn = self.key, self.times, self.index, None
+        owner, times, index, order = self.key, self.times, self.index, None
         if not rises([owner, times]):
-            turn = sorted_by([owner, times])
-            index, times, high = index[turn], times[turn], inverse(turn)[high - 1] + 1
+            order = sorted_by([owner, times])
+            index, times, high = index[order], times[order], inverse(order)[high - 1] + 1
         low = _first_after(owner, times, key, times[high - 1] - size)
-        return RowRanges(self.pool, index, low, high, turn)
+        return RowRanges(self.pool, index, low, high, order)
 
     def needed(self, spec: RowWindow, ends: Ends, watermark: int) -> Index:
         """From where on windows after these `ends` may hold each key's rows."""

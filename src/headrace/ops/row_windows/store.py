@@ -109,8 +109,8 @@ class PackedRows:
         place[numbers[: keys.num_rows]] = np.arange(keys.num_rows)
         number = place[numbers[keys.num_rows :]]
         own = np.flatnonzero(number >= 0)
-        turn = own[sorted_by([number[own], integers(matches[_PARCEL])[own]])]
-        return matches.take(pa.array(turn)), number[turn]
+        order = own[sorted_by([number[own], integers(matches[_PARCEL])[own]])]
+        return matches.take(pa.array(order)), number[order]
 
     def unpacked(self, parcels: pa.Table, keyed: bool = False) -> pa.Table:
         """The rows in these parcels, one after the other; `keyed`: with their key and its hash.
@@ -208,8 +208,8 @@ def _sorted(order: Index | None, keys: list[Index]) -> Index | None:
     keys = keys if order is None else [k[order] for k in keys]
     if rises(keys):
         return order
-    turn = by_number(keys[0]) if len(keys) == 1 else sorted_by(keys)
-    return turn if order is None else order[turn]
+    resorted = by_number(keys[0]) if len(keys) == 1 else sorted_by(keys)
+    return resorted if order is None else order[resorted]
 
 
 def _plain(column: Column) -> Column:

@@ -98,8 +98,8 @@ def rows_apart(ids: Index, times: Index, first: Mask, gap: int) -> Mask:
 
 def list_starts(ids: Index, times: Index, first: Mask, most: int, within: int | None) -> Mask:
     """Which rows begin a list: it ends with its `most`-th row, or before one `within` later."""
-    here = np.arange(len(ids)) + most
-    after = np.where(here < len(ids), here, len(ids))
+    after_most = np.arange(len(ids)) + most
+    after = np.where(after_most < len(ids), after_most, len(ids))
     inside = after < len(ids)
     inside[inside] = ids[after[inside]] == ids[inside]
     after = np.where(inside, after, len(ids))
