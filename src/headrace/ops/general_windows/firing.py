@@ -28,6 +28,7 @@ from headrace.ops.general_windows.window_state import (
     START,
     Retraction,
     WindowState,
+    same_bounds,
 )
 from headrace.ops.keys import key_numbers
 from headrace.ops.tables import derived_rows, side_by_side, with_column
@@ -69,7 +70,7 @@ class WindowFiring:
         """The columns of what a window last emitted, or of its function's values."""
         return self._retraction.fields() if self._retraction else self.memory.fields()
 
-    def unshown(self, windows: pa.Table) -> pa.Table:
+    def opened(self, windows: pa.Table) -> pa.Table:
         for field in self.was_fields():
             windows = windows.append_column(field, pa.nulls(windows.num_rows, field.type))
         return windows
@@ -81,10 +82,7 @@ class WindowFiring:
                 step.tables[table].delete(timers)
         if self._retraction is None:
             return
-        target = group[: stored.num_rows]
-        same = np.ones(stored.num_rows, np.bool_)
-        for bound in (TIME, START):
-            same &= stored.column(bound).to_numpy() == merged.column(bound).to_numpy()[target]
+        same = same_bounds(stored, merged, group[: stored.num_rows])
         self._retract(stored.filter(pa.array(~same)), step)
 
     def _retract(self, windows: pa.Table, step: EpochStep) -> None:
@@ -106,7 +104,7 @@ class WindowFiring:
         lost = int((facts.expires & (facts.new > 0) & ~fire).sum())
         if lost:
             step.windows["lost"] += lost
-        windows = self._show(windows, fire, facts, step) if fire.any() else windows
+        windows = self._fire(windows, fire, facts, step) if fire.any() else windows
         changed = ~facts.expires & (touched | fire)
         if changed.any():
             step.tables[WINDOWS].put(windows.filter(pa.array(changed)))
@@ -143,7 +141,7 @@ class WindowFiring:
             times={n: columns[n] for n in self._state.times},
         )
 
-    def _show(self, windows: pa.Table, fire: Mask, facts: Facts, step: EpochStep) -> pa.Table:
+    def _fire(self, windows: pa.Table, fire: Mask, facts: Facts, step: EpochStep) -> pa.Table:
         fired = windows.filter(pa.array(fire))
         timing, final = _timing(facts.end, step), facts.expires
         fired, results = self._results(fired, final[fire], step)
@@ -153,9 +151,9 @@ class WindowFiring:
         self._retract(fired, step)
         with_result = len(np.unique(results.windows))
         step.windows.update(fired=fired.num_rows, mute=fired.num_rows - with_result)
-        shown = np.flatnonzero(fire)[results.windows]
-        labels = (timing[shown], final[shown])
-        self._emit(windows.take(pa.array(shown)), results.values, step, labels, sign="+")
+        owners = np.flatnonzero(fire)[results.windows]
+        labels = (timing[owners], final[owners])
+        self._emit(windows.take(pa.array(owners)), results.values, step, labels, sign="+")
         counts = self._windowing.trigger.counts(facts)
         windows = self._state.reset(windows, fire, counts, step.clock, step.epoch)
         if self._retraction is None:
@@ -238,8 +236,8 @@ class WindowFiring:
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
         shown_end = end - self._windowing.assigner.slack
         columns = {"window_start": _bounds(start), "window_end": _bounds(shown_end)}
-        taken_back = 1 if sign == "-" else 0
-        columns["pane"] = pa.array(windows.column(PANES).to_numpy() - taken_back)
+        retracted = 1 if sign == "-" else 0
+        columns["pane"] = pa.array(windows.column(PANES).to_numpy() - retracted)
         columns["timing"] = pa.array(TIMINGS).take(pa.array(timing))
         columns["final"] = pa.array(final)
         columns[CHANGE] = pa.repeat(sign, windows.num_rows)

@@ -147,7 +147,7 @@ class GeneralWindowOperator(Operator):
             arrived = arrived.filter(pa.array(is_open))
         arrived = self._groups.merged(arrived)
         arrived = arrived.rename_columns([TIME if n == END else n for n in arrived.column_names])
-        return self._firing.unshown(self._state.opened(arrived, step.clock))
+        return self._firing.opened(self._state.opened(arrived, step.clock))
 
     def _with_stored(self, fresh: pa.Table, step: EpochStep) -> pa.Table:
         """What arrived, merged with the stored windows that are the same or that it meets."""

@@ -94,9 +94,9 @@ class StoredRows:
         if not behind.any():
             return
         rows, starts = self._rows_of(absorbed.filter(pa.array(behind)), step)
-        shown = np.repeat(epochs[behind], np.diff(starts, append=rows.num_rows))
+        emitted = np.repeat(epochs[behind], np.diff(starts, append=rows.num_rows))
         since = rows.column(_SINCE).to_numpy()
-        rows = rows.filter(pa.array(since > shown))
+        rows = rows.filter(pa.array(since > emitted))
         now = pa.array(np.full(rows.num_rows, step.epoch, np.int64))
         step.tables[ROWS].put(with_column(rows, _SINCE, now))
 

@@ -174,13 +174,18 @@ def _inherited(stored: pa.Table, name: str, group: Times, folded: pa.Table) -> p
     target = group[: stored.num_rows]
     heirs = np.argsort(stored.column(EPOCH).to_numpy(), kind="stable")
     if name.startswith(WAS):
-        same = np.ones(stored.num_rows, np.bool_)
-        for bound in (TIME, START):
-            same &= stored.column(bound).to_numpy() == folded.column(bound).to_numpy()[target]
-        heirs = np.flatnonzero(same)
+        heirs = np.flatnonzero(same_bounds(stored, folded, target))
     at = np.full(folded.num_rows, -1, np.int64)
     at[target[heirs]] = heirs  # the last to be written is the last that fired
     return flat(stored.column(name)).take(pa.array(at, mask=at < 0))
+
+
+def same_bounds(windows: pa.Table, merged: pa.Table, target: Times) -> Mask:
+    """Which windows have the bounds of the merged window that each became part of."""
+    same = np.ones(windows.num_rows, np.bool_)
+    for bound in (TIME, START):
+        same &= windows.column(bound).to_numpy() == merged.column(bound).to_numpy()[target]
+    return same
 
 
 # What windows have emitted, stored so that it can be retracted: for mode "retract".
