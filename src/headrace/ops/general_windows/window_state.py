@@ -19,7 +19,7 @@ from headrace.arrays import Index, Mask, Times, flat, integers, valid
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, merge, part_names, result
-from headrace.ops.tables import with_column
+from headrace.ops.tables import side_by_side, with_column
 from headrace.ops.window.function import WindowResults
 
 START, END = "$start", "$end"
@@ -76,14 +76,13 @@ class WindowState:
         `group` has the numbers of the stored ones first, then of the fresh ones.
         """
         both = pa.concat_tables([stored, fresh.select(stored.column_names)])
+        both = both.append_column(_GROUP, pa.array(group))
         live = np.concatenate([unreset(stored), np.ones(fresh.num_rows, np.bool_)])
         folded = identity
         for aggs, mask in self._sets(live):
             if aggs:
-                part = _numbered(both, group)
-                part = part if mask.all() else part.filter(pa.array(mask))
-                for name, column in _named(_in_order(merge(part, [_GROUP], aggs))):
-                    folded = folded.append_column(name, column)
+                part = both if mask.all() else both.filter(pa.array(mask))
+                folded = side_by_side(folded, _in_order(merge(part, [_GROUP], aggs)))
         for name, values in self._facts(stored, group, identity.num_rows, fresh, live).items():
             folded = folded.append_column(name, pa.array(values))
         for name in stored.column_names:
@@ -117,8 +116,8 @@ class WindowState:
         for name in names:
             windows = _changed(windows, name, pc.if_else(empty, None, windows.column(name)))
         for base, ever in self._bases():
-            shown = pc.if_else(empty, windows.column(ever), windows.column(base))
-            windows = _changed(windows, base, shown)
+            emitted = pc.if_else(empty, windows.column(ever), windows.column(base))
+            windows = _changed(windows, base, emitted)
         for name, value in {FIRST: MAX_TIME, FIRED: clock, EPOCH: epoch}.items():
             old = windows.column(name).to_numpy()
             windows = _changed(windows, name, pa.array(np.where(fired, value, old)))
@@ -144,20 +143,12 @@ def unreset(windows: pa.Table) -> Mask:
     return live
 
 
-def _numbered(windows: pa.Table, group: Times) -> pa.Table:
-    return windows.append_column(_GROUP, pa.array(group))
-
-
 def _in_order(merged: pa.Table) -> pa.Table:
     number = merged.column(_GROUP).to_numpy()
     merged = merged.drop_columns([_GROUP])
     if np.array_equal(number, np.arange(len(number))):
         return merged
     return merged.take(pa.array(np.argsort(number)))
-
-
-def _named(table: pa.Table) -> Sequence[tuple[str, pa.ChunkedArray]]:
-    return list(zip(table.column_names, table.columns, strict=True))
 
 
 def _changed(windows: pa.Table, name: str, column: pa.Array) -> pa.Table:
