@@ -74,11 +74,8 @@ class StoredWindows:
         """Emit the windows that end, if any, and write the counters of all keys."""
         which, first = np.flatnonzero(ends.count), counters.first.copy()
         if len(which):
-            keys, own, ending = (
-                rows.keys.take(pa.array(which)),
-                counters.only(which),
-                ends.only(which),
-            )
+            keys, own = rows.keys.take(pa.array(which)), counters.only(which)
+            ending = ends.only(which)
             stored = self._store.gather(step.tables[ROWS], keys, own.first, own.next)
             counts = stored.rows_of(len(which))
             sequence = RowSequence.of(stored.rows, counts, rows, which, self._store.rows)
