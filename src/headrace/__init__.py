@@ -59,10 +59,9 @@ from headrace.ops.process.state_kinds import (
 )
 from headrace.ops.watermarks import ingestion
 from headrace.ops.window.aligned import delta, sliding, tumbling, until
-from headrace.ops.window.assigners import cumulating, everything, session
+from headrace.ops.window.assigners import WindowAssigner, cumulating, everything, session
 from headrace.ops.window.calendar import calendar
 from headrace.ops.window.evictors import keep, keep_last, keep_near
-from headrace.ops.window.own import WindowAssigner
 from headrace.ops.window.process import WindowProcess, window_value
 from headrace.sinks import collected, read_output
 from headrace.sources import generate, rows

@@ -11,7 +11,8 @@ import pytest
 
 from headrace.expr import col, same
 from headrace.ops.agg.named import count, mean
-from headrace.ops.running.spec import RunningAggregates, RunningFold
+from headrace.ops.fold import RunningFold
+from headrace.ops.stream.running_aggregates import RunningAggregates
 from headrace.ops.window.aligned import tumbling
 from headrace.ops.window.spec import PaneWindows
 from headrace.plan.nodes import LATE, Python, Select, Union, Write

@@ -14,7 +14,7 @@ from tests.ops.aggregate_model import AGGS, ROWS, SCHEMA, check, table_of
 
 from headrace.errors import RunError
 from headrace.ops.agg import named as agg
-from headrace.ops.running.agg import rolling
+from headrace.ops.stream.running_aggregates import rolling
 
 
 def sorted_rows(table: pa.Table) -> tuple[pa.Table, np.ndarray]:

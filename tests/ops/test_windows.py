@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.errors import PlanError
-from headrace.ops.window.aligned import Window, panes_of, sliding, tumbling
+from headrace.ops.window.aligned import Window, sliding, tumbling
 
 TIMES = st.integers(-(10**13), 10**13)
 NEAR = st.integers(-60, 60)
@@ -27,6 +27,14 @@ def ends_by_hand(window: Window, low: int, high: int, panes: list[int]) -> list[
     return sorted(w.end for w in intervals if low < w.end <= high)
 
 
+def ends_in_range(window: Window, before: int, after: int, times: list[int]) -> list[int]:
+    """The same by `end_range`, whose windows are given for each pane."""
+    panes = window.panes_of(np.array(times, np.int64))
+    bounds = zip(*window.end_range(before, after, panes), strict=True)
+    numbers = {k for first, last in bounds for k in range(int(first), int(last) + 1)}
+    return sorted(window.end_of(np.array([*numbers], np.int64)).tolist())
+
+
 @given(windows(5_000), TIMES)
 def test_assign_gives_exactly_the_windows_that_contain_the_time(window: Window, ts: int) -> None:
     found = window.assign(ts)
@@ -38,7 +46,7 @@ def test_assign_gives_exactly_the_windows_that_contain_the_time(window: Window, 
 
 @given(windows(), st.lists(NEAR, min_size=1))
 def test_times_in_one_pane_are_in_the_same_windows(window: Window, times: list[int]) -> None:
-    panes = panes_of(np.array(times), window)
+    panes = window.panes_of(np.array(times))
 
     for ts, pane in zip(times, panes.tolist(), strict=True):
         assert pane <= ts < pane + window.pane_size
@@ -66,14 +74,12 @@ def test_the_oldest_needed_pane_is_the_first_in_a_window_still_to_fire(
 
 
 @given(windows(), NEAR, st.integers(0, 80), st.lists(NEAR))
-def test_ends_between_are_those_of_windows_that_hold_a_live_pane(
+def test_the_end_range_has_the_windows_that_hold_a_live_pane(
     window: Window, before: int, span: int, times: list[int]
 ) -> None:
-    panes = window.panes_of(np.array(times, np.int64))
+    ends = ends_in_range(window, before, before + span, times)
 
-    ends = window.ends_between(before, before + span, panes)
-
-    assert ends.tolist() == ends_by_hand(window, before, before + span, times)
+    assert ends == ends_by_hand(window, before, before + span, times)
 
 
 @given(windows(), NEAR, st.lists(NEAR))
@@ -99,9 +105,10 @@ def test_panes_between_are_those_in_a_window_that_ends_there(
 
 def test_a_watermark_that_jumps_from_the_beginning_to_the_end_of_time_costs_nothing() -> None:
     window = sliding("60s", every="7s")
-    panes = window.panes_of(np.array([-5, 1_700_000_000_000]))
+    times = [-5, 1_700_000_000_000]
+    panes = window.panes_of(np.array(times))
 
-    ends = window.ends_between(MIN_TIME, MAX_TIME, panes)
+    ends = ends_in_range(window, MIN_TIME, MAX_TIME, times)
 
     assert len(ends) == len(window.assign(-5)) + len(window.assign(1_700_000_000_000))
     assert window.next_end(MIN_TIME, panes) == window.assign(-5)[0].end

@@ -8,7 +8,7 @@ import pytest
 from headrace.expr import col
 from headrace.kernel import compile_chain
 from headrace.ops.agg.named import count, max_by, mean
-from headrace.ops.running.spec import RunningAggregates
+from headrace.ops.stream.running_aggregates import RunningAggregates
 from headrace.ops.window.aligned import tumbling
 from headrace.ops.window.spec import PaneWindows
 from headrace.plan.nodes import (

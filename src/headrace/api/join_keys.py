@@ -19,9 +19,15 @@ from headrace.ops.contract import Spec
 from headrace.ops.join.sides import KEY, Columns
 from headrace.ops.keys import HIDDEN_KEY, key_names
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import AlignedAssigner, Assigner, Everything, NonMerging, Session
+from headrace.ops.window.assigners import (
+    AlignedAssigner,
+    Assigner,
+    Everything,
+    NonMerging,
+    Session,
+    WindowAssigner,
+)
 from headrace.ops.window.by_rows import RowWindow as RowSpec
-from headrace.ops.window.own import WindowAssigner
 from headrace.plan.columns import unknown
 from headrace.plan.draft import UNKNOWN, unknown_columns
 from headrace.plan.nodes import Edge

@@ -20,11 +20,12 @@ from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.ops.stream.batch import Batch, packed_schema
-from headrace.ops.stream.best_rows import CHANGE, RANK, Best, Top, types_of
+from headrace.ops.stream.best_rows import CHANGE, RANK, Best, Top
 from headrace.ops.stream.changes import ChangesOnly
 from headrace.ops.stream.chunk_steps import Explode, Share, is_array
 from headrace.ops.stream.deduplicate import Deduplicate
 from headrace.ops.stream.throttle import DROPPED, Throttle
+from headrace.ops.tables import column_types
 from headrace.plan.columns import clashes
 from headrace.plan.draft import UNKNOWN, bad_name
 from headrace.schema import ddl_type
@@ -196,7 +197,7 @@ class SmallOperators(Results[StreamT, TimedT, JoinT, TableT]):
         """
         step = self._step(name, was)
         if per is not None:
-            count, types = step.count(size, "sample"), types_of(step.schema)
+            count, types = step.count(size, "sample"), column_types(step.schema)
             period = step.span(per, "sample(per=)")
             what = Best(count, None, period=period, seed=seed, types=types)
             return self._timed(step.stateful(what, (self._keys,), step.schema))

@@ -20,10 +20,11 @@ from headrace.clock import Duration
 from headrace.errors import PlanError
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
+from headrace.ops.fold import Folding, RunningFold
 from headrace.ops.process.function import KeyedProcess, ProcessMeta, many
 from headrace.ops.process.operator import ProcessSpec
 from headrace.ops.process.state_kinds import ValueState, value
-from headrace.ops.running.spec import Folding, RunningAggregates, RunningFold
+from headrace.ops.stream.running_aggregates import RunningAggregates
 from headrace.plan.columns import clashes, typed_aggs
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge

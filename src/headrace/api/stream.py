@@ -27,8 +27,9 @@ from headrace.clock import Duration
 from headrace.errors import PlanError, call_site
 from headrace.expr import Expr, Untraceable, col
 from headrace.hints import named_arguments, no_such_name
-from headrace.ops.stream.best_rows import RANK, Best, types_of
+from headrace.ops.stream.best_rows import RANK, Best
 from headrace.ops.stream.chunk_steps import Explode
+from headrace.ops.tables import column_types
 from headrace.ops.window.evictors import Evictor
 from headrace.ops.window.spec import GeneralWindows
 from headrace.ops.window.trigger_base import Trigger
@@ -317,7 +318,7 @@ class WindowResult(Stream):
             largest,
             each=tuple(k for k in keys if k not in groups),
             again=general and "pane" in self.schema.names,
-            types=types_of(self.schema),
+            types=column_types(self.schema),
         )
         schema = pa.schema([*self.schema, RANK]) if len(self.schema) else UNKNOWN
         return self._timed(step.stateful(what, (groups,), schema))

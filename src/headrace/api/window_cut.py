@@ -17,14 +17,13 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.kernel import never_true, value_of
 from headrace.ops.contract import Spec
-from headrace.ops.running.spec import Folding
+from headrace.ops.fold import Folding
 from headrace.ops.watermarks import Ingestion
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import AlignedAssigner, Everything, Session
+from headrace.ops.window.assigners import AlignedAssigner, Everything, Session, WindowAssigner
 from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.by_rows import UntilWindow, needs_time
 from headrace.ops.window.evictors import Evictor
-from headrace.ops.window.own import WindowAssigner
 from headrace.ops.window.spec import (
     Computed,
     Extras,

@@ -33,12 +33,11 @@ from headrace.expr.number_functions import when
 from headrace.hints import named_arguments
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.window.aligned import Window
-from headrace.ops.window.assigners import GAP, NonMerging, Session
+from headrace.ops.window.assigners import GAP, NonMerging, OwnAssigner, Session, WindowAssigner
 from headrace.ops.window.by_rows import RowWindow as RowSpec
 from headrace.ops.window.by_rows import UntilWindow
 from headrace.ops.window.by_rows import check as check_column
 from headrace.ops.window.evictors import NEAR, Evictor, KeepBy, KeepNear
-from headrace.ops.window.own import OwnAssigner, WindowAssigner
 from headrace.ops.window.process import WindowProcess, takes
 from headrace.ops.window.spec import Computed, Processing
 from headrace.ops.window.trigger_base import Trigger

@@ -57,6 +57,12 @@ class EpochStep:
     newest: int = MIN_TIME  # the furthest watermark of its splits; of use when they have ended
     homes: Sequence[int] = ()  # a key hash in each slot of this task: see `tables.py`
 
+    @property
+    def arrived(self) -> pa.Table | None:
+        """The new rows of the first input; None when there are none."""
+        rows = self.inputs[0]
+        return rows if rows is not None and rows.num_rows else None
+
 
 class Operator(ABC):
     """The meaning of one stateful step; by default no row is late and rows travel as they are."""

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrays import Column, Index, flat, valid
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME, plain_column, plain_type
 from headrace.hashing import hash_keys, plain_floats
+from headrace.ops.agg.groups import Grouping
+from headrace.ops.agg.order import group_numbers, inverse, rises, run_starts
 from headrace.rows import rows_of
 
 PLAIN_KEY, HIDDEN_KEY = "k", "$k"
@@ -82,19 +86,9 @@ def in_order(rows: pa.Table) -> pa.Table:
     """Rows by event time, then origin, then offset; as they are where already so."""
     names = [n for n in ORDER if n in rows.column_names]
     columns = [rows.column(n).to_numpy() for n in names]
-    if not columns or rows.num_rows < 2 or _sorted(columns):
+    if not columns or rows.num_rows < 2 or rises(columns):
         return rows
     return rows.take(pa.array(np.lexsort(columns[::-1])))
-
-
-def _sorted(columns: Sequence[np.ndarray]) -> bool:
-    """Whether the columns rise lexicographically."""
-    undecided = np.ones(len(columns[0]) - 1, dtype=bool)
-    for column in columns:
-        if (undecided & (column[1:] < column[:-1])).any():
-            return False
-        undecided &= column[1:] == column[:-1]
-    return True
 
 
 def key_groups(rows: pa.Table, identity: Sequence[str]) -> KeyGroups:
@@ -123,8 +117,49 @@ def _codes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 def rows_by_key(rows: pa.Table, keys: Sequence[str]) -> tuple[KeyGroups, np.ndarray]:
     """Rows of each key together, each key's rows in order, and where each key starts."""
-    found = key_groups(in_order(rows), [HASH, *keys])
-    order = np.argsort(found.codes, kind="stable")
-    codes = found.codes[order]
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    return KeyGroups(found.rows.take(pa.array(order)), codes, found.keys), starts
+    groups = key_groups(in_order(rows), [HASH, *keys])
+    order = np.argsort(groups.codes, kind="stable")
+    codes = groups.codes[order]
+    return KeyGroups(groups.rows.take(pa.array(order)), codes, groups.keys), run_starts(codes)
+
+
+# Keys as numbers: 0, 1, 2, ... in the order of their hash, exact under collisions.
+#
+# Rows are told apart by hash and then compared with the first row of their number; only where
+# two keys do share a hash are all key columns hashed again, by Arrow.
+
+
+def key_numbers(identity: pa.Table) -> tuple[Index, Index]:
+    """The number of each row's key, and each key's first row; `identity` has "__h" and keys."""
+    codes, hashes = _encoded(identity[HASH])
+    number = inverse(np.argsort(hashes))[codes]
+    first = np.empty(len(hashes), np.int64)
+    first[number[::-1]] = np.arange(len(number))[::-1]  # the last to be written is the first
+    keys = identity.drop_columns([HASH]).columns
+    if all(_same(column, first[number]) for column in keys):
+        return number, first
+    return _exact(identity)
+
+
+def _encoded(hashes: Column) -> tuple[Index, npt.NDArray[np.uint64]]:
+    encoded = pc.dictionary_encode(flat(hashes))
+    return encoded.indices.to_numpy(), encoded.dictionary.to_numpy()
+
+
+def _same(column: Column, other: Index) -> bool:
+    """Whether each value equals the one in the other row; NaN does not."""
+    values = flat(column)
+    others = values.take(pa.array(other))
+    if values.null_count and (valid(values) != valid(others)).any():
+        return False
+    return pc.all(pc.equal(values, others), min_count=0).as_py() is not False
+
+
+def _exact(identity: pa.Table) -> tuple[Index, Index]:
+    grouping = Grouping(identity)
+    ticket = grouping.ask_rows()
+    order = np.argsort(grouping.run()[HASH].to_numpy(), kind="stable")
+    rows, starts = grouping.rows_of(ticket)
+    number = np.empty(len(rows), np.int64)
+    number[rows] = inverse(order)[group_numbers(starts, len(rows))]
+    return number, rows[starts[order]]

@@ -123,30 +123,30 @@ class Iterate(Spec):
 
 
 class _LoopOperator(Operator):
-    def __init__(self, what: Iterate, keys: list[str], input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._input, self._output = what, keys, input, output
-        self._feed = input if what.feed is None else what.feed
-        self._schemas = dict(what.keep)
-        if what.over_batches:
+    def __init__(self, spec: Iterate, keys: list[str], input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._input, self._output = spec, keys, input, output
+        self._feed = input if spec.feed is None else spec.feed
+        self._schemas = dict(spec.keep)
+        if spec.over_batches:
             self._schemas[BACK] = self._feed
 
     def tables(self) -> tuple[TableSpec, ...]:
         return tuple(table_of(name, schema) for name, schema in self._schemas.items())
 
     def side_views(self) -> Mapping[str, Sequence[str]]:
-        return {name: self._keys for name, _ in self._what.keep}
+        return {name: self._keys for name, _ in self._spec.keep}
 
     def side_view(self, name: str, tables: Mapping[str, KeyedTable]) -> pa.Table:
         return plain_view(tables[name], MIN_TIME, MAX_TIME)
 
     def step(self, step: EpochStep) -> None:
-        arrived, over = step.inputs[0], self._what.over_batches
-        if arrived is not None and arrived.num_rows:
+        arrived, over = step.arrived, self._spec.over_batches
+        if arrived is not None:
             rows = visible(in_order(arrived)).select(self._input.names).cast(self._input)
         else:
             rows = self._input.empty_table()
         ended, failed = step.after >= MAX_TIME, None
-        goes_on = over and (ended or self._what.pause is not None)  # even without new rows
+        goes_on = over and (ended or self._spec.pause is not None)  # even without new rows
         if rows.num_rows or (goes_on and self._rows_wait(step)):
             stored = LoopTables(self._schemas, self._keys, self._hashes(arrived, step), step.tables)
             try:
@@ -156,15 +156,15 @@ class _LoopOperator(Operator):
                 step.faults.extend(faults_of_all(arrived, error))
         if over and ended:
             self._give_up(failed, step)
-        elif over and self._what.pause is not None and self._rows_wait(step):
-            step.wake = step.clock + self._what.pause
+        elif over and self._spec.pause is not None and self._rows_wait(step):
+            step.wake = step.clock + self._spec.pause
 
     def _give_up(self, failed: Exception | None, step: EpochStep) -> None:
         """No batch will come: rows that still wait are dead letters."""
         table = step.tables[BACK]
         left = table.scan()
         why = failed or Endless(
-            f"the input has ended, and rows still went round after {self._what.most} turns"
+            f"the input has ended, and rows still went round after {self._spec.most} turns"
         )
         step.faults.extend(faults_of_all(left.select(self._feed.names), why))
         table.delete(left.select(IDENTITY))
@@ -175,51 +175,53 @@ class _LoopOperator(Operator):
     def _hashes(self, arrived: pa.Table | None, step: EpochStep) -> Hashes:
         """The hashes of the keys that this batch is about."""
         here = [] if arrived is None else [flat(arrived.column(HASH)).to_numpy()]
-        if self._what.over_batches and self._keys:
+        if self._spec.over_batches and self._keys:
             here.append(flat(step.tables[BACK].scan().column(HASH)).to_numpy())
         if not self._keys:
             return np.zeros(1, np.uint64)
         return np.unique(np.concatenate([np.zeros(0, np.uint64), *here]))
 
-    def _run(self, loop: Loop, kept: LoopTables, arrived: pa.Table | None, step: EpochStep) -> None:
-        if self._what.over_batches:
-            left = self._once(loop, kept, step)
+    def _run(
+        self, loop: Loop, tables: LoopTables, arrived: pa.Table | None, step: EpochStep
+    ) -> None:
+        if self._spec.over_batches:
+            left = self._once(loop, tables, step)
         else:
-            first = loop.rows if self._what.feed is None else self._feed.empty_table()
+            first = loop.rows if self._spec.feed is None else self._feed.empty_table()
             left = self._round(loop, first)
-        returned = [as_table(t, self._output) for t in loop.emitted] if self._what.emits else [left]
-        found = pa.concat_tables([self._output.empty_table(), *returned])
-        if self._what.timed:
-            found = with_event_time(found, arrived, self._what.time, step)
-        kept.write()
-        if found.num_rows:
-            step.out.append(with_output_place(found))
+        returned = [as_table(t, self._output) for t in loop.emitted] if self._spec.emits else [left]
+        output = pa.concat_tables([self._output.empty_table(), *returned])
+        if self._spec.timed:
+            output = with_event_time(output, arrived, self._spec.time, step)
+        tables.write()
+        if output.num_rows:
+            step.out.append(with_output_place(output))
 
     def _round(self, loop: Loop, rows: pa.Table) -> pa.Table:
         """Rows go round until the loop is over; what is left then."""
-        for turn in range(self._what.times or self._what.most):
+        for turn in range(self._spec.times or self._spec.most):
             loop.turn = turn
-            before, rows = rows, as_table(self._what.body(rows, loop), self._feed)
-            if is_over(self._what.until, before, rows):
+            before, rows = rows, as_table(self._spec.body(rows, loop), self._feed)
+            if is_over(self._spec.until, before, rows):
                 return rows
-        if self._what.times is None:
-            raise Endless(f"the loop was not over after {self._what.most} turns")
+        if self._spec.times is None:
+            raise Endless(f"the loop was not over after {self._spec.most} turns")
         return rows
 
-    def _once(self, loop: Loop, kept: LoopTables, step: EpochStep) -> pa.Table:
+    def _once(self, loop: Loop, tables: LoopTables, step: EpochStep) -> pa.Table:
         """One turn a batch; at the end of input, as many as there are rows to go round."""
-        back, returned = kept[BACK], list[pa.Table]()
+        back, returned = tables[BACK], list[pa.Table]()
         rows = back
-        if self._what.feed is None:  # columns may have been `not null` when rows began to wait
+        if self._spec.feed is None:  # columns may have been `not null` when rows began to wait
             rows = pa.concat_tables([back.cast(loop.rows.schema), loop.rows])
-        for turn in range(self._what.most if step.after >= MAX_TIME else 1):
+        for turn in range(self._spec.most if step.after >= MAX_TIME else 1):
             loop.turn = turn
-            rows = as_table(self._what.body(rows, loop), self._feed)
+            rows = as_table(self._spec.body(rows, loop), self._feed)
             returned.append(rows)
             loop.rows = self._input.empty_table()
             if not rows.num_rows:
                 break
-        kept[BACK] = rows
+        tables[BACK] = rows
         return pa.concat_tables(returned)
 
 
@@ -251,18 +253,18 @@ class LoopTables(MutableMapping[str, pa.Table]):
     ) -> None:
         self._schemas, self._keys, self._hashes = schemas, list(keys), hashes
         self._tables = tables
-        self._held: dict[str, pa.Table] = {}
-        self._now: dict[str, pa.Table] = {}
+        self._loaded: dict[str, pa.Table] = {}
+        self._current: dict[str, pa.Table] = {}
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._now:
-            self._now[name] = self._stored(name).select(self._schemas[name].names)
-        return self._now[name]
+        if name not in self._current:
+            self._current[name] = self._stored(name).select(self._schemas[name].names)
+        return self._current[name]
 
     def __setitem__(self, name: str, rows: pa.Table) -> None:
         if name not in self._schemas:
             raise KeyError(f"the loop stores no {name!r}; it stores {', '.join(self._schemas)}")
-        self._now[name] = as_table(rows, self._schemas[name])
+        self._current[name] = as_table(rows, self._schemas[name])
 
     def __delitem__(self, name: str) -> None:
         self[name] = self._schemas[name].empty_table()
@@ -274,33 +276,33 @@ class LoopTables(MutableMapping[str, pa.Table]):
         return len(self._schemas)
 
     def write(self) -> None:
-        """Put what is new or changed, delete what is gone."""
-        arranged = {name: self._placed(rows) for name, rows in self._now.items()}
+        """Put what is new or changed, delete what is no longer there."""
+        arranged = {name: self._placed(rows) for name, rows in self._current.items()}
         for name, rows in arranged.items():
             self._write(name, rows)
 
     def _stored(self, name: str) -> pa.Table:
-        if name not in self._held:
-            found = self._tables[name].match(self._hashes)
-            hashes, places = flat(found[HASH]).to_numpy(), integers(found[_PLACE])
-            self._held[name] = found.take(pa.array(np.lexsort((places, hashes))))
-        return self._held[name]
+        if name not in self._loaded:
+            rows = self._tables[name].match(self._hashes)
+            hashes, places = flat(rows[HASH]).to_numpy(), integers(rows[_PLACE])
+            self._loaded[name] = rows.take(pa.array(np.lexsort((places, hashes))))
+        return self._loaded[name]
 
     def _write(self, name: str, rows: pa.Table) -> None:
-        held = self._stored(name)
-        at, there = _positions(rows, held)
+        stored = self._stored(name)
+        at, there = _positions(rows, stored)
         unchanged = there.copy()
-        unchanged[there] = _equal(rows.filter(pa.array(there)), held.take(pa.array(at[there])))
+        unchanged[there] = _equal(rows.filter(pa.array(there)), stored.take(pa.array(at[there])))
         self._tables[name].put(rows.filter(pa.array(~unchanged)))
-        gone = np.ones(held.num_rows, np.bool_)
-        gone[at[there]] = False
-        self._tables[name].delete(held.select(IDENTITY).filter(pa.array(gone)))
+        dropped = np.ones(stored.num_rows, np.bool_)
+        dropped[at[there]] = False
+        self._tables[name].delete(stored.select(IDENTITY).filter(pa.array(dropped)))
 
     def _placed(self, rows: pa.Table) -> pa.Table:
         """The rows with hash and place, in the order of the hash."""
         hashes = hash_keys([rows.column(k) for k in self._keys], rows.num_rows)
-        strange = ~np.isin(hashes, self._hashes)
-        if strange.any():
+        foreign = ~np.isin(hashes, self._hashes)
+        if foreign.any():
             raise ValueError(
                 "a row that is stored or fed back has a key that no row of this batch has; "
                 "without key_by it may have any"
@@ -311,19 +313,19 @@ class LoopTables(MutableMapping[str, pa.Table]):
         return arranged.append_column(_PLACE, pa.array(places))
 
 
-def _positions(rows: pa.Table, held: pa.Table) -> tuple[Index, Mask]:
-    """Where in `held` each row's hash and place are, and whether they are there at all."""
-    hashes = [flat(t[HASH]).to_numpy() for t in (rows, held)]
-    known = np.unique(np.concatenate(hashes))
-    wanted, there = (
-        (np.searchsorted(known, h) << 32) + integers(t[_PLACE])
-        for h, t in zip(hashes, (rows, held), strict=True)
+def _positions(rows: pa.Table, stored: pa.Table) -> tuple[Index, Mask]:
+    """Where in `stored` each row's hash and place are, and whether they are there at all."""
+    hashes = [flat(t[HASH]).to_numpy() for t in (rows, stored)]
+    distinct = np.unique(np.concatenate(hashes))
+    targets, places = (
+        (np.searchsorted(distinct, h) << 32) + integers(t[_PLACE])
+        for h, t in zip(hashes, (rows, stored), strict=True)
     )
-    if not len(there):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    at = np.searchsorted(there, wanted)
-    found = np.take(there, at, mode="clip") == wanted
-    return at, found & (at < len(there))
+    if not len(places):
+        return np.zeros(len(targets), np.int64), np.zeros(len(targets), np.bool_)
+    at = np.searchsorted(places, targets)
+    matches = np.take(places, at, mode="clip") == targets
+    return at, matches & (at < len(places))
 
 
 def _equal(left: pa.Table, right: pa.Table) -> Mask:

@@ -97,8 +97,8 @@ def custom(kind: type) -> CustomWatermark:
     milliseconds, or None. What is to be known in the next batch is kept in `self.state`,
     which the class declares with its first value and which must be plain JSON.
     """
-    made = CustomWatermark(kind)
-    if not isinstance(kind, type) or not made.methods:
+    strategy = CustomWatermark(kind)
+    if not isinstance(kind, type) or not strategy.methods:
         name = kind.__qualname__ if isinstance(kind, type) else repr(kind)
         fact = "has neither on_chunk nor on_row" if isinstance(kind, type) else "is not a class"
         raise _refused(
@@ -110,13 +110,13 @@ def custom(kind: type) -> CustomWatermark:
     try:
         inspect.signature(kind).bind()
     except ValueError:  # a class without a signature
-        return made
+        return strategy
     except TypeError as error:
         raise _refused(
             f"{kind.__qualname__} cannot be created without arguments: {error}",
             "Each split gets an object of its own: give its settings defaults, or make a subclass.",
         ) from error
-    return made
+    return strategy
 
 
 def _check_state(kind: type) -> None:

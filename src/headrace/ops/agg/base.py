@@ -64,7 +64,7 @@ class Synopsis(ABC):
 
     @abstractmethod
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
-        """The result's type for arguments of these types; raises Unfit."""
+        """The result's type for arguments of these types; raises UnsuitableType."""
 
     @abstractmethod
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:

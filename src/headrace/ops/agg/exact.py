@@ -74,8 +74,8 @@ def _without_huge(terms: Terms) -> Terms:
     """Take out what is beyond 2**960, which leaves sums room below the largest double."""
     above = [np.trunc(np.ldexp(c, -_HUGE)) for c in terms.plain]
     below = [c - np.ldexp(a, _HUGE) for c, a in zip(terms.plain, above, strict=True)]
-    found = [a for a in above if a.any()]
-    return replace(terms, plain=below, huge=[*terms.huge, *found])
+    huge = [a for a in above if a.any()]
+    return replace(terms, plain=below, huge=[*terms.huge, *huge])
 
 
 def of_integers(values: Index) -> Terms:
@@ -91,13 +91,13 @@ def split_up(columns: Sequence[Floats], count: int) -> list[Floats]:
     if all(_all_multiples(c, count) for c in columns):
         return [*columns]
     count = max(count * len(columns), _ROOM)
-    unit, found = _unit(_largest(columns), count), list[Floats]()
+    unit, digits = _unit(_largest(columns), count), list[Floats]()
     for part in _blocks(columns):
         for i, digit in enumerate(_digits([c[part] for c in columns], unit, count)):
-            if i == len(found):
-                found.append(np.zeros(len(columns[0])))
-            found[i][part] = digit
-    return found if len(found) <= 2 else [f for f in found if f.any()]
+            if i == len(digits):
+                digits.append(np.zeros(len(columns[0])))
+            digits[i][part] = digit
+    return digits if len(digits) <= 2 else [f for f in digits if f.any()]
 
 
 def _blocks(columns: Sequence[Floats]) -> Iterator[slice]:
@@ -212,8 +212,8 @@ def _columns(lists: pa.ListArray, values: Floats) -> Floats:
     starts = np.cumsum(sizes) - sizes
     columns = np.zeros((max(int(sizes.max(initial=0)), 1), rows))
     for i, numbers in enumerate(columns):
-        there = np.flatnonzero(sizes > i)
-        numbers[there] = values[starts[there] + i]
+        long_enough = np.flatnonzero(sizes > i)
+        numbers[long_enough] = values[starts[long_enough] + i]
     return columns
 
 
@@ -261,16 +261,17 @@ def _ask_terms(grouping: Grouping, label: str, terms: Terms) -> Summed:
     """Ask for the sum of these numbers per group, as partials."""
 
     def ask(name: str, columns: Sequence[Floats]) -> list[str]:
-        asked = [(f"{label}:{name}{i}", pa.array(c)) for i, c in enumerate(columns)]
-        return [grouping.ask(*each, "sum") for each in asked]
+        labels = [f"{label}:{name}{i}" for i in range(len(columns))]
+        pairs = zip(labels, columns, strict=True)
+        return [grouping.ask(each, pa.array(column), "sum") for each, column in pairs]
 
     tickets = ask("plain", split_up(terms.plain, grouping.largest))
     above = ask("huge", split_up(terms.huge, grouping.largest))
     odd = ask("special", [] if terms.special is None else [terms.special])
 
     def finish() -> pa.Array:
-        asked = (tickets, above, odd)
-        plain, huge, special = ([floats(grouping.answer(t)) for t in ts] for ts in asked)
+        parts = (tickets, above, odd)
+        plain, huge, special = ([floats(grouping.answer(t)) for t in part] for part in parts)
         return encoded(Terms(plain, huge, special[0] if special else None))
 
     return finish
@@ -293,8 +294,8 @@ def ask_partials(grouping: Grouping, label: str, column: Column) -> Summed:
 def _or_null(grouping: Grouping, label: str, values: Column, total: Summed) -> Summed:
     if not values.null_count:
         return total
-    there = array(valid(values).astype(np.int64), pa.int64())
-    ticket = grouping.ask(f"{label}:there", there, "sum")
+    present = array(valid(values).astype(np.int64), pa.int64())
+    ticket = grouping.ask(f"{label}:there", present, "sum")
 
     def finish() -> pa.Array:
         some = pc.greater(flat(grouping.answer(ticket)), 0)

@@ -83,8 +83,8 @@ class Grouping:
         first = len(names)
         self._answers = dict(zip(self._asks, answers.columns[first:], strict=True))
         self.count = answers.num_rows
-        taken = answers.columns[: self._keys.num_columns]
-        return pa.table(taken, self._keys.column_names)
+        columns = answers.columns[: self._keys.num_columns]
+        return pa.table(columns, self._keys.column_names)
 
     def _by_cell(self, cells: Cells) -> pa.Table:
         """Counts and sums of floats in one pass each; the rest by Arrow, over the cells."""
@@ -109,9 +109,9 @@ class Grouping:
         names = {label: f"v{i}" for i, label in enumerate(labels)}
         table = pa.table([pa.array(cells.cell), *labels.values()], ["k", *names.values()])
         asks = [(names[label], function) for label, function in rest.values()]
-        given = table.group_by("k", use_threads=False).aggregate(asks)
-        order = pa.array(np.argsort(given["k"].to_numpy()))
-        for ticket, column in zip(rest, given.columns[1:], strict=True):
+        answers = table.group_by("k", use_threads=False).aggregate(asks)
+        order = pa.array(np.argsort(answers["k"].to_numpy()))
+        for ticket, column in zip(rest, answers.columns[1:], strict=True):
             self._answers[ticket] = pa.chunked_array([flat(column.take(order))])
 
     def answer(self, ticket: str) -> pa.ChunkedArray:
@@ -237,8 +237,8 @@ def _counted(array: pa.Array) -> Coded | None:
     seen[place] = True
     if not seen.all():
         place = (np.cumsum(seen) - 1)[place]
-    there = np.flatnonzero(seen).astype(wide.dtype) + wide.dtype.type(low)
-    return place, pa.array(there).cast(array.type)
+    values = np.flatnonzero(seen).astype(wide.dtype) + wide.dtype.type(low)
+    return place, pa.array(values).cast(array.type)
 
 
 def _in_order(array: pa.DictionaryArray) -> Coded:
@@ -259,15 +259,15 @@ def _in_order(array: pa.DictionaryArray) -> Coded:
 
 def _values(cells: Index, coded: list[Coded], sizes: list[int]) -> list[pa.Array]:
     """The keys of the given cells; text stays dictionary encoded."""
-    found: list[pa.Array] = []
+    columns: list[pa.Array] = []
     for (_, values), size in zip(reversed(coded), reversed(sizes), strict=True):
         cells, codes = np.divmod(cells, size)
         index = pa.array(codes.astype(np.int32))
         if pt.is_string(values.type) or pt.is_binary(values.type):
-            found.append(_text(index, values))
+            columns.append(_text(index, values))
         else:
-            found.append(values.take(index))
-    return found[::-1]
+            columns.append(values.take(index))
+    return columns[::-1]
 
 
 def _text(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:

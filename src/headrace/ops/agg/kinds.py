@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.expr import Expr
 
 
-# Variance and standard deviation of a sample, kept as (n, mean, M2).
+# Variance and standard deviation of a sample, stored as (n, mean, M2).
 #
 # M2 is the sum of squared distances from the mean; two partials merge as Chan, Golub and
 # LeVeque do, without subtracting large sums, so a large mean does not eat the digits.
@@ -41,16 +41,16 @@ class _MomentsMerge:
     def merge(self, a: Sequence[Numbers], b: Sequence[Numbers]) -> list[Numbers]:
         n = a[0] + b[0]
         share = b[0] / np.maximum(n, 1)
-        apart = np.where((a[0] > 0) & (b[0] > 0), b[1] - a[1], 0.0)
-        mean = np.where(a[0] > 0, a[1] + apart * share, b[1])
-        return [n, mean, a[2] + b[2] + apart * apart * share * a[0]]
+        distance = np.where((a[0] > 0) & (b[0] > 0), b[1] - a[1], 0.0)
+        mean = np.where(a[0] > 0, a[1] + distance * share, b[1])
+        return [n, mean, a[2] + b[2] + distance * distance * share * a[0]]
 
     def scan(self, blocks: Sequence[Numbers]) -> list[Numbers]:
         out, step = [b.copy() for b in blocks], 1
         while step < out[0].shape[1]:
             merged = self.merge([o[:, :-step] for o in out], [o[:, step:] for o in out])
-            for kept, new in zip(out, merged, strict=True):
-                kept[:, step:] = new
+            for column, new in zip(out, merged, strict=True):
+                column[:, step:] = new
             step *= 2
         return out
 
@@ -59,8 +59,8 @@ class _MomentsMerge:
         group = group_numbers(starts, len(n))
         total = np.add.reduceat(n, starts)
         centre = np.add.reduceat(n * mean, starts) / np.maximum(total, 1)
-        apart = np.where(n > 0, mean - centre[group], 0.0)
-        return [total, centre, np.add.reduceat(m2 + n * apart * apart, starts)]
+        distance = np.where(n > 0, mean - centre[group], 0.0)
+        return [total, centre, np.add.reduceat(m2 + n * distance * distance, starts)]
 
     def blank(self) -> Sequence[Any]:
         return [0, 0.0, 0.0]
@@ -71,7 +71,7 @@ _MERGE = _MomentsMerge()
 
 class Variance(Synopsis):
     def __init__(self, root: bool) -> None:
-        self.root = root  # the standard deviation is wanted
+        self.root = root  # for the standard deviation
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         numeric(kind)
@@ -180,8 +180,8 @@ class Aggregate:
         """The result's type over rows of `schema`; refuses a type that does not suit."""
         try:
             return self.synopsis.result_type(*self._types(schema))
-        except UnsuitableType as wanted:
-            raise self._unfit(schema, str(wanted)) from None
+        except UnsuitableType as needed:
+            raise self._unfit(schema, str(needed)) from None
 
     def partial_fields(self, name: str, schema: pa.Schema) -> list[pa.Field]:
         """The columns of the partial of aggregate `name` over rows of `schema`."""
@@ -192,12 +192,12 @@ class Aggregate:
     def _types(self, schema: pa.Schema) -> tuple[pa.DataType, pa.DataType]:
         return _type(schema, self.column), _type(schema, self.by)
 
-    def _unfit(self, schema: pa.Schema, wanted: str) -> PlanError:
+    def _unfit(self, schema: pa.Schema, needed: str) -> PlanError:
         kinds = " and ".join(str(_type(schema, a)) for a in self.arguments)
         return PlanError(
             "HR-AGG-001",
             f"{self} cannot be computed: its argument is {kinds}",
-            f"{self.kind} needs {wanted}; cast the column first.",
+            f"{self.kind} needs {needed}; cast the column first.",
         )
 
 

@@ -4,7 +4,7 @@
 
 A partial has one row per group: the group's columns and, for each aggregate, columns named
 "<name>__<part>". Partials merge in any order and any grouping to the same result (variances
-up to rounding). What each kind does is in the modules named agg_*; this one deals out.
+up to rounding). What each kind does is its synopsis, which `kinds.py` looks up.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def partial(table: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate]
 
 @_QUIET
 def merge(partials: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate]) -> pa.Table:
-    """One row per group from any number of partials of it, laid end to end."""
+    """One row per group from any number of partials of it."""
     if not partials.num_rows:
         return partials.select([*group, *(c for n, a in aggs.items() for c in part_names(n, a))])
     grouping = Grouping(partials.select(list(group)))
@@ -73,19 +73,19 @@ def merge(partials: pa.Table, group: Sequence[str], aggs: Mapping[str, Aggregate
 def result(partials: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
     """The results by name, after the columns of `partials` that are not partials."""
     parts = {c for n, a in aggs.items() for c in part_names(n, a)}
-    kept = {c: partials[c] for c in partials.column_names if c not in parts}
-    made = {n: a.synopsis.result(columns_of(partials, n, a)) for n, a in aggs.items()}
-    return pa.table(kept | made)
+    others = {c: partials[c] for c in partials.column_names if c not in parts}
+    results = {n: a.synopsis.result(columns_of(partials, n, a)) for n, a in aggs.items()}
+    return pa.table(others | results)
 
 
 @_QUIET
 def singles(table: pa.Table, aggs: Mapping[str, Aggregate]) -> pa.Table:
     """Each row as a partial of its own, without any other column."""
-    order, made = _order(table), {}
+    order, partials = _order(table), {}
     for name, agg in aggs.items():
         with naming(name, agg):
-            made[name] = agg.synopsis.single(_rows(table, name, agg, order))
-    return _assemble(table.select([]), made, aggs)
+            partials[name] = agg.synopsis.single(_rows(table, name, agg, order))
+    return _assemble(table.select([]), partials, aggs)
 
 
 @contextmanager
@@ -114,19 +114,19 @@ def columns_of(partials: pa.Table, name: str, agg: Aggregate) -> list[Column]:
 def _finished(
     grouping: Grouping, finish: Mapping[str, Finish], aggs: Mapping[str, Aggregate]
 ) -> pa.Table:
-    keys, made = grouping.run(), {}
+    keys, parts = grouping.run(), {}
     for name, agg in aggs.items():
         with naming(name, agg):
-            made[name] = finish[name]()
-    return _assemble(keys, made, aggs)
+            parts[name] = finish[name]()
+    return _assemble(keys, parts, aggs)
 
 
 def _assemble(
-    keys: pa.Table, made: Mapping[str, Sequence[Column]], aggs: Mapping[str, Aggregate]
+    keys: pa.Table, parts: Mapping[str, Sequence[Column]], aggs: Mapping[str, Aggregate]
 ) -> pa.Table:
     columns = {c: keys[c] for c in keys.column_names}
     for name, agg in aggs.items():
-        columns.update(zip(part_names(name, agg), made[name], strict=True))
+        columns.update(zip(part_names(name, agg), parts[name], strict=True))
     return pa.table(columns)
 
 
@@ -233,30 +233,30 @@ def _of(kind: str, column: str | Expr | None, by: str | Expr | None = None) -> A
     return Aggregate(kind, column, by)
 
 
-# Partials that arrive and partials that are held: brought together, each in its place.
+# Partials that arrive, merged with those in state row by row.
 
 
 _NUMBER = "__number"
 
 
-def with_held(
-    fresh: pa.Table, held: pa.Table, found: npt.NDArray[np.bool_], aggs: Mapping[str, Aggregate]
+def with_stored(
+    fresh: pa.Table, stored: pa.Table, present: npt.NDArray[np.bool_], aggs: Mapping[str, Aggregate]
 ) -> pa.Table:
-    """`fresh`, with the partials of `aggs` merged with those in the same row of `held`.
+    """`fresh`, with the partials of `aggs` merged with those in the same row of `stored`.
 
-    Rows where nothing was `found` stay as they are, and every row stays where it is.
+    Rows where nothing is `present` stay as they are, and every row stays where it is.
     """
     names = [part for name, agg in aggs.items() for part in part_names(name, agg)]
-    if not names or not found.any():
+    if not names or not present.any():
         return fresh
-    at = pa.array(np.flatnonzero(found))
-    both = pa.concat_tables([held.select(names).take(at), fresh.select(names).take(at)])
+    at = pa.array(np.flatnonzero(present))
+    both = pa.concat_tables([stored.select(names).take(at), fresh.select(names).take(at)])
     number = np.tile(np.arange(len(at)), 2)
     merged = merge(both.append_column(_NUMBER, pa.array(number)), [_NUMBER], aggs)
     if not np.array_equal(merged.column(_NUMBER).to_numpy(), number[: len(at)]):
         merged = merged.sort_by(_NUMBER)
     index = np.arange(fresh.num_rows)
-    index[found] = fresh.num_rows + np.arange(len(at))
+    index[present] = fresh.num_rows + np.arange(len(at))
     where = pa.array(index)
     for name in names:
         column = pa.concat_arrays([flat(fresh.column(name)), flat(merged.column(name))])
@@ -272,13 +272,13 @@ Aggs = tuple[tuple[str, Aggregate], ...]
 
 def aggregates_shape(aggs: Aggs, input: pa.Schema) -> list[list[Any]]:
     """What shapes the partials of aggregates over rows of `input`, as plain JSON."""
-    found = []
+    shapes = []
     for name, agg in aggs:
         entry: list[Any] = [name, agg.kind, described(pa.schema(agg.partial_fields(name, input)))]
         own = settings(agg.own, OwnAggregate) if agg.own is not None else {}
         own.pop("column", None)
-        found.append([*entry, own] if own else entry)
-    return found
+        shapes.append([*entry, own] if own else entry)
+    return shapes
 
 
 def aggregates_code(aggs: Aggs) -> list[Any]:

@@ -37,8 +37,8 @@ class Coded:
 
 
 def is_sortable(kind: pa.DataType) -> bool:
-    known = pa.types
-    return not (known.is_nested(kind) or known.is_null(kind) or known.is_union(kind))
+    types = pa.types
+    return not (types.is_nested(kind) or types.is_null(kind) or types.is_union(kind))
 
 
 def codes(column: Column) -> Coded:
@@ -102,7 +102,7 @@ def best_rows(rows: Index, group: Index, keys: Sequence[Index]) -> tuple[Index, 
     for values in keys:
         if not len(rows):
             break
-        here, heads = values[rows], _heads(group)
+        here, heads = values[rows], run_starts(group)
         best = np.minimum.reduceat(here, heads)
         keep = here == np.repeat(best, np.diff(heads, append=len(rows)))
         rows, group = rows[keep], group[keep]
@@ -114,7 +114,7 @@ def group_numbers(starts: Index, count: int) -> Index:
     return np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
 
 
-def _heads(group: Index) -> Index:
+def run_starts(group: Index) -> Index:
     """Where each run of equal numbers begins."""
     return np.flatnonzero(np.diff(group, prepend=-1))
 
@@ -128,6 +128,13 @@ def sorted_by(keys: Sequence[Index]) -> Index:
     if len(numbered) == 1:  # sorting numbers is far faster than sorting their places
         return np.sort(numbered[0]) % count
     return np.lexsort(packed(keys)[::-1])
+
+
+def inverse(order: Index) -> Index:
+    """The place of each row in an order of all rows."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
 
 
 def by_number(values: Index) -> Index:

@@ -1,4 +1,4 @@
-"""First, last, min_by, max_by, collect, count_distinct: synopses that keep values.
+"""First, last, min_by, max_by, collect, count_distinct: synopses that hold values.
 
 "First" means by (event time, split, offset), never by arrival; rows that are equal in all
 three keep the order of the table. Nulls: first, last, collect and count_distinct pass
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import Column, Index, Mask, array, flat, integers, take, valid
+from headrace.hashing import plain_floats
 from headrace.ops.agg.base import Arguments, Exploding, Synopsis, UnsuitableType
 from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import (
@@ -21,6 +22,7 @@ from headrace.ops.agg.order import (
     codes,
     distinct,
     group_numbers,
+    inverse,
     is_sortable,
     order_keys,
     packed,
@@ -58,10 +60,10 @@ class Pick(Synopsis):
         return self._pick(label, columns, grouping)
 
     def _pick(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
-        keys, judged = self._keys(columns), valid(self._judged(columns))
+        keys, eligible = self._keys(columns), valid(self._compared(columns))
         if len(keys) > 1:
-            return self._search(columns, keys, judged, grouping)
-        best = grouping.ask(f"{label}:pick", array(keys[0], pa.int64(), judged), "min")
+            return self._search(columns, keys, eligible, grouping)
+        best = grouping.ask(f"{label}:pick", array(keys[0], pa.int64(), eligible), "min")
 
         def finish() -> list[Column]:
             key = grouping.answer(best)
@@ -70,13 +72,13 @@ class Pick(Synopsis):
         return finish
 
     def _search(
-        self, columns: Sequence[Column], keys: Sequence[Index], judged: Mask, grouping: Grouping
+        self, columns: Sequence[Column], keys: Sequence[Index], eligible: Mask, grouping: Grouping
     ) -> Finish:
         ticket = grouping.ask_rows()
 
         def finish() -> list[Column]:
             rows, starts = grouping.rows_of(ticket)
-            keep, group = judged[rows], group_numbers(starts, len(rows))
+            keep, group = eligible[rows], group_numbers(starts, len(rows))
             groups, best = best_rows(rows[keep], group[keep], keys)
             chosen = np.full(grouping.count, -1, np.int64)
             chosen[groups] = best
@@ -84,7 +86,7 @@ class Pick(Synopsis):
 
         return finish
 
-    def _judged(self, columns: Sequence[Column]) -> Column:
+    def _compared(self, columns: Sequence[Column]) -> Column:
         return columns[1] if self.by else columns[0]
 
     def _keys(self, columns: Sequence[Column]) -> list[Index]:
@@ -105,9 +107,7 @@ class Pick(Synopsis):
     def combine(self, columns: Sequence[Column], span: Span) -> list[Column]:
         row_at = sorted_by(self._keys(columns))
         none = len(row_at)
-        place = np.empty(none, np.int64)
-        place[row_at] = np.arange(none)
-        scored = np.where(valid(self._judged(columns)), place, none)
+        scored = np.where(valid(self._compared(columns)), inverse(row_at), none)
         best = span.reduce(Ufunc(np.minimum, none), [scored])[0]
         return take(columns, row_at[np.minimum(best, none - 1)], best < none)
 
@@ -155,7 +155,7 @@ class Collect(Exploding):
 
 
 class Distinct(Exploding):
-    """How many different values, kept as the list of them: exact, and as large as that."""
+    """How many different values, stored as the list of them: exact, and as large as that."""
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         if not is_sortable(kind):
@@ -180,10 +180,10 @@ class Distinct(Exploding):
 
         def finish() -> list[Column]:
             group = _group_of(*grouping.rows_of(ticket))[owner]
-            pairs, known = _pairs(group, values)
-            group, code = np.divmod(distinct(pairs[pairs >= 0]), max(len(known), 1))
+            pairs, distinct_values = _pairs(group, values)
+            group, code = np.divmod(distinct(pairs[pairs >= 0]), max(len(distinct_values), 1))
             sizes = np.bincount(group, minlength=grouping.count)
-            return [_lists(known.take(pa.array(code)), sizes)]
+            return [_lists(distinct_values.take(pa.array(code)), sizes)]
 
         return finish
 
@@ -192,8 +192,8 @@ class Distinct(Exploding):
         values, owner = flat(columns[0]).flatten(), _owners(columns[0])
         group = span.groups[owner]
         pairs, _ = _pairs(group, values)
-        known, first = np.unique(pairs, return_index=True)
-        new = np.sort(first[known >= 0])
+        seen, first = np.unique(pairs, return_index=True)
+        new = np.sort(first[seen >= 0])
         fresh = np.bincount(owner[new], minlength=span.rows)
         sizes = np.bincount(group[new], minlength=len(span.starts))
         counts = array(span.reduce(ADD, [fresh])[0], pa.int64())
@@ -208,17 +208,12 @@ def _pairs(group: Index, values: Column) -> tuple[Index, pa.Array]:
 
     It is group * len(values) + place among the values.
     """
-    encoded = pc.dictionary_encode(_plain(flat(values)))
+    values = flat(values)
+    if pa.types.is_floating(values.type):
+        values = plain_floats(values)
+    encoded = pc.dictionary_encode(values)
     code = integers(encoded.indices, -1)
     return np.where(code < 0, -1, group * len(encoded.dictionary) + code), encoded.dictionary
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    """Floats with one zero and one NaN."""
-    if not pa.types.is_floating(values.type):
-        return values
-    numbers = values.to_numpy(zero_copy_only=False) + 0.0
-    return array(np.where(np.isnan(numbers), np.nan, numbers), values.type, valid(values))
 
 
 def _group_of(rows: Index, starts: Index) -> Index:

@@ -1,8 +1,8 @@
 """Aggregates of the user's own: zero, add, merge, result, in Python.
 
 They go wherever named aggregates go: into partials at the source, panes, sessions, running
-aggregates. The user's state is a typed column, so it is kept and sent like any other. What
-`merge` gives must not depend on how the rows were cut into partials.
+aggregates. The user's state is a typed column, so it is stored and sent like any other. What
+`merge` returns must not depend on how the rows were cut into partials.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headrace.arrays import Column, Index, flat
 from headrace.errors import PlanError, call_site
 from headrace.ops.agg.base import Arguments, Exploding
 from headrace.ops.agg.groups import Finish, Grouping
+from headrace.ops.agg.order import group_numbers, inverse
 from headrace.records import like, maker
 from headrace.rows import collector_paused, pylist, table_of
 from headrace.schema import SchemaLike, type_of
@@ -104,13 +105,13 @@ class OwnSynopsis(Exploding):
 
         def finish() -> list[Column]:
             groups = _groups(grouping, ticket, order)
-            return [self._states(self._added(rows, mine) for mine in groups)]
+            return [self._states(self._added(rows, members) for members in groups)]
 
         return finish
 
     def single(self, rows: Arguments) -> list[Column]:
         each = (np.array([i]) for i in range(rows.count))
-        return [self._states(self._added(rows, mine) for mine in each)]
+        return [self._states(self._added(rows, members) for members in each)]
 
     def merge(self, label: str, columns: Sequence[Column], grouping: Grouping) -> Finish:
         ticket = grouping.ask_rows()
@@ -119,18 +120,18 @@ class OwnSynopsis(Exploding):
         def finish() -> list[Column]:
             states = self._loaded(columns[0])
             groups = _groups(grouping, ticket, None)
-            return [self._states(self._merged([states[i] for i in mine]) for mine in groups)]
+            return [self._states(self._merged([states[i] for i in members]) for members in groups)]
 
         return finish
 
     def result(self, columns: Sequence[Column]) -> Column:
-        given = [None if s is None else self._own.result(s) for s in self._loaded(columns[0])]
-        return _column(given, type_of(self._own.output))
+        results = [None if s is None else self._own.result(s) for s in self._loaded(columns[0])]
+        return _column(results, type_of(self._own.output))
 
-    def _added(self, rows: Arguments, mine: Index) -> Any:
+    def _added(self, rows: Arguments, members: Index) -> Any:
         state = copy.deepcopy(self._own.zero())
         values = pa.nulls(rows.count) if rows.values is None else rows.values
-        chosen = flat(values).take(pa.array(mine))
+        chosen = flat(values).take(pa.array(members))
         if self._chunks:
             return self._own.add_chunk(state, chosen)  # type: ignore[attr-defined]
         add: Callable[[Any, Any], Any] = self._own.add  # type: ignore[attr-defined]
@@ -163,10 +164,7 @@ def _groups(grouping: Grouping, ticket: str, order: Index | None) -> list[Index]
     """The rows of each group, in order."""
     rows, starts = grouping.rows_of(ticket)
     if order is not None:
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
-        rows = rows[np.lexsort((rank[rows], number))]
+        rows = rows[np.lexsort((inverse(order)[rows], group_numbers(starts, len(rows))))]
     return np.split(rows, starts[1:])
 
 

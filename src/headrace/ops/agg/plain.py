@@ -1,9 +1,8 @@
-"""Count, sum, mean, min, max, variance, stddev: synopses made of numbers.
+"""Count, sum, mean, min, max: synopses made of numbers.
 
 Nulls are ignored; a group without any value has a null result (a count has 0). Sums of
 integers, decimals and doubles are exact, of doubles the result is rounded once; nothing is ever
-subtracted, so an inf or NaN touches only the groups that hold it. Variance keeps (n, mean, M2),
-each chunk by two passes, merged as Chan et al. do.
+subtracted, so an inf or NaN touches only the groups that hold it.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from headrace.ops.agg.sums import (
     fits,
     from_limbs,
     halves,
-    held_type,
     joined,
     limbs,
+    partial_type,
     sum_type,
     whole_numbers,
 )
@@ -37,8 +36,8 @@ from headrace.ops.agg.sums import (
 
 def numeric(kind: pa.DataType) -> None:
     """Refuse what cannot be added up."""
-    known = pa.types
-    if not (known.is_integer(kind) or known.is_floating(kind) or known.is_decimal(kind)):
+    types = pa.types
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
         raise UnsuitableType("a number")
 
 
@@ -77,7 +76,7 @@ class Sum(Synopsis):
         return sum_type(kind)
 
     def fields(self, kind: pa.DataType, by: pa.DataType) -> dict[str, pa.DataType]:
-        return {"sum": held_type(kind)}
+        return {"sum": partial_type(kind)}
 
     def partial(self, rows: Arguments, grouping: Grouping) -> Finish:
         total = ask_sum(grouping, rows.label, rows.column)
@@ -125,7 +124,7 @@ def _present(column: Column, span: Span) -> Numbers | None:
 
 
 class Mean(Synopsis):
-    """Kept as (sum, n): the sum without rounding, of integers and decimals as doubles if huge."""
+    """Stored as (sum, n): the sum without rounding, of integers and decimals as doubles if huge."""
 
     def result_type(self, kind: pa.DataType, by: pa.DataType) -> pa.DataType:
         numeric(kind)

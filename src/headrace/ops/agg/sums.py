@@ -1,8 +1,8 @@
-"""Sums that do not lie: integers are exact or an error, decimals too; doubles are in `exact.py`.
+"""Exact sums: integers and decimals are exact or an error; doubles are in `exact.py`.
 
 Arrow's own integer sum wraps around. A cheap bound on the result shows that nearly always
-it cannot; where it might, the halves of each number are summed apart and put together
-with a check.
+it cannot; where it might, the halves of each number are summed separately and joined with a
+check.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def sum_type(kind: pa.DataType) -> pa.DataType:
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
 
-def held_type(kind: pa.DataType) -> pa.DataType:
+def partial_type(kind: pa.DataType) -> pa.DataType:
     """The type of a sum while it is added up."""
     return TERMS if pa.types.is_floating(kind) else sum_type(kind)
 

@@ -1,7 +1,7 @@
 """Calls of a user's function for each row, many at once: from chunk to chunk.
 
-What comes of a row is its answer, or the error of the last try. Rows that ask the same are
-asked once where answers are cached. Only the event loop's thread runs the calls.
+The outcome of a row is its answer, or the error of the last try. Where answers are cached, rows
+with the same question share one call. Only the event loop's thread runs the calls.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from headrace.clock import pretty
 from headrace.isolate import rows_of_calls
 from headrace.ops.calls.resource import wait_for, watch
 from headrace.ops.contract import ChunkSpec
+from headrace.ops.tables import side_by_side
 from headrace.rows import rows_of
 
 _LONGEST_WAIT = 60.0  # seconds between two tries
@@ -61,30 +62,30 @@ class CallOptions:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one row."""
+    """The outcome of one row."""
 
     answer: Any = None
     error: BaseException | None = None
-    turn: int = 0  # in which place it was done
+    turn: int = 0  # its place in the order in which calls ended
 
 
 class Caller:
     """The calls of one step in one process."""
 
-    def __init__(self, fn: Callable[..., Any], manner: CallOptions) -> None:
-        self._fn, self._how = fn, manner
-        self._rate = Rate(manner.rate) if manner.rate else None
-        limit = manner.breaker
+    def __init__(self, fn: Callable[..., Any], options: CallOptions) -> None:
+        self._fn, self._options = fn, options
+        self._rate = Rate(options.rate) if options.rate else None
+        limit = options.breaker
         self._breaker = Breaker(limit[0], limit[1] / 1_000) if limit else None
-        ttl = manner.cache_ttl
-        self._answers = AnswerCache(ttl / 1_000, manner.cache_size) if ttl else None
-        self._threads = None if _is_async(fn) else ThreadPoolExecutor(manner.concurrency)
+        ttl = options.cache_ttl
+        self._answers = AnswerCache(ttl / 1_000, options.cache_size) if ttl else None
+        self._threads = None if _is_async(fn) else ThreadPoolExecutor(options.concurrency)
 
     async def ask(self, rows: Sequence[Any]) -> list[Outcome]:
-        """What comes of each row, in the order of the rows."""
+        """The outcome of each row, in the order of the rows."""
         outcomes = [Outcome() for _ in rows]
-        asked, leaders = self._known(rows, outcomes)
-        size = self._how.batch_size or 1
+        questions, leaders = self._cached(rows, outcomes)
+        size = self._options.batch_size or 1
         units = iter([leaders[i : i + size] for i in range(0, len(leaders), size)])
         done = 0
 
@@ -95,50 +96,53 @@ class Caller:
                 for i in unit:
                     outcomes[i].turn = done = done + 1
 
-        count = min(self._how.concurrency, -(-len(leaders) // size))
+        count = min(self._options.concurrency, -(-len(leaders) // size))
         await asyncio.gather(*(work() for _ in range(count)))
         if self._answers is not None:
-            self._learn(asked, outcomes, leaders)
+            self._learn(questions, outcomes, leaders)
         return outcomes
 
-    # answers that are known
+    # cached answers
 
-    def _known(
+    def _cached(
         self, rows: Sequence[Any], outcomes: list[Outcome]
     ) -> tuple[list[Hashable], list[int]]:
-        """What each row asks, and the rows that must be asked for all that ask the same."""
+        """The question of each row, and the first row of each question that must be asked."""
         if self._answers is None:
             return [], list(range(len(rows)))
         now = asyncio.get_running_loop().time()
-        asked = [self._question(row) for row in rows]
+        questions = [self._question(row) for row in rows]
         first: dict[Hashable, int] = {}
-        for i, question in enumerate(asked):
-            known, answer = self._answers.get(question, now)
-            if known:
+        for i, question in enumerate(questions):
+            hit, answer = self._answers.get(question, now)
+            if hit:
                 outcomes[i].answer = answer
             else:
                 first.setdefault(question, i)
-        return asked, list(first.values())
+        return questions, list(first.values())
 
     def _question(self, row: Any) -> Hashable:
-        values = tuple(getattr(row, c) for c in self._how.cache_on) or tuple(row)
+        values = tuple(getattr(row, c) for c in self._options.cache_on) or tuple(row)
         try:
             hash(values)
         except TypeError:  # lists and dicts
             return repr(values)
         return values
 
-    def _learn(self, asked: list[Hashable], outcomes: list[Outcome], leaders: list[int]) -> None:
+    def _learn(
+        self, questions: list[Hashable], outcomes: list[Outcome], leaders: list[int]
+    ) -> None:
         assert self._answers is not None
         now = asyncio.get_running_loop().time()
-        fresh = {asked[i]: outcomes[i] for i in leaders}
+        fresh = {questions[i]: outcomes[i] for i in leaders}
         for question, outcome in fresh.items():
             if outcome.error is None:
                 self._answers.put(question, outcome.answer, now)
-        for question, outcome in zip(asked, outcomes, strict=True):
-            found = fresh.get(question)
-            if found is not None and found is not outcome:
-                outcome.answer, outcome.error, outcome.turn = found.answer, found.error, found.turn
+        for question, outcome in zip(questions, outcomes, strict=True):
+            leader = fresh.get(question)
+            if leader is not None and leader is not outcome:
+                outcome.answer, outcome.error = leader.answer, leader.error
+                outcome.turn = leader.turn
 
     # calls
 
@@ -153,9 +157,9 @@ class Caller:
             outcome.answer = answer
 
     async def _tried(self, rows: list[Any]) -> Sequence[Any]:
-        for attempt in range(self._how.retries + 1):
+        for attempt in range(self._options.retries + 1):
             if attempt:
-                wait = self._how.backoff / 1_000 * 2 ** (attempt - 1)
+                wait = self._options.backoff / 1_000 * 2 ** (attempt - 1)
                 await asyncio.sleep(min(wait, _LONGEST_WAIT))
             try:
                 return await self._once(rows)
@@ -181,7 +185,7 @@ class Caller:
         return answers
 
     async def _timed(self, rows: list[Any]) -> Sequence[Any]:
-        limit = self._how.timeout
+        limit = self._options.timeout
         if limit is None:
             return await self._called(rows)
         try:
@@ -193,15 +197,15 @@ class Caller:
             raise TimeoutError(f"no answer within {pretty(limit)}") from error
 
     async def _called(self, rows: list[Any]) -> Sequence[Any]:
-        asked = rows if self._how.batch_size else rows[0]
+        argument = rows if self._options.batch_size else rows[0]
         if self._threads is not None:
             loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(self._threads, self._fn, asked)
+            answer = await loop.run_in_executor(self._threads, self._fn, argument)
         else:
-            answer = await self._fn(asked)
+            answer = await self._fn(argument)
         if inspect.isawaitable(answer):  # of a lambda around an async function
             answer = await answer
-        if not self._how.batch_size:
+        if not self._options.batch_size:
             return [answer]
         if not isinstance(answer, Iterable) or isinstance(answer, _ONE):
             kind = type(answer).__name__
@@ -272,28 +276,28 @@ class Breaker:
 
 
 class AnswerCache:
-    """Known answers by what was asked, the last `size` of them, each for `ttl` seconds."""
+    """Answers by question, the last `size` of them, each for `ttl` seconds."""
 
     def __init__(self, ttl: float, size: int) -> None:
         self._ttl, self._size = ttl, size
-        self._known: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._answers)
 
-    def get(self, asked: Hashable, now: float) -> tuple[bool, Any]:
-        """Whether the answer is known, and the answer."""
-        until, answer = self._known.get(asked, (now, None))
+    def get(self, question: Hashable, now: float) -> tuple[bool, Any]:
+        """Whether there is an answer, and the answer."""
+        until, answer = self._answers.get(question, (now, None))
         if until <= now:
             return False, None
-        self._known.move_to_end(asked)
+        self._answers.move_to_end(question)
         return True, answer
 
-    def put(self, asked: Hashable, answer: Any, now: float) -> None:
-        self._known[asked] = (now + self._ttl, answer)
-        self._known.move_to_end(asked)
-        while len(self._known) > self._size:
-            self._known.popitem(last=False)
+    def put(self, question: Hashable, answer: Any, now: float) -> None:
+        self._answers[question] = (now + self._ttl, answer)
+        self._answers.move_to_end(question)
+        while len(self._answers) > self._size:
+            self._answers.popitem(last=False)
 
 
 # The step itself. Its threads, cached answers and failure counts belong to the process; they are
@@ -307,7 +311,7 @@ _callers: dict[tuple[int, str], Caller] = {}
 @dataclass(frozen=True, eq=False)
 class AsyncCalls(ChunkSpec):
     fn: Callable[..., Any]
-    manner: CallOptions
+    options: CallOptions
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     kind = "map_async"
@@ -317,7 +321,7 @@ class AsyncCalls(ChunkSpec):
         return (self.fn,)
 
     def __str__(self) -> str:
-        return str(self.manner)
+        return str(self.options)
 
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Lost]:
         """The answers as rows; the rows that failed with the error of their last try."""
@@ -326,7 +330,7 @@ class AsyncCalls(ChunkSpec):
         outcomes = wait_for(self._caller().ask(rows)) if rows else []
         lost: Lost = [(i, o.error) for i, o in enumerate(outcomes) if o.error is not None]
         returned = [i for i, o in enumerate(outcomes) if o.error is None]
-        if not self.manner.ordered:
+        if not self.options.ordered:
             returned.sort(key=lambda i: outcomes[i].turn)
         values, of = rows_of_calls(
             returned,
@@ -336,12 +340,10 @@ class AsyncCalls(ChunkSpec):
         )
         answered = np.array(returned, np.int64)[of]
         hidden = chunk.select(hidden_columns(chunk)).take(pa.array(answered))
-        for name in hidden.column_names:
-            values = values.append_column(name, hidden.column(name))
-        return values, sorted(lost, key=lambda pair: pair[0])
+        return side_by_side(values, hidden), sorted(lost, key=lambda pair: pair[0])
 
     def _caller(self) -> Caller:
         place = (os.getpid(), self.id)
         if place not in _callers:
-            _callers[place] = Caller(self.fn, self.manner)
+            _callers[place] = Caller(self.fn, self.options)
         return _callers[place]

@@ -24,8 +24,8 @@ from headrace.errors import PlanError, RunError, call_site
 from headrace.expr.operators import TRACING, Untraceable
 
 _lock = threading.RLock()  # a factory may use another resource
-Held = dict[str, tuple[Any, Callable[[Any], Any] | None]]
-_held: dict[int, Held] = {}  # by process
+Instances = dict[str, tuple[Any, Callable[[Any], Any] | None]]
+_instances: dict[int, Instances] = {}  # by process
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,11 @@ class Resource:
         if TRACING.get() is not None:
             raise Untraceable("it calls a resource, which every worker makes for itself")
         with _lock:
-            held = _of_this_process()
-            if self.name in held and not _failed(held[self.name][0]):
-                return held[self.name][0]
-            held[self.name] = (self._instance(), self.close)
-            return held[self.name][0]
+            instances = _of_this_process()
+            if self.name in instances and not _failed(instances[self.name][0]):
+                return instances[self.name][0]
+            instances[self.name] = (self._instance(), self.close)
+            return instances[self.name][0]
 
     def _instance(self) -> Any:
         if not inspect.iscoroutinefunction(self.factory):
@@ -87,42 +87,42 @@ def watch() -> None:
 def close_all() -> None:
     """Close what this process holds, the newest first; one that fails hinders no other."""
     with _lock:
-        held = _of_this_process()
-        found = list(reversed(held.values()))
-        held.clear()
-    for made, close in found:
+        instances = _of_this_process()
+        newest_first = list(reversed(instances.values()))
+        instances.clear()
+    for instance, close in newest_first:
         if close is not None:
             try:
-                _closed(made, close)
+                _closed(instance, close)
             except Exception:
                 continue
 
 
-def _closed(made: Any, close: Callable[[Any], Any]) -> None:
-    if not isinstance(made, asyncio.Future) and not inspect.iscoroutinefunction(close):
-        close(made)
+def _closed(instance: Any, close: Callable[[Any], Any]) -> None:
+    if not isinstance(instance, asyncio.Future) and not inspect.iscoroutinefunction(close):
+        close(instance)
         return
 
     async def end() -> None:
-        returned = close(await made if isinstance(made, asyncio.Future) else made)
+        returned = close(await instance if isinstance(instance, asyncio.Future) else instance)
         if inspect.isawaitable(returned):
             await returned
 
     wait_for(end())
 
 
-def _of_this_process() -> Held:
-    if os.getpid() not in _held:
-        _held[os.getpid()] = {}
+def _of_this_process() -> Instances:
+    if os.getpid() not in _instances:
+        _instances[os.getpid()] = {}
         atexit.register(close_all)
         watch()
-    return _held[os.getpid()]
+    return _instances[os.getpid()]
 
 
-def _failed(made: Any) -> bool:
-    if not isinstance(made, asyncio.Future) or not made.done():
+def _failed(instance: Any) -> bool:
+    if not isinstance(instance, asyncio.Future) or not instance.done():
         return False
-    return made.cancelled() or made.exception() is not None
+    return instance.cancelled() or instance.exception() is not None
 
 
 def _hung_up(number: int, frame: Any) -> None:

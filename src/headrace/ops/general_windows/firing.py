@@ -1,7 +1,7 @@
-"""Judging windows at the end of an epoch: which fire, what they show, what stays of them.
+"""Windows at the end of an epoch: which fire, what they emit, and their state after that.
 
-Judged are windows that got rows, whose end the watermark passed, or whose timer is due.
-What has not been shown when a window is forgotten is shown then, unless its trigger was
+Considered are windows that got rows, whose end the watermark passed, or whose timer is due.
+What a window has not emitted when it is forgotten is emitted then, unless its trigger was
 chosen to lose it.
 """
 
@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times, flat, timestamps
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.keys import key_numbers
+from headrace.ops.agg.order import group_numbers
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.stored_rows import ARRIVED, StoredRows
 from headrace.ops.general_windows.window_state import (
+    END,
     EPOCH,
     FIRED,
     FIRST,
@@ -27,7 +28,10 @@ from headrace.ops.general_windows.window_state import (
     START,
     Retraction,
     WindowState,
+    same_bounds,
 )
+from headrace.ops.keys import key_numbers
+from headrace.ops.tables import derived_rows, side_by_side, with_column
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import FOREVER
 from headrace.ops.window.evictors import Evictor, kept_by
@@ -38,8 +42,6 @@ from headrace.ops.window.triggers import Windowing
 from headrace.state.table import TableSpec
 
 WINDOWS, TIMERS, MARKS = "windows", "timers", "marks"
-END = "$end"
-INFO = {"pane": pa.int32(), "timing": pa.string(), "final": pa.bool_()}
 CHANGE = "change"
 TIMINGS = ["early", "on time", "late"]
 
@@ -48,49 +50,47 @@ class WindowFiring:
     def __init__(
         self,
         windowing: Windowing,
-        book: WindowState,
-        kept: StoredRows | None,
+        state: WindowState,
+        stored_rows: StoredRows | None,
         work: tuple[WindowFunction, Evictor | None] | None,
         keys: Sequence[str],
         output: pa.Schema,
     ) -> None:
-        self._windowing, self._book, self._kept, self._work = windowing, book, kept, work
+        self._windowing, self._state = windowing, state
+        self._stored_rows, self._work = stored_rows, work
         self._keys, self._output = list(keys), output
         self.memory = ValueStore(work[0] if work else None, keys)
-        names = work[0].schema.names if work else list(book.main)
+        names = work[0].schema.names if work else list(state.main)
         self._values = [output.field(name) for name in names]
-        self._taken = Retraction(self._values) if windowing.mode == "retract" else None
+        self._retraction = Retraction(self._values) if windowing.mode == "retract" else None
 
-    # what was shown, for those who take it back
+    # what was emitted, so that it can be retracted
 
     def was_fields(self) -> list[pa.Field]:
-        """The columns in which a window remembers what it last showed, and its function's."""
-        return self._taken.fields() if self._taken else self.memory.fields()
+        """The columns of what a window last emitted, or of its function's values."""
+        return self._retraction.fields() if self._retraction else self.memory.fields()
 
-    def unshown(self, windows: pa.Table) -> pa.Table:
+    def opened(self, windows: pa.Table) -> pa.Table:
         for field in self.was_fields():
             windows = windows.append_column(field, pa.nulls(windows.num_rows, field.type))
         return windows
 
-    def absorbed(self, known: pa.Table, merged: pa.Table, group: Times, step: EpochStep) -> None:
-        """Take back what windows showed that are part of another now, and their timers."""
+    def absorbed(self, stored: pa.Table, merged: pa.Table, group: Times, step: EpochStep) -> None:
+        """Retract what windows emitted that are part of another now, and delete their timers."""
         if self._windowing.trigger.paced:
-            for table, timers in self._timers(known, step):
+            for table, timers in self._timers(stored, step):
                 step.tables[table].delete(timers)
-        if self._taken is None:
+        if self._retraction is None:
             return
-        mine = group[: known.num_rows]
-        same = np.ones(known.num_rows, np.bool_)
-        for bound in (TIME, START):
-            same &= known.column(bound).to_numpy() == merged.column(bound).to_numpy()[mine]
-        self._take_back(known.filter(pa.array(~same)), step)
+        same = same_bounds(stored, merged, group[: stored.num_rows])
+        self._retract(stored.filter(pa.array(~same)), step)
 
-    def _take_back(self, windows: pa.Table, step: EpochStep) -> None:
-        if self._taken is not None:
-            old = windows.filter(pa.array(self._taken.there(windows)))
-            final = np.zeros(old.num_rows, np.bool_)  # what was final is not there any more
-            told = (self._taken.timing(old), final)
-            self._emit(old, self._taken.values(old), step, told, sign="-")
+    def _retract(self, windows: pa.Table, step: EpochStep) -> None:
+        if self._retraction is not None:
+            old = windows.filter(pa.array(self._retraction.emitted(windows)))
+            final = np.zeros(old.num_rows, np.bool_)  # a window that was final is no longer stored
+            labels = (self._retraction.timing(old), final)
+            self._emit(old, self._retraction.values(old), step, labels, sign="-")
 
     # one epoch
 
@@ -104,7 +104,7 @@ class WindowFiring:
         lost = int((facts.expires & (facts.new > 0) & ~fire).sum())
         if lost:
             step.windows["lost"] += lost
-        windows = self._show(windows, fire, facts, step) if fire.any() else windows
+        windows = self._fire(windows, fire, facts, step) if fire.any() else windows
         changed = ~facts.expires & (touched | fire)
         if changed.any():
             step.tables[WINDOWS].put(windows.filter(pa.array(changed)))
@@ -113,91 +113,91 @@ class WindowFiring:
                 step.tables[table].put(timers)
 
     def _facts(self, windows: pa.Table, touched: Mask, step: EpochStep) -> Facts:
-        names = (START, TIME, PANES, FIRST, FIRED, *self._book.times)
-        known = {n: windows.column(n).to_numpy() for n in names}
-        watched = {**self._book.since, **self._book.ever, **self._book.base}
-        found = self._book.results(windows, watched)
-        values = {n: _floats(found.column(n)) for n in watched if n != "$latest"}
-        for base, agg in self._book.base.items():
+        names = (START, TIME, PANES, FIRST, FIRED, *self._state.times)
+        columns = {n: windows.column(n).to_numpy() for n in names}
+        watched = {**self._state.since, **self._state.ever, **self._state.base}
+        results = self._state.results(windows, watched)
+        values = {n: _floats(results.column(n)) for n in watched if n != "$latest"}
+        for base, agg in self._state.base.items():
             first = values[f"{agg.column}.first"]
             values[base] = np.where(np.isnan(values[base]), first, values[base])
         counts = {n: np.nan_to_num(values[n]).astype(np.int64) for n in ("$new", "$rows")}
         floor = floor_of(step.after, self._windowing.lateness)
         return Facts(
-            start=known[START],
-            end=known[TIME],
+            start=columns[START],
+            end=columns[TIME],
             rows=counts["$rows"],
             new=counts["$new"],
             touched=touched,
-            expires=known[TIME] < floor,
-            panes=known[PANES],
-            first=known[FIRST],
-            fired=known[FIRED],
+            expires=columns[TIME] < floor,
+            panes=columns[PANES],
+            first=columns[FIRST],
+            fired=columns[FIRED],
             before=step.before,
             after=step.after,
             clock=step.clock,
             slack=self._windowing.assigner.slack,
             values=values,
-            times={n: known[n] for n in self._book.times},
+            times={n: columns[n] for n in self._state.times},
         )
 
-    def _show(self, windows: pa.Table, fire: Mask, facts: Facts, step: EpochStep) -> pa.Table:
+    def _fire(self, windows: pa.Table, fire: Mask, facts: Facts, step: EpochStep) -> pa.Table:
         fired = windows.filter(pa.array(fire))
         timing, final = _timing(facts.end, step), facts.expires
-        fired, given = self._results(fired, final[fire], step)
+        fired, results = self._results(fired, final[fire], step)
         if self.memory.used:
             windows = _put_back(windows, fired, fire)
-        step.faults.extend(given.faults)
-        self._take_back(fired, step)
-        gave = len(np.unique(given.windows))
-        step.windows.update(fired=fired.num_rows, mute=fired.num_rows - gave)
-        shown = np.flatnonzero(fire)[given.windows]
-        told = (timing[shown], final[shown])
-        self._emit(windows.take(pa.array(shown)), given.values, step, told, sign="+")
+        step.faults.extend(results.faults)
+        self._retract(fired, step)
+        with_result = len(np.unique(results.windows))
+        step.windows.update(fired=fired.num_rows, mute=fired.num_rows - with_result)
+        owners = np.flatnonzero(fire)[results.windows]
+        labels = (timing[owners], final[owners])
+        self._emit(windows.take(pa.array(owners)), results.values, step, labels, sign="+")
         counts = self._windowing.trigger.counts(facts)
-        windows = self._book.reset(windows, fire, counts, step.clock, step.epoch)
-        return self._taken.remember(windows, fire, given, timing) if self._taken else windows
+        windows = self._state.reset(windows, fire, counts, step.clock, step.epoch)
+        if self._retraction is None:
+            return windows
+        return self._retraction.remember(windows, fire, results, timing)
 
     def _results(
         self, fired: pa.Table, final: Mask, step: EpochStep
     ) -> tuple[pa.Table, WindowResults]:
-        """What the windows give, and the windows with what their function remembers now."""
+        """The results of the windows, and the windows with the values of their function."""
         if self._work is None:
-            values = self._book.results(fired, self._book.main)
+            values = self._state.results(fired, self._state.main)
             schema = pa.schema(self._values)
-            given = WindowResults(
-                values.select(schema.names).cast(schema), np.arange(fired.num_rows)
-            )
-            return fired, given
+            values = values.select(schema.names).cast(schema)
+            return fired, WindowResults(values, np.arange(fired.num_rows))
         function, evictor = self._work
-        assert self._kept is not None
-        rows, starts, epochs = self._kept.of(fired, step)
+        assert self._stored_rows is not None
+        rows, starts, epochs = self._stored_rows.of(fired, step)
         keep, faults = self._visible(fired, rows, starts, epochs, evictor)
-        numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))[keep]
-        some, starts = np.unique(numbers, return_index=True)  # a window may have none left
+        numbers = group_numbers(starts, rows.num_rows)[keep]
+        with_rows, starts = np.unique(numbers, return_index=True)  # a window may have none left
         rows = rows.filter(pa.array(keep))
-        laid = WindowedRows(
+        windowed = WindowedRows(
             rows=rows,
             starts=starts,
-            keys=fired.select([HASH, *self._keys]).take(pa.array(some)),
-            begins=fired.column(START).to_numpy()[some],
-            ends=fired.column(TIME).to_numpy()[some] - self._windowing.assigner.slack,
-            panes=fired.column(PANES).to_numpy()[some],
-            timings=[TIMINGS[i] for i in _timing(fired.column(TIME).to_numpy()[some], step)],
-            finals=final[some].tolist(),
+            keys=fired.select([HASH, *self._keys]).take(pa.array(with_rows)),
+            begins=fired.column(START).to_numpy()[with_rows],
+            ends=fired.column(TIME).to_numpy()[with_rows] - self._windowing.assigner.slack,
+            panes=fired.column(PANES).to_numpy()[with_rows],
+            timings=[TIMINGS[i] for i in _timing(fired.column(TIME).to_numpy()[with_rows], step)],
+            finals=final[with_rows].tolist(),
             watermark=step.after,
             clock=step.clock,
             arrival=rows.column(ARRIVED).to_numpy(),
         )
-        mine = fired.take(pa.array(some))
-        memory = self.memory.recall(mine, step)
-        given = function.over(replace(laid, memory=memory))
-        step.counts.update(given.counts)
+        windows = fired.take(pa.array(with_rows))
+        memory = self.memory.recall(windows, step)
+        results = function.over(replace(windowed, memory=memory))
+        step.counts.update(results.counts)
         if memory is not None:
-            self.memory.store_keys(memory, mine, step)
-            fired = self.memory.store_own(memory, fired, some)
-        faults = self._kept.blamed([*faults, *given.faults], step)
-        return fired, WindowResults(given.values, some[given.windows], faults)
+            self.memory.store_keys(memory, windows, step)
+            fired = self.memory.store_own(memory, fired, with_rows)
+        faults = self._stored_rows.blamed([*faults, *results.faults], step)
+        return fired, WindowResults(results.values, with_rows[results.windows], faults)
 
     def _visible(
         self,
@@ -207,19 +207,19 @@ class WindowFiring:
         epochs: Times,
         evictor: Evictor | None,
     ) -> tuple[Mask, list[Fault]]:
-        """Which rows the function sees: not those shown before in "delta", nor the evicted."""
-        last = np.repeat(fired.column(EPOCH).to_numpy(), np.diff(starts, append=rows.num_rows))
+        """Which rows the function sees: in "delta" only new ones, and none that are evicted."""
+        numbers = group_numbers(starts, rows.num_rows)
+        last = fired.column(EPOCH).to_numpy()[numbers]
         keep = epochs > last if self._windowing.mode == "delta" else np.ones(len(last), np.bool_)
         if evictor is None or not keep.any():
             return keep, []
-        numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=rows.num_rows))
-        judged = keep & (epochs <= last) if evictor.after else keep
-        if not judged.any():
+        candidates = keep & (epochs <= last) if evictor.after else keep
+        if not candidates.any():
             return keep, []
-        some, heads = np.unique(numbers[judged], return_index=True)
-        stays, faults = kept_by(evictor, rows.filter(pa.array(judged)), heads)
-        keep = keep & ~np.isin(numbers, some[list(faults)])  # of a window that fails, nothing
-        keep[judged] &= stays
+        judged, heads = np.unique(numbers[candidates], return_index=True)
+        stays, faults = kept_by(evictor, rows.filter(pa.array(candidates)), heads)
+        keep = keep & ~np.isin(numbers, judged[list(faults)])  # of a window that fails, nothing
+        keep[candidates] &= stays
         return keep, list(faults.values())
 
     def _emit(
@@ -227,27 +227,25 @@ class WindowFiring:
         windows: pa.Table,
         values: pa.Table,
         step: EpochStep,
-        told: tuple[Index, Mask],
+        labels: tuple[Index, Mask],
         sign: str,
     ) -> None:
         if not windows.num_rows:
             return
-        timing, final = told
+        timing, final = labels
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
         shown_end = end - self._windowing.assigner.slack
         columns = {"window_start": _bounds(start), "window_end": _bounds(shown_end)}
-        taken_back = 1 if sign == "-" else 0
-        columns["pane"] = pa.array(windows.column(PANES).to_numpy() - taken_back)
+        retracted = 1 if sign == "-" else 0
+        columns["pane"] = pa.array(windows.column(PANES).to_numpy() - retracted)
         columns["timing"] = pa.array(TIMINGS).take(pa.array(timing))
         columns["final"] = pa.array(final)
         columns[CHANGE] = pa.repeat(sign, windows.num_rows)
         columns |= {k: windows.column(k) for k in self._keys}  # one may be called "pane"
         columns |= {n: values.column(n) for n in values.column_names}
         chunk = pa.table({n: columns[n] for n in self._output.names}).cast(self._output)
-        chunk = chunk.append_column(TIME, pa.array(self._times(windows, end)))
-        chunk = chunk.append_column(SOURCE, pa.array(np.full(len(end), -1, dtype=np.int32)))
         hashes = windows.column(HASH).to_numpy()
-        step.out.append(chunk.append_column(OFFSET, pa.array(hashes.view(np.int64))))
+        step.out.append(derived_rows(chunk, hashes.view(np.int64), self._times(windows, end)))
 
     def _times(self, windows: pa.Table, end: Times) -> Times:
         """A result's time is its window's last millisecond; without an end, its latest row's.
@@ -255,9 +253,9 @@ class WindowFiring:
         That is the last in which the window is open, beyond the end that it shows if it has
         slack: what it gives when it closes must not be late for the next window.
         """
-        if "$latest" not in self._book.ever:
+        if "$latest" not in self._state.ever:
             return end - 1
-        latest = self._book.results(windows, {"$latest": self._book.ever["$latest"]})
+        latest = self._state.results(windows, {"$latest": self._state.ever["$latest"]})
         times: Times = latest.column("$latest").to_numpy()
         return times
 
@@ -267,12 +265,12 @@ class WindowFiring:
         facts = self._facts(windows, np.zeros(windows.num_rows, np.bool_), step)
         dues = {TIMERS: trigger.due(facts), MARKS: trigger.mark(facts)}
         for table, due in dues.items():
-            wanted = due < MAX_TIME
-            if wanted.any():
-                mine = windows.filter(pa.array(wanted))
-                timer = mine.select([HASH, *self._keys, START])
-                timer = timer.append_column(END, mine.column(TIME))
-                yield table, timer.append_column(TIME, pa.array(due[wanted]))
+            pending = due < MAX_TIME
+            if pending.any():
+                waiting = windows.filter(pa.array(pending))
+                timer = waiting.select([HASH, *self._keys, START])
+                timer = timer.append_column(END, waiting.column(TIME))
+                yield table, timer.append_column(TIME, pa.array(due[pending]))
 
 
 def _put_back(windows: pa.Table, fired: pa.Table, fire: Mask) -> pa.Table:
@@ -297,7 +295,7 @@ def _bounds(times: Times) -> pa.Array:
     return timestamps(times, (times > MIN_TIME) & (times < FOREVER))
 
 
-# What process functions over windows remember: per key in a table, per window with it.
+# Values of process functions: those per key in a table, those per window with the window.
 
 
 VALUES = "values"
@@ -305,13 +303,13 @@ _OWN, _SET = "$own.", "$own"
 
 
 class ValueStore:
-    """Loads what a function remembers of some windows, and stores it again."""
+    """Loads the values of a function for some windows, and stores them again."""
 
     def __init__(self, function: WindowFunction | None, keys: Sequence[str]) -> None:
         self._process = function if isinstance(function, ProcessRows) else None
         self._identity = [HASH, *keys]
         self._key_values, self._own = (
-            self._process.kept(per_window) if self._process else pa.schema([])
+            self._process.value_schema(per_window) if self._process else pa.schema([])
             for per_window in (False, True)
         )
 
@@ -320,7 +318,7 @@ class ValueStore:
         return bool(len(self._key_values) or len(self._own))
 
     def fields(self) -> list[pa.Field]:
-        """The columns that windows have for it."""
+        """The columns of the values per window."""
         if not len(self._own):
             return []
         return [pa.field(_SET, pa.bool_()), *(f.with_name(f"{_OWN}{f.name}") for f in self._own)]
@@ -329,21 +327,21 @@ class ValueStore:
         return TableSpec(VALUES, keys, self._key_values) if len(self._key_values) else None
 
     def recall(self, windows: pa.Table, step: EpochStep) -> StoredValues | None:
-        """What is remembered of these windows and their keys."""
+        """The stored values of these windows and their keys."""
         if self._process is None or not self.used:
             return None
         identity = windows.select(self._identity)
         number, first = key_numbers(identity)
         keys: list[dict[str, object]] = [{} for _ in first]
         if len(self._key_values):
-            stored, found = step.tables[VALUES].get(identity.take(pa.array(first)))
-            keys = self._process.loaded(stored, found, per_window=False)
+            stored, present = step.tables[VALUES].get(identity.take(pa.array(first)))
+            keys = self._process.loaded(stored, present, per_window=False)
         own: list[dict[str, object]] = [{} for _ in number]
         if len(self._own):
-            found = windows.column(_SET).fill_null(False).to_numpy()
+            present = windows.column(_SET).fill_null(False).to_numpy()
             names = [f"{_OWN}{n}" for n in self._own.names]
             stored = windows.select(names).rename_columns(self._own.names)
-            own = self._process.loaded(stored, found, per_window=True)
+            own = self._process.loaded(stored, present, per_window=True)
         return StoredValues(number, keys, own)
 
     def store_keys(self, memory: StoredValues, windows: pa.Table, step: EpochStep) -> None:
@@ -352,23 +350,21 @@ class ValueStore:
         identity = windows.select(self._identity)
         _, first = key_numbers(identity)
         rows = identity.take(pa.array(first))
-        made = self._process.stored(memory.keys, per_window=False)
-        for name in made.column_names:
-            rows = rows.append_column(name, made.column(name))
-        step.tables[VALUES].put(rows)
+        values = self._process.stored(memory.keys, per_window=False)
+        step.tables[VALUES].put(side_by_side(rows, values))
 
     def store_own(self, memory: StoredValues, windows: pa.Table, at: Index) -> pa.Table:
-        """The windows, with what is remembered of those `at` these places."""
+        """The windows, with new values for those `at` these places."""
         if self._process is None or not len(self._own):
             return windows
-        made = self._process.stored(memory.windows, per_window=True)
+        values = self._process.stored(memory.windows, per_window=True)
         place = np.arange(windows.num_rows)
         place[at] = windows.num_rows + np.arange(len(at))
         for name in self._own.names:
             column = f"{_OWN}{name}"
-            both = [flat(windows.column(column)), flat(made.column(name))]
+            both = [flat(windows.column(column)), flat(values.column(name))]
             new = pa.concat_arrays(both).take(pa.array(place))
-            windows = windows.set_column(windows.column_names.index(column), column, new)
-        known: Mask = windows.column(_SET).fill_null(False).to_numpy().copy()
-        known[at] = True
-        return windows.set_column(windows.column_names.index(_SET), _SET, pa.array(known))
+            windows = with_column(windows, column, new)
+        is_set: Mask = windows.column(_SET).fill_null(False).to_numpy().copy()
+        is_set[at] = True
+        return with_column(windows, _SET, pa.array(is_set))

@@ -1,7 +1,7 @@
 """Which windows of a key are open, for assigners whose windows merge.
 
 A row per key with the bounds of its windows, so that those which a new row meets are found
-without looking through all. The windows themselves lie elsewhere, by their end.
+without a scan. The windows themselves are stored elsewhere, by their end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from headrace.arrays import Mask, Times, flat
 from headrace.chunk import HASH, TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.general_windows.window_state import START
+from headrace.ops.keys import key_numbers
+from headrace.ops.tables import side_by_side
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
@@ -44,40 +45,39 @@ class OpenWindows:
     def meet(
         self, fresh: pa.Table, index: KeyedTable, windows: KeyedTable, before: int
     ) -> tuple[pa.Table, Times, pa.Table]:
-        """The held windows that `fresh` ones meet, who belongs together, and what they become.
+        """The stored windows that `fresh` ones meet, the group of each, and the merged windows.
 
-        The numbers of who belongs together are those of the held ones, then of the fresh ones.
+        Groups are those of the stored windows, then those of the fresh ones.
         """
         number, keys = self._numbered(fresh)
-        held = self._bounds(index, keys, before)
+        open_bounds = self._bounds(index, keys, before)
         arrived = Bounds(number, fresh.column(START).to_numpy(), fresh.column(TIME).to_numpy())
-        found = self._join(*map(np.concatenate, zip(held, arrived, strict=True)))
-        mine, theirs = found.group[: len(held.key)], found.group[len(held.key) :]
-        grows = np.zeros(len(found.key), np.bool_)
-        grows[theirs] = True
-        met = grows[mine]
-        known = self._identities(keys, Bounds(*(column[met] for column in held)))
-        values, present = windows.get(known)
-        for name in values.column_names:
-            known = known.append_column(name, values.column(name))
+        joined = self._join(*map(np.concatenate, zip(open_bounds, arrived, strict=True)))
+        open_group, fresh_group = np.split(joined.group, [len(open_bounds.key)])
+        grows = np.zeros(len(joined.key), np.bool_)
+        grows[fresh_group] = True
+        met = grows[open_group]
+        stored = self._identities(keys, Bounds(*(column[met] for column in open_bounds)))
+        values, present = windows.get(stored)
+        stored = side_by_side(stored, values)
         place = np.cumsum(grows) - 1
-        group = np.concatenate([place[mine[met]][present], place[theirs]])
-        become = Bounds(found.key[grows], found.start[grows], found.end[grows])
-        return known.filter(pa.array(present)), group, self._identities(keys, become)
+        group = np.concatenate([place[open_group[met]][present], place[fresh_group]])
+        merged = Bounds(joined.key[grows], joined.start[grows], joined.end[grows])
+        return stored.filter(pa.array(present)), group, self._identities(keys, merged)
 
     def update(
         self, windows: pa.Table, touched: Mask, expired: Mask, index: KeyedTable, after: int
     ) -> None:
-        """Write down the bounds of what was touched, and strike out what has expired."""
+        """Store the bounds of windows that were touched, and delete those that have expired."""
         changed = windows.filter(pa.array(touched | expired))
         if not changed.num_rows:
             return
         number, keys = self._numbered(changed)
         old = self._bounds(index, keys, after)
         new = Bounds(number, changed.column(START).to_numpy(), changed.column(TIME).to_numpy())
-        found = self._join(*map(np.concatenate, zip(old, new, strict=True)))
-        alive = found.end >= floor_of(after, self._lateness)
-        key, start, end = found.key[alive], found.start[alive], found.end[alive]
+        joined = self._join(*map(np.concatenate, zip(old, new, strict=True)))
+        alive = joined.end >= floor_of(after, self._lateness)
+        key, start, end = joined.key[alive], joined.start[alive], joined.end[alive]
         counts = np.bincount(key, minlength=keys.num_rows)
         offsets = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
         rows = keys
@@ -105,6 +105,6 @@ class OpenWindows:
         return Bounds(key[live], start[live], end[live])
 
     def _identities(self, keys: pa.Table, bounds: Bounds) -> pa.Table:
-        mine = keys.take(pa.array(bounds.key))
-        columns = [pa.array(bounds.end), *mine.columns, pa.array(bounds.start)]
-        return pa.table(columns, names=[TIME, *mine.column_names, START])
+        owners = keys.take(pa.array(bounds.key))
+        columns = [pa.array(bounds.end), *owners.columns, pa.array(bounds.start)]
+        return pa.table(columns, names=[TIME, *owners.column_names, START])

@@ -1,8 +1,8 @@
 """Windows of time with any assigner, trigger, lateness and function.
 
-State is a table of windows, timed by their *end*: what the watermark passes is a stretch of
-it, and what has expired falls off whole. A row of it holds the window's partials and what
-its trigger must know. Within an epoch arrivals are folded in first, then every window that
+State is a table of windows, timed by their *end*: what the watermark passes is a range of it,
+and what has expired is dropped whole. A row of it holds the window's partials and the facts
+that its trigger needs. Within an epoch arrivals are folded in first, then every window that
 got rows or whose time has come is judged once. A batch pays for those windows only.
 """
 
@@ -17,7 +17,6 @@ from headrace.arrays import Times
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, count, max, merge, partial
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator
@@ -25,7 +24,8 @@ from headrace.ops.general_windows.firing import MARKS, TIMERS, WINDOWS, WindowFi
 from headrace.ops.general_windows.open_windows import OPEN, OpenWindows
 from headrace.ops.general_windows.stored_rows import StoredRows
 from headrace.ops.general_windows.window_state import END, START, WindowState
-from headrace.ops.tables import with_bounds
+from headrace.ops.keys import key_numbers
+from headrace.ops.tables import side_by_side, with_bounds
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import GAP, Assigner, Everything, Session, no_gap, why_no_gap
 from headrace.ops.window.evictors import Evictor
@@ -49,38 +49,40 @@ class GeneralWindowOperator(Operator):
         self._differs = isinstance(self._assigner, Session) and self._assigner.differs
         since, ever, times = watched(windowing.trigger)
         latest = {"$latest": max(TIME)} if isinstance(self._assigner, Everything) else {}
-        self._book = WindowState(
+        self._state = WindowState(
             main=dict(aggs),
             since={"$new": count(), **since},
             ever={"$rows": count(), **latest, **ever},
             times=times,
             mode=windowing.mode,
         )
-        self._groups = WindowGroups(self._assigner, self._keys, self._book.all)
-        self._kept = None
+        self._groups = WindowGroups(self._assigner, self._keys, self._state.all)
+        self._stored_rows = None
         if work:
-            self._kept = StoredRows(self._keys, input, self._assigner, windowing.lateness)
+            self._stored_rows = StoredRows(self._keys, input, self._assigner, windowing.lateness)
         self._open = OpenWindows(self._keys, windowing)
-        self._firing = WindowFiring(windowing, self._book, self._kept, work, self._keys, output)
+        self._firing = WindowFiring(
+            windowing, self._state, self._stored_rows, work, self._keys, output
+        )
 
-    # what it keeps
+    # state
 
     def tables(self) -> tuple[TableSpec, ...]:
         keys = [self._input.field(k) for k in self._keys]
         identity = pa.schema([*keys, pa.field(START, pa.int64())])
         timer = pa.schema([*identity, pa.field(END, pa.int64())])
-        value = pa.schema([*self._book.fields(self._input), *self._firing.was_fields()])
-        found = [TableSpec(WINDOWS, identity, value, timed=True)]
+        value = pa.schema([*self._state.fields(self._input), *self._firing.was_fields()])
+        specs = [TableSpec(WINDOWS, identity, value, timed=True)]
         if self._assigner.merges:
-            found.append(self._open.spec(pa.schema(keys)))
+            specs.append(self._open.spec(pa.schema(keys)))
         if self._windowing.trigger.clocked:
-            found.append(TableSpec(TIMERS, timer, pa.schema([]), timed=True))
-        found.append(TableSpec(MARKS, timer, pa.schema([]), timed=True))
-        if self._kept is not None:
-            found.append(self._kept.spec())
+            specs.append(TableSpec(TIMERS, timer, pa.schema([]), timed=True))
+        specs.append(TableSpec(MARKS, timer, pa.schema([]), timed=True))
+        if self._stored_rows is not None:
+            specs.append(self._stored_rows.spec())
         values = self._firing.memory.spec(pa.schema(keys))
-        found += [values] if values is not None else []
-        return tuple(found)
+        specs += [values] if values is not None else []
+        return tuple(specs)
 
     # where the rows are
 
@@ -102,10 +104,10 @@ class GeneralWindowOperator(Operator):
         return late
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return rows if self._kept is not None else self._groups.of_rows(rows)
+        return rows if self._stored_rows is not None else self._groups.of_rows(rows)
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        return prepared if self._kept is not None else self._groups.merged(prepared)
+        return prepared if self._stored_rows is not None else self._groups.merged(prepared)
 
     # one epoch
 
@@ -113,7 +115,7 @@ class GeneralWindowOperator(Operator):
         table = step.tables[WINDOWS]
         fresh = self._arrived(step)
         if fresh is not None:
-            fresh = self._with_held(fresh, step)
+            fresh = self._with_stored(fresh, step)
         windows, touched = self._candidates(fresh, step)
         if windows is not None:
             self._firing.judge(windows, touched, step)
@@ -122,55 +124,51 @@ class GeneralWindowOperator(Operator):
         self._look_ahead(step)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """The windows that are kept, and what would be shown of each now."""
+        """The stored windows, and what each would emit now."""
         windows = tables[WINDOWS].scan()
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
         end = end - self._assigner.slack  # as results show it
         inside = (start >= since) & (end <= until)
         windows, start, end = windows.filter(pa.array(inside)), start[inside], end[inside]
-        shown = self._book.main or {"$rows": self._book.ever["$rows"]}
-        values = self._book.results(windows, shown)
+        shown = self._state.main or {"$rows": self._state.ever["$rows"]}
+        values = self._state.results(windows, shown)
         named = values.rename_columns([n.removeprefix("$") for n in values.column_names])
         return with_bounds(windows.select(self._keys), start, end, named)
 
     def _arrived(self, step: EpochStep) -> pa.Table | None:
-        arrived = step.inputs[0]
-        if arrived is None or not arrived.num_rows:
+        arrived = step.arrived
+        if arrived is None:
             return None
-        if self._kept is not None:
-            self._kept.add(arrived, step)
+        if self._stored_rows is not None:
+            self._stored_rows.add(arrived, step)
             arrived = self._groups.of_rows(arrived)
-        open_ones = arrived.column(END).to_numpy() >= floor_of(
-            step.before, self._windowing.lateness
-        )
-        if not open_ones.all():  # a row may be too late for one of its windows, not for another
-            arrived = arrived.filter(pa.array(open_ones))
+        is_open = arrived.column(END).to_numpy() >= floor_of(step.before, self._windowing.lateness)
+        if not is_open.all():  # a row may be too late for one of its windows, not for another
+            arrived = arrived.filter(pa.array(is_open))
         arrived = self._groups.merged(arrived)
         arrived = arrived.rename_columns([TIME if n == END else n for n in arrived.column_names])
-        return self._firing.unshown(self._book.opened(arrived, step.clock))
+        return self._firing.opened(self._state.opened(arrived, step.clock))
 
-    def _with_held(self, fresh: pa.Table, step: EpochStep) -> pa.Table:
-        """What arrived, with what was held of the same windows, or of windows that it meets."""
+    def _with_stored(self, fresh: pa.Table, step: EpochStep) -> pa.Table:
+        """What arrived, merged with the stored windows that are the same or that it meets."""
         table = step.tables[WINDOWS]
         identity = [TIME, HASH, *self._keys, START]
         if not self._assigner.merges:
-            held, found = table.get(fresh.select(identity))
-            if not found.any():
+            values, present = table.get(fresh.select(identity))
+            if not present.any():
                 return fresh
-            at = np.flatnonzero(found)
-            known = fresh.select(identity).take(pa.array(at))
-            for name in held.column_names:
-                known = known.append_column(name, held.column(name).take(pa.array(at)))
+            at = np.flatnonzero(present)
+            stored = side_by_side(fresh.select(identity), values).take(pa.array(at))
             group = np.concatenate([at, np.arange(fresh.num_rows)])
-            return self._book.fold(known, fresh, group, fresh.select(identity))
-        known, group, merged = self._open.meet(fresh, step.tables[OPEN], table, step.before)
-        if not known.num_rows:
+            return self._state.fold(stored, fresh, group, fresh.select(identity))
+        stored, group, merged = self._open.meet(fresh, step.tables[OPEN], table, step.before)
+        if not stored.num_rows:
             return fresh
-        folded = self._book.fold(known, fresh, group, merged)
-        self._firing.absorbed(known, merged, group, step)
-        if self._kept is not None:
-            self._kept.renew(known, folded, group, step)
-        table.delete(known.select(identity))
+        folded = self._state.fold(stored, fresh, group, merged)
+        self._firing.absorbed(stored, merged, group, step)
+        if self._stored_rows is not None:
+            self._stored_rows.renew(stored, folded, group, step)
+        table.delete(stored.select(identity))
         return folded
 
     def _candidates(
@@ -200,9 +198,9 @@ class GeneralWindowOperator(Operator):
         What was forgotten before is not there any more; but what is there may be older than the
         lateness says, if the program has been given a shorter one.
         """
-        over, gone = step.before + 1, floor_of(step.after, self._windowing.lateness)
+        over, forgotten = step.before + 1, floor_of(step.after, self._windowing.lateness)
         ends = floor_of(step.after, 0)
-        return [(MIN_TIME, ends)] if gone >= over else [(MIN_TIME, gone), (over, ends)]
+        return [(MIN_TIME, ends)] if forgotten >= over else [(MIN_TIME, forgotten), (over, ends)]
 
     def _clocks(self, step: EpochStep) -> list[tuple[str, int]]:
         """The timer tables, and how far each has come."""
@@ -217,19 +215,16 @@ class GeneralWindowOperator(Operator):
         identity = due.select([END, HASH, *self._keys, START])
         identity = identity.rename_columns([TIME, HASH, *self._keys, START])
         identity = identity.take(pa.array(first_of_each(identity, self._keys)))
-        held, found = step.tables[WINDOWS].get(identity)
-        for column in held.column_names:
-            identity = identity.append_column(column, held.column(column))
-        return identity.filter(pa.array(found))
+        values, present = step.tables[WINDOWS].get(identity)
+        return side_by_side(identity, values).filter(pa.array(present))
 
     def _forget(self, windows: pa.Table, touched: np.ndarray, step: EpochStep) -> None:
         lateness = self._windowing.lateness
         expired = windows.column(TIME).to_numpy() < floor_of(step.after, lateness)
         if self._assigner.merges:
             self._open.update(windows, touched, expired, step.tables[OPEN], step.after)
-        if self._kept is not None and expired.any():
-            gone = windows.filter(pa.array(expired))
-            self._kept.forget(gone, step)
+        if self._stored_rows is not None and expired.any():
+            self._stored_rows.forget(windows.filter(pa.array(expired)), step)
 
     def _look_ahead(self, step: EpochStep) -> None:
         """When something is due even if nothing comes."""
@@ -262,7 +257,7 @@ def first_of_each(windows: pa.Table, keys: Sequence[str]) -> Times:
 # From rows to windows: one row per window and key, with its bounds and its partials.
 #
 # Done twice for most rows: where they are read, to one partial per window, and where these
-# meet those of other tasks. Windows that merge are joined here as far as they are in sight.
+# meet those of other tasks. Windows that merge are joined here as far as these rows show.
 
 
 _GROUP = "__group"
@@ -295,23 +290,23 @@ class WindowGroups:
         length = rows.column(END).to_numpy() - rows.column(START).to_numpy()
         alike = bool(len(length)) and bool((length == length[0]).all())
         bounds = [START] if alike else [START, END]  # of windows alike, one says it all
-        made = fold(_with(rows, _GROUP, number), [_GROUP, *bounds], self._aggs)
-        start = made.column(START).to_numpy()
-        end = start + length[0] if alike else made.column(END).to_numpy()
-        owner = first[made.column(_GROUP).to_numpy()]
-        return self._windows(rows, owner, start, end, made.drop_columns([_GROUP, *bounds]))
+        folded = fold(_with(rows, _GROUP, number), [_GROUP, *bounds], self._aggs)
+        start = folded.column(START).to_numpy()
+        end = start + length[0] if alike else folded.column(END).to_numpy()
+        owner = first[folded.column(_GROUP).to_numpy()]
+        return self._windows(rows, owner, start, end, folded.drop_columns([_GROUP, *bounds]))
 
     def _joined(self, rows: pa.Table, fold: Fold) -> pa.Table:
         number, first = key_numbers(rows.select(self._identity))
         bounds = (rows.column(n).to_numpy() for n in (START, END))
-        found = self._assigner.join(number, *bounds)
-        if fold is merge and len(found.key) == rows.num_rows:
+        joined = self._assigner.join(number, *bounds)
+        if fold is merge and len(joined.key) == rows.num_rows:
             return rows
-        made = fold(_with(rows, _GROUP, found.group), [_GROUP], self._aggs)
-        at = made.column(_GROUP).to_numpy()
-        owner = first[found.key[at]]
-        parts = made.drop_columns([_GROUP])
-        return self._windows(rows, owner, found.start[at], found.end[at], parts)
+        folded = fold(_with(rows, _GROUP, joined.group), [_GROUP], self._aggs)
+        at = folded.column(_GROUP).to_numpy()
+        owner = first[joined.key[at]]
+        parts = folded.drop_columns([_GROUP])
+        return self._windows(rows, owner, joined.start[at], joined.end[at], parts)
 
     def _windows(
         self, rows: pa.Table, owner: Times, start: Times, end: Times, parts: pa.Table

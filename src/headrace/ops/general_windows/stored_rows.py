@@ -1,7 +1,7 @@
 """The rows of open windows, for functions that need the rows themselves.
 
-A row is kept once per key, however many windows hold it: a window's rows are those of its
-key whose time lies in it. Where a user's assigner puts rows as it likes, a row is kept once
+A row is stored once per key, however many windows hold it: a window's rows are those of its
+key whose time lies in it. Where a user's assigner puts rows as it likes, a row is stored once
 per window, with the bounds that it was given. Rows that no open window holds any more are
 deleted when the last window that held them is forgotten.
 """
@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.general_windows.window_state import EPOCH, START
+from headrace.ops.keys import key_numbers
+from headrace.ops.tables import side_by_side, with_column
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import Assigner, expanded
 from headrace.state.table import TableSpec
@@ -26,7 +27,7 @@ ROWS = "rows"
 _EPOCH, _NUMBER, _AT, _SINCE, _BLAMED = "$epoch", "$number", "$at", "$since", "$blamed"
 _PLACE = {_AT: pa.int64(), "$source": pa.int32(), "$offset": pa.int64()}
 _HIDDEN = dict(zip(_PLACE, (TIME, SOURCE, OFFSET), strict=True))
-_BOOK = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
+_MARKS = {_SINCE: pa.int64(), _BLAMED: pa.bool_()}
 _OWN = {"$from": pa.int64(), "$to": pa.int64()}  # the window that an assigner gave the row
 _FROM, _TO = _OWN
 _HIDDEN |= {name: f"__{name[1:]}" for name in (_EPOCH, _NUMBER, _BLAMED)}
@@ -45,59 +46,59 @@ class StoredRows:
         keys = [self._input.field(k) for k in self._keys]
         number = [pa.field(_EPOCH, pa.int64()), pa.field(_NUMBER, pa.int64())]
         own = {} if self._assigner.by_time else _OWN
-        place = [pa.field(n, kind) for n, kind in (_PLACE | _BOOK | own).items()]
+        place = [pa.field(n, kind) for n, kind in (_PLACE | _MARKS | own).items()]
         return TableSpec(ROWS, pa.schema([*keys, *number]), pa.schema([*self._values, *place]))
 
     def add(self, rows: pa.Table, step: EpochStep) -> None:
-        """Keep the rows that arrived."""
+        """Store the rows that arrived."""
         names = [HASH, *self._keys, *(f.name for f in self._values)]
         own: dict[str, Times] = {}
         if not self._assigner.by_time:
             rows, own = self._placed(rows, step)
-        kept = rows.select(names)
+        stored = rows.select(names)
         for name, values in own.items():
-            kept = kept.append_column(name, pa.array(values))
+            stored = stored.append_column(name, pa.array(values))
         count = rows.num_rows
         epoch = pa.array(np.full(count, step.epoch, np.int64))
-        kept = kept.append_column(_EPOCH, epoch).append_column(_SINCE, epoch)
-        kept = kept.append_column(_NUMBER, pa.array(np.arange(count)))
-        kept = kept.append_column(_BLAMED, pa.repeat(False, count))
+        stored = stored.append_column(_EPOCH, epoch).append_column(_SINCE, epoch)
+        stored = stored.append_column(_NUMBER, pa.array(np.arange(count)))
+        stored = stored.append_column(_BLAMED, pa.repeat(False, count))
         for name, kind in _PLACE.items():
             column = _HIDDEN[name]
-            there = column in rows.column_names
-            kept = kept.append_column(
-                name, rows.column(column).cast(kind) if there else _zeros(count, kind)
+            present = column in rows.column_names
+            stored = stored.append_column(
+                name, rows.column(column).cast(kind) if present else _zeros(count, kind)
             )
-        step.tables[ROWS].put(kept)
+        step.tables[ROWS].put(stored)
 
     def _placed(self, rows: pa.Table, step: EpochStep) -> tuple[pa.Table, dict[str, Times]]:
         """The rows once for each of their windows that is open, and its bounds."""
         placed = self._assigner.place(rows.column(TIME).to_numpy(), rows)
-        there = placed.end >= floor_of(step.before, self._lateness)
-        rows = rows.take(pa.array(placed.row[there]))
-        return rows, {_FROM: placed.start[there], _TO: placed.end[there]}
+        is_open = placed.end >= floor_of(step.before, self._lateness)
+        rows = rows.take(pa.array(placed.row[is_open]))
+        return rows, {_FROM: placed.start[is_open], _TO: placed.end[is_open]}
 
     def of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index, Times]:
-        """The rows of each window by event time, laid end to end; where each window starts; the
-        epoch since which each row has been there to be shown."""
-        rows, starts = self._found(windows, step)
+        """The rows of each window by event time, concatenated; where each window starts; the
+        epoch since which each row is to be emitted."""
+        rows, starts = self._rows_of(windows, step)
         return self._as_rows(rows), starts, rows.column(_SINCE).to_numpy()
 
-    def renew(self, known: pa.Table, folded: pa.Table, group: Times, step: EpochStep) -> None:
-        """Rows not shown stay so when their window becomes one with another that has fired.
+    def renew(self, absorbed: pa.Table, folded: pa.Table, group: Times, step: EpochStep) -> None:
+        """Rows not emitted stay so when their window merges with another that has fired.
 
-        What has been shown is told by epochs: the window's, of its last firing, and the row's.
+        Emitted are the rows whose epoch is not after that of their window's last firing.
         """
-        mine, fired = (w.column(EPOCH).to_numpy() for w in (known, folded))
-        behind = mine < fired[group[: known.num_rows]]
+        epochs, fired = (w.column(EPOCH).to_numpy() for w in (absorbed, folded))
+        behind = epochs < fired[group[: absorbed.num_rows]]
         if not behind.any():
             return
-        rows, starts = self._found(known.filter(pa.array(behind)), step)
-        shown = np.repeat(mine[behind], np.diff(starts, append=rows.num_rows))
+        rows, starts = self._rows_of(absorbed.filter(pa.array(behind)), step)
+        emitted = np.repeat(epochs[behind], np.diff(starts, append=rows.num_rows))
         since = rows.column(_SINCE).to_numpy()
-        rows = rows.filter(pa.array(since > shown))
+        rows = rows.filter(pa.array(since > emitted))
         now = pa.array(np.full(rows.num_rows, step.epoch, np.int64))
-        step.tables[ROWS].put(_changed(rows, _SINCE, now))
+        step.tables[ROWS].put(with_column(rows, _SINCE, now))
 
     def blamed(self, faults: Sequence[Fault], step: EpochStep) -> list[Fault]:
         """Faults over rows of windows, with a row's place only when it is first blamed.
@@ -107,84 +108,83 @@ class StoredRows:
         return [Fault(self._blamed(fault.row, step), fault.error) for fault in faults]
 
     def _blamed(self, row: pa.Table, step: EpochStep) -> pa.Table:
-        mine = [n for n in row.column_names if not n.startswith("$")]
+        columns = [n for n in row.column_names if not n.startswith("$")]
         if row.column(_HIDDEN[_BLAMED])[0].as_py():
-            return row.select([n for n in mine if n not in (SOURCE, OFFSET)])
+            return row.select([n for n in columns if n not in (SOURCE, OFFSET)])
         names = {HASH: HASH, **{k: k for k in self._keys}}
         names |= {_HIDDEN[n]: n for n in (_EPOCH, _NUMBER)}
-        known = row.select(list(names)).rename_columns(list(names.values()))
-        values, _ = step.tables[ROWS].get(known)
-        for name in values.column_names:
-            known = known.append_column(name, values.column(name))
-        step.tables[ROWS].put(_changed(known, _BLAMED, pa.array([True])))
-        return row.select(mine)
+        stored = row.select(list(names)).rename_columns(list(names.values()))
+        values, _ = step.tables[ROWS].get(stored)
+        stored = side_by_side(stored, values)
+        step.tables[ROWS].put(with_column(stored, _BLAMED, pa.array([True])))
+        return row.select(columns)
 
-    def _found(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index]:
-        found = step.tables[ROWS].match(windows.column(HASH).to_numpy())
+    def _rows_of(self, windows: pa.Table, step: EpochStep) -> tuple[pa.Table, Index]:
+        stored = step.tables[ROWS].match(windows.column(HASH).to_numpy())
         identity = [HASH, *self._keys]
-        both = pa.concat_tables([found.select(identity), windows.select(identity)])
+        both = pa.concat_tables([stored.select(identity), windows.select(identity)])
         number, _ = key_numbers(both)
-        mine, theirs = number[: found.num_rows], number[found.num_rows :]
+        row_key, window_key = number[: stored.num_rows], number[stored.num_rows :]
         if not self._assigner.by_time:
-            return self._put_there(found, mine, windows, theirs)
-        order = _in_order(found, mine)
-        mine, at = mine[order], found.column(_AT).to_numpy()[order]
-        low = _count_before(mine, at, theirs, windows.column(START).to_numpy())
-        high = _count_before(mine, at, theirs, windows.column(TIME).to_numpy())
+            return self._rows_by_window(stored, row_key, windows, window_key)
+        order = _in_order(stored, row_key)
+        row_key, at = row_key[order], stored.column(_AT).to_numpy()[order]
+        low = _count_before(row_key, at, window_key, windows.column(START).to_numpy())
+        high = _count_before(row_key, at, window_key, windows.column(TIME).to_numpy())
         _, index = expanded(low, high - low)
-        rows = found.take(pa.array(order[index]))
+        rows = stored.take(pa.array(order[index]))
         return rows, np.cumsum(high - low) - (high - low)
 
-    def _put_there(
-        self, found: pa.Table, mine: Times, windows: pa.Table, theirs: Times
+    def _rows_by_window(
+        self, stored: pa.Table, row_key: Times, windows: pa.Table, window_key: Times
     ) -> tuple[pa.Table, Index]:
         """Rows by the window that each was given: the same, or a part of it where they merge."""
-        begins, ends = (found.column(n).to_numpy() for n in _OWN)
+        begins, ends = (stored.column(n).to_numpy() for n in _OWN)
         start, end = (windows.column(n).to_numpy() for n in (START, TIME))
-        order = np.lexsort((begins, mine))
-        low = _count_before(mine[order], begins[order], theirs, start)
+        order = np.lexsort((begins, row_key))
+        low = _count_before(row_key[order], begins[order], window_key, start)
         until = end if self._assigner.merges else start + 1
-        high = _count_before(mine[order], begins[order], theirs, until)
+        high = _count_before(row_key[order], begins[order], window_key, until)
         window, index = expanded(low, high - low)
         row = order[index]
         inside = ends[row] <= end[window] if self._assigner.merges else ends[row] == end[window]
-        window, rows = window[inside], found.take(pa.array(row[inside]))
+        window, rows = window[inside], stored.take(pa.array(row[inside]))
         counts = np.bincount(window, minlength=windows.num_rows)
         return rows.take(pa.array(_in_order(rows, window))), np.cumsum(counts) - counts
 
-    def _as_rows(self, kept: pa.Table) -> pa.Table:
-        rows = kept.select([*self._input.names, HASH])
+    def _as_rows(self, stored: pa.Table) -> pa.Table:
+        rows = stored.select([*self._input.names, HASH])
         for name, hidden in _HIDDEN.items():
-            rows = rows.append_column(hidden, kept.column(name))
+            rows = rows.append_column(hidden, stored.column(name))
         return rows
 
     def forget(self, windows: pa.Table, step: EpochStep) -> None:
         """Delete the rows that were in these expired windows and are in no other."""
         table = step.tables[ROWS]
-        found = table.match(windows.column(HASH).to_numpy())
-        if not found.num_rows:
+        stored = table.match(windows.column(HASH).to_numpy())
+        if not stored.num_rows:
             return
         if self._assigner.merges:
-            dead = self._merged_away(found, windows)
+            dead = self._merged_away(stored, windows)
         else:
-            dead = self._reach(found) < floor_of(step.after, self._lateness)
-        table.delete(found.filter(pa.array(dead)))
+            dead = self._reach(stored) < floor_of(step.after, self._lateness)
+        table.delete(stored.filter(pa.array(dead)))
 
-    def _reach(self, found: pa.Table) -> Times:
+    def _reach(self, stored: pa.Table) -> Times:
         if self._assigner.by_time:
-            return self._assigner.reach(found.column(_AT).to_numpy(), found)
-        ends: Times = found.column(_TO).to_numpy()
+            return self._assigner.reach(stored.column(_AT).to_numpy(), stored)
+        ends: Times = stored.column(_TO).to_numpy()
         return ends
 
-    def _merged_away(self, found: pa.Table, windows: pa.Table) -> Mask:
+    def _merged_away(self, stored: pa.Table, windows: pa.Table) -> Mask:
         """Of merging windows only the bounds say which rows they hold."""
         identity = [HASH, *self._keys]
-        both = pa.concat_tables([found.select(identity), windows.select(identity)])
+        both = pa.concat_tables([stored.select(identity), windows.select(identity)])
         number, _ = key_numbers(both)
-        mine, theirs = number[: found.num_rows], number[found.num_rows :]
-        at = found.column(_AT if self._assigner.by_time else _FROM).to_numpy()
-        begun = _count_before(theirs, windows.column(START).to_numpy(), mine, at + 1)
-        over = _count_before(theirs, windows.column(TIME).to_numpy(), mine, at + 1)
+        row_key, window_key = number[: stored.num_rows], number[stored.num_rows :]
+        at = stored.column(_AT if self._assigner.by_time else _FROM).to_numpy()
+        begun = _count_before(window_key, windows.column(START).to_numpy(), row_key, at + 1)
+        over = _count_before(window_key, windows.column(TIME).to_numpy(), row_key, at + 1)
         dead: Mask = begun > over
         return dead
 
@@ -196,19 +196,15 @@ def _in_order(rows: pa.Table, group: Times) -> Times:
     return order
 
 
-def _count_before(keys: Times, at: Times, asked: Times, until: Times) -> Times:
-    """For each (asked, until), how many of (keys, at) come before it, by key and then time."""
-    key = np.concatenate([keys, asked])
+def _count_before(keys: Times, at: Times, queries: Times, until: Times) -> Times:
+    """For each (query, until), how many of (keys, at) come before it, by key and then time."""
+    key = np.concatenate([keys, queries])
     time = np.concatenate([at, until])
     is_row = np.arange(len(key)) < len(keys)
-    order = np.lexsort((is_row, time, key))  # what is asked comes before a row of its time
+    order = np.lexsort((is_row, time, key))  # a query comes before a row of its time
     before = np.empty(len(key), np.int64)
     before[order] = np.cumsum(is_row[order])
     return before[len(keys) :]
-
-
-def _changed(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    return rows.set_column(rows.column_names.index(name), name, values)
 
 
 def _zeros(count: int, kind: pa.DataType) -> pa.Array:

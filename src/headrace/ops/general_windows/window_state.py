@@ -1,4 +1,4 @@
-"""What is written down of a window between epochs: its partials, and its trigger's facts.
+"""The state of a window between epochs: its partials, and its trigger's facts.
 
 Partials come in sets: `main` is what the user asked for, `since` counts from the last firing,
 `ever` from the window's beginning, and `base` is what `ever` was at the last firing, where a
@@ -19,11 +19,12 @@ from headrace.arrays import Index, Mask, Times, flat, integers, valid
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, merge, part_names, result
+from headrace.ops.tables import side_by_side, with_column
 from headrace.ops.window.function import WindowResults
 
 START, END = "$start", "$end"
 PANES, FIRST, FIRED, EPOCH = "$panes", "$first", "$fired", "$epoch"
-BOOK = {PANES: 0, FIRST: MAX_TIME, FIRED: MIN_TIME, EPOCH: -1}
+_NEW_WINDOW = {PANES: 0, FIRST: MAX_TIME, FIRED: MIN_TIME, EPOCH: -1}
 _NEW, _GROUP = "$new", "__group"
 
 
@@ -42,7 +43,7 @@ class WindowState:
         object.__setattr__(self, "all", {**self.main, **self.since, **self.ever})
         compared = [n.removesuffix(".first") for n in self.ever if n.endswith(".first")]
         object.__setattr__(self, "base", {base_of(n): self.ever[n] for n in compared})
-        object.__setattr__(self, "facts", {**BOOK, **dict.fromkeys(self.times, 0)})
+        object.__setattr__(self, "facts", {**_NEW_WINDOW, **dict.fromkeys(self.times, 0)})
 
     def fields(self, input: pa.Schema) -> list[pa.Field]:
         wide = pa.schema([*input, pa.field(TIME, pa.int64())])
@@ -69,26 +70,25 @@ class WindowState:
             for pair in zip(part_names(base, a), part_names(str(ever), a), strict=True)
         ]
 
-    def fold(self, known: pa.Table, fresh: pa.Table, group: Times, identity: pa.Table) -> pa.Table:
-        """Windows that were held and that arrived, by group; `identity` says what each is now.
+    def fold(self, stored: pa.Table, fresh: pa.Table, group: Times, identity: pa.Table) -> pa.Table:
+        """Stored windows and those that arrived, merged by group into the windows of `identity`.
 
-        `group` has the numbers of the known ones first, then of the fresh ones.
+        `group` has the numbers of the stored ones first, then of the fresh ones.
         """
-        both = pa.concat_tables([known, fresh.select(known.column_names)])
-        live = np.concatenate([unreset(known), np.ones(fresh.num_rows, np.bool_)])
-        made = identity
+        both = pa.concat_tables([stored, fresh.select(stored.column_names)])
+        both = both.append_column(_GROUP, pa.array(group))
+        live = np.concatenate([unreset(stored), np.ones(fresh.num_rows, np.bool_)])
+        folded = identity
         for aggs, mask in self._sets(live):
             if aggs:
-                part = _numbered(both, group)
-                part = part if mask.all() else part.filter(pa.array(mask))
-                for name, column in _named(_in_order(merge(part, [_GROUP], aggs))):
-                    made = made.append_column(name, column)
-        for name, values in self._facts(known, group, identity.num_rows, fresh, live).items():
-            made = made.append_column(name, pa.array(values))
-        for name in known.column_names:
-            if name not in made.column_names:  # what was shown, and what a function remembers
-                made = made.append_column(name, _inherited(known, name, group, made))
-        return made.select(known.column_names)
+                part = both if mask.all() else both.filter(pa.array(mask))
+                folded = side_by_side(folded, _in_order(merge(part, [_GROUP], aggs)))
+        for name, values in self._facts(stored, group, identity.num_rows, fresh, live).items():
+            folded = folded.append_column(name, pa.array(values))
+        for name in stored.column_names:
+            if name not in folded.column_names:  # what was emitted, and a function's values
+                folded = folded.append_column(name, _inherited(stored, name, group, folded))
+        return folded.select(stored.column_names)
 
     def _sets(self, live: Mask) -> list[tuple[Mapping[str, Aggregate], Mask]]:
         recent, ever = dict(self.since), {**self.ever, **self.base}
@@ -96,28 +96,28 @@ class WindowState:
         return [(recent, live), (ever, np.ones(len(live), np.bool_))]
 
     def _facts(
-        self, known: pa.Table, group: Times, count: int, fresh: pa.Table, live: Mask
+        self, stored: pa.Table, group: Times, count: int, fresh: pa.Table, live: Mask
     ) -> dict[str, Times]:
-        mine = group[: known.num_rows]
+        target = group[: stored.num_rows]
         facts = {n: np.full(count, v, np.int64) for n, v in self.facts.items()}
         for name in (PANES, FIRED, EPOCH, *self.times):
-            np.maximum.at(facts[name], mine, known.column(name).to_numpy())
-        both = np.concatenate([known.column(FIRST).to_numpy(), fresh.column(FIRST).to_numpy()])
+            np.maximum.at(facts[name], target, stored.column(name).to_numpy())
+        both = np.concatenate([stored.column(FIRST).to_numpy(), fresh.column(FIRST).to_numpy()])
         np.minimum.at(facts[FIRST], group[live], both[live])
         return facts
 
     def reset(
         self, windows: pa.Table, fired: Mask, counts: Mapping[str, Mask], clock: int, epoch: int
     ) -> pa.Table:
-        """The windows after those that `fired` have shown what they had."""
+        """The windows after those that `fired` have emitted."""
         sets = [self.since, self.main] if self.mode == "delta" else [self.since]
         names = [p for aggs in sets for n, a in aggs.items() for p in part_names(n, a)]
         empty = pa.array(fired)
         for name in names:
             windows = _changed(windows, name, pc.if_else(empty, None, windows.column(name)))
         for base, ever in self._bases():
-            shown = pc.if_else(empty, windows.column(ever), windows.column(base))
-            windows = _changed(windows, base, shown)
+            emitted = pc.if_else(empty, windows.column(ever), windows.column(base))
+            windows = _changed(windows, base, emitted)
         for name, value in {FIRST: MAX_TIME, FIRED: clock, EPOCH: epoch}.items():
             old = windows.column(name).to_numpy()
             windows = _changed(windows, name, pa.array(np.where(fired, value, old)))
@@ -137,14 +137,10 @@ def base_of(name: str) -> str:
 
 
 def unreset(windows: pa.Table) -> Mask:
-    """Which windows have rows that were not shown yet."""
+    """Which windows have rows that were not emitted yet."""
     new = next(n for n in windows.column_names if n.startswith(f"{_NEW}__"))
     live: Mask = pc.is_valid(flat(windows.column(new))).to_numpy(zero_copy_only=False)
     return live
-
-
-def _numbered(windows: pa.Table, group: Times) -> pa.Table:
-    return windows.append_column(_GROUP, pa.array(group))
 
 
 def _in_order(merged: pa.Table) -> pa.Table:
@@ -155,41 +151,42 @@ def _in_order(merged: pa.Table) -> pa.Table:
     return merged.take(pa.array(np.argsort(number)))
 
 
-def _named(table: pa.Table) -> Sequence[tuple[str, pa.ChunkedArray]]:
-    return list(zip(table.column_names, table.columns, strict=True))
-
-
 def _changed(windows: pa.Table, name: str, column: pa.Array) -> pa.Table:
     kind = windows.schema.field(name).type
-    return windows.set_column(windows.column_names.index(name), name, column.cast(kind))
+    return with_column(windows, name, column.cast(kind))
 
 
-def _inherited(known: pa.Table, name: str, group: Times, made: pa.Table) -> pa.Array:
-    """A column of the windows that became these; null where there is none.
+def _inherited(stored: pa.Table, name: str, group: Times, folded: pa.Table) -> pa.Array:
+    """A column of the windows that were merged into these; null where there is none.
 
-    What was shown stays with windows that are what they were; what a function remembers comes
-    from the one that fired last.
+    What was emitted stays with windows that did not change; a function's values come from the
+    one that fired last.
     """
-    mine = group[: known.num_rows]
-    heirs = np.argsort(known.column(EPOCH).to_numpy(), kind="stable")
+    target = group[: stored.num_rows]
+    heirs = np.argsort(stored.column(EPOCH).to_numpy(), kind="stable")
     if name.startswith(WAS):
-        same = np.ones(known.num_rows, np.bool_)
-        for bound in (TIME, START):
-            same &= known.column(bound).to_numpy() == made.column(bound).to_numpy()[mine]
-        heirs = np.flatnonzero(same)
-    at = np.full(made.num_rows, -1, np.int64)
-    at[mine[heirs]] = heirs  # the last to be written is the last that fired
-    return flat(known.column(name)).take(pa.array(at, mask=at < 0))
+        heirs = np.flatnonzero(same_bounds(stored, folded, target))
+    at = np.full(folded.num_rows, -1, np.int64)
+    at[target[heirs]] = heirs  # the last to be written is the last that fired
+    return flat(stored.column(name)).take(pa.array(at, mask=at < 0))
 
 
-# What windows have shown, kept so that it can be taken back: for mode "retract".
+def same_bounds(windows: pa.Table, merged: pa.Table, target: Times) -> Mask:
+    """Which windows have the bounds of the merged window that each became part of."""
+    same = np.ones(windows.num_rows, np.bool_)
+    for bound in (TIME, START):
+        same &= windows.column(bound).to_numpy() == merged.column(bound).to_numpy()[target]
+    return same
+
+
+# What windows have emitted, stored so that it can be retracted: for mode "retract".
 #
-# A result is taken back as it was shown, its pane and timing included, so that "+" and "-"
-# rows cancel out. Only a window that is still the same has something to take back; one that
-# became part of another takes it back at once.
+# A result is retracted as it was emitted, its pane and timing included, so that "+" and "-"
+# rows cancel out. Only a window that is still the same has something to retract; one that
+# became part of another retracts it at once.
 
 
-WAS = "$was"  # how the timing was of what was shown; null before anything was
+WAS = "$was"  # the timing of what was emitted; null before the first firing
 
 
 class Retraction:
@@ -197,12 +194,12 @@ class Retraction:
         self._values = list(values)
 
     def fields(self) -> list[pa.Field]:
-        """The columns in which a window remembers what it last showed."""
+        """The columns of what a window last emitted."""
         columns = [pa.field(_column(f.name), f.type) for f in self._values]
         return [pa.field(WAS, pa.int8()), *columns]
 
-    def there(self, windows: pa.Table) -> Mask:
-        """Which windows have something to take back."""
+    def emitted(self, windows: pa.Table) -> Mask:
+        """Which windows have something to retract."""
         return valid(flat(windows.column(WAS)))
 
     def values(self, windows: pa.Table) -> pa.Table:
@@ -213,17 +210,18 @@ class Retraction:
         return integers(windows.column(WAS))
 
     def remember(
-        self, windows: pa.Table, fire: Mask, given: WindowResults, timing: Index
+        self, windows: pa.Table, fire: Mask, results: WindowResults, timing: Index
     ) -> pa.Table:
-        """The windows after those that `fire` have shown what they gave, which may be nothing."""
+        """The windows after those that `fire` have emitted their results, which may be none."""
         at = np.full(windows.num_rows, -1, np.int64)
-        at[np.flatnonzero(fire)[given.windows]] = np.arange(len(given.windows))
+        at[np.flatnonzero(fire)[results.windows]] = np.arange(len(results.windows))
         place = pa.array(at, mask=at < 0)
-        new = {_column(f.name): flat(given.values.column(f.name)).take(place) for f in self._values}
+        values = results.values
+        new = {_column(f.name): flat(values.column(f.name)).take(place) for f in self._values}
         new[WAS] = pa.array(timing, pa.int8(), mask=at < 0)
-        for name, values in new.items():
-            column = pc.if_else(pa.array(fire), values, windows.column(name))
-            windows = windows.set_column(windows.column_names.index(name), name, column)
+        for name, changed in new.items():
+            column = pc.if_else(pa.array(fire), changed, windows.column(name))
+            windows = with_column(windows, name, column)
         return windows
 
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.clock import MIN_TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep
 from headrace.ops.join.sides import JoinSide
 from headrace.ops.join.table_changes import inserts, last_of_each, when
+from headrace.ops.keys import key_numbers
 from headrace.state.table import TableSpec
 
 

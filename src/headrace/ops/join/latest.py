@@ -18,7 +18,6 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.interval import passed
 from headrace.ops.join.pairs import matches, shared_key_ids
@@ -33,6 +32,7 @@ from headrace.ops.join.sides import (
     stored_view,
 )
 from headrace.ops.join.table_changes import Versions, in_turn, one_before
+from headrace.ops.keys import key_numbers
 from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")

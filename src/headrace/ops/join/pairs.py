@@ -1,6 +1,6 @@
 """Which rows match: searches by key and time, for all rows at once.
 
-Keys are small ids that both sides share (`ops/agg/keys.py`). A pair costs what it takes to
+Keys are small ids that both sides share (`ops/keys.py`). A pair costs what it takes to
 write it down; a row without a partner costs one search. Arrays only.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Times
-from headrace.ops.agg.keys import key_numbers
+from headrace.ops.keys import key_numbers
 from headrace.ops.window.assigners import expanded
 
 _ROOM = 2**62  # up to here a key and a time fit into one number

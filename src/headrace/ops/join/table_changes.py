@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.sides import (
     AT,
@@ -31,6 +30,7 @@ from headrace.ops.join.sides import (
     stored_view,
     with_place,
 )
+from headrace.ops.keys import key_numbers
 from headrace.state.table import KeyedTable, TableSpec
 
 CHANGE = "change"

@@ -19,7 +19,6 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, numbers
 from headrace.chunk import HASH, TAKEN_BACK, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.join.changed_rows import (
     ChangedRows,
@@ -50,6 +49,7 @@ from headrace.ops.join.table_changes import (
     inserts,
     last_of_each,
 )
+from headrace.ops.keys import key_numbers
 from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")

@@ -2,7 +2,7 @@
 
 All windows that end in (before, after] are made in few passes, whatever their overlap: by a
 grid of panes and keys where most keys have most panes, else by the stretch of panes that
-each window of a key holds. How panes are kept, and until when, is not known here.
+each window of a key holds. How panes are stored, and until when, is not known here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from headrace.arrays import Column, Index, Times, integers, take, timestamps
 from headrace.chunk import HASH, TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.named import Aggregate, columns_of, naming
 from headrace.ops.agg.order import by_number
 from headrace.ops.agg.span import ADD, Numbers, Op, RangeSpan, Span, stretches
+from headrace.ops.keys import key_numbers
 from headrace.ops.window.aligned import Window
 
 _BAND = 1 << 18  # panes taken at a time, or four windows' worth: bounds memory
@@ -78,7 +78,7 @@ class _PaneFiring:
         starts, count = _runs(times)
         first, last = self.window.end_range(before, after, starts)
         layout = PaneLayout(self.window, key, len(first_row), starts, count, first, last)
-        span, number, key = layout.made()
+        span, number, key = layout.spans()
         results = {}
         for name, agg in self.aggs.items():
             with naming(name, agg):
@@ -100,7 +100,7 @@ def _runs(times: Times) -> tuple[Times, Index]:
     return times[heads], np.diff(heads, append=len(times))
 
 
-# How panes are laid out so that windows can be made of them.
+# How panes are arranged so that windows can be merged from them.
 #
 # Both ways give the windows of each key that hold one of its panes, window by window and key
 # by key within one: a `Grid` where most keys have most panes, else `RangeSpan`.
@@ -109,22 +109,22 @@ def _runs(times: Times) -> tuple[Times, Index]:
 _FEW_KEYS = 64  # fewer are not worth a step per line of the grid
 _SPARSE = 3  # cells per pane beyond which a grid is mostly blank
 
-Laid = tuple[Span, Times, Index]  # the windows, and the number and the key of each
+Layout = tuple[Span, Times, Index]  # the windows, and the number and the key of each
 
 
 @dataclass(frozen=True, slots=True)
 class PaneLayout:
-    """Panes in order of time, and the numbers of the windows wanted of them."""
+    """Panes in order of time, and the numbers of the windows to merge from them."""
 
     window: Window
     key: Index  # the number of each pane's key
     keys: int
     starts: Times  # distinct, sorted
     count: Index  # panes that start at each of them
-    first: Times  # window that holds these, and is wanted
+    first: Times  # window that holds these and fires
     last: Times
 
-    def made(self) -> Laid:
+    def spans(self) -> Layout:
         shape = self._shape()
         if shape.keys < _FEW_KEYS or shape.cells > _SPARSE * len(self.key):
             return self._sparse()
@@ -134,21 +134,21 @@ class PaneLayout:
         size, windows = self.window.pane_size, int(self.last[-1] - self.first[0]) + 1
         return Shape(windows, self.window.size // size, self.window.slide // size, self.keys)
 
-    def _dense(self, shape: Shape) -> Laid:
+    def _dense(self, shape: Shape) -> Layout:
         origin = self.window.end_of(self.first[0]) - self.window.size
         line = (self.starts - origin) // self.window.pane_size
         grid = Grid(shape, np.repeat(line, self.count), self.key, lambda: self._sparse()[0])
         number, key = np.divmod(grid.present, shape.keys)
         return grid, number + self.first[0], key
 
-    def _sparse(self) -> Laid:
+    def _sparse(self) -> Layout:
         rows = np.argsort(self.key, kind="stable")
         heads = np.searchsorted(self.key[rows], np.arange(self.keys))
         first, last = (np.repeat(w, self.count)[rows] for w in (self.first, self.last))
         low, high, number = _windows(first, last, heads)
-        turn = by_number(number)
-        low, high = low[turn], high[turn]
-        return RangeSpan(low, high, rows), number[turn], self.key[rows[low]]
+        order = by_number(number)
+        low, high = low[order], high[order]
+        return RangeSpan(low, high, rows), number[order], self.key[rows[low]]
 
 
 def _windows(first: Times, last: Times, heads: Index) -> tuple[Index, Index, Times]:
@@ -170,7 +170,7 @@ def _windows(first: Times, last: Times, heads: Index) -> tuple[Index, Index, Tim
 
 # Windows over a grid of panes by keys: the way for keys that have most of their panes.
 #
-# Partials are laid into cells, a line for each pane and a column for each key, blank where a
+# Partials are put into cells, a line for each pane and a column for each key, blank where a
 # key has none, so that every window is the same number of lines. Windows then cost two passes
 # over the cells (van Herk, Gil and Werman), whatever their overlap, and nothing is subtracted.
 # Everything comes out window by window, and key by key within one.
@@ -218,13 +218,15 @@ class Grid(Span):
         return self._rows().explode()
 
     def _windows(self, op: Op, columns: Sequence[Numbers]) -> list[Numbers]:
-        cells = [self._laid(c, zero) for c, zero in zip(columns, op.blank(), strict=True)]
+        cells = [self._cells(c, zero) for c, zero in zip(columns, op.blank(), strict=True)]
         shape = self.shape
-        hardly = shape.windows * shape.width <= 3 * shape.panes  # overlap: the plain way is less
-        made = self._each(op, cells) if hardly else self._shared(op, cells)
-        return [values.reshape(-1) for values in made]
+        if shape.windows * shape.width <= 3 * shape.panes:  # little overlap
+            reduced = self._each(op, cells)
+        else:
+            reduced = self._shared(op, cells)
+        return [values.reshape(-1) for values in reduced]
 
-    def _laid(self, column: Numbers, zero: object) -> Numbers:
+    def _cells(self, column: Numbers, zero: object) -> Numbers:
         lines = -(-self.shape.panes // self.shape.width) * self.shape.width
         cells = np.full(lines * self.shape.keys, zero, column.dtype)
         cells[self._at] = column

@@ -1,7 +1,7 @@
 """Windows with named aggregates, from shared panes.
 
 Where the rows are, each is put into its pane and panes are aggregated; only those partials
-travel. The state is one timed table of partials by (pane, key); a window's result is made
+travel. The state is one timed table of partials by (pane, key); a window's result is merged
 from its panes when the watermark passes its end, and a pane is forgotten when no window
 that is still to fire holds it.
 """
@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Times, flat, timestamps
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import hash_keys
-from headrace.ops.agg.keys import key_numbers
-from headrace.ops.agg.named import Aggregate, merge, partial, result, with_held
+from headrace.ops.agg.named import Aggregate, merge, partial, result, with_stored
 from headrace.ops.contract import EpochStep, Operator
+from headrace.ops.keys import key_numbers
 from headrace.ops.panes.firing import fire
-from headrace.ops.tables import with_bounds
+from headrace.ops.tables import derived_rows, with_bounds, with_column
 from headrace.ops.window.aligned import Window
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -69,11 +69,11 @@ class PaneOperator(Operator):
         return merged.rename_columns(names).append_column(HASH, pa.array(hashes))
 
     def step(self, step: EpochStep) -> None:
-        table = step.tables[PANES]
-        if step.inputs[0] is not None and step.inputs[0].num_rows:
-            self._absorb(table, step.inputs[0])
+        table, arrived = step.tables[PANES], step.arrived
+        if arrived is not None:
+            self._absorb(table, arrived)
             if self._coarse:
-                self._absorb(step.tables[BLOCKS], self._in_blocks(step.inputs[0]))
+                self._absorb(step.tables[BLOCKS], self._in_blocks(arrived))
         if step.after > step.before:
             self._fire(table, step)
         oldest = self._window.oldest_needed_pane(step.after)
@@ -102,14 +102,14 @@ class PaneOperator(Operator):
     def _in_blocks(self, arrived: pa.Table) -> pa.Table:
         assert self._coarse is not None
         blocks = self._coarse.blocks_of(arrived.column(TIME).to_numpy())
-        return arrived.set_column(arrived.column_names.index(TIME), TIME, pa.array(blocks))
+        return with_column(arrived, TIME, pa.array(blocks))
 
     def _absorb(self, table: KeyedTable, arrived: pa.Table) -> None:
         identity = [TIME, HASH, *self._keys]
         fresh = self._merged(arrived, identity)
-        held, found = table.get(fresh.select(identity))
-        if found.any():
-            fresh = with_held(fresh, held, found, self._aggs)
+        stored, present = table.get(fresh.select(identity))
+        if present.any():
+            fresh = with_stored(fresh, stored, present, self._aggs)
         table.put(fresh)
 
     def _merged(self, partials: pa.Table, identity: list[str]) -> pa.Table:
@@ -148,22 +148,19 @@ def derived(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Window results as a chunk: their time is the last millisecond of their window."""
     ends = rows.column("window_end").cast(pa.int64()).to_numpy() // 1_000
     hashes = rows.column(HASH).to_numpy()
-    chunk = rows.select(schema.names).cast(schema)
-    chunk = chunk.append_column(TIME, pa.array(ends - 1))
-    chunk = chunk.append_column(SOURCE, pa.array(np.full(len(ends), -1, dtype=np.int32)))
-    return chunk.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+    return derived_rows(rows.select(schema.names).cast(schema), hashes.view(np.int64), ends - 1)
 
 
 # Panes of panes, for windows that overlap hundreds of times.
 #
 # A window of 3,600 panes that fires every second must not read 3,600 panes every second. So
-# panes are kept twice: as they are, and in *blocks* of many. While the watermark crosses one
+# panes are stored twice: as they are, and in *blocks* of many. While the watermark crosses one
 # block, every window that ends in it is the end of one block of panes, the same whole blocks,
 # and the beginning of another: those whole blocks are merged once and count as one pane.
 # Invariant: a block holds what its panes hold.
 
 
-_ENOUGH = 64  # overlaps from which it is worth keeping panes twice
+_ENOUGH = 64  # overlaps from which it is worth storing panes twice
 
 
 def panes_per_block(window: Window) -> int | None:
@@ -203,21 +200,21 @@ class CoarsePanes:
     ) -> Iterator[pa.Table]:
         """The results of windows that end in (before, after], a block at a time."""
         oldest = self._window.oldest_needed_pane(before)
-        held = blocks.scan(self.oldest_needed(oldest), after)
-        if not held.num_rows:
+        stored = blocks.scan(self.oldest_needed(oldest), after)
+        if not stored.num_rows:
             return
-        starts = held.column(TIME).to_numpy()
+        starts = stored.column(TIME).to_numpy()
         for block in self._crossed(np.unique(starts), before, after).tolist():
-            yield from self._cross(panes, held, starts, block, before, after)
+            yield from self._cross(panes, stored, starts, block, before, after)
 
     def _crossed(self, starts: Times, before: int, after: int) -> Times:
         """The blocks in which a window ends that holds one of those at `starts`."""
         ends = starts[:, None] + np.arange(self._blocks + 1) * self._block
-        found = np.unique(ends)
-        return found[(found + self._block > before) & (found < after)]
+        blocks = np.unique(ends)
+        return blocks[(blocks + self._block > before) & (blocks < after)]
 
     def _cross(
-        self, panes: KeyedTable, held: pa.Table, starts: Times, block: int, before: int, after: int
+        self, panes: KeyedTable, rows: pa.Table, starts: Times, block: int, before: int, after: int
     ) -> Iterator[pa.Table]:
         """The windows that end within one block, from panes that stand in a row."""
         first = max(1, (before - block) // self._pane + 1)
@@ -227,7 +224,7 @@ class CoarsePanes:
         left = block - self._window.size
         parts = [
             self._row(panes.scan(left, left + self._block), left, 0),
-            self._middle(held, starts, left + self._block, block),
+            self._middle(rows, starts, left + self._block, block),
             self._row(panes.scan(block, block + self._block), block, self._panes + 1),
         ]
         row = pa.concat_tables([p for p in parts if p.num_rows] or parts[:1])
@@ -238,25 +235,24 @@ class CoarsePanes:
     def _row(self, panes: pa.Table, start: int, at: int) -> pa.Table:
         """Panes by their place in the row instead of by time."""
         place = (panes.column(TIME).to_numpy() - start) // self._pane + at
-        return panes.set_column(panes.column_names.index(TIME), TIME, pa.array(place))
+        return with_column(panes, TIME, pa.array(place))
 
-    def _middle(self, held: pa.Table, starts: Times, low: int, high: int) -> pa.Table:
+    def _middle(self, stored: pa.Table, starts: Times, low: int, high: int) -> pa.Table:
         """The whole blocks that every window of the row holds, as one pane per key."""
-        mine = held.filter(pa.array((starts >= low) & (starts < high)))
-        number, first = key_numbers(mine.select([HASH, *self._keys]))
-        merged = merge(mine.append_column(_KEY, pa.array(number)), [_KEY], self._aggs)
+        whole = stored.filter(pa.array((starts >= low) & (starts < high)))
+        number, first = key_numbers(whole.select([HASH, *self._keys]))
+        merged = merge(whole.append_column(_KEY, pa.array(number)), [_KEY], self._aggs)
         at = pa.array(first[merged.column(_KEY).to_numpy()])
         place = pa.array(np.full(merged.num_rows, self._panes))
-        columns = {n: flat(mine.column(n)).take(at) for n in (HASH, *self._keys)}
+        columns = {n: flat(whole.column(n)).take(at) for n in (HASH, *self._keys)}
         columns |= {n: merged.column(n) for n in merged.column_names if n != _KEY}
-        made = pa.table({TIME: place, **columns}).select(held.column_names)
-        return made.sort_by(HASH)
+        middle = pa.table({TIME: place, **columns}).select(stored.column_names)
+        return middle.sort_by(HASH)
 
     def _real(self, fired: pa.Table, block: int) -> pa.Table:
         """Results with the bounds of the windows they are of."""
         place = fired.column("window_end").cast(pa.int64()).to_numpy() // 1_000
         ends = block + (place - self._panes - 1) * self._pane
         for name, times in (("window_start", ends - self._window.size), ("window_end", ends)):
-            stamps = timestamps(times)
-            fired = fired.set_column(fired.column_names.index(name), name, stamps)
+            fired = with_column(fired, name, timestamps(times))
         return fired

@@ -17,9 +17,8 @@ import pyarrow as pa
 from headrace.arrays import integers, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep, Fault, Operator
-from headrace.ops.keys import HIDDEN_KEY, key_schema
+from headrace.ops.keys import HIDDEN_KEY, key_numbers, key_schema
 from headrace.ops.pattern.automaton import ACCEPT, Automaton
 from headrace.ops.pattern.machine import HELD, Machine, Run
 from headrace.ops.pattern.match_output import EmittedMatch, GatheredMatches, MatchOutput

@@ -17,8 +17,8 @@ import pyarrow as pa
 from headrace.arrays import Mask, integers
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep
+from headrace.ops.keys import key_numbers
 from headrace.ops.pattern.machine import Run
 from headrace.state.table import TableSpec
 

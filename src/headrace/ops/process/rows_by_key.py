@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME, visible
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.agg.keys import key_numbers
 from headrace.ops.agg.order import order_keys, sorted_by
 from headrace.ops.contract import EpochStep
+from headrace.ops.keys import key_numbers
 from headrace.ops.process.key_state import DOMAIN
 from headrace.reads import columns_read
 from headrace.rows import pylist, rows_from, rows_of

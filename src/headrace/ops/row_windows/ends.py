@@ -1,8 +1,8 @@
 """Where windows end: after how many of a key's new rows.
 
-Only arithmetic over the rows of one epoch and what was remembered of each key: how many of
-its rows came since its last window ended, and the number that a delta is measured from. What
-windows hold is not known here.
+Only arithmetic over the rows of one epoch and the counters of each key: how many of its rows
+came since its last window ended, and the number that a delta is measured from. What windows
+hold is not known here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.arrays import Column, Index, Mask, array, floats, integers, valid
+from headrace.ops.agg.order import run_starts
 from headrace.ops.agg.span import Numbers, stretches
 from headrace.ops.row_windows.store import Ordered
 from headrace.ops.window.by_rows import (
@@ -66,7 +67,7 @@ class Ends:
 
 
 def ends_of(spec: RowWindow, rows: Ordered, since: Index, reference: Column | None) -> Ends:
-    """The windows that end among these rows, given what is remembered of their keys."""
+    """The windows that end among these rows, by the counters of their keys."""
     match spec:
         case CountWindow():
             return _every(spec.step, rows.sizes, since)
@@ -116,14 +117,14 @@ def _at(
 # Deltas: at which rows a number has moved too far from the one it is measured from.
 #
 # Integers are compared exactly, whatever their width; all else as doubles. Rows lie key by
-# key in order. Nothing is kept here: what a key is measured from comes in and goes out.
+# key in order. There is no state here: what a key is measured from comes in and goes out.
 
 
 _SIGN = np.uint64(2**63)
 
 
 def reference_type(kind: pa.DataType) -> pa.DataType:
-    """As what the number that a key is measured from is kept."""
+    """The stored type of the number that a key is measured from."""
     return pa.int64() if pt.is_integer(kind) else pa.float64()
 
 
@@ -134,28 +135,30 @@ class Measured:
     values: Numbers
     key: Index  # of each of these rows
     start: Numbers
-    known: Mask  # keys that have a start
+    started: Mask  # keys that have a start
 
     @property
     def heads(self) -> Index:
         """Each key's first row."""
-        return np.flatnonzero(np.diff(self.key, prepend=-1))
+        return run_starts(self.key)
 
 
-def moved(spec: DeltaWindow, starts: Index, column: pa.Array, held: Column) -> tuple[Index, Column]:
+def moved(
+    spec: DeltaWindow, starts: Index, column: pa.Array, reference: Column
+) -> tuple[Index, Column]:
     """The rows that a new window starts with, and what each key is measured from after them."""
     values, present = _numbers(column)
     places = np.flatnonzero(present)
     key = np.searchsorted(starts, places, side="right") - 1
-    start = integers(held) if values.dtype == np.int64 else floats(held)
-    rows = Measured(values[places], key, start, valid(held))
+    start = integers(reference) if values.dtype == np.int64 else floats(reference)
+    rows = Measured(values[places], key, start, valid(reference))
     if not len(places):
-        return places, held
+        return places, reference
     from_where = _from_first if spec.since == FIRST else _from_previous
     far, after = from_where(rows, spec.threshold)
-    known = rows.known.copy()
-    known[key] = True
-    return places[far], array(after, held.type, known)
+    measured = rows.started.copy()
+    measured[key] = True
+    return places[far], array(after, reference.type, measured)
 
 
 def _numbers(column: pa.Array) -> tuple[Numbers, Mask]:
@@ -175,18 +178,18 @@ def _from_previous(rows: Measured, threshold: float) -> tuple[Mask, Numbers]:
     before = np.roll(rows.values, 1)
     before[heads] = rows.start[rows.key[heads]]
     far = _too_far(rows.values, before, threshold)
-    far[heads] &= rows.known[rows.key[heads]]
+    far[heads] &= rows.started[rows.key[heads]]
     after = rows.start.copy()
     after[rows.key] = rows.values  # the last to be written is the last
     return far, after
 
 
-@np.errstate(all="ignore")  # infinities that are equal are not apart
+@np.errstate(all="ignore")  # equal infinities have no distance
 def _too_far(a: Numbers, b: Numbers, threshold: float) -> Mask:
     if a.dtype != np.int64:
         return np.asarray(np.abs(a - b) > threshold)
-    apart = np.where(a > b, a - b, b - a).view(np.uint64)  # right even if it wraps
-    return np.asarray(apart > np.uint64(min(int(threshold), 2**64 - 1)))
+    distance = np.where(a > b, a - b, b - a).view(np.uint64)  # right even if it wraps
+    return np.asarray(distance > np.uint64(min(int(threshold), 2**64 - 1)))
 
 
 def _from_first(rows: Measured, threshold: float) -> tuple[Mask, Numbers]:
@@ -195,16 +198,16 @@ def _from_first(rows: Measured, threshold: float) -> tuple[Mask, Numbers]:
     Where a window starts depends on where the one before did: the one loop over rows.
     """
     values: list[Any] = rows.values.tolist()
-    heads, after, found = rows.heads, rows.start.copy(), list[int]()
+    heads, after, begins = rows.heads, rows.start.copy(), list[int]()
     keys, stops = rows.key[heads].tolist(), [*heads[1:].tolist(), len(values)]
     for key, head, stop in zip(keys, heads.tolist(), stops, strict=True):
-        base = after[key].item() if rows.known[key] else values[head]
+        base = after[key].item() if rows.started[key] else values[head]
         for at in range(head, stop):
-            apart = values[at] - base
-            if apart > threshold or -apart > threshold:
+            distance = values[at] - base
+            if distance > threshold or -distance > threshold:
                 base = values[at]
-                found.append(at)
+                begins.append(at)
         after[key] = base
     far = np.zeros(len(values), np.bool_)
-    far[found] = True
+    far[begins] = True
     return far, after

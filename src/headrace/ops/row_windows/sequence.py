@@ -1,6 +1,6 @@
-"""Rows of some keys laid end to end, and the stretches of them that are windows.
+"""The rows of some keys as one sequence, and the stretches of it that are windows.
 
-Each key's kept rows come first and then its new ones. The rows stay where they are: a
+Each key's stored rows come first and then its new ones. The rows stay where they are: a
 sequence says in which order they are to be read. Knows nothing of tables.
 """
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.arrays import Column, Index, integers
 from headrace.chunk import TIME
-from headrace.ops.agg.order import distinct, rises, sorted_by
+from headrace.ops.agg.order import distinct, inverse, rises, sorted_by
 from headrace.ops.agg.span import stretches
 from headrace.ops.row_windows.ends import Ends, reference_type
 from headrace.ops.row_windows.store import Ordered, fitted
@@ -37,40 +37,40 @@ class RowSequence:
 
     pool: pa.Table
     index: Index
-    kept: Index  # kept rows of each key
+    stored: Index  # stored rows of each key
     new: Index  # new rows of each key
 
     @classmethod
     def of(
-        cls, kept: pa.Table, counts: Index, rows: Ordered, which: Index, schema: pa.Schema
+        cls, stored: pa.Table, counts: Index, rows: Ordered, which: Index, schema: pa.Schema
     ) -> RowSequence:
-        """The kept rows, `counts` per key, and the new ones of the keys `which`."""
-        fresh, held = fitted(rows.rows, schema), kept.num_rows
-        pool = pa.concat_tables([kept.select(fresh.column_names), fresh]).combine_chunks()
+        """The stored rows, `counts` per key, and the new ones of the keys `which`."""
+        fresh, count = fitted(rows.rows, schema), stored.num_rows
+        pool = pa.concat_tables([stored.select(fresh.column_names), fresh]).combine_chunks()
         sizes = rows.sizes[which]
-        low = np.stack([np.cumsum(counts) - counts, held + rows.starts[which]], axis=1)
+        low = np.stack([np.cumsum(counts) - counts, count + rows.starts[which]], axis=1)
         place = stretches(low.reshape(-1), np.stack([counts, sizes], axis=1).reshape(-1))
-        index = np.concatenate([np.arange(held), held + rows.order])[place]
+        index = np.concatenate([np.arange(count), count + rows.order])[place]
         return cls(pool, index, counts, sizes)
 
     @classmethod
-    def of_kept(cls, kept: pa.Table, counts: Index, schema: pa.Schema) -> RowSequence:
-        """Kept rows alone."""
-        pool = fitted(kept, schema).combine_chunks()
-        return cls(pool, np.arange(kept.num_rows), counts, np.zeros_like(counts))
+    def of_stored(cls, stored: pa.Table, counts: Index, schema: pa.Schema) -> RowSequence:
+        """Stored rows alone."""
+        pool = fitted(stored, schema).combine_chunks()
+        return cls(pool, np.arange(stored.num_rows), counts, np.zeros_like(counts))
 
     @property
     def starts(self) -> Index:
-        return self.stops - (self.kept + self.new)
+        return self.stops - (self.stored + self.new)
 
     @property
     def stops(self) -> Index:
-        return np.cumsum(self.kept + self.new)
+        return np.cumsum(self.stored + self.new)
 
     @property
     def key(self) -> Index:
         """The key of each row."""
-        return np.repeat(np.arange(len(self.kept)), self.kept + self.new)
+        return np.repeat(np.arange(len(self.stored)), self.stored + self.new)
 
     @property
     def times(self) -> Index:
@@ -79,7 +79,7 @@ class RowSequence:
 
     def windows(self, spec: RowWindow, key: Index, after: Index) -> RowRanges:
         """The windows that end after so many new rows of their key."""
-        high = (self.starts + self.kept)[key] + after
+        high = (self.starts + self.stored)[key] + after
         match spec:
             case CountWindow(tumbles=False):
                 low = np.maximum(self.starts[key], high - spec.size)
@@ -93,14 +93,12 @@ class RowSequence:
 
     def _by_time(self, size: int, key: Index, high: Index) -> RowRanges:
         """What had come by then, by time: the rows up to the one that ends the window."""
-        owner, times, index, turn = self.key, self.times, self.index, None
+        owner, times, index, order = self.key, self.times, self.index, None
         if not rises([owner, times]):
-            turn = sorted_by([owner, times])
-            place = np.empty(len(turn), np.int64)
-            place[turn] = np.arange(len(turn))
-            index, times, high = index[turn], times[turn], place[high - 1] + 1
+            order = sorted_by([owner, times])
+            index, times, high = index[order], times[order], inverse(order)[high - 1] + 1
         low = _first_after(owner, times, key, times[high - 1] - size)
-        return RowRanges(self.pool, index, low, high, turn)
+        return RowRanges(self.pool, index, low, high, order)
 
     def needed(self, spec: RowWindow, ends: Ends, watermark: int) -> Index:
         """From where on windows after these `ends` may hold each key's rows."""
@@ -114,7 +112,7 @@ class RowSequence:
             case LastTime():
                 return self._within(spec.size, ends.since, watermark)
             case _:
-                first = self.starts + self.kept + ends.last
+                first = self.starts + self.stored + ends.last
         return np.asarray(np.maximum(first, self.starts))
 
     def _within(self, size: int, since: Index, watermark: int) -> Index:
@@ -133,22 +131,22 @@ class RowSequence:
 
 def _first_after(owner: Index, times: Index, key: Index, bound: Index) -> Index:
     """The first row of each key that is later than its bound; rows rise by owner and time."""
-    known = distinct(times)
-    rank = np.searchsorted(known, times)
-    wanted = np.searchsorted(known, bound, side="right") - 1
-    places = owner * len(known) + rank
-    return np.searchsorted(places, key * len(known) + wanted, side="right")
+    distinct_times = distinct(times)
+    rank = np.searchsorted(distinct_times, times)
+    bound_rank = np.searchsorted(distinct_times, bound, side="right") - 1
+    places = owner * len(distinct_times) + rank
+    return np.searchsorted(places, key * len(distinct_times) + bound_rank, side="right")
 
 
-# What is remembered of every key, whatever its windows are: a few numbers.
+# What is stored of every key, whatever its windows are: a few numbers.
 
 
 SINCE, NUMBER, FIRST, NEXT, FROM = "__since", "__number", "__first", "__next", "__from"
 
 
-def book_fields(spec: RowWindow, input: pa.Schema, kept: bool) -> list[pa.Field]:
-    """The columns in which a table keeps books; `kept`: of keys whose rows are kept."""
-    names = [SINCE, NUMBER, *([FIRST, NEXT] if kept else [])]
+def counter_fields(spec: RowWindow, input: pa.Schema, with_rows: bool) -> list[pa.Field]:
+    """The columns of a table of counters; `with_rows`: of keys whose rows are stored."""
+    names = [SINCE, NUMBER, *([FIRST, NEXT] if with_rows else [])]
     fields = [pa.field(name, pa.int64()) for name in names]
     if isinstance(spec, DeltaWindow):
         fields.append(pa.field(FROM, reference_type(input.field(spec.column).type)))
@@ -161,18 +159,18 @@ class KeyCounters:
 
     since: Index  # rows since its last window ended
     number: Index  # windows that have ended
-    first: Index  # its first parcel of kept rows
+    first: Index  # its first parcel of stored rows
     next: Index  # its parcel to come
     reference: Column | None  # what a delta is measured from
 
     @classmethod
-    def of(cls, held: pa.Table) -> KeyCounters:
-        names, nothing = held.column_names, np.zeros(held.num_rows, np.int64)
+    def of(cls, stored: pa.Table) -> KeyCounters:
+        names, nothing = stored.column_names, np.zeros(stored.num_rows, np.int64)
         since, number, first, next = (
-            integers(held[name]) if name in names else nothing
+            integers(stored[name]) if name in names else nothing
             for name in (SINCE, NUMBER, FIRST, NEXT)
         )
-        return cls(since, number, first, next, held[FROM] if FROM in names else None)
+        return cls(since, number, first, next, stored[FROM] if FROM in names else None)
 
     def after(self, ends: Ends) -> KeyCounters:
         """When these windows have ended and a parcel has been added."""
@@ -185,8 +183,8 @@ class KeyCounters:
         since, number = np.zeros_like(self.since), self.number + 1
         return KeyCounters(since, number, self.first, self.next + 1, nothing)
 
-    def keeping(self, first: Index) -> KeyCounters:
-        """With nothing kept before these parcels."""
+    def starting_at(self, first: Index) -> KeyCounters:
+        """With nothing stored before these parcels."""
         return replace(self, first=first)
 
     def only(self, which: Index) -> KeyCounters:

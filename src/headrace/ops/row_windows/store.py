@@ -1,6 +1,6 @@
-"""Rows kept per key, packed: what a key got in one epoch is one row of a table, with lists.
+"""Rows stored per key, packed: what a key got in one epoch is one row of a table, with lists.
 
-So a table has as many rows as keys were touched, not as rows are kept, and adding rows does
+So a table has as many rows as keys were touched, not as rows are stored, and adding rows does
 not read those that are there. Such a list is a *parcel*; the parcels of a key are numbered
 in the order in which they came.
 """
@@ -14,14 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from headrace.arrays import Column, Index, Mask, array, flat, integers, take, valid
+from headrace.arrays import Column, Index, Mask, flat, integers, take
 from headrace.chunk import HASH, HIDDEN, OFFSET, SOURCE, TIME
-from headrace.ops.agg.keys import key_numbers
+from headrace.hashing import plain_floats
 from headrace.ops.agg.order import by_number, rises, sorted_by
 from headrace.ops.agg.span import stretches
+from headrace.ops.keys import key_numbers
+from headrace.ops.tables import side_by_side
 from headrace.state.table import KeyedTable, TableSpec
 
-FEW = 8  # parcels of a key up to which they are asked for one by one
+FEW = 8  # parcels of a key up to which they are read one by one
 _PARCEL = "__parcel"
 
 
@@ -31,7 +33,7 @@ class StoredParcels:
 
     rows: pa.Table
     parcels: pa.Table  # their identities
-    key: Index  # of each parcel: its place among the keys asked for
+    key: Index  # of each parcel: its place among the requested keys
     sizes: Index  # rows in each parcel
 
     @property
@@ -51,7 +53,7 @@ class StoredParcels:
 
 
 class PackedRows:
-    """A table of packed rows with the given columns; the key's own are kept only once."""
+    """A table of packed rows with the given columns; the key's own are stored only once."""
 
     def __init__(self, name: str, key: pa.Schema, rows: pa.Schema, timed: bool = False) -> None:
         self._key, self.rows = key, rows
@@ -64,65 +66,69 @@ class PackedRows:
     def add(
         self, table: KeyedTable, owners: pa.Table, parcel: Index, rows: pa.Table, sizes: Index
     ) -> None:
-        """Keep `rows`, which lie owner by owner, as a parcel for each that has any."""
+        """Store `rows`, which are ordered by owner, as a parcel for each that has any."""
         some = np.flatnonzero(sizes)
         if not len(some):
             return
-        put = owners.take(pa.array(some)).append_column(_PARCEL, pa.array(parcel[some]))
+        parcels = owners.take(pa.array(some)).append_column(_PARCEL, pa.array(parcel[some]))
         ends = pa.array(np.append(0, np.cumsum(sizes[some])).astype(np.int32))
         for field in self._packed:
             values = flat(_column(rows, field))
-            put = put.append_column(_list(field.name), pa.ListArray.from_arrays(ends, values))
-        table.put(put)
+            lists = pa.ListArray.from_arrays(ends, values)
+            parcels = parcels.append_column(_list(field.name), lists)
+        table.put(parcels)
 
     def gather(self, table: KeyedTable, keys: pa.Table, first: Index, stop: Index) -> StoredParcels:
-        """All that is kept of these keys, which are distinct, in parcels first to stop - 1."""
-        few = (stop - first).max(initial=0) <= FEW
-        found, number = self._asked(table, keys, first, stop) if few else self._met(table, keys)
-        parcels = found.select(self.spec.identity.names)
-        return StoredParcels(self.unpacked(found), parcels, number, _sizes(found))
+        """All that is stored of these keys, which are distinct, in parcels first to stop - 1."""
+        if (stop - first).max(initial=0) <= FEW:
+            stored, number = self._by_number(table, keys, first, stop)
+        else:
+            stored, number = self._by_hash(table, keys)
+        parcels = stored.select(self.spec.identity.names)
+        return StoredParcels(self.unpacked(stored), parcels, number, _sizes(stored))
 
-    def _asked(
+    def _by_number(
         self, table: KeyedTable, keys: pa.Table, first: Index, stop: Index
     ) -> tuple[pa.Table, Index]:
-        """Parcel by parcel, those that are still there: only they are touched."""
+        """Those that are still there, read parcel by parcel."""
         number = np.repeat(np.arange(keys.num_rows), stop - first)
         parcel = pa.array(stretches(first, stop - first))
-        asked = keys.take(pa.array(number)).append_column(_PARCEL, parcel)
-        values, there = table.get(asked)
-        for name in values.column_names:
-            asked = asked.append_column(name, values[name])
-        return (asked, number) if there.all() else (asked.filter(pa.array(there)), number[there])
+        parcels = keys.take(pa.array(number)).append_column(_PARCEL, parcel)
+        values, present = table.get(parcels)
+        parcels = side_by_side(parcels, values)
+        if present.all():
+            return parcels, number
+        return parcels.filter(pa.array(present)), number[present]
 
-    def _met(self, table: KeyedTable, keys: pa.Table) -> tuple[pa.Table, Index]:
+    def _by_hash(self, table: KeyedTable, keys: pa.Table) -> tuple[pa.Table, Index]:
         """All parcels of the keys' hashes, without those of other keys."""
-        found = table.match(keys[HASH].to_numpy())
+        matches = table.match(keys[HASH].to_numpy())
         names = [HASH, *self._key.names]
-        numbers, firsts = key_numbers(pa.concat_tables([keys.select(names), found.select(names)]))
+        numbers, firsts = key_numbers(pa.concat_tables([keys.select(names), matches.select(names)]))
         place = np.full(len(firsts), -1, np.int64)
         place[numbers[: keys.num_rows]] = np.arange(keys.num_rows)
         number = place[numbers[keys.num_rows :]]
-        mine = np.flatnonzero(number >= 0)
-        turn = mine[sorted_by([number[mine], integers(found[_PARCEL])[mine]])]
-        return found.take(pa.array(turn)), number[turn]
+        own = np.flatnonzero(number >= 0)
+        order = own[sorted_by([number[own], integers(matches[_PARCEL])[own]])]
+        return matches.take(pa.array(order)), number[order]
 
-    def unpacked(self, found: pa.Table, keyed: bool = False) -> pa.Table:
+    def unpacked(self, parcels: pa.Table, keyed: bool = False) -> pa.Table:
         """The rows in these parcels, one after the other; `keyed`: with their key and its hash.
 
         A hidden column that is null throughout was never there.
         """
         names = [HASH, *self._key.names] if keyed else self._own
-        owner = np.repeat(np.arange(found.num_rows), _sizes(found))
-        columns = {n: take([found[n]], owner)[0] for n in names}
+        owner = np.repeat(np.arange(parcels.num_rows), _sizes(parcels))
+        columns = {n: take([parcels[n]], owner)[0] for n in names}
         for field in self._packed:
-            values = flat(found[_list(field.name)]).flatten()
+            values = flat(parcels[_list(field.name)]).flatten()
             if field.name not in HIDDEN or not len(values) or values.null_count < len(values):
                 columns[field.name] = values
         return pa.table(columns)
 
 
-def _sizes(found: pa.Table) -> Index:
-    return integers(pc.list_value_length(flat(found.columns[-1])))
+def _sizes(parcels: pa.Table) -> Index:
+    return integers(pc.list_value_length(flat(parcels.columns[-1])))
 
 
 def _list(name: str) -> str:
@@ -130,7 +136,7 @@ def _list(name: str) -> str:
 
 
 def _column(rows: pa.Table, field: pa.Field) -> Column:
-    """A column as it is kept; hidden ones that the rows do not have are null."""
+    """A column as it is stored; hidden ones that the rows do not have are null."""
     if field.name in rows.column_names:
         return rows[field.name].cast(field.type)
     return pa.nulls(rows.num_rows, field.type)
@@ -145,8 +151,8 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 # An epoch's rows by key, each key's in order, without moving a row.
 #
 # Order is by event time, source and offset, as far as rows have them. Keys are numbered by
-# hash, exact where two share one, so they are in the order in which tables hold them. What is
-# given is where the rows are; whoever needs a column takes that column only.
+# hash, exact where two share one, so they are in the order in which tables hold them. The result
+# is where the rows are; whoever needs a column takes that column only.
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +174,8 @@ class Ordered:
 
     def times(self, places: Index) -> Index:
         """The event times of these rows, which are numbered in order."""
-        found: Index = integers(self.rows[TIME])[self.order[places]]
-        return found
+        times: Index = integers(self.rows[TIME])[self.order[places]]
+        return times
 
     def column(self, name: str) -> pa.Array:
         """A column in order."""
@@ -202,13 +208,10 @@ def _sorted(order: Index | None, keys: list[Index]) -> Index | None:
     keys = keys if order is None else [k[order] for k in keys]
     if rises(keys):
         return order
-    turn = by_number(keys[0]) if len(keys) == 1 else sorted_by(keys)
-    return turn if order is None else order[turn]
+    resorted = by_number(keys[0]) if len(keys) == 1 else sorted_by(keys)
+    return resorted if order is None else order[resorted]
 
 
 def _plain(column: Column) -> Column:
     """Floats with one zero and one NaN: the same key is then the same value."""
-    if not pt.is_floating(column.type):
-        return column
-    numbers = column.to_numpy(zero_copy_only=False) + column.type.to_pandas_dtype()(0)
-    return array(np.where(np.isnan(numbers), np.nan, numbers), column.type, valid(column))
+    return plain_floats(column) if pt.is_floating(column.type) else column

@@ -1,7 +1,7 @@
 """What is computed over windows whose rows are there: named aggregates, or a function.
 
 Aggregates take all windows at once, whatever their overlap. A function sees the rows of its
-windows laid end to end, a few windows at a time, so memory stays bounded.
+windows one window after the other, a few at a time, so memory stays bounded.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Column, Index, Mask, array, flat, integers, take, timestamps
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME, hidden_columns
+from headrace.chunk import HASH, TIME, hidden_columns
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.ops.agg.named import Aggregate, columns_of, naming, singles
 from headrace.ops.agg.span import RangeSpan, Ufunc, stretches
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.row_windows.sequence import RowRanges
+from headrace.ops.tables import derived_rows
 from headrace.ops.window.function import RowTable, WindowedRows, WindowFunction, WindowResults
 from headrace.schema import TIMESTAMP
 
-_BAND = 1 << 18  # rows laid out for a function at a time
+_BAND = 1 << 18  # rows passed to a function at a time
 
 
 class WindowWork(Protocol):
@@ -38,28 +39,28 @@ class AggregateWork:
     @np.errstate(all="ignore")  # inf and NaN are values here, not accidents
     def over(self, windows: RowRanges, ended: Ended, step: EpochStep) -> Fired:
         rows = windows.pool.take(pa.array(windows.index))  # better once than per column
-        alone = singles(rows, self._aggs)
+        partials = singles(rows, self._aggs)
         span = RangeSpan(windows.low, windows.high, np.arange(rows.num_rows))
         results = {}
         for name, agg in self._aggs.items():
             with naming(name, agg):
-                merged = agg.synopsis.combine(columns_of(alone, name, agg), span)
+                merged = agg.synopsis.combine(columns_of(partials, name, agg), span)
                 results[name] = agg.synopsis.result(merged)
         return Fired(_lasting(windows, ended), pa.table(results), np.arange(len(ended)))
 
 
 class FunctionWork:
-    """`columns` are those that the function is given, in order; the key's are not kept."""
+    """`columns` are those that the function sees, in order; the key's are not stored."""
 
     def __init__(self, function: WindowFunction, columns: Sequence[str]) -> None:
         self._function, self._columns = function, columns
 
     def over(self, windows: RowRanges, ended: Ended, step: EpochStep) -> Fired:
         ended = _lasting(windows, ended)
-        given = [self._called(windows, ended, band, step) for band in _bands(windows)]
-        values = pa.concat_tables([g.values for g in given])
-        of = np.concatenate([g.windows for g in given])
-        return Fired(ended, values, of, [fault for g in given for fault in g.faults])
+        results = [self._called(windows, ended, band, step) for band in _bands(windows)]
+        values = pa.concat_tables([r.values for r in results])
+        of = np.concatenate([r.windows for r in results])
+        return Fired(ended, values, of, [fault for r in results for fault in r.faults])
 
     def _called(
         self, windows: RowRanges, ended: Ended, band: slice, step: EpochStep
@@ -71,10 +72,10 @@ class FunctionWork:
         rows = _Picked(windows.pool, windows.index[places], part.keys, owner, names)
         starts = np.cumsum(sizes) - sizes
         arrival = None if windows.arrival is None else windows.arrival[places]
-        laid = replace(_laid(rows, starts, part, step), arrival=arrival)
-        given = self._function.over(laid)
-        step.counts.update(given.counts)
-        return WindowResults(given.values, given.windows + band.start, given.faults)
+        windowed = replace(_windowed(rows, starts, part, step), arrival=arrival)
+        results = self._function.over(windowed)
+        step.counts.update(results.counts)
+        return WindowResults(results.values, results.windows + band.start, results.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class _Picked:
 
     pool: pa.Table
     index: Index  # where in the pool each row is
-    keys: pa.Table  # of each window: the columns that are not kept with every row
+    keys: pa.Table  # of each window: the columns that are not stored with every row
     owner: Index  # the window of each row
     column_names: list[str]
 
@@ -134,7 +135,7 @@ def _bands(windows: RowRanges) -> Iterator[slice]:
         start = stop
 
 
-def _laid(rows: RowTable, starts: Index, ended: Ended, step: EpochStep) -> WindowedRows:
+def _windowed(rows: RowTable, starts: Index, ended: Ended, step: EpochStep) -> WindowedRows:
     count = len(ended)
     return WindowedRows(
         rows=rows,
@@ -150,10 +151,10 @@ def _laid(rows: RowTable, starts: Index, ended: Ended, step: EpochStep) -> Windo
     )
 
 
-# Windows that have ended, and the rows that are sent on for them.
+# Windows that have ended, and the rows that are emitted for them.
 #
 # A window lasts from the time of its earliest row to the millisecond after that of its latest;
-# without event time it has no bounds. Each ends once, so what is sent is final.
+# without event time it has no bounds. Each ends once, so what is emitted is final.
 
 
 ON_TIME, AT_END = "on time", "end"
@@ -197,17 +198,17 @@ class Fired:
 
     def chunk(self, schema: pa.Schema) -> pa.Table:
         """The columns of `schema`, and the hidden ones of derived rows."""
-        keys = self.windows.keys
-        made = {n: c for n, c in zip(self.values.column_names, self.values.columns, strict=True)}
+        computed = dict(zip(self.values.column_names, self.values.columns, strict=True))
         columns = [
-            made[n] if n in made else take([self._column(n)], self.of)[0] for n in schema.names
+            computed[n] if n in computed else take([self._column(n)], self.of)[0]
+            for n in schema.names
         ]
         chunk = pa.table(columns, names=schema.names).cast(schema)
-        if self.windows.ends is not None:
-            chunk = chunk.append_column(TIME, pa.array(self.windows.ends[self.of] - 1))
-        hashes = keys[HASH].to_numpy()[self.of]
-        chunk = chunk.append_column(SOURCE, pa.array(np.full(len(hashes), -1, np.int32)))
-        return chunk.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+        ends = self.windows.ends
+        hashes = self.windows.keys[HASH].to_numpy()[self.of]
+        return derived_rows(
+            chunk, hashes.view(np.int64), None if ends is None else ends[self.of] - 1
+        )
 
     def _column(self, name: str) -> Column:
         """Something about each window."""

@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Mask, flat, integers
-from headrace.at_rest import described
-from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns
 from headrace.ops.stream.key_groups import group_heads, key_ids, list_starts
-from headrace.ops.stream.row_layout import RowLayout
+from headrace.ops.tables import RowLayout, column_types, derived_rows
 from headrace.state.table import KeyedTable, TableSpec
 
 WAITING, DUE = "waiting", "due"
@@ -66,8 +65,7 @@ class Batch(Spec):
     def of(
         rows: int, within: int | None, by_clock: bool, into: str, timed: bool, input: pa.Schema
     ) -> Batch:
-        types = tuple((name, kind) for name, kind in described(input))
-        return Batch(rows, within, by_clock, into, timed, types)
+        return Batch(rows, within, by_clock, into, timed, column_types(input))
 
     def operator(self, place: Place) -> Operator:
         return _BatchOperator(self, KeyColumns(place.key, place.input), place.input, place.output)
@@ -80,8 +78,8 @@ def packed_schema(keys: Sequence[str], into: str, input: pa.Schema) -> pa.Schema
 
 
 class _BatchOperator(Operator):
-    def __init__(self, what: Batch, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._input, self._output = what, keys, input, output
+    def __init__(self, spec: Batch, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._input, self._output = spec, keys, input, output
         self._stored = RowLayout(keys, input)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -89,16 +87,16 @@ class _BatchOperator(Operator):
         value = pa.schema([*self._stored.value, (_WHEN, pa.int64())])
         due = TableSpec(DUE, self._keys.schema, pa.schema([]), timed=True)
         waiting = TableSpec(WAITING, place, value)
-        return (waiting,) if self._what.within is None else (waiting, due)
+        return (waiting,) if self._spec.within is None else (waiting, due)
 
     def step(self, step: EpochStep) -> None:
         rows = self._concerned(step)
         if rows.num_rows:
             self._pack(rows, step)
-        if self._what.within is not None:
+        if self._spec.within is not None:
             first = step.tables[DUE].first_time()
             due = MAX_TIME if first is None else first
-            step.wake, step.next = (due, MAX_TIME) if self._what.by_clock else (MAX_TIME, due)
+            step.wake, step.next = (due, MAX_TIME) if self._spec.by_clock else (MAX_TIME, due)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows that wait."""
@@ -106,21 +104,21 @@ class _BatchOperator(Operator):
 
     def _now(self, step: EpochStep) -> int:
         ended = step.after >= MAX_TIME
-        return step.clock if self._what.by_clock and not ended else step.after
+        return step.clock if self._spec.by_clock and not ended else step.after
 
     def _concerned(self, step: EpochStep) -> pa.Table:
         """The new rows, and all that wait under their keys or under keys whose lists are due."""
-        arrived, waiting = step.inputs[0], step.tables[WAITING]
-        fresh = None if arrived is None or not arrived.num_rows else self._fresh(arrived, step)
+        arrived, waiting = step.arrived, step.tables[WAITING]
+        fresh = None if arrived is None else self._fresh(arrived, step)
         hashes = [self._due(step), *([] if fresh is None else [fresh.column(HASH).to_numpy()])]
         ended = step.after >= MAX_TIME
-        held = waiting.scan() if ended else waiting.match(np.concatenate(hashes))
-        return held if fresh is None else pa.concat_tables([held, fresh.cast(held.schema)])
+        stored = waiting.scan() if ended else waiting.match(np.concatenate(hashes))
+        return stored if fresh is None else pa.concat_tables([stored, fresh.cast(stored.schema)])
 
     def _fresh(self, arrived: pa.Table, step: EpochStep) -> pa.Table:
         """New rows as they wait; those of this batch have the highest turns."""
         count = arrived.num_rows
-        if self._what.by_clock or TIME not in arrived.column_names:
+        if self._spec.by_clock or TIME not in arrived.column_names:
             when = np.full(count, step.clock)
         else:
             when = integers(arrived.column(TIME))
@@ -133,7 +131,7 @@ class _BatchOperator(Operator):
 
     def _due(self, step: EpochStep) -> np.ndarray:
         """The hashes of keys that have a list which is due."""
-        if self._what.within is None:
+        if self._spec.within is None:
             return np.zeros(0, np.uint64)
         table, limit = step.tables[DUE], min(self._now(step) + 1, MAX_TIME)
         due = table.scan(MIN_TIME, limit)
@@ -142,37 +140,35 @@ class _BatchOperator(Operator):
         return hashes
 
     def _pack(self, rows: pa.Table, step: EpochStep) -> None:
-        numbers = key_ids(rows.select(self._keys.identity))
+        ids = key_ids(rows.select(self._keys.identity))
         ties = [integers(rows.column(n)) for n in (_WHEN, "t", "s", "o", _TURN)]
-        order = sorted_by([numbers, *ties])
-        rows, numbers = rows.take(pa.array(order)), numbers[order]
+        order = sorted_by([ids, *ties])
+        rows, ids = rows.take(pa.array(order)), ids[order]
         when = integers(rows.column(_WHEN))
-        starts = list_starts(
-            numbers, when, group_heads(numbers), self._what.rows, self._what.within
-        )
+        starts = list_starts(ids, when, group_heads(ids), self._spec.rows, self._spec.within)
         first = np.flatnonzero(starts)
-        sizes = np.diff(first, append=len(numbers))
-        ends = when[first] + (self._what.within or 0)
+        sizes = np.diff(first, append=len(ids))
+        ends = when[first] + (self._spec.within or 0)
         over = np.full(len(first), step.after >= MAX_TIME)
-        if self._what.within is not None:
+        if self._spec.within is not None:
             over |= ends <= self._now(step)
-        leaves = over | (sizes == self._what.rows)
-        gone = np.repeat(leaves, sizes)
-        self._remember(rows, gone, first[~leaves], ends[~leaves], step)
+        leaves = over | (sizes == self._spec.rows)
+        leaving = np.repeat(leaves, sizes)
+        self._remember(rows, leaving, first[~leaves], ends[~leaves], step)
         if leaves.any():
-            packed = rows.filter(pa.array(gone))
+            packed = rows.filter(pa.array(leaving))
             step.out.append(self._lists(packed, sizes[leaves], ends[leaves], step))
 
     def _remember(
-        self, rows: pa.Table, gone: Mask, first: Index, ends: Index, step: EpochStep
+        self, rows: pa.Table, leaving: Mask, first: Index, ends: Index, step: EpochStep
     ) -> None:
         """Store new rows that wait and when lists are due; delete old rows that left."""
         old = integers(rows.column(_TURN)) >> 32 != step.epoch
         waiting = step.tables[WAITING]
         place = [*self._keys.identity, _TURN]
-        waiting.delete(rows.select(place).filter(pa.array(gone & old)))
-        waiting.put(rows.filter(pa.array(~gone & ~old)))
-        if self._what.within is not None:
+        waiting.delete(rows.select(place).filter(pa.array(leaving & old)))
+        waiting.put(rows.filter(pa.array(~leaving & ~old)))
+        if self._spec.within is not None:
             keys = rows.select(self._keys.identity).take(pa.array(first))
             step.tables[DUE].put(keys.append_column(TIME, pa.array(ends)))
 
@@ -180,20 +176,17 @@ class _BatchOperator(Operator):
         stops = np.cumsum(sizes)
         starts = stops - sizes
         head = rows.take(pa.array(starts))
-        inner = self._output.field(self._what.into).type.value_type
+        inner = self._output.field(self._spec.into).type.value_type
         records = self._stored.rows(rows, [f.name for f in inner])
         columns = [flat(c).cast(f.type) for c, f in zip(records.columns, inner, strict=True)]
         struct = pa.StructArray.from_arrays(columns, fields=list(inner))
         lists = pa.ListArray.from_arrays(pa.array([0, *stops], pa.int32()), struct)
         keys = self._stored.rows(head, self._keys.columns)
-        found = pa.table([*keys.columns, lists], [*self._keys.columns, self._what.into])
-        found = found.select(self._output.names).cast(self._output)
+        output = pa.table([*keys.columns, lists], [*self._keys.columns, self._spec.into])
+        output = output.select(self._output.names).cast(self._output)
         times = np.maximum(np.maximum.reduceat(integers(rows.column("t")), starts), step.before)
-        if self._what.within is not None and not self._what.by_clock:
-            timed_out = sizes < self._what.rows
+        if self._spec.within is not None and not self._spec.by_clock:
+            timed_out = sizes < self._spec.rows
             times = np.where(timed_out, np.maximum(ends - 1, times), times)
         hashes = flat(head.column(HASH)).to_numpy()
-        if self._what.timed:
-            found = found.append_column(TIME, pa.array(times))
-        found = found.append_column(SOURCE, pa.array(np.full(len(starts), -1, np.int32)))
-        return found.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+        return derived_rows(output, hashes.view(np.int64), times if self._spec.timed else None)

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import Column, Index, Mask, flat, integers
-from headrace.at_rest import described
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.ops.agg.order import codes, sorted_by
@@ -23,7 +22,7 @@ from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns, key_groups
 from headrace.ops.stream.chunk_steps import place_hashes
 from headrace.ops.stream.key_groups import key_ids, place_in_group
-from headrace.ops.stream.row_layout import TIES, RowLayout
+from headrace.ops.tables import TIES, RowLayout, column_types, derived_rows
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -40,12 +39,12 @@ def best_first(groups: Sequence[Index], by: Column, largest: bool, ties: Sequenc
 
 def order_of(columns: Sequence[Column]) -> list[Index]:
     """Columns as numbers that sort as they do; a null is after all others."""
-    found = []
+    keys = []
     for column in columns:
         values = flat(column)
         missing = values.is_null().to_numpy(zero_copy_only=False)
-        found += [missing.astype(np.int64), np.where(missing, 0, codes(values).codes)]
-    return found
+        keys += [missing.astype(np.int64), np.where(missing, 0, codes(values).codes)]
+    return keys
 
 
 # The n best rows of each group and period, emitted once, when the watermark has passed it.
@@ -72,17 +71,12 @@ class Best(Spec):
     seed: int = 0
     types: tuple[tuple[str, str], ...] = ()
 
+    needs_time = True
+    has_late = True
+
     @property
     def kind(self) -> str:
         return "sample" if self.by is None else "top"
-
-    @property
-    def needs_time(self) -> bool:
-        return True
-
-    @property
-    def has_late(self) -> bool:
-        return True
 
     def __str__(self) -> str:
         if self.by is None:
@@ -107,22 +101,18 @@ class Best(Spec):
         return _BestOperator(self, KeyColumns(place.key, place.input), place.input, place.output)
 
 
-def types_of(input: pa.Schema) -> tuple[tuple[str, str], ...]:
-    return tuple((name, kind) for name, kind in described(input))
-
-
 class _BestOperator(Operator):
-    def __init__(self, what: Best, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._output = what, keys, output
+    def __init__(self, spec: Best, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._output = spec, keys, output
         self._stored = RowLayout(keys, input)
-        self._each = [self._stored.column(c) for c in what.each]
+        self._each = [self._stored.column(c) for c in spec.each]
 
     def tables(self) -> tuple[TableSpec, ...]:
         """The identity ends with what distinguishes rows of a group."""
-        apart = [self._stored.value.field(c) for c in self._each]
-        turn = [] if self._what.again else [pa.field(_TURN, pa.int64())]
-        value = [f for f in self._stored.value if not (self._what.again and f.name in self._each)]
-        identity = [*self._keys.schema, *(apart if self._what.again else turn)]
+        distinct = [self._stored.value.field(c) for c in self._each]
+        turn = [] if self._spec.again else [pa.field(_TURN, pa.int64())]
+        value = [f for f in self._stored.value if not (self._spec.again and f.name in self._each)]
+        identity = [*self._keys.schema, *(distinct if self._spec.again else turn)]
         worth = pa.field(_WORTH, pa.uint64())
         return (TableSpec(WAITING, pa.schema(identity), pa.schema([*value, worth]), timed=True),)
 
@@ -132,22 +122,22 @@ class _BestOperator(Operator):
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         """Of rows that cannot be replaced, only the best travel."""
         rows = self._keys.hashed(rows)
-        if self._what.by is None:
-            rows = rows.append_column(_WORTH, pa.array(place_hashes(rows, self._what.seed)))
-        if self._what.again:
+        if self._spec.by is None:
+            rows = rows.append_column(_WORTH, pa.array(place_hashes(rows, self._spec.seed)))
+        if self._spec.again:
             return rows
         return self._cut(rows, self._marks(rows), self._keys.of(rows), self._by(rows))
 
     def combine(self, port: int, prepared: pa.Table) -> pa.Table:
-        if self._what.again:
+        if self._spec.again:
             return prepared
         keys = self._keys.of(prepared)
         return self._cut(prepared, self._marks(prepared), keys, self._by(prepared))
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[WAITING]
-        if arrived is not None and arrived.num_rows:
-            table.put(self._put(arrived, step.epoch))
+        arrived, table = step.arrived, step.tables[WAITING]
+        if arrived is not None:
+            table.put(self._waiting(arrived, step.epoch))
         if step.after > step.before:
             due = table.scan(MIN_TIME, _past(step.after))
             table.expire(_past(step.after))
@@ -162,54 +152,54 @@ class _BestOperator(Operator):
 
     def _marks(self, rows: pa.Table) -> Index:
         """The watermark at which a row's group is emitted."""
-        times, period = integers(rows.column(TIME)), self._what.period
+        times, period = integers(rows.column(TIME)), self._spec.period
         return times + 1 if period is None else times - times % period + period
 
     def _by(self, rows: pa.Table) -> Any:
-        return rows.column(_WORTH if self._what.by is None else self._what.by)
+        return rows.column(_WORTH if self._spec.by is None else self._spec.by)
 
-    def _put(self, rows: pa.Table, epoch: int) -> pa.Table:
-        put = self._stored.of(rows).append_column(TIME, pa.array(self._marks(rows)))
-        if not self._what.again:
+    def _waiting(self, rows: pa.Table, epoch: int) -> pa.Table:
+        waiting = self._stored.of(rows).append_column(TIME, pa.array(self._marks(rows)))
+        if not self._spec.again:
             turn = (epoch << 32) + np.arange(rows.num_rows)
-            put = put.append_column(_TURN, pa.array(turn))
-        if self._what.by is None:
-            return put.append_column(_WORTH, rows.column(_WORTH))
-        return put.append_column(_WORTH, pa.nulls(rows.num_rows, pa.uint64()))
+            waiting = waiting.append_column(_TURN, pa.array(turn))
+        if self._spec.by is None:
+            return waiting.append_column(_WORTH, rows.column(_WORTH))
+        return waiting.append_column(_WORTH, pa.nulls(rows.num_rows, pa.uint64()))
 
     def _cut(self, rows: pa.Table, marks: Index, keys: pa.Table, by: Any) -> pa.Table:
         """The best of each group, in no order."""
         places = [rows.column(n) for n in (SOURCE, OFFSET) if n in rows.column_names]
-        ties = [*(rows.column(c) for c in self._what.each), *places]
+        ties = [*(rows.column(c) for c in self._spec.each), *places]
         order, place = self._ranked(marks, keys, by, order_of(ties))
-        return rows.take(pa.array(order[place < self._what.rows]))
+        return rows.take(pa.array(order[place < self._spec.rows]))
 
     def _ranked(
         self, marks: Index, keys: pa.Table, by: Any, ties: Sequence[Index]
     ) -> tuple[Index, Index]:
         """The rows by group, the best first, and each one's place in its group."""
-        numbers = key_ids(keys)
-        largest = self._what.largest and self._what.by is not None
-        order = best_first([marks, numbers], by, largest, ties)
+        ids = key_ids(keys)
+        largest = self._spec.largest and self._spec.by is not None
+        order = best_first([marks, ids], by, largest, ties)
         new = np.zeros(len(order), np.int64)
-        for column in (marks[order], numbers[order]):
+        for column in (marks[order], ids[order]):
             new[1:] |= column[1:] != column[:-1]
         return order, place_in_group(np.cumsum(new))
 
     def _emitted(self, due: pa.Table) -> pa.Table:
         marks, keys = integers(due.column(TIME)), due.select(self._keys.identity)
-        by = due.column(_WORTH if self._what.by is None else self._stored.column(self._what.by))
+        by = due.column(_WORTH if self._spec.by is None else self._stored.column(self._spec.by))
         ties = order_of([due.column(n) for n in (*self._each, *TIES)])
         order, place = self._ranked(marks, keys, by, ties)
-        best = place < self._what.rows
+        best = place < self._spec.rows
         emitted, marks = due.take(pa.array(order[best])), marks[order[best]]
-        names = [n for n in self._output.names if self._what.by is None or n != RANK.name]
-        found = self._stored.rows(emitted, names)
-        if self._what.by is not None:
-            found = found.append_column(RANK, pa.array((place[best] + 1).astype(np.int32)))
-        found = found.append_column(TIME, pa.array(marks - 1))
-        found = found.append_column(SOURCE, emitted.column("s").cast(pa.int32()))
-        return found.append_column(OFFSET, emitted.column("o"))
+        names = [n for n in self._output.names if self._spec.by is None or n != RANK.name]
+        output = self._stored.rows(emitted, names)
+        if self._spec.by is not None:
+            output = output.append_column(RANK, pa.array((place[best] + 1).astype(np.int32)))
+        output = output.append_column(TIME, pa.array(marks - 1))
+        output = output.append_column(SOURCE, emitted.column("s").cast(pa.int32()))
+        return output.append_column(OFFSET, emitted.column("o"))
 
 
 def _past(watermark: int) -> int:
@@ -238,10 +228,7 @@ class Top(Spec):
     types: tuple[tuple[str, str], ...]  # of the stored rows
 
     kind = "top"
-
-    @property
-    def endless(self) -> bool:
-        return True
+    endless = True
 
     def __str__(self) -> str:
         order = "largest" if self.largest else "smallest"
@@ -265,16 +252,15 @@ class Top(Spec):
 
     @staticmethod
     def of(rows: int, by: str, largest: bool, each: Sequence[str], input: pa.Schema) -> Top:
-        types = tuple((name, kind) for name, kind in described(input))
-        return Top(rows, by, largest, tuple(each), types)
+        return Top(rows, by, largest, tuple(each), column_types(input))
 
     def operator(self, place: Place) -> Operator:
         return _TopOperator(self, KeyColumns(place.key, place.input), place.input, place.output)
 
 
 class _TopOperator(Operator):
-    def __init__(self, what: Top, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
-        self._what, self._keys, self._output = what, keys, output
+    def __init__(self, spec: Top, keys: KeyColumns, input: pa.Schema, output: pa.Schema) -> None:
+        self._spec, self._keys, self._output = spec, keys, output
         self._stored = RowLayout(keys, input)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -282,54 +268,55 @@ class _TopOperator(Operator):
         return (TableSpec(BEST, place, self._stored.value),)
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[BEST]
-        if arrived is None or not arrived.num_rows:
+        arrived, table = step.arrived, step.tables[BEST]
+        if arrived is None:
             return
-        rows = self._with_held(arrived, table.match(flat(arrived.column(HASH)).to_numpy()))
-        numbers = key_ids(rows.select(self._keys.identity))
-        before, after = self._ranks(rows, numbers, self._replaced(rows))
+        rows = self._with_stored(arrived, table.match(flat(arrived.column(HASH)).to_numpy()))
+        ids = key_ids(rows.select(self._keys.identity))
+        before, after = self._ranks(rows, ids, self._replaced(rows))
         moved = before != after
         enters = moved & (after > 0)
-        put = rows.filter(pa.array(enters)).drop_columns([_RANK])
-        put = put.append_column(_RANK, pa.array(after[enters].astype(np.int32)))
-        table.put(put)
-        times = _latest(rows, numbers, before)
+        entering = rows.filter(pa.array(enters)).drop_columns([_RANK])
+        entering = entering.append_column(_RANK, pa.array(after[enters].astype(np.int32)))
+        table.put(entering)
+        times = _latest(rows, ids, before)
         for change, ranks, some in (("-", before, moved & (before > 0)), ("+", after, enters)):
             if some.any():
                 emitted = np.flatnonzero(some)
-                emitted = emitted[sorted_by([numbers[emitted], ranks[emitted]])]
+                emitted = emitted[sorted_by([ids[emitted], ranks[emitted]])]
                 step.out.append(self._emitted(rows, ranks, emitted, change, times, arrived))
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The best rows of each key, and the rank of each."""
-        held = tables[BEST].scan()
-        return self._stored.whole(held).append_column(RANK, held.column(_RANK))
+        stored = tables[BEST].scan()
+        return self._stored.whole(stored).append_column(RANK, stored.column(_RANK))
 
-    def _with_held(self, arrived: pa.Table, held: pa.Table) -> pa.Table:
+    def _with_stored(self, arrived: pa.Table, stored: pa.Table) -> pa.Table:
         fresh = self._stored.of(arrived)
         ranks = pa.array(np.zeros(fresh.num_rows, np.int32))
-        fresh = fresh.append_column(_RANK, ranks).select(held.column_names)
-        return pa.concat_tables([held, fresh.cast(held.schema)])
+        fresh = fresh.append_column(_RANK, ranks).select(stored.column_names)
+        return pa.concat_tables([stored, fresh.cast(stored.schema)])
 
     def _replaced(self, rows: pa.Table) -> Mask:
         """With `each`: the rows of which there is a newer one of the same thing."""
-        gone = np.zeros(rows.num_rows, np.bool_)
-        if self._what.each:
-            things = [self._stored.column(c) for c in self._what.each]
+        replaced = np.zeros(rows.num_rows, np.bool_)
+        if self._spec.each:
+            things = [self._stored.column(c) for c in self._spec.each]
             thing = key_groups(rows, [*self._keys.identity, *things]).codes
             fresh = (integers(rows.column(_RANK)) == 0).astype(np.int64)
             order = sorted_by([thing, fresh, *_ties(rows)])
-            gone[order[:-1]] = thing[order][1:] == thing[order][:-1]
-        return gone
+            replaced[order[:-1]] = thing[order][1:] == thing[order][:-1]
+        return replaced
 
-    def _ranks(self, rows: pa.Table, numbers: Index, gone: Mask) -> tuple[Index, Index]:
+    def _ranks(self, rows: pa.Table, ids: Index, replaced: Mask) -> tuple[Index, Index]:
         """The rank of each row before and now; 0 for none."""
         before = integers(rows.column(_RANK))
-        by = rows.column(self._stored.column(self._what.by))
-        order = best_first([numbers, gone.astype(np.int64)], by, self._what.largest, _ties(rows))
-        place = place_in_group(numbers[order]) + 1
+        by = rows.column(self._stored.column(self._spec.by))
+        groups = [ids, replaced.astype(np.int64)]
+        order = best_first(groups, by, self._spec.largest, _ties(rows))
+        place = place_in_group(ids[order]) + 1
         after = np.zeros(len(before), np.int64)
-        after[order] = np.where((place <= self._what.rows) & ~gone[order], place, 0)
+        after[order] = np.where((place <= self._spec.rows) & ~replaced[order], place, 0)
         return before, after
 
     def _emitted(
@@ -343,23 +330,21 @@ class _TopOperator(Operator):
     ) -> pa.Table:
         emitted = rows.take(pa.array(some))
         names = [n for n in self._output.names if n not in (RANK.name, CHANGE.name)]
-        found = self._stored.rows(emitted, names)
-        found = found.append_column(RANK, pa.array(ranks[some].astype(np.int32)))
-        found = found.append_column(CHANGE, pa.array([change] * emitted.num_rows))
-        if TIME in arrived.column_names:
-            found = found.append_column(TIME, pa.array(times[some]))
-        count, hashes = emitted.num_rows, flat(emitted.column(HASH)).to_numpy()
-        found = found.append_column(SOURCE, pa.array(np.full(count, -1, np.int32)))
-        return found.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+        output = self._stored.rows(emitted, names)
+        output = output.append_column(RANK, pa.array(ranks[some].astype(np.int32)))
+        output = output.append_column(CHANGE, pa.array([change] * emitted.num_rows))
+        hashes = flat(emitted.column(HASH)).to_numpy()
+        when = times[some] if TIME in arrived.column_names else None
+        return derived_rows(output, hashes.view(np.int64), when)
 
 
 def _ties(rows: pa.Table) -> list[Index]:
     return [integers(rows.column(n)) for n in TIES]
 
 
-def _latest(rows: pa.Table, numbers: Index, before: Index) -> Index:
+def _latest(rows: pa.Table, ids: Index, before: Index) -> Index:
     """For each row the newest event time among the new rows of its key: when it changed."""
-    latest = np.full(int(numbers.max()) + 1, np.iinfo(np.int64).min)
+    latest = np.full(int(ids.max()) + 1, np.iinfo(np.int64).min)
     fresh = before == 0
-    np.maximum.at(latest, numbers[fresh], integers(rows.column("t"))[fresh])
-    return latest[numbers]
+    np.maximum.at(latest, ids[fresh], integers(rows.column("t"))[fresh])
+    return latest[ids]

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Mask, flat
-from headrace.at_rest import described
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import KeyColumns
 from headrace.ops.stream.key_groups import by_key_order, group_heads, key_ids, same_values
-from headrace.ops.stream.row_layout import output_rows
+from headrace.ops.tables import column_types, emit_some
 from headrace.state.table import KeyedTable, TableSpec
 
 LAST = "last"
@@ -31,10 +30,7 @@ class ChangesOnly(Spec):
 
     kind = "changes_only"
     passes = True
-
-    @property
-    def endless(self) -> bool:
-        return True
+    endless = True
 
     def __str__(self) -> str:
         return f"rows in which {', '.join(self.columns)} changed"
@@ -55,9 +51,8 @@ class ChangesOnly(Spec):
 
     @staticmethod
     def of(columns: Sequence[str], input: pa.Schema) -> ChangesOnly:
-        known = [input.field(c) for c in columns if c in input.names]
-        pairs = tuple((name, kind) for name, kind in described(pa.schema(known)))
-        return ChangesOnly(tuple(columns), pairs)
+        compared = [input.field(c) for c in columns if c in input.names]
+        return ChangesOnly(tuple(columns), column_types(pa.schema(compared)))
 
     def operator(self, place: Place) -> Operator:
         return _ChangesOnlyOperator(
@@ -77,33 +72,32 @@ class _ChangesOnlyOperator(Operator):
         return (TableSpec(LAST, self._keys.schema, self._value),)
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[LAST]
-        if arrived is None or not arrived.num_rows:
+        arrived, table = step.arrived, step.tables[LAST]
+        if arrived is None:
             return
-        numbers = key_ids(self._keys.of(arrived))
-        order = by_key_order(arrived, numbers)
-        rows, first = arrived.take(pa.array(order)), group_heads(numbers[order])
+        ids = key_ids(self._keys.of(arrived))
+        order = by_key_order(arrived, ids)
+        rows, first = arrived.take(pa.array(order)), group_heads(ids[order])
         keys = self._keys.of(rows.filter(pa.array(first)))
-        held, known = table.get(keys)
-        changed = ~self._unchanged(rows, first, held, known)
+        stored, present = table.get(keys)
+        changed = ~self._unchanged(rows, first, stored, present)
         self._store(rows, keys, first, changed, step)
-        step.out.append(output_rows(rows.filter(pa.array(changed)), self._output.names))
-        step.filtered.append(rows.filter(pa.array(~changed)))
+        emit_some(rows, changed, self._output.names, step)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """Of each key what was emitted last."""
-        held = tables[LAST].scan().select([*self._keys.schema.names, *self._value.names])
-        return held.rename_columns([*self._keys.columns, *self._columns])
+        stored = tables[LAST].scan().select([*self._keys.schema.names, *self._value.names])
+        return stored.rename_columns([*self._keys.columns, *self._columns])
 
-    def _unchanged(self, rows: pa.Table, first: Mask, held: pa.Table, known: Mask) -> Mask:
+    def _unchanged(self, rows: pa.Table, first: Mask, stored: pa.Table, present: Mask) -> Mask:
         """Whether each row is as the one of its key before it, here or in state."""
         alike = np.ones(len(first), np.bool_)
-        alike[first] = known
+        alike[first] = present
         before = pa.array(np.maximum(np.arange(len(first)) - 1, 0))
         for name, column in zip(self._value.names, self._columns, strict=True):
             values = flat(rows.column(column))
             here = same_values(values, values.take(before))
-            here[first] = same_values(values.filter(pa.array(first)), flat(held.column(name)))
+            here[first] = same_values(values.filter(pa.array(first)), flat(stored.column(name)))
             alike &= here
         return alike
 
@@ -115,7 +109,7 @@ class _ChangesOnlyOperator(Operator):
         written = np.logical_or.reduceat(changed, starts)
         last = np.append(starts[1:], len(first)) - 1
         now = rows.take(pa.array(last[written]))
-        put = keys.filter(pa.array(written))
+        values = keys.filter(pa.array(written))
         for field, column in zip(self._value, self._columns, strict=True):
-            put = put.append_column(field, now.column(column))
-        step.tables[LAST].put(put)
+            values = values.append_column(field, now.column(column))
+        step.tables[LAST].put(values)

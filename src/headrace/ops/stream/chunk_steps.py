@@ -121,9 +121,9 @@ class Share(ChunkSpec):
         return f" by seed {self.seed}" if self.seed else ""
 
     def run(self, chunk: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[tuple[int, Any]]]:
-        """The rows of a chunk that are taken; none fails."""
+        """The rows of a chunk that are sampled; none fails."""
         limit = round(self.fraction * _ALL)
         if limit >= _ALL:
             return chunk, []
-        taken = place_hashes(chunk, self.seed) < np.uint64(limit)
-        return chunk.filter(pa.array(taken)), []
+        sampled = place_hashes(chunk, self.seed) < np.uint64(limit)
+        return chunk.filter(pa.array(sampled)), []

@@ -31,7 +31,7 @@ from headrace.ops.stream.key_groups import (
     repeated,
     rows_apart,
 )
-from headrace.ops.stream.row_layout import output_rows
+from headrace.ops.tables import emit_some
 from headrace.state.table import KeyedTable, TableSpec
 
 SEEN = "seen"
@@ -72,11 +72,11 @@ class Deduplicate(Spec):
         return {"within": self.within}
 
     def operator(self, place: Place) -> Operator:
-        made = KeyColumns(place.key, place.input)
+        keys = KeyColumns(place.key, place.input)
         return (
-            _DeduplicateForever(made, place.output)
+            _DeduplicateForever(keys, place.output)
             if self.within is None
-            else _DeduplicateWithin(self.within, made, place.output)
+            else _DeduplicateWithin(self.within, keys, place.output)
         )
 
 
@@ -99,8 +99,8 @@ class _DeduplicateOperator(Operator):
         if not len(some):
             return None
         part = rows.take(pa.array(some))
-        order, numbers = self._ordered(part)
-        new = group_heads(numbers)
+        order, ids = self._ordered(part)
+        new = group_heads(ids)
         if TIME in self._counts():
             times = integers(part.column(TIME))[order]
             new[1:] |= times[1:] != times[:-1]
@@ -116,15 +116,10 @@ class _DeduplicateOperator(Operator):
         return mixed_hashes(hashes, [integers(rows.column(n)) for n in self._counts()])
 
     def _ordered(self, rows: pa.Table) -> tuple[Index, Index]:
-        """The rows by key and, within one, in order; the number of each one's key."""
-        numbers = key_ids(self._keys.of(rows))
-        order = by_key_order(rows, numbers)
-        return order, numbers[order]
-
-    def _emit(self, rows: pa.Table, stays: Mask, step: EpochStep) -> None:
-        step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
-        if not stays.all():
-            step.filtered.append(rows.filter(pa.array(~stays)))
+        """The rows by key and, within one, in order; the key id of each."""
+        ids = key_ids(self._keys.of(rows))
+        order = by_key_order(rows, ids)
+        return order, ids[order]
 
 
 class _DeduplicateForever(_DeduplicateOperator):
@@ -132,16 +127,16 @@ class _DeduplicateForever(_DeduplicateOperator):
         return (TableSpec(SEEN, self._keys.schema, pa.schema([])),)
 
     def step(self, step: EpochStep) -> None:
-        rows = step.inputs[0]
-        if rows is None or not rows.num_rows:
+        rows = step.arrived
+        if rows is None:
             return
         twice, table = self._twice(rows), step.tables[SEEN]
         stays = np.ones(rows.num_rows, np.bool_) if twice is None else ~twice
         keys = self._keys.of(rows)
-        _, known = table.get(keys)
-        stays &= ~known
+        _, seen = table.get(keys)
+        stays &= ~seen
         table.put(keys.filter(pa.array(stays)))
-        self._emit(rows, stays, step)
+        emit_some(rows, stays, self._output.names, step)
 
 
 class _DeduplicateWithin(_DeduplicateOperator):
@@ -161,27 +156,27 @@ class _DeduplicateWithin(_DeduplicateOperator):
         return (TIME,)
 
     def step(self, step: EpochStep) -> None:
-        table, rows = step.tables[SEEN], step.inputs[0]
-        if rows is not None and rows.num_rows:
+        table, rows = step.tables[SEEN], step.arrived
+        if rows is not None:
             times = integers(rows.column(TIME))
             order = self._by_bucket(rows, times)
-            asked = self._asked(rows, times, order)
+            identities = self._identities(rows, times, order)
             stays = np.empty(len(times), np.bool_)
-            stays[order] = ~self._hidden(asked, times[order], table)
+            stays[order] = ~self._hidden(identities, times[order], table)
             stays = self._fresh(rows, times, stays)
-            put = asked.append_column(_AT, pa.array(times[order]))
-            table.put(put.filter(pa.array(stays[order])))
-            self._emit(rows, stays, step)
+            seen = identities.append_column(_AT, pa.array(times[order]))
+            table.put(seen.filter(pa.array(stays[order])))
+            emit_some(rows, stays, self._output.names, step)
         if step.after > MIN_TIME:
             table.expire(step.after - 2 * self._within + 2)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """What went on, and when."""
-        held = tables[SEEN].scan(since - self._within, until)
-        times = integers(held.column(_AT))
-        held = held.filter(pa.array((times >= since) & (times < until)))
-        keys = held.select(self._keys.schema.names).rename_columns(self._keys.columns)
-        return keys.append_column("time", timestamps(integers(held.column(_AT))))
+        stored = tables[SEEN].scan(since - self._within, until)
+        times = integers(stored.column(_AT))
+        stored = stored.filter(pa.array((times >= since) & (times < until)))
+        keys = stored.select(self._keys.schema.names).rename_columns(self._keys.columns)
+        return keys.append_column("time", timestamps(integers(stored.column(_AT))))
 
     def _by_bucket(self, rows: pa.Table, times: Index) -> Index:
         """The order that the state has, so that it is gone through once."""
@@ -189,22 +184,22 @@ class _DeduplicateWithin(_DeduplicateOperator):
         bucket = times[order] // self._within
         return order[by_number(bucket)] if (bucket != bucket[0]).any() else order
 
-    def _asked(self, rows: pa.Table, times: Index, order: Index) -> pa.Table:
-        """Under which bucket and key each row is looked for."""
+    def _identities(self, rows: pa.Table, times: Index, order: Index) -> pa.Table:
+        """The bucket and key by which each row is looked up."""
         keys = self._keys.of(rows).take(pa.array(order))
         return keys.add_column(0, TIME, pa.array((times - times % self._within)[order]))
 
-    def _hidden(self, asked: pa.Table, times: Index, table: KeyedTable) -> Mask:
+    def _hidden(self, identities: pa.Table, times: Index, table: KeyedTable) -> Mask:
         """Whether a row of the key that went on in an earlier batch is close to each."""
         hidden = np.zeros(len(times), np.bool_)
-        buckets = integers(asked.column(TIME))
+        buckets = integers(identities.column(TIME))
         for beside in (-self._within, 0, self._within):
-            there = buckets + beside
-            first = table.first_time(int(there.min()))
-            if first is None or first > int(there.max()):
+            bucket = buckets + beside
+            first = table.first_time(int(bucket.min()))
+            if first is None or first > int(bucket.max()):
                 continue
-            held, known = table.get(asked.set_column(0, TIME, pa.array(there)))
-            hidden |= known & (np.abs(times - integers(held.column(_AT))) < self._within)
+            stored, present = table.get(identities.set_column(0, TIME, pa.array(bucket)))
+            hidden |= present & (np.abs(times - integers(stored.column(_AT))) < self._within)
         return hidden
 
     def _fresh(self, rows: pa.Table, times: Index, stays: Mask) -> Mask:
@@ -212,7 +207,7 @@ class _DeduplicateWithin(_DeduplicateOperator):
         some = repeated(flat(rows.column(HASH)).to_numpy())
         some = some[stays[some]]
         if len(some):
-            order, numbers = self._ordered(rows.take(pa.array(some)))
+            order, ids = self._ordered(rows.take(pa.array(some)))
             some = some[order]
-            stays[some] = rows_apart(numbers, times[some], group_heads(numbers), self._within)
+            stays[some] = rows_apart(ids, times[some], group_heads(ids), self._within)
         return stays

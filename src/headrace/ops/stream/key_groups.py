@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.arrays import Column, Index, Mask, flat, integers
+from headrace.arrays import Index, Mask, flat, integers
 from headrace.chunk import HASH
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.keys import ORDER, key_groups
@@ -32,16 +32,13 @@ def repeated(hashes: npt.NDArray[np.uint64]) -> Index:
 
 
 def key_ids(identity: pa.Table) -> Index:
-    """A small number for each row's key; `identity` has "__h" and the key's columns."""
+    """A small id for each row's key; `identity` has "__h" and the key's columns."""
     hashes = flat(identity[HASH]).to_numpy()
-    _, first, number = np.unique(hashes, return_index=True, return_inverse=True)
+    _, first, ids = np.unique(hashes, return_index=True, return_inverse=True)
     keys = identity.drop_columns([HASH])
-    if all(same_values(flat(c), flat(c).take(pa.array(first[number]))).all() for c in keys.columns):
-        return number.astype(np.int64, copy=False)
-    return key_groups(
-        pa.table([identity[HASH], *map(_plain_floats, keys.columns)], identity.column_names),
-        identity.column_names,
-    ).codes
+    if all(same_values(flat(c), flat(c).take(pa.array(first[ids]))).all() for c in keys.columns):
+        return ids.astype(np.int64, copy=False)
+    return key_groups(identity, identity.column_names).codes
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Mask:
@@ -55,40 +52,34 @@ def same_values(left: pa.Array, right: pa.Array) -> Mask:
     return equal
 
 
-def by_key_order(rows: pa.Table, numbers: Index) -> Index:
-    """The rows by number, and those of one number in their order."""
+def by_key_order(rows: pa.Table, ids: Index) -> Index:
+    """The rows by id, and those of one id in their order."""
     columns = [rows.column(n) for n in ORDER if n in rows.column_names]
-    return sorted_by([numbers, *map(integers, columns)])
+    return sorted_by([ids, *map(integers, columns)])
 
 
-def group_heads(numbers: Index) -> Mask:
-    """Whether each row is the first of its number; equal numbers are side by side."""
-    first = np.ones(len(numbers), np.bool_)
-    first[1:] = numbers[1:] != numbers[:-1]
+def group_heads(ids: Index) -> Mask:
+    """Whether each row is the first of its id; equal ids are side by side."""
+    first = np.ones(len(ids), np.bool_)
+    first[1:] = ids[1:] != ids[:-1]
     return first
 
 
-def place_in_group(numbers: Index) -> Index:
-    """0, 1, 2, ... within each run of equal numbers."""
-    starts = np.flatnonzero(group_heads(numbers))
-    lengths = np.diff(starts, append=len(numbers))
-    return np.arange(len(numbers)) - np.repeat(starts, lengths)
-
-
-def _plain_floats(column: Column) -> Column:
-    if pa.types.is_floating(column.type):
-        return pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is the same key
-    return column
+def place_in_group(ids: Index) -> Index:
+    """0, 1, 2, ... within each run of equal ids."""
+    starts = np.flatnonzero(group_heads(ids))
+    lengths = np.diff(starts, append=len(ids))
+    return np.arange(len(ids)) - np.repeat(starts, lengths)
 
 
 def mixed_hashes(
     hashes: npt.NDArray[np.uint64], numbers: Sequence[Index]
 ) -> npt.NDArray[np.uint64]:
     """One hash of hashes and further numbers, such as a time."""
-    found = hashes.copy()
+    mixed = hashes.copy()
     for column in numbers:
-        found = (found ^ (found >> np.uint64(29))) * _MIX + column.view(np.uint64)
-    return found
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * _MIX + column.view(np.uint64)
+    return mixed
 
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -98,38 +89,38 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 # after it; the first that it does not hide stays, and so on.
 
 
-def rows_apart(numbers: Index, times: Index, first: Mask, gap: int) -> Mask:
-    """Which rows stay; they are sorted by number, then time, and `first` begins each number."""
+def rows_apart(ids: Index, times: Index, first: Mask, gap: int) -> Mask:
+    """Which rows stay; they are sorted by id, then time, and `first` begins each id."""
     if len(times) < 2 or gap > int(times.max()) - int(times.min()):
         return first
-    return _reached(first, _next(numbers, times, gap))
+    return _reached(first, _next(ids, times, gap))
 
 
-def list_starts(numbers: Index, times: Index, first: Mask, most: int, within: int | None) -> Mask:
+def list_starts(ids: Index, times: Index, first: Mask, most: int, within: int | None) -> Mask:
     """Which rows begin a list: it ends with its `most`-th row, or before one `within` later."""
-    here = np.arange(len(numbers)) + most
-    after = np.where(here < len(numbers), here, len(numbers))
-    inside = after < len(numbers)
-    inside[inside] = numbers[after[inside]] == numbers[inside]
-    after = np.where(inside, after, len(numbers))
-    if within is not None and len(numbers):
-        after = np.minimum(after, _next(numbers, times, within))
+    after_most = np.arange(len(ids)) + most
+    after = np.where(after_most < len(ids), after_most, len(ids))
+    inside = after < len(ids)
+    inside[inside] = ids[after[inside]] == ids[inside]
+    after = np.where(inside, after, len(ids))
+    if within is not None and len(ids):
+        after = np.minimum(after, _next(ids, times, within))
     return _reached(first, after)
 
 
-def _next(numbers: Index, times: Index, gap: int) -> Index:
-    """For each row the first of its number at least `gap` later; its end where there is none.
+def _next(ids: Index, times: Index, gap: int) -> Index:
+    """For each row the first of its id at least `gap` later; the end where there is none.
 
-    By the place of a time among all times, so that number and time fit into one integer.
+    By the place of a time among all times, so that id and time fit into one integer.
     """
-    known = np.unique(times)
-    room = len(known) + 1
-    here = numbers * room + np.searchsorted(known, times)
-    wanted = numbers * room + np.searchsorted(known, times + gap)
-    at = np.searchsorted(here, wanted)
-    inside = at < len(numbers)
-    inside[inside] = numbers[at[inside]] == numbers[inside]
-    return np.where(inside, at, len(numbers))
+    distinct = np.unique(times)
+    room = len(distinct) + 1
+    places = ids * room + np.searchsorted(distinct, times)
+    targets = ids * room + np.searchsorted(distinct, times + gap)
+    at = np.searchsorted(places, targets)
+    inside = at < len(ids)
+    inside[inside] = ids[at[inside]] == ids[inside]
+    return np.where(inside, at, len(ids))
 
 
 def _reached(first: Mask, after: Index) -> Mask:
@@ -141,8 +132,8 @@ def _reached(first: Mask, after: Index) -> Mask:
     stays = np.append(first, True)  # the end counts as seen
     jump = np.append(after, end)
     while True:
-        found = jump[np.flatnonzero(stays[:end])]
-        fresh = found[~stays[found]]
+        reached = jump[np.flatnonzero(stays[:end])]
+        fresh = reached[~stays[reached]]
         if not len(fresh):
             return stays[:end]
         stays[fresh] = True

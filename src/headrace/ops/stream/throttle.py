@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import Index, Mask, integers
+from headrace.arrays import Index, integers
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME, pretty
 from headrace.ops.agg.order import sorted_by
 from headrace.ops.contract import EpochStep, Operator, Place, Spec
 from headrace.ops.keys import ORDER, KeyColumns
 from headrace.ops.stream.key_groups import key_ids, place_in_group
-from headrace.ops.stream.row_layout import output_rows
+from headrace.ops.tables import emit_some, output_rows
 from headrace.state.table import TableSpec
 
 COUNTS, DROPPED = "counts", "dropped"
@@ -34,14 +34,8 @@ class Throttle(Spec):
 
     kind = "throttle"
     passes = True
-
-    @property
-    def needs_time(self) -> bool:
-        return True
-
-    @property
-    def has_late(self) -> bool:
-        return True
+    needs_time = True
+    has_late = True
 
     def __str__(self) -> str:
         return f"at most {self.rows} in each {pretty(self.per)}"
@@ -54,8 +48,8 @@ class Throttle(Spec):
 
 
 class _ThrottleOperator(Operator):
-    def __init__(self, what: Throttle, keys: KeyColumns, output: pa.Schema) -> None:
-        self._rows, self._per, self._keys, self._output = what.rows, what.per, keys, output
+    def __init__(self, spec: Throttle, keys: KeyColumns, output: pa.Schema) -> None:
+        self._rows, self._per, self._keys, self._output = spec.rows, spec.per, keys, output
 
     def tables(self) -> tuple[TableSpec, ...]:
         value = pa.schema([(_COUNT, pa.int64())])
@@ -66,20 +60,23 @@ class _ThrottleOperator(Operator):
         return None if watermark == MIN_TIME else self._periods(rows) + self._per <= watermark
 
     def step(self, step: EpochStep) -> None:
-        arrived, table = step.inputs[0], step.tables[COUNTS]
-        if arrived is not None and arrived.num_rows:
+        arrived, table = step.arrived, step.tables[COUNTS]
+        if arrived is not None:
             rows, group = self._grouped(arrived)
             place = place_in_group(group)
             first = place == 0
             head = rows.filter(pa.array(first))
-            asked = self._keys.of(head).add_column(0, TIME, pa.array(self._periods(head)))
-            held, known = table.get(asked)
-            before = np.where(known, integers(held.column(_COUNT)), 0)
-            number = np.cumsum(first) - 1
-            stays = place + before[number] < self._rows
-            went = before + np.add.reduceat(stays, np.flatnonzero(first))
-            table.put(asked.append_column(_COUNT, pa.array(went)))
-            self._emit(rows, stays, step)
+            identities = self._keys.of(head).add_column(0, TIME, pa.array(self._periods(head)))
+            stored, present = table.get(identities)
+            before = np.where(present, integers(stored.column(_COUNT)), 0)
+            group_id = np.cumsum(first) - 1
+            stays = place + before[group_id] < self._rows
+            passed = before + np.add.reduceat(stays, np.flatnonzero(first))
+            table.put(identities.append_column(_COUNT, pa.array(passed)))
+            emit_some(rows, stays, self._output.names, step)
+            if not stays.all():
+                dropped = rows.filter(pa.array(~stays))
+                step.sides[DROPPED] = [output_rows(dropped, self._output.names)]
         if step.after > MIN_TIME:
             table.expire(step.after - self._per + 1)
 
@@ -89,18 +86,11 @@ class _ThrottleOperator(Operator):
 
     def _grouped(self, rows: pa.Table) -> tuple[pa.Table, Index]:
         """Rows by period and key, in order, and a number that is equal within a group."""
-        periods, numbers = self._periods(rows), key_ids(self._keys.of(rows))
+        periods, ids = self._periods(rows), key_ids(self._keys.of(rows))
         order = sorted_by(
-            [periods, numbers, *(integers(rows.column(n)) for n in ORDER if n in rows.column_names)]
+            [periods, ids, *(integers(rows.column(n)) for n in ORDER if n in rows.column_names)]
         )
-        periods, numbers = periods[order], numbers[order]
+        periods, ids = periods[order], ids[order]
         new = np.zeros(len(order), np.int64)
-        new[1:] = (periods[1:] != periods[:-1]) | (numbers[1:] != numbers[:-1])
+        new[1:] = (periods[1:] != periods[:-1]) | (ids[1:] != ids[:-1])
         return rows.take(pa.array(order)), np.cumsum(new)
-
-    def _emit(self, rows: pa.Table, stays: Mask, step: EpochStep) -> None:
-        step.out.append(output_rows(rows.filter(pa.array(stays)), self._output.names))
-        if not stays.all():
-            dropped = rows.filter(pa.array(~stays))
-            step.filtered.append(dropped)
-            step.sides[DROPPED] = [output_rows(dropped, self._output.names)]

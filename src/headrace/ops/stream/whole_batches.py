@@ -16,26 +16,27 @@ import pyarrow as pa
 
 from headrace.arrays import integers
 from headrace.callables import title
-from headrace.chunk import OFFSET, SOURCE, TIME, visible
+from headrace.chunk import TIME, visible
 from headrace.clock import FIRST_TIME, LAST_TIME, MAX_TIME, MIN_TIME
 from headrace.errors import HeadraceError, StepError
 from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import in_order
+from headrace.ops.tables import derived_rows
 from headrace.state.table import TableSpec
 
 
-def as_table(given: Any, schema: pa.Schema) -> pa.Table:
+def as_table(returned: Any, schema: pa.Schema) -> pa.Table:
     """What a function returned, in the declared columns: Arrow, or what can be read as Arrow."""
-    if isinstance(given, pa.RecordBatch):
-        given = pa.Table.from_batches([given])
-    if not isinstance(given, pa.Table) and hasattr(given, "__arrow_c_stream__"):
-        given = pa.table(given)
-    if not isinstance(given, pa.Table):
-        raise TypeError(f"expected an Arrow table, got {type(given).__name__}")
-    missing = [n for n in schema.names if n not in given.column_names]
+    if isinstance(returned, pa.RecordBatch):
+        returned = pa.Table.from_batches([returned])
+    if not isinstance(returned, pa.Table) and hasattr(returned, "__arrow_c_stream__"):
+        returned = pa.table(returned)
+    if not isinstance(returned, pa.Table):
+        raise TypeError(f"expected an Arrow table, got {type(returned).__name__}")
+    missing = [n for n in schema.names if n not in returned.column_names]
     if missing:
         raise ValueError(f"the table has no column {missing[0]!r}")
-    return given.select(schema.names).cast(schema)
+    return returned.select(schema.names).cast(schema)
 
 
 def with_event_time(
@@ -60,9 +61,7 @@ def with_event_time(
 
 def with_output_place(rows: pa.Table) -> pa.Table:
     """Rows that came from no record: in the order in which they were returned."""
-    count = rows.num_rows
-    rows = rows.append_column(SOURCE, pa.array(np.full(count, -1, np.int32)))
-    return rows.append_column(OFFSET, pa.array(np.arange(count)))
+    return derived_rows(rows, np.arange(rows.num_rows))
 
 
 def faults_of_all(arrived: pa.Table | None, error: BaseException) -> list[Fault]:
@@ -128,23 +127,23 @@ def _not_here(batch: Any) -> Any:
 
 
 class _TransformOperator(Operator):
-    def __init__(self, what: Transform, output: pa.Schema) -> None:
-        self._what, self._output = what, output
+    def __init__(self, spec: Transform, output: pa.Schema) -> None:
+        self._spec, self._output = spec, output
 
     def tables(self) -> tuple[TableSpec, ...]:
         return ()
 
     def step(self, step: EpochStep) -> None:
-        arrived = step.inputs[0]
-        if arrived is None or not arrived.num_rows:
+        arrived = step.arrived
+        if arrived is None:
             return
         try:
-            rows = as_table(self._what(visible(in_order(arrived))), self._output)
+            rows = as_table(self._spec(visible(in_order(arrived))), self._output)
             returned = (
-                with_event_time(rows, arrived, self._what.time, step) if self._what.timed else rows
+                with_event_time(rows, arrived, self._spec.time, step) if self._spec.timed else rows
             )
         except Exception as error:
-            if self._what.spark and isinstance(error, HeadraceError):
+            if self._spec.spark and isinstance(error, HeadraceError):
                 raise  # the function has not seen the batch
             step.faults.extend(faults_of_all(arrived, error))
             return

@@ -92,14 +92,6 @@ class Window(Identified):
         bound = max(after, int(live.min()))
         return self._floor(bound - self.size) + self.slide + self.size
 
-    def ends_between(self, before: int, after: int, panes: Times) -> Times:
-        """Ends in (before, after] of the windows that hold one of the live `panes`, sorted."""
-        first, last = self.end_range(before, after, _distinct(panes))
-        fresh = np.maximum(first, np.concatenate([first[:1], last[:-1] + 1]))
-        count = np.maximum(last - fresh + 1, 0)
-        index = np.repeat(fresh - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        return self.end_of(index)
-
     def panes_between(self, before: int, after: int) -> tuple[int, int]:
         """Panes [low, high) are those in a window with before < end <= after."""
         origin = self.offset + self.size
@@ -185,16 +177,6 @@ def floor_of(watermark: int, lateness: int) -> int:
     if watermark <= MIN_TIME:
         return MIN_TIME
     return MAX_TIME + 1 if watermark >= MAX_TIME else watermark - lateness + 1
-
-
-def panes_of(times: Times, window: Window) -> Times:
-    """The start of the pane that holds each time."""
-    return window.panes_of(times)
-
-
-def _distinct(times: Times) -> Times:
-    ordered = np.sort(times)
-    return ordered[np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]))]
 
 
 def _shift(offset: Duration | None, slide: int) -> int:

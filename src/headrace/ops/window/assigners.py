@@ -7,8 +7,8 @@ window of its own, and windows of a key that meet become one. No state, no clock
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,11 +17,13 @@ import pyarrow as pa
 
 from headrace.arrays import Times
 from headrace.at_rest import Identified
-from headrace.clock import MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
+from headrace.chunk import visible
+from headrace.clock import FURTHEST, MAX_TIME, MIN_TIME, Duration, millis, pretty, shift_millis
 from headrace.errors import PlanError, refusal
 from headrace.expr import Expr
 from headrace.ops.agg.order import sorted_by
-from headrace.ops.window.aligned import Window
+from headrace.ops.window.aligned import Interval, Window
+from headrace.rows import rows_of
 
 FOREVER = MAX_TIME - 1  # the end of a window that only the end of input ends
 GAP = "$gap"  # the column into which the plan puts a gap that is an expression
@@ -152,7 +154,7 @@ class Session(Identified):
             )
 
     def at_rest(self) -> str:
-        gap = pretty(self.gap) if isinstance(self.gap, int) else said(self.gap)
+        gap = pretty(self.gap) if isinstance(self.gap, int) else column_text(self.gap)
         return f"session gap {gap}"
 
     @property
@@ -233,9 +235,9 @@ def no_gap(rows: pa.Table) -> npt.NDArray[np.bool_] | None:
 
 
 def why_no_gap(gap: int | None) -> str:
-    said = "null" if gap is None else f"{gap} ms"
+    text = "null" if gap is None else f"{gap} ms"
     long = ", more than 1000 years" if gap is not None and gap > 0 else ""
-    return f"the gap of a session is {said}{long}"
+    return f"the gap of a session is {text}{long}"
 
 
 def _gaps(rows: pa.Table) -> Times:
@@ -247,7 +249,7 @@ def _gaps(rows: pa.Table) -> Times:
     return gaps
 
 
-def said(column: object) -> str:
+def column_text(column: object) -> str:
     """A column or an expression, as the user would write it."""
     return column.sql() if isinstance(column, Expr) else str(column)
 
@@ -313,3 +315,77 @@ def _lifted_max(key: Times, values: Times, low: int, width: int) -> Times:
     lift = key * width - low
     largest: Times = np.maximum.accumulate(values + lift) - lift
     return largest
+
+
+# Windows of the user's own: a class that says where a row goes and which windows merge.
+#
+# The user's code is called once per row, and once per pair of neighbouring windows; all that
+# happens inside the windows stays vectorised.
+
+
+class WindowAssigner:
+    """Subclass me: `assign(time, row)` gives the windows of a row, (start, end) in ms.
+
+    With a method `merge(first, second)` windows of a key may become one: it is asked for two
+    neighbours, the earlier first, and gives the window they make together, or None.
+    """
+
+    def assign(self, time: int, row: object) -> Iterable[tuple[int, int]]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OwnAssigner(Identified):
+    """A user's assigner, as the operator sees it."""
+
+    user: WindowAssigner
+    slack: int = 0
+    by_time: bool = False
+    merges: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "merges", callable(getattr(self.user, "merge", None)))
+
+    def at_rest(self) -> str:
+        return type(self.user).__qualname__.split("<locals>.")[-1]
+
+    def place(self, times: Times, rows: pa.Table) -> Placed:
+        windows: list[tuple[int, int, int]] = []
+        for i, (time, row) in enumerate(zip(times.tolist(), rows_of(visible(rows)), strict=True)):
+            windows.extend((i, *self._bounds(window)) for window in self.user.assign(time, row))
+        placed = np.array(windows, np.int64).reshape(-1, 3)
+        return Placed(placed[:, 0], placed[:, 1], placed[:, 2])
+
+    def _bounds(self, window: tuple[int, int]) -> tuple[int, int]:
+        start, end = window
+        if not -FURTHEST <= start < end <= FURTHEST:
+            raise ValueError(f"{self} gave the window ({start}, {end}), which is empty or endless")
+        return start, end
+
+    def reach(self, times: Times, rows: pa.Table) -> Times:
+        placed = self.place(times, rows)
+        last = np.full(len(times), MIN_TIME)  # a row in no window is late for all
+        np.maximum.at(last, placed.row, placed.end)
+        return last
+
+    def join(self, key: Times, start: Times, end: Times) -> Joined:
+        order = np.lexsort((end, start, key)).tolist()
+        group = np.empty(len(key), np.int64)
+        windows: list[tuple[int, Interval]] = []
+        for i in order:
+            interval, owner = Interval(int(start[i]), int(end[i])), int(key[i])
+            same_key = bool(windows) and windows[-1][0] == owner
+            merged = self._merge(windows[-1][1], interval) if same_key else None
+            if merged is None:
+                windows.append((owner, interval))
+            else:
+                windows[-1] = (owner, merged)
+            group[i] = len(windows) - 1
+        bounds = np.array([(k, *w) for k, w in windows], np.int64).reshape(-1, 3)
+        return Joined(group, bounds[:, 1], bounds[:, 2], bounds[:, 0])
+
+    def _merge(self, first: Interval, second: Interval) -> Interval | None:
+        if first == second:
+            return first
+        merged = self.user.merge(first, second)  # type: ignore[attr-defined]
+        return None if merged is None else Interval(*self._bounds(merged))

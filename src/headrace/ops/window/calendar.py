@@ -55,15 +55,16 @@ class Calendar(NonMerging):
 
     def place(self, times: Times, rows: pa.Table) -> Placed:
         days, which = np.unique(np.clip(times // _DAY, _FIRST, _LAST), return_inverse=True)
-        found = [self._around(int(day)) for day in days.tolist()]
+        around = [self._around(int(day)) for day in days.tolist()]
         # The windows that touch a UTC day are few; the last that has begun is the row's.
-        most = max((len(f) for f in found), default=1)
-        edges = np.array([f + [f[-1]] * (most - len(f)) for f in found], np.int64).reshape(-1, most)
-        mine = edges[which]
-        at = np.maximum((mine <= times[:, None]).sum(axis=1) - 1, 0)
+        most = max(map(len, around), default=1)
+        padded = [starts + [starts[-1]] * (most - len(starts)) for starts in around]
+        edges = np.array(padded, np.int64).reshape(-1, most)
+        own_edges = edges[which]
+        at = np.maximum((own_edges <= times[:, None]).sum(axis=1) - 1, 0)
         lines = np.arange(len(times))
-        start = mine[lines, at]
-        return Placed(lines, start, mine[lines, np.minimum(at + 1, most - 1)])
+        start = own_edges[lines, at]
+        return Placed(lines, start, own_edges[lines, np.minimum(at + 1, most - 1)])
 
     def reach(self, times: Times, rows: pa.Table) -> Times:
         return self.place(times, rows).end

@@ -19,7 +19,7 @@ from headrace.clock import Duration, millis, pretty
 from headrace.errors import refusal
 from headrace.isolate import one_by_one
 from headrace.ops.contract import Fault
-from headrace.ops.window.assigners import above_zero, said, whole
+from headrace.ops.window.assigners import above_zero, column_text, whole
 from headrace.rows import rows_of
 
 NEAR = "$near"  # the column into which the plan puts what `keep_near` compares
@@ -27,7 +27,7 @@ NEAR = "$near"  # the column into which the plan puts what `keep_near` compares
 
 @dataclass(frozen=True, eq=False)
 class Evictor:
-    """Base: `keeps` says which rows stay, windows laid end to end from `starts` on."""
+    """Base: `keeps` says which rows stay, one window after the other from `starts` on."""
 
     after: bool = False
 
@@ -78,7 +78,7 @@ class KeepNear(Evictor):
 
     @property
     def what(self) -> str:
-        return f"keep {said(self.column)} within {self.threshold:g} of the last"
+        return f"keep {column_text(self.column)} within {self.threshold:g} of the last"
 
     def keeps(self, rows: pa.Table, starts: Index) -> Mask:
         values = rows.column(NEAR).cast(pa.float64(), safe=False).to_numpy()
@@ -97,13 +97,13 @@ class KeepBy(Evictor):
 
     def keeps(self, rows: pa.Table, starts: Index) -> Mask:
         seen = rows_of(rows.select([n for n in rows.column_names if n[:2] != "__" and n[0] != "$"]))
-        found: list[bool] = []
+        stays: list[bool] = []
         for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(seen)], strict=True):
-            kept = [bool(k) for k in self.fn(seen[first:last])]
-            if len(kept) != last - first:
-                raise ValueError(f"the evictor gave {len(kept)} answers for {last - first} rows")
-            found += kept
-        return np.array(found, np.bool_)
+            answers = [bool(k) for k in self.fn(seen[first:last])]
+            if len(answers) != last - first:
+                raise ValueError(f"the evictor gave {len(answers)} answers for {last - first} rows")
+            stays += answers
+        return np.array(stays, np.bool_)
 
 
 def kept_by(evictor: Evictor, rows: pa.Table, starts: Index) -> tuple[Mask, dict[int, Fault]]:
@@ -171,8 +171,8 @@ def keep(fn: Callable[[list[Any]], list[bool]], *, after: bool = False) -> Evict
 
 
 def _last(values: np.ndarray, starts: Index) -> np.ndarray:
-    found: np.ndarray = values[np.append(starts[1:], len(values)) - 1]
-    return found
+    last: np.ndarray = values[np.append(starts[1:], len(values)) - 1]
+    return last
 
 
 def _spread(values: np.ndarray, starts: Index, count: int) -> np.ndarray:

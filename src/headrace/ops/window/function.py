@@ -1,12 +1,12 @@
 """What is computed over the rows of a window, when the rows themselves are needed.
 
 Named aggregates without an evictor never come here: they live in partials. Everything else
-(a user's fold, reduce or process function, aggregates after an eviction) is given windows
-laid end to end, each window's rows in order, and answers with rows and the windows they are
-of. A window on which the user's function raises is a fault, not a failure.
+(a user's fold, reduce or process function, aggregates after an eviction) gets windows one after
+the other, each window's rows in order, and returns rows and the windows they are of. A window
+on which the user's function raises is a fault, not a failure.
 
-A process function sees rows as they are laid, which in windows of time is by event time. Fold
-and reduce see them as they arrived, epoch after epoch, as do those that store no rows.
+A process function sees rows in this order, which in windows of time is by event time. Fold and
+reduce see them as they arrived, epoch after epoch, as do those that store no rows.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from headrace.arrays import Index
 from headrace.chunk import HIDDEN
+from headrace.isolate import one_by_one
 from headrace.ops.agg.named import Aggregate, partial, result
-from headrace.ops.agg.order import rises, sorted_by
+from headrace.ops.agg.order import group_numbers, rises, sorted_by
 from headrace.ops.contract import Fault
 from headrace.rows import collector_paused, pylist, rows_from, table_of
 
@@ -32,7 +33,7 @@ _WINDOW = "__window"
 
 @dataclass(slots=True)
 class StoredValues:
-    """What a function remembers: values per key, and values per window."""
+    """The values of a function: per key, and per window."""
 
     owner: Index  # the number of each window's key
     keys: list[dict[str, Any]]  # by number of the key
@@ -41,7 +42,7 @@ class StoredValues:
 
 @dataclass(frozen=True, slots=True)
 class WindowedRows:
-    """Windows laid end to end: window i has the rows from starts[i] to starts[i + 1]."""
+    """Windows one after the other: window i has the rows from starts[i] to starts[i + 1]."""
 
     rows: RowTable  # the user's columns and the hidden ones, each window's rows in order
     starts: Index
@@ -54,7 +55,7 @@ class WindowedRows:
     watermark: int = 0
     clock: int = 0
     memory: StoredValues | None = None
-    arrival: Index | None = None  # of each row, rises in order of arrival; None: as they are laid
+    arrival: Index | None = None  # of each row, rises in order of arrival; None: as they are
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -62,8 +63,7 @@ class WindowedRows:
     @property
     def numbers(self) -> Index:
         """The window of each row."""
-        counts = np.diff(self.starts, append=self.rows.num_rows)
-        return np.repeat(np.arange(len(self)), counts)
+        return group_numbers(self.starts, self.rows.num_rows)
 
     def bounds(self, window: int) -> slice:
         last = window + 1 == len(self)
@@ -72,8 +72,12 @@ class WindowedRows:
             self.rows.num_rows if last else int(self.starts[window + 1]),
         )
 
+    def fault(self, window: int, error: Exception) -> Fault:
+        """The fault of a window on which the user's function raised: it names the first row."""
+        return Fault(self.rows.slice(self.bounds(window).start, 1), error)
+
     def by_arrival(self) -> WindowedRows:
-        """The same windows, each with its rows in order of arrival, equals as they are laid."""
+        """The same windows, each with its rows in order of arrival, equals as they are."""
         if self.arrival is None:
             return self
         order = [self.numbers, self.arrival]
@@ -99,9 +103,9 @@ class WindowResults:
 class WindowFunction(Protocol):
     @property
     def schema(self) -> pa.Schema:
-        """The columns it gives."""
+        """The columns of its results."""
 
-    def over(self, laid: WindowedRows) -> WindowResults:
+    def over(self, windowed: WindowedRows) -> WindowResults:
         """The results of these windows."""
 
 
@@ -111,12 +115,12 @@ class AggregateRows:
     def __init__(self, aggs: Mapping[str, Aggregate], schema: pa.Schema) -> None:
         self._aggs, self.schema = aggs, schema
 
-    def over(self, laid: WindowedRows) -> WindowResults:
-        rows = laid.rows.select(laid.rows.column_names)
-        rows = rows.append_column(_WINDOW, pa.array(laid.numbers))
-        made = result(partial(rows, [_WINDOW], self._aggs), self._aggs)
-        windows = made.column(_WINDOW).to_numpy()
-        return WindowResults(made.select(self.schema.names).cast(self.schema), windows)
+    def over(self, windowed: WindowedRows) -> WindowResults:
+        rows = windowed.rows.select(windowed.rows.column_names)
+        rows = rows.append_column(_WINDOW, pa.array(windowed.numbers))
+        results = result(partial(rows, [_WINDOW], self._aggs), self._aggs)
+        windows = results.column(_WINDOW).to_numpy()
+        return WindowResults(results.select(self.schema.names).cast(self.schema), windows)
 
 
 class FoldRows:
@@ -128,13 +132,13 @@ class FoldRows:
         self._scalar = zero is not None and schema.names == ["value"]
 
     @collector_paused()
-    def over(self, laid: WindowedRows) -> WindowResults:
-        laid = laid.by_arrival()
+    def over(self, windowed: WindowedRows) -> WindowResults:
+        windowed = windowed.by_arrival()
         try:
-            values = [self._folded(rows) for _, rows in laid.calls(self.columns)]
-            return WindowResults(table_of(values, self.schema), np.arange(len(laid)))
+            values = [self._folded(rows) for _, rows in windowed.calls(self.columns)]
+            return WindowResults(table_of(values, self.schema), np.arange(len(windowed)))
         except Exception:
-            return one_by_one(laid, self.schema, self.columns, lambda _, r: [self._folded(r)])
+            return each_window(windowed, self.schema, self.columns, lambda _, r: [self._folded(r)])
 
     def _folded(self, rows: WindowRows) -> Any:
         rest = iter(rows)
@@ -144,8 +148,8 @@ class FoldRows:
         return (value,) if self._scalar else value  # no row, though it be a dict
 
 
-def one_by_one(
-    laid: WindowedRows,
+def each_window(
+    windowed: WindowedRows,
     schema: pa.Schema,
     seen: Sequence[str],
     call: Callable[[int, WindowRows], list[Any]],
@@ -157,21 +161,27 @@ def one_by_one(
     """
     counts = Counter() if counts is None else counts
     counted: Counter[str] = Counter()
-    values: list[Any] = []
-    windows: list[int] = []
     faults: list[Fault] = []
-    for window, rows in laid.calls(seen):
+
+    def checked(window_rows: tuple[int, WindowRows]) -> list[Any]:
         counts.clear()
-        try:
-            given = call(window, rows)
-            table_of(given, schema)
-        except Exception as error:
-            faults.append(Fault(laid.rows.slice(laid.bounds(window).start, 1), error))
-            continue
+        returned = call(*window_rows)
+        table_of(returned, schema)
         counted.update(counts)
-        values.extend(given)
-        windows.extend([window] * len(given))
-    return WindowResults(table_of(values, schema), np.array(windows, np.int64), faults, counted)
+        return returned
+
+    def failed(window: int, error: Exception) -> None:
+        faults.append(windowed.fault(window, error))
+
+    results = dict(one_by_one(windowed.calls(seen), checked, failed))
+    return WindowResults(*flattened(results, schema), faults, counted)
+
+
+def flattened(results: Mapping[int, Sequence[Any]], schema: pa.Schema) -> tuple[pa.Table, Index]:
+    """The rows that came of each window as one table, and the window of each row."""
+    table = table_of([row for rows in results.values() for row in rows], schema)
+    windows = np.array(list(results), np.int64)
+    return table, np.repeat(windows, [len(rows) for rows in results.values()])
 
 
 # The rows of a window as a user's function sees them: a sequence of rows, and its columns.
@@ -257,9 +267,9 @@ class _Columns(dict[str, pa.ChunkedArray]):
         self._rows = rows
 
     def __missing__(self, name: str) -> pa.ChunkedArray:
-        known = [n for n in self._rows.column_names if n not in HIDDEN]
-        if name not in known:
-            raise KeyError(f"the rows have no column {name!r}; there are {', '.join(known)}")
+        names = [n for n in self._rows.column_names if n not in HIDDEN]
+        if name not in names:
+            raise KeyError(f"the rows have no column {name!r}; there are {', '.join(names)}")
         self[name] = self._rows.select([name]).column(0)
         return self[name]
 
@@ -267,17 +277,17 @@ class _Columns(dict[str, pa.ChunkedArray]):
 class _Block:
     """The rows of a few windows."""
 
-    __slots__ = ("_columns", "_count", "_made", "_rows", "_seen", "_start")
+    __slots__ = ("_columns", "_count", "_lists", "_rows", "_seen", "_start")
 
     def __init__(self, columns: _Columns, seen: Sequence[str], start: int, count: int) -> None:
         self._columns, self._seen, self._start, self._count = columns, seen, start, count
-        self._made: dict[str, list[Any]] = {}
+        self._lists: dict[str, list[Any]] = {}
         self._rows: list[Any] | None = None
 
     def column(self, name: str) -> list[Any]:
-        if name not in self._made:
-            self._made[name] = pylist(self._columns[name].slice(self._start, self._count))
-        return self._made[name]
+        if name not in self._lists:
+            self._lists[name] = pylist(self._columns[name].slice(self._start, self._count))
+        return self._lists[name]
 
     @property
     def rows(self) -> list[Any]:

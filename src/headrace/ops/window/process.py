@@ -1,7 +1,7 @@
 """Process functions over windows: the user's code sees all rows of a window at once.
 
-A function, or an object of a class that declares values: some kept per key, some per
-window. A call that raises leaves both as they were, and counts nothing.
+A function, or an object of a class that declares values: some per key, some per window. A call
+that raises leaves both as they were, and counts nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from headrace.ops.window.function import (
     WindowedRows,
     WindowResults,
     WindowRows,
-    one_by_one,
+    each_window,
+    flattened,
 )
 from headrace.rows import collector_paused, pylist, table_of
 
@@ -42,9 +43,9 @@ class FiredWindow:
 
 
 class WindowCall:
-    """What a process function may ask and tell; one for all calls of a batch.
+    """The `ctx` of a process function: one for all calls of a batch.
 
-    Its words are those of the `ctx` of keyed process functions.
+    Its names are those of the `ctx` of keyed process functions.
     """
 
     __slots__ = ("clock", "counts", "watermark")
@@ -67,8 +68,8 @@ class WindowValue(ValueState):
 
 def window_value(kind: Any, default: Any = None) -> Any:
     """Declare a value kept per window: `shown = hr.window_value(int, default=0)`."""
-    made = value(kind, default)
-    return WindowValue(made.type, made.default, made.kind)
+    declared = value(kind, default)
+    return WindowValue(declared.type, declared.default, declared.kind)
 
 
 class WindowProcess:
@@ -127,68 +128,68 @@ class ProcessRows:
         self._fn, self._keys, self.schema = fn, list(keys), schema
         self._seen = row.names if seen is None else seen  # all, or what it surely looks at
         self.columns = row.names  # what it sees of a row
-        self._keeps = isinstance(fn, WindowProcess) and bool(fn.values)
+        self._stores = isinstance(fn, WindowProcess) and bool(fn.values)
         self._method = fn.process if isinstance(fn, WindowProcess) else fn
-        self._asks = not takes(self._method, 3)  # for a context
+        self._takes_context = not takes(self._method, 3)
 
-    def kept(self, per_window: bool) -> pa.Schema:
-        return self._fn.kept(per_window) if self._keeps else pa.schema([])
+    def value_schema(self, per_window: bool) -> pa.Schema:
+        return self._fn.kept(per_window) if self._stores else pa.schema([])
 
     @collector_paused()
-    def over(self, laid: WindowedRows) -> WindowResults:
-        keys, windows = self._key_values(laid), self._windows(laid)
-        if self._keeps:
-            assert laid.memory is not None
-            return self._remembering(laid, laid.memory, keys, windows)
-        ctx = WindowCall(laid.watermark, laid.clock)
+    def over(self, windowed: WindowedRows) -> WindowResults:
+        keys, windows = self._key_values(windowed), self._windows(windowed)
+        if self._stores:
+            assert windowed.memory is not None
+            return self._remembering(windowed, windowed.memory, keys, windows)
+        ctx = WindowCall(windowed.watermark, windowed.clock)
         call = self._calling(keys, windows, ctx)
         try:
-            given = [call(i, rows) for i, rows in laid.calls(self._seen)]
-            numbers = np.repeat(np.arange(len(laid)), list(map(len, given)))
-            table = table_of([row for rows in given for row in rows], self.schema)
-            return WindowResults(table, numbers, counts=ctx.counts)
+            results = {i: call(i, rows) for i, rows in windowed.calls(self._seen)}
+            return WindowResults(*flattened(results, self.schema), counts=ctx.counts)
         except Exception:
-            return one_by_one(laid, self.schema, self._seen, call, ctx.counts)
+            return each_window(windowed, self.schema, self._seen, call, ctx.counts)
 
     def _calling(
         self, keys: list[Any], windows: list[FiredWindow], ctx: WindowCall
     ) -> Callable[[int, WindowRows], list[Any]]:
         """How to call it for a window; chosen here, once for what may be many thousand calls."""
         fn = self._method
-        if self._asks:
+        if self._takes_context:
             return lambda i, rows: many(fn(keys[i], windows[i], rows, ctx))
         return lambda i, rows: many(fn(keys[i], windows[i], rows))
 
     def _remembering(
-        self, laid: WindowedRows, memory: StoredValues, keys: list[Any], windows: list[FiredWindow]
+        self,
+        windowed: WindowedRows,
+        memory: StoredValues,
+        keys: list[Any],
+        windows: list[FiredWindow],
     ) -> WindowResults:
         """Windows of a key in the order of their ends: one may build on the one before."""
-        rows = dict(laid.calls(self.columns))
-        given: dict[int, list[Any]] = {}
+        rows = dict(windowed.calls(self.columns))
+        results: dict[int, list[Any]] = {}
         faults: list[Fault] = []
-        ctx, counts = WindowCall(laid.watermark, laid.clock), Counter[str]()
-        asked = (ctx,) if self._asks else ()
-        for i in np.lexsort((laid.begins, laid.ends)).tolist():
+        ctx, counts = WindowCall(windowed.watermark, windowed.clock), Counter[str]()
+        context = (ctx,) if self._takes_context else ()
+        for i in np.lexsort((windowed.begins, windowed.ends)).tolist():
             shared, own = memory.keys[memory.owner[i]], memory.windows[i]
             one = copy.copy(self._fn)
             vars(one).update(copy.deepcopy({**shared, **own}))
             ctx.counts.clear()
             try:
-                made = many(one.process(keys[i], windows[i], rows[i], *asked))
-                table_of(made, self.schema)
+                returned = many(one.process(keys[i], windows[i], rows[i], *context))
+                table_of(returned, self.schema)
                 for values in (shared, own):
                     self._check({n: getattr(one, n) for n in values})
             except Exception as error:
-                faults.append(Fault(laid.rows.slice(laid.bounds(i).start, 1), error))
+                faults.append(windowed.fault(i, error))
                 continue
-            given[i] = made
+            results[i] = returned
             counts.update(ctx.counts)
             for values in (shared, own):
                 values.update({n: getattr(one, n) for n in values})
-        order = sorted(given)
-        numbers = np.repeat(np.array(order, np.int64), [len(given[i]) for i in order])
-        table = table_of([row for i in order for row in given[i]], self.schema)
-        return WindowResults(table, numbers, faults, counts)
+        in_order = dict(sorted(results.items()))
+        return WindowResults(*flattened(in_order, self.schema), faults, counts)
 
     def _check(self, values: dict[str, Any]) -> None:
         declared = type(self._fn).values
@@ -196,41 +197,43 @@ class ProcessRows:
         if len(schema):
             table_of([tuple(values.values())], schema)
 
-    def _key_values(self, laid: WindowedRows) -> list[Any]:
+    def _key_values(self, windowed: WindowedRows) -> list[Any]:
         if not self._keys:
-            return [None] * len(laid)
-        return key_values(laid.keys, self._keys)
+            return [None] * len(windowed)
+        return key_values(windowed.keys, self._keys)
 
-    def _windows(self, laid: WindowedRows) -> list[FiredWindow]:
-        begins = [None if b <= MIN_TIME else b for b in laid.begins.tolist()]
-        ends = [None if e >= MAX_TIME - 1 else e for e in laid.ends.tolist()]
-        facts = zip(begins, ends, laid.panes.tolist(), laid.timings, laid.finals, strict=True)
-        return [FiredWindow(*fact) for fact in facts]
+    def _windows(self, windowed: WindowedRows) -> list[FiredWindow]:
+        begins = [None if b <= MIN_TIME else b for b in windowed.begins.tolist()]
+        ends = [None if e >= MAX_TIME - 1 else e for e in windowed.ends.tolist()]
+        panes, timings, finals = windowed.panes.tolist(), windowed.timings, windowed.finals
+        return list(map(FiredWindow, begins, ends, panes, timings, finals))
 
-    # what is kept between firings, as rows of tables
+    # values between firings, as rows of tables
 
-    def loaded(self, stored: pa.Table, found: np.ndarray, per_window: bool) -> list[dict[str, Any]]:
+    def loaded(
+        self, stored: pa.Table, present: np.ndarray, per_window: bool
+    ) -> list[dict[str, Any]]:
         """The values in each row of a table; start values where nothing is stored."""
         declared = type(self._fn).values
-        names = self.kept(per_window).names
+        names = self.value_schema(per_window).names
         columns = [pylist(stored.column(n)) for n in names]
         return [
             {
-                n: declared[n].loaded(column[i]) if known else declared[n].start()
+                n: declared[n].loaded(column[i]) if is_present else declared[n].start()
                 for n, column in zip(names, columns, strict=True)
             }
-            for i, known in enumerate(found.tolist())
+            for i, is_present in enumerate(present.tolist())
         ]
 
     def stored(self, values: list[dict[str, Any]], per_window: bool) -> pa.Table:
-        schema = self.kept(per_window)
+        schema = self.value_schema(per_window)
         return table_of([tuple(v[n] for n in schema.names) for v in values], schema)
 
 
-def many(given: Any) -> list[Any]:
+def many(returned: Any) -> list[Any]:
     """Nothing, one row, a list of rows or a generator: as rows."""
-    if isinstance(given, tuple):  # a row, as most give it: asking for iterators takes longer
-        return [given]
-    if given is None:
+    if isinstance(returned, tuple):  # a row, as most give it: asking for iterators takes longer
+        return [returned]
+    if returned is None:
         return []
-    return list(given) if isinstance(given, list | WindowRows | Iterator) else [given]
+    return list(returned) if isinstance(returned, list | WindowRows | Iterator) else [returned]

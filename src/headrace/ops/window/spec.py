@@ -25,16 +25,15 @@ from headrace.ops.agg.named import (
     aggregates_text,
 )
 from headrace.ops.contract import Operator, Place, Spec
-from headrace.ops.general_windows.fold import FoldWindowOperator
+from headrace.ops.fold import Folding, FoldSpec, FoldWindowOperator
 from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.panes.operator import PaneOperator
 from headrace.ops.row_windows.operator import RowWindowOperator
-from headrace.ops.running.spec import Folding
 from headrace.ops.window.aligned import Window
+from headrace.ops.window.assigners import OwnAssigner, WindowAssigner
 from headrace.ops.window.by_rows import RowWindow, column_of, needs_time
 from headrace.ops.window.evictors import Evictor, KeepBy
 from headrace.ops.window.function import AggregateRows, FoldRows, WindowFunction
-from headrace.ops.window.own import OwnAssigner, WindowAssigner
 from headrace.ops.window.process import ProcessRows, WindowProcess
 from headrace.ops.window.triggers import AtWatermark, Windowing
 from headrace.reads import columns_of_rows
@@ -130,25 +129,13 @@ class PaneWindows(WindowSpec):
 
 
 @dataclass(frozen=True, eq=False)
-class FoldWindows(WindowSpec):
+class FoldWindows(FoldSpec, WindowSpec):
     """`reduce` or `fold` over tumbling or sliding windows that fire once."""
 
     window: Window
     folding: Folding
 
     at_rest = "WindowFold"
-
-    @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self.folding.function.fn,)
-
-    @property
-    def user_code(self) -> list[Any]:
-        return [*self.folding.user_code]
-
-    @property
-    def python(self) -> str:
-        return str(self.folding.function)
 
     def detail(self, keyed_by: str, processing: bool) -> str:
         return f"{self.window}, {keyed_by}: {self.folding}"
@@ -278,26 +265,26 @@ class GeneralWindows(ComputedWindows):
         if isinstance(assigner, OwnAssigner):
             merges = {"merge()": "there"} if assigner.merges else {}
             window["settings"] = settings(assigner.user, WindowAssigner) | merges
-        found = {
+        shape = {
             "kind": self.at_rest,
             "window": window,
             "watched": sorted(w.name + w.agg for w in windowing.trigger.watches()),
             "clocked": windowing.trigger.clocked,
         }
         if self.evictor is not None:  # it needs the rows themselves
-            found["rows"] = described(place.input)
-        return found | self.computed_shape(place)
+            shape["rows"] = described(place.input)
+        return shape | self.computed_shape(place)
 
     def firing(self, output: pa.Schema) -> str:
         windowing = self.windowing
-        found = [
+        requests = [
             f"the trigger '{windowing.trigger}'" if windowing.trigger != AtWatermark() else "",
             f"lateness {pretty(windowing.lateness)}" if windowing.lateness else "",
             f"mode {windowing.mode!r}" if windowing.mode != "replace" else "",
             "an evictor" if self.evictor is not None else "",
         ]
-        asked = " and ".join(f for f in found if f)
-        return asked or ("info=True" if "pane" in output.names else "no trigger")
+        text = " and ".join(f for f in requests if f)
+        return text or ("info=True" if "pane" in output.names else "no trigger")
 
     def operator(self, place: Place) -> Operator:
         needs_rows = self.function is not None or self.evictor is not None

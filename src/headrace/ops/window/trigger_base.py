@@ -1,6 +1,6 @@
-"""What a trigger is, and what it is told of the windows that it judges.
+"""What a trigger is, and the facts of the windows that it judges.
 
-Nothing here keeps state or knows what a window computes; the triggers themselves are in
+Nothing here has state or knows what a window computes; the triggers themselves are in
 `triggers.py`.
 """
 
@@ -33,7 +33,7 @@ class Facts:
     after: int
     clock: int
     slack: int  # ms that windows stay open beyond the end that they show
-    values: Mapping[str, Any]  # what the trigger wanted watched, by name; NaN for none
+    values: Mapping[str, Any]  # what the trigger watches, by name; NaN for none
     times: Mapping[str, Times]  # how often each limited trigger has fired, by name
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a trigger wants remembered: an aggregate of a column, or how often it fired."""
+    """What a trigger needs in state: an aggregate of a column, or how often it fired."""
 
     name: str
     agg: str

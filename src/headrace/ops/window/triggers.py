@@ -1,9 +1,9 @@
 """Triggers: when a window shows its result, besides or instead of when it is over.
 
-A trigger is a value; `ready` judges many windows at once from what is known of them. It is
-asked once per epoch, of windows that got rows, whose end the watermark passed, or whose
-time has come (`due` by the clock, `mark` by the watermark). After a firing everything
-counts from anew. Nothing here keeps state or knows what a window computes.
+A trigger is a value; `ready` judges many windows at once by their `Facts`. It is asked once
+per epoch, of windows that got rows, whose end the watermark passed, or whose time has come
+(`due` by the clock, `mark` by the watermark). After a firing counts start anew. Nothing here
+has state or knows what a window computes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.errors import StepError
 from headrace.expr import Expr
 from headrace.ops.agg.named import Aggregate
-from headrace.ops.window.assigners import Assigner, said
+from headrace.ops.window.assigners import Assigner, column_text
 from headrace.ops.window.trigger_base import TIMES, Facts, Trigger, Watch
 
 
@@ -159,7 +159,7 @@ class OnRow(Trigger):
     predicate: Expr
 
     def __str__(self) -> str:
-        return f"on a row with {said(self.predicate)}"
+        return f"on a row with {column_text(self.predicate)}"
 
     def ready(self, f: Facts) -> Mask:
         came: Mask = np.nan_to_num(f.values[self.name]) > 0
@@ -181,7 +181,7 @@ class OnDelta(Trigger):
     threshold: float
 
     def __str__(self) -> str:
-        return f"on {said(self.column)} moving by {self.threshold:g}"
+        return f"on {column_text(self.column)} moving by {self.threshold:g}"
 
     def ready(self, f: Facts) -> Mask:
         base, last = f.values[f"{self.name}.base"], f.values[self.name]
@@ -218,9 +218,9 @@ class Combined(Trigger):
         return any(t.marked for t in self.parts)
 
     def ready(self, f: Facts) -> Mask:
-        found = [t.ready(f) for t in self.parts]
-        made: Mask = (np.logical_and if self.every else np.logical_or).reduce(found)
-        return made
+        masks = [t.ready(f) for t in self.parts]
+        combined: Mask = (np.logical_and if self.every else np.logical_or).reduce(masks)
+        return combined
 
     def due(self, f: Facts) -> Times:
         earliest: Times = np.minimum.reduce([t.due(f) for t in self.parts])
@@ -306,8 +306,8 @@ class CustomTrigger(Trigger):
 
     def ready(self, f: Facts) -> Mask:
         ready = np.zeros(len(f), np.bool_)
-        asked = np.flatnonzero(f.touched | f.closes | f.expires)
-        for i in asked.tolist():
+        judged = np.flatnonzero(f.touched | f.closes | f.expires)
+        for i in judged.tolist():
             ready[i] = self._says(self._window(f, i))
         return ready
 
@@ -340,13 +340,13 @@ def _coming(f: Facts, clock: Times) -> Times:
 
 def watched(trigger: Trigger) -> tuple[dict[str, Aggregate], dict[str, Aggregate], list[str]]:
     """What a trigger needs: aggregates since the last firing and since ever, and counts."""
-    wanted = {w.name: w for w in trigger.watches()}
-    aggs = {name: w for name, w in wanted.items() if w.agg != TIMES}
+    watches = {w.name: w for w in trigger.watches()}
+    aggs = {name: w for name, w in watches.items() if w.agg != TIMES}
     since, ever = (
         {name: Aggregate(w.agg, name) for name, w in aggs.items() if w.since == recent}
         for recent in (True, False)
     )
-    return since, ever, [name for name, w in wanted.items() if w.agg == TIMES]
+    return since, ever, [name for name, w in watches.items() if w.agg == TIMES]
 
 
 # How a stream is cut into windows of time: a value that says it all.
