@@ -1,7 +1,7 @@
-"""Which rows match: searches by key and time, for all rows at once.
+"""Which rows match, and which come before and after: searches by key and time for all rows at once.
 
 Keys are small ids that both sides share (`ops/agg/keys.py`). A pair costs what it takes to
-write it down; a row without a partner costs one search. Arrays only.
+write it down; a row without a partner costs one search. Nothing is stored here.
 """
 
 from __future__ import annotations
@@ -40,37 +40,36 @@ class SortedRows:
 
 
 class MatchRanges(NamedTuple):
-    """For each row that asked, where its matches are in the order of the others."""
+    """For each row, where its matches are in the order of the other side."""
 
     first: Index
     many: Index
     order: Index
 
     def pairs(self) -> tuple[Index, Index]:
-        """Every pair, as the number of the row that asked and that of the other."""
+        """Every pair, as the number of the row and that of the other."""
         row, place = expanded(self.first, self.many)
         return row, self.order[place]
 
     def nearest(self) -> Index:
         """The earliest row that each matches, and -1 for those without a match."""
-        if not len(self.order):
-            return np.full(len(self.many), -1)
-        at = np.take(self.order, self.first, mode="clip")
-        return np.where(self.many > 0, at, -1)
+        return self._rows(self.first)
 
     def last(self) -> Index:
         """The latest row that each matches, and -1 for those without a match."""
+        return self._rows(self.first + self.many - 1)
+
+    def _rows(self, place: Index) -> Index:
         if not len(self.order):
             return np.full(len(self.many), -1)
-        at = np.take(self.order, self.first + self.many - 1, mode="clip")
-        return np.where(self.many > 0, at, -1)
+        return np.where(self.many > 0, np.take(self.order, place, mode="clip"), -1)
 
 
-def matches(asking: Index, low: Times, high: Times, others: Index, at: Times) -> MatchRanges:
+def matches(number: Index, low: Times, high: Times, others: Index, at: Times) -> MatchRanges:
     """The others of the same key with low <= time <= high."""
-    there = SortedRows(others, at)
-    first = there.before(asking, low)
-    return MatchRanges(first, np.maximum(there.before(asking, high + 1) - first, 0), there.order)
+    rows = SortedRows(others, at)
+    first = rows.before(number, low)
+    return MatchRanges(first, np.maximum(rows.before(number, high + 1) - first, 0), rows.order)
 
 
 def shared_key_ids(parts: list[pa.Table], identity: list[str]) -> list[Index]:
@@ -80,3 +79,28 @@ def shared_key_ids(parts: list[pa.Table], identity: list[str]) -> list[Index]:
         return [np.zeros(0, np.int64) for _ in parts]
     number, _ = key_numbers(pa.concat_tables([p.select(identity) for p in parts]))
     return np.split(number, np.cumsum(counts)[:-1])
+
+
+def last_of_each(rows: pa.Table, identity: list[str]) -> Index:
+    """The last row of each key."""
+    number, first = key_numbers(rows.select(identity))
+    last = np.empty(len(first), np.int64)
+    last[number] = np.arange(rows.num_rows)  # the last to be written stays
+    return last
+
+
+def one_before(number: Index) -> Index:
+    """For each row the one with the same key number before it, or -1."""
+    order = np.argsort(number, kind="stable")
+    before = np.full(len(order), -1)
+    same = number[order][1:] == number[order][:-1]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def one_after(number: Index) -> Index:
+    """For each row the next one with the same key number, or -1."""
+    before, after = one_before(number), np.full(len(number), -1)
+    follows = np.flatnonzero(before >= 0)
+    after[before[follows]] = follows
+    return after
