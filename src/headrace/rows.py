@@ -234,6 +234,17 @@ def _array(values: tuple[Any, ...], field: pa.Field) -> pa.Array:
     return array
 
 
+def as_rows(returned: Any) -> list[Any]:
+    """What a user's function returns, as rows: nothing, one row, a list of rows or a generator."""
+    if isinstance(returned, list):
+        return returned
+    if returned is None:
+        return []
+    if isinstance(returned, tuple | dict):  # checking for iterators takes longer
+        return [returned]
+    return list(returned) if isinstance(returned, Iterator) else [returned]
+
+
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """A table that a user gave, as the schema that it is to have."""
     columns = {f.name: as_type(table.column(f.name), f.type) for f in schema}

@@ -30,9 +30,8 @@ from headrace.ops.join.sides import (
 )
 from headrace.ops.join.window_store import InputWindows, store_of
 from headrace.ops.keys import HIDDEN_KEY, key_values
-from headrace.ops.process.function import many
 from headrace.ops.window.assigners import Assigner, Session
-from headrace.rows import collector_paused, rows_of
+from headrace.rows import as_rows, collector_paused, rows_of
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -202,7 +201,7 @@ class CogroupOperator(_WindowOperator):
             step.faults.append(Fault(self._as_arrived(port, row), error))
 
         table, number = rows_of_calls(
-            calls, lambda call: many(self._function(*call)), self._value, failed
+            calls, lambda call: as_rows(self._function(*call)), self._value, failed
         )
         self._emit(table, number, keys, _bounds(windowed, at), step)
 

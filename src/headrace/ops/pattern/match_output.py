@@ -21,8 +21,7 @@ from headrace.ops.keys import key_values
 from headrace.ops.pattern.machine import Machine, Run
 from headrace.ops.pattern.matches import PATTERN, Match, MatchRows, Selection, kernel_of, whole_rows
 from headrace.ops.pattern.partial_matches import MatchStore
-from headrace.ops.process.function import many
-from headrace.rows import rows_of, table_of
+from headrace.rows import as_rows, rows_of, table_of
 
 EmittedMatch = tuple[Machine, int, Run, int]  # by whom, number of the key, rows, time
 
@@ -121,7 +120,7 @@ class MatchOutput:
         assert function is not None
 
         def call(match: Match) -> list[Any]:
-            rows = many(function(match))
+            rows = as_rows(function(match))
             if careful:
                 table_of(rows, self._selection.function_schema)
             return rows
