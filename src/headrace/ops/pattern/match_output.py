@@ -57,60 +57,60 @@ class MatchOutput:
         sizes = np.array([len(run[1]) for _, _, run, _ in emitted], np.int64)
         owner = np.repeat(np.arange(len(emitted)), sizes)
         ids = np.array([n for _, _, run, _ in emitted for n in run[1]], np.int64)
-        number = np.array([key for _, key, _, _ in emitted], np.int64)[owner]
+        key_ids = np.array([key for _, key, _, _ in emitted], np.int64)[owner]
         old = np.flatnonzero(ids < base)
-        names = [*self._columns.names, HASH, TIME, SOURCE, OFFSET]
-        stored = store.rows(keys.take(pa.array(number[old])), ids[old].tolist(), step)
-        pool = pa.concat_tables([fresh.select(names), stored.select(names)])
+        column_names = [*self._columns.names, HASH, TIME, SOURCE, OFFSET]
+        stored = store.rows(keys.take(pa.array(key_ids[old])), ids[old].tolist(), step)
+        pool = pa.concat_tables([fresh.select(column_names), stored.select(column_names)])
         at = ids - base
         at[old] = fresh.num_rows + np.arange(len(old))
         rows = pool.take(pa.array(at))
-        called = np.array(
-            [machine.automaton.places[p].name for machine, _, run, _ in emitted for p in run[2]],
+        names = np.array(
+            [machine.automaton.states[p].name for machine, _, run, _ in emitted for p in run[2]],
             object,
         )
-        whose = keys.take(pa.array([key for _, key, _, _ in emitted], pa.int64()))
+        match_keys = keys.take(pa.array([key for _, key, _, _ in emitted], pa.int64()))
         patterns = [machine.name for machine, _, _, _ in emitted]
         return GatheredMatches(
-            MatchRows(owner, called, rows, whose, patterns), emitted, rows, np.cumsum(sizes)
+            MatchRows(owner, names, rows, match_keys, patterns), emitted, rows, np.cumsum(sizes)
         )
 
-    def whole(self, found: GatheredMatches) -> pa.Table:
+    def whole(self, matches: GatheredMatches) -> pa.Table:
         """Each match as a row, with hidden columns."""
-        made = whole_rows(found.rows_of_matches, self._selection.whole, self._columns)
-        return self._hidden(made, found, np.arange(len(found.emitted)))
+        rows = whole_rows(matches.rows_of_matches, self._selection.whole, self._columns)
+        return self._hidden(rows, matches, np.arange(len(matches.emitted)))
 
-    def rows(self, found: GatheredMatches, step: EpochStep) -> pa.Table:
+    def rows(self, matches: GatheredMatches, step: EpochStep) -> pa.Table:
         """What is emitted of the matches."""
         if self._selection.function is not None:
-            return self._called(found, step)
-        made = whole_rows(found.rows_of_matches, self._selection.whole, self._columns)
-        of = np.arange(made.num_rows)
+            return self._called(matches, step)
+        rows = whole_rows(matches.rows_of_matches, self._selection.whole, self._columns)
+        of = np.arange(rows.num_rows)
         if self._selection.columns is not None:
             texts = tuple((name, expr.sql()) for name, expr in self._selection.columns)
-            made, bad = kernel_of(texts, self._selection.whole).run(made)
+            rows, bad = kernel_of(texts, self._selection.whole).run(rows)
             for number, why in bad:
-                step.faults.append(found.fault(number, StepError("HR-STEP-002", why)))
+                step.faults.append(matches.fault(number, StepError("HR-STEP-002", why)))
             of = np.delete(of, [number for number, _ in bad])
-        return self._hidden(made.cast(self._selection.output), found, of)
+        return self._hidden(rows.cast(self._selection.output), matches, of)
 
-    def _called(self, found: GatheredMatches, step: EpochStep) -> pa.Table:
-        matches = self._matches(found)
-        returned, of, faults = self._call(matches, found, careful=False)
+    def _called(self, gathered: GatheredMatches, step: EpochStep) -> pa.Table:
+        matches = self._matches(gathered)
+        returned, of, faults = self._call(matches, gathered, careful=False)
         try:
-            made = table_of(returned, self._selection.function_schema)
+            rows = table_of(returned, self._selection.function_schema)
         except ValueError:  # something does not fit: find out which, one match at a time
-            returned, of, faults = self._call(matches, found, careful=True)
-            made = table_of(returned, self._selection.function_schema)
+            returned, of, faults = self._call(matches, gathered, careful=True)
+            rows = table_of(returned, self._selection.function_schema)
         step.faults += faults
         if self._selection.named:
             names = [matches[i].pattern for i in of]
-            made = made.add_column(0, PATTERN, pa.array(names, pa.string()))
-        made = made.select(self._selection.output.names).cast(self._selection.output)
-        return self._hidden(made, found, np.array(of, np.int64))
+            rows = rows.add_column(0, PATTERN, pa.array(names, pa.string()))
+        rows = rows.select(self._selection.output.names).cast(self._selection.output)
+        return self._hidden(rows, gathered, np.array(of, np.int64))
 
     def _call(
-        self, matches: list[Match], found: GatheredMatches, careful: bool
+        self, matches: list[Match], gathered: GatheredMatches, careful: bool
     ) -> tuple[list[Any], list[int], list[Fault]]:
         """What the function returns for each match; where it raises, the match is a dead letter."""
         returned: list[Any] = []
@@ -126,27 +126,27 @@ class MatchOutput:
             return rows
 
         def failed(number: int, error: Exception) -> None:
-            faults.append(found.fault(number, error))
+            faults.append(gathered.fault(number, error))
 
         for number, rows in one_by_one(matches, call, failed):
             returned += rows
             of += [number] * len(rows)
         return returned, of, faults
 
-    def _matches(self, found: GatheredMatches) -> list[Match]:
-        rows = rows_of(found.rows.select(self._columns.names))
-        keys = key_values(found.rows_of_matches.keys, self._key.names)
-        made, start = [], 0
-        for i, (machine, _, _, _) in enumerate(found.emitted):
-            stop = int(found.ends[i])
-            own = zip(found.rows_of_matches.names[start:stop], rows[start:stop], strict=True)
-            made.append(Match(machine.name, keys[i], machine.automaton.names, [*own]))
+    def _matches(self, gathered: GatheredMatches) -> list[Match]:
+        rows = rows_of(gathered.rows.select(self._columns.names))
+        keys = key_values(gathered.rows_of_matches.keys, self._key.names)
+        matches, start = [], 0
+        for i, (machine, _, _, _) in enumerate(gathered.emitted):
+            stop = int(gathered.ends[i])
+            own = zip(gathered.rows_of_matches.names[start:stop], rows[start:stop], strict=True)
+            matches.append(Match(machine.name, keys[i], machine.automaton.names, [*own]))
             start = stop
-        return made
+        return matches
 
-    def _hidden(self, made: pa.Table, found: GatheredMatches, of: np.ndarray) -> pa.Table:
-        times = np.array([time for _, _, _, time in found.emitted], np.int64)[of]
-        hashes = found.rows_of_matches.keys.column(HASH).to_numpy()[of]
-        made = made.append_column(TIME, pa.array(times))
-        made = made.append_column(SOURCE, pa.array(np.full(len(of), -1, np.int32)))
-        return made.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+    def _hidden(self, rows: pa.Table, matches: GatheredMatches, of: np.ndarray) -> pa.Table:
+        times = np.array([time for _, _, _, time in matches.emitted], np.int64)[of]
+        hashes = matches.rows_of_matches.keys.column(HASH).to_numpy()[of]
+        rows = rows.append_column(TIME, pa.array(times))
+        rows = rows.append_column(SOURCE, pa.array(np.full(len(of), -1, np.int32)))
+        return rows.append_column(OFFSET, pa.array(hashes.view(np.int64)))

@@ -38,14 +38,14 @@ _RUN = pa.schema(
     ]
 )
 
-Owned = tuple[str, int, Run]  # the pattern's name, since when it is known, a partial match
+StoredRun = tuple[str, int, Run]  # the pattern's name, since when it counts, a partial match
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMatches:
-    """All that a key has."""
+    """The partial matches of a key, and when time next ends one of them."""
 
-    runs: tuple[Owned, ...] = ()
+    runs: tuple[StoredRun, ...] = ()
     due: int = MAX_TIME
 
     def ids(self) -> set[int]:
@@ -57,11 +57,13 @@ class MatchStore:
         self._key, self._identity = key, [HASH, *key.names]
         self._rows = rows
         values = [f for f in rows if f.name not in key.names]
-        place = [("$at", pa.int64()), ("$source", pa.int32()), ("$offset", pa.int64())]
+        place_fields = [("$at", pa.int64()), ("$source", pa.int32()), ("$offset", pa.int64())]
         self._specs = (
             TableSpec(RUNS, key, _RUN),
             TableSpec(
-                ROWS, pa.schema([*key, pa.field(_ID, pa.int64())]), pa.schema([*values, *place])
+                ROWS,
+                pa.schema([*key, pa.field(_ID, pa.int64())]),
+                pa.schema([*values, *place_fields]),
             ),
             TableSpec(DUE, key, pa.schema([]), timed=True),
         )
@@ -73,35 +75,35 @@ class MatchStore:
         """The keys for which time alone does something up to `after`."""
         table = step.tables[DUE]
         until = min(step.after, MAX_TIME - 1) + 1
-        found = table.scan(MIN_TIME, until).select(self._identity)
+        keys = table.scan(MIN_TIME, until).select(self._identity)
         table.expire(until)
-        _, first = key_numbers(found)
-        return found.take(pa.array(first))
+        _, first = key_numbers(keys)
+        return keys.take(pa.array(first))
 
-    def everyone(self, step: EpochStep, names: set[str] | None = None) -> pa.Table:
+    def keys_with_matches(self, step: EpochStep, names: set[str] | None = None) -> pa.Table:
         """The keys that have partial matches: of all patterns, or of some."""
-        found = step.tables[RUNS].scan()
+        stored = step.tables[RUNS].scan()
         if names is not None:
-            there = [bool(names & set(own)) for own in found["$pattern"].to_pylist()]
-            found = found.filter(pa.array(there, pa.bool_()))
-        return found.select(self._identity)
+            named = [bool(names & set(own)) for own in stored["$pattern"].to_pylist()]
+            stored = stored.filter(pa.array(named, pa.bool_()))
+        return stored.select(self._identity)
 
-    def known(self, keys: pa.Table, step: EpochStep) -> tuple[pa.Table, Mask]:
+    def load(self, keys: pa.Table, step: EpochStep) -> tuple[pa.Table, Mask]:
         """The state of these keys, by column, and which of them have any."""
         return step.tables[RUNS].get(keys)
 
-    def matches_of(self, found: pa.Table) -> list[KeyMatches]:
-        columns = [found.column(f.name).to_pylist() for f in _RUN]
+    def matches_of(self, stored: pa.Table) -> list[KeyMatches]:
+        columns = [stored.column(f.name).to_pylist() for f in _RUN]
         return [_key_matches(*values) for values in zip(*columns, strict=True)]
 
-    def save(self, keys: pa.Table, matches_of: Sequence[KeyMatches], step: EpochStep) -> None:
-        """What each of these keys has now; those with nothing are forgotten."""
-        some = np.array([bool(one.runs) for one in matches_of], np.bool_)
+    def save(self, keys: pa.Table, matches: Sequence[KeyMatches], step: EpochStep) -> None:
+        """Store the partial matches of these keys; keys without any are deleted."""
+        some = np.array([bool(one.runs) for one in matches], np.bool_)
         step.tables[RUNS].delete(keys.filter(pa.array(~some)))
-        living = [one for one in matches_of if one.runs]
-        if living:
+        present = [one for one in matches if one.runs]
+        if present:
             rows = keys.filter(pa.array(some))
-            for field, values in zip(_RUN, _columns(living), strict=True):
+            for field, values in zip(_RUN, _columns(present), strict=True):
                 rows = rows.append_column(field, pa.array(values, field.type))
             step.tables[RUNS].put(rows)
 
@@ -115,25 +117,26 @@ class MatchStore:
     # rows
 
     def add_rows(self, keys: pa.Table, ids: Sequence[int], rows: pa.Table, step: EpochStep) -> None:
-        """Keep rows under their numbers; `keys` says whose each is."""
-        put = keys.append_column(_ID, pa.array(ids, pa.int64()))
+        """Store rows under their numbers, each for one of `keys`."""
+        stored = keys.append_column(_ID, pa.array(ids, pa.int64()))
         for field in self._rows:
             if field.name not in self._key.names:
-                put = put.append_column(field, rows.column(field.name))
-        for own, hidden in _HIDDEN.items():
-            put = put.append_column(own, rows.column(hidden))
-        step.tables[ROWS].put(put)
+                stored = stored.append_column(field, rows.column(field.name))
+        for column, hidden in _HIDDEN.items():
+            stored = stored.append_column(column, rows.column(hidden))
+        step.tables[ROWS].put(stored)
 
     def forget_rows(self, keys: pa.Table, ids: Sequence[int], step: EpochStep) -> None:
         step.tables[ROWS].delete(keys.append_column(_ID, pa.array(ids, pa.int64())))
 
     def rows(self, keys: pa.Table, ids: Sequence[int], step: EpochStep) -> pa.Table:
         """The rows under these numbers, as they came, with their hidden columns."""
-        found, _ = step.tables[ROWS].get(keys.append_column(_ID, pa.array(ids, pa.int64())))
+        stored, _ = step.tables[ROWS].get(keys.append_column(_ID, pa.array(ids, pa.int64())))
         columns = {
-            n: keys.column(n) if n in self._key.names else found.column(n) for n in self._rows.names
+            n: keys.column(n) if n in self._key.names else stored.column(n)
+            for n in self._rows.names
         }
-        columns |= {hidden: found.column(own) for own, hidden in _HIDDEN.items()}
+        columns |= {hidden: stored.column(column) for column, hidden in _HIDDEN.items()}
         return pa.table(columns).append_column(HASH, keys.column(HASH))
 
     def ids(self, rows: pa.Table) -> list[int]:
@@ -144,9 +147,9 @@ class MatchStore:
         """For each of `others` its place among `keys`, -1 if it is not there; all distinct."""
         both = pa.concat_tables([keys.select(self._identity), others.select(self._identity)])
         number, first = key_numbers(both)
-        place = np.full(len(first), -1, np.int64)
-        place[number[: keys.num_rows]] = np.arange(keys.num_rows)
-        return np.asarray(place[number[keys.num_rows :]])
+        index = np.full(len(first), -1, np.int64)
+        index[number[: keys.num_rows]] = np.arange(keys.num_rows)
+        return np.asarray(index[number[keys.num_rows :]])
 
 
 def _key_matches(
@@ -165,10 +168,10 @@ def _key_matches(
     return KeyMatches(tuple(zip(names, since, runs, strict=True)), due)
 
 
-def _columns(matches_of: Sequence[KeyMatches]) -> list[list[Any]]:
-    owned: list[list[Any]] = [[[o[i] for o in one.runs] for one in matches_of] for i in range(2)]
-    parts = [[[o[2][i] for o in one.runs] for one in matches_of] for i in range(5)]
-    return [*owned, *parts, [one.due for one in matches_of]]
+def _columns(matches: Sequence[KeyMatches]) -> list[list[Any]]:
+    owned: list[list[Any]] = [[[o[i] for o in one.runs] for one in matches] for i in range(2)]
+    parts = [[[o[2][i] for o in one.runs] for one in matches] for i in range(5)]
+    return [*owned, *parts, [one.due for one in matches]]
 
 
 def times_of(rows: pa.Table) -> np.ndarray:

@@ -57,20 +57,22 @@ class MatchSpec(Spec):
     @property
     def waits(self) -> bool:
         """Whether a partial match may wait for a row without which it is no match."""
-        places = (place for rule in self.rules or () for place in rule.automaton.places)
-        return any(p.steps and not p.accepts and not p.waiting for p in places)
+        states = (state for rule in self.rules or () for state in rule.automaton.states)
+        return any(s.steps and not s.accepts and not s.waiting for s in states)
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        found = [f for one in self.patterns.values() for c in _conditions(one) for f in c.functions]
-        plain = [f.function if isinstance(f, RowFunction) else f for f in found]
+        functions = [
+            f for one in self.patterns.values() for c in _conditions(one) for f in c.functions
+        ]
+        plain = [f.function if isinstance(f, RowFunction) else f for f in functions]
         return (*plain, *([self.selection.function] if self.selection.function else []))
 
     @property
     def compares(self) -> tuple[str, ...]:
         """The columns that conditions read: what a row fulfils is stored with it."""
-        found = [c.expr for one in self.patterns.values() for c in _conditions(one)]
-        return tuple(sorted({name for expr in found if expr is not None for name in expr.columns}))
+        exprs = [c.expr for one in self.patterns.values() for c in _conditions(one)]
+        return tuple(sorted({name for expr in exprs if expr is not None for name in expr.columns}))
 
     def __str__(self) -> str:
         if self.rules is None:
@@ -85,7 +87,7 @@ class MatchSpec(Spec):
         Patterns are numbered by their order, and so are the conditions that a row fulfils.
         """
         shape = [
-            [name, one.at_rest(), *map(_said, _conditions(one))]
+            [name, one.at_rest(), *map(_condition_text, _conditions(one))]
             for name, one in self.patterns.items()
         ]
         rows = self.selection.rows
@@ -107,17 +109,17 @@ class MatchSpec(Spec):
 
 
 def _conditions(pattern: Pattern) -> list[Condition]:
-    found: list[Condition] = []
+    conditions: list[Condition] = []
 
-    def seen(name: str, where: Any) -> Any:
+    def collect(name: str, where: Any) -> Any:
         if isinstance(where, Condition):
-            found.append(where)
+            conditions.append(where)
         return where
 
-    pattern.resolved(seen)
-    return found
+    pattern.resolved(collect)
+    return conditions
 
 
-def _said(condition: Condition) -> str:
+def _condition_text(condition: Condition) -> str:
     text = "" if condition.expr is None else condition.expr.sql()
     return f"{text} and {len(condition.functions)} functions"

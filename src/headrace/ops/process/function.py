@@ -122,7 +122,7 @@ class KeyedProcess(metaclass=ProcessMeta):
     A method gets the row (a named tuple) and a context, and gives nothing, a row, a list of
     rows, or yields rows. `output` says what those rows are: a dataclass, DDL, a mapping;
     `outputs` names side outputs and what their rows are. `on_timer(time, ctx)` is called for
-    timers that the context set. `del self.<name>` forgets what is kept under a name.
+    timers that the context set. `del self.<name>` forgets what is stored under a name.
     With `on_chunk(chunk, ctx)` instead, it sees the rows of all keys at once, as Arrow.
     """
 
