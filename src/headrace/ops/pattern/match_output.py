@@ -2,25 +2,40 @@
 
 The rows of matches are this epoch's, or were stored; either way they are looked up for all
 matches at once. If the function or a column fails on a match, its last row is a dead letter.
+The view of the state shows partial matches in the same form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import integers, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.clock import MAX_TIME
 from headrace.errors import StepError
 from headrace.isolate import one_by_one
+from headrace.ops.agg.keys import key_numbers
 from headrace.ops.contract import EpochStep, Fault
-from headrace.ops.keys import key_values
-from headrace.ops.pattern.machine import Machine, Run
-from headrace.ops.pattern.matches import PATTERN, Match, MatchRows, Selection, kernel_of, whole_rows
-from headrace.ops.pattern.partial_matches import MatchStore
+from headrace.ops.keys import HIDDEN_KEY, key_schema, key_values
+from headrace.ops.pattern.automaton import ACCEPT, Automaton
+from headrace.ops.pattern.machine import HELD, Machine, Run
+from headrace.ops.pattern.matches import (
+    PATTERN,
+    Match,
+    MatchRows,
+    Selection,
+    kernel_of,
+    whole_rows,
+    whole_schema,
+)
+from headrace.ops.pattern.partial_matches import KeyMatches, MatchStore
+from headrace.ops.pattern.rules import PatternRule
+from headrace.ops.tables import free_name
 from headrace.rows import as_rows, rows_of, table_of
 
 EmittedMatch = tuple[Machine, int, Run, int]  # by whom, number of the key, rows, time
@@ -150,3 +165,122 @@ class MatchOutput:
         rows = rows.append_column(TIME, pa.array(times))
         rows = rows.append_column(SOURCE, pa.array(np.full(len(of), -1, np.int32)))
         return rows.append_column(OFFSET, pa.array(hashes.view(np.int64)))
+
+
+# The state of a match step as people see it: partial matches, and rows that wait.
+#
+# A row per partial match: its pattern, the row it waits for, the rows it has, when the first of
+# them was and when time ends it. A match that the skip policy holds back is shown as well, and
+# a row that waits for the watermark is shown as a partial match that has not begun.
+
+
+PARTIAL, MATCH, ROW = "partial", "match", "row"  # in the column "held"
+
+
+@dataclass(frozen=True, slots=True)
+class _ViewRow:
+    """A partial match, a match that is held back, or a row that waits."""
+
+    key: int  # its place among the keys
+    held: str
+    pattern: str | None
+    waits_for: str | None
+    since: int
+    deadline: int | None
+    rows: tuple[tuple[str | None, int], ...]  # the name of each, and its place in the pool
+
+
+def matches_view(
+    key: pa.Schema,
+    columns: pa.Schema,
+    runs: tuple[pa.Table, Sequence[KeyMatches]],
+    stored_rows: pa.Table,
+    ids: Sequence[int],
+    waiting: pa.Table,
+    rules: Sequence[PatternRule],
+    since: int,
+    until: int,
+) -> pa.Table:
+    """What began in [since, until); `stored_rows`: those of partial matches, numbered by `ids`."""
+    keys, matches = runs
+    identity = [HASH, *key.names]
+    both = pa.concat_tables([keys.select(identity), stored_rows.select(identity)])
+    key_ids, _ = key_numbers(both)
+    count = keys.num_rows
+    row_places = {at: i for i, at in enumerate(zip(key_ids[count:].tolist(), ids, strict=True))}
+    machines = {(r.name, r.since): Machine(r.name, r.automaton, _no_row) for r in rules}
+    shown = [
+        _partial(
+            i,
+            machines[name, rule_since],
+            run,
+            {n: row_places[int(key_ids[i]), n] for n in run[1]},
+        )
+        for i, one in enumerate(matches)
+        for name, rule_since, run in one.runs
+        if (name, rule_since) in machines
+    ]
+    times = integers(waiting.column(TIME)).tolist()
+    shown += [
+        _ViewRow(count + i, ROW, None, None, at, None, ((None, stored_rows.num_rows + i),))
+        for i, at in enumerate(times)
+    ]
+    shown = [one for one in shown if since <= one.since < until]
+    every = pa.concat_tables([keys.select(key.names), waiting.select(key.names)])
+    pool = pa.concat_tables([t.select(columns.names).cast(columns) for t in (stored_rows, waiting)])
+    return _table(shown, key, columns, every, pool)
+
+
+def waits_for(automaton: Automaton, run: Run) -> str:
+    """The rows that would carry a partial match on: "b or c", "no d", "no d next"."""
+    alive, state = run[0], automaton.states[run[2][-1]]
+    ways = [e.target for i, e in enumerate(state.edges) if alive >> i & 1 and e.target != ACCEPT]
+    names = [automaton.states[target].name for target in ways]
+    if alive & state.waiting and automaton.absent is not None:
+        names.append(f"no {automaton.absent}")
+    if alive & state.fresh:
+        alive_edges = (e for i, e in enumerate(state.edges) if alive >> i & 1)
+        names += [f"no {guard.name} next" for e in alive_edges if e.accepts for guard in e.guards]
+    return " or ".join(dict.fromkeys(names))
+
+
+def _partial(key: int, machine: Machine, run: Run, row_places: Mapping[int, int]) -> _ViewRow:
+    automaton = machine.automaton
+    names = [automaton.states[p].name for p in run[2]]
+    rows = tuple((name, row_places[n]) for name, n in zip(names, run[1], strict=True))
+    if run[0] == HELD:
+        return _ViewRow(key, MATCH, machine.name, None, run[3], None, rows)
+    ends = machine.deadline(run)
+    deadline = None if ends >= MAX_TIME else ends
+    return _ViewRow(key, PARTIAL, machine.name, waits_for(automaton, run), run[3], deadline, rows)
+
+
+def _table(
+    shown: Sequence[_ViewRow], key: pa.Schema, columns: pa.Schema, keys: pa.Table, pool: pa.Table
+) -> pa.Table:
+    hidden = key_schema(key.names, key, HIDDEN_KEY)
+    owner = np.repeat(np.arange(len(shown)), [len(one.rows) for one in shown]).astype(np.int64)
+    names = np.array([name for one in shown for name, _ in one.rows], object)
+    rows = pool.take(pa.array([at for one in shown for _, at in one.rows], pa.int64()))
+    keys = keys.rename_columns(hidden.names).take(pa.array([one.key for one in shown], pa.int64()))
+    matches = MatchRows(owner, names, rows, keys, [one.pattern for one in shown])
+    whole = whole_rows(matches, whole_schema(hidden, columns, None, named=True), columns)
+    own_columns = {
+        "held": pa.array([one.held for one in shown], pa.string()),
+        "pattern": whole.column("pattern"),
+        "waits_for": pa.array([one.waits_for for one in shown], pa.string()),
+        "rows": whole.column("rows"),
+        "since": _moments([one.since for one in shown]),
+        "deadline": _moments([one.deadline for one in shown]),
+    }
+    arrays = [*whole.select(hidden.names).columns, *own_columns.values()]
+    return pa.table(arrays, [*key.names, *(free_name(name, key.names) for name in own_columns)])
+
+
+def _moments(millis: Sequence[int | None]) -> pa.Array:
+    present = np.array([ms is not None for ms in millis], np.bool_)
+    return timestamps(np.array([ms or 0 for ms in millis], np.int64), present)
+
+
+def _no_row(key: int, number: int) -> Any:
+    raise AssertionError("a look calls no function of the user's")

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import Index, Mask
-from headrace.chunk import HASH
+from headrace.arrays import Index, Mask, integers
+from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME
 from headrace.ops.contract import EpochStep, Fault
 from headrace.ops.keys import key_values
 from headrace.ops.pattern.machine import HELD, Machine, Track
-from headrace.ops.pattern.partial_matches import KeyMatches, MatchStore, StoredRun, times_of
+from headrace.ops.pattern.partial_matches import KeyMatches, MatchStore, StoredRun
 from headrace.ops.pattern.rules import BAD, WORD, Bits, PatternRule, whole
 from headrace.ops.row_windows.store import ordered
 from headrace.rows import rows_of
@@ -248,7 +248,7 @@ def due_rows(
         if new.any():
             added = more.filter(pa.array(new)).cast(identity)
             keys = pa.concat_tables([keys, added]).combine_chunks()
-    return DueRows(rows, codes, times_of(rows), keys)
+    return DueRows(rows, codes, integers(rows[TIME]), keys)
 
 
 def relevant(rule: PatternRule, due: DueRows, words: Sequence[Bits], has_matches: Mask) -> Index:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME
 from headrace.isolate import by_halving
-from headrace.ops.contract import EpochStep, Fault, Operator
+from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.keys import key_schema
 from headrace.ops.process.function import KeyedProcess, own_attributes
 from headrace.ops.process.key_state import VALUES, KeyState, Timers, seen_by_key, stamp_of
@@ -74,18 +74,11 @@ class _ChunkResult:
 class ChunkOperator(Operator):
     version = 3
 
-    def __init__(
-        self,
-        function: KeyedProcess,
-        keys: Sequence[str],
-        input: pa.Schema,
-        output: pa.Schema,
-        timed: bool,
-    ) -> None:
-        self._function, self._schema, self._timed = function, output, timed
-        self._by, self._key = list(keys), key_schema(keys, input)
+    def __init__(self, function: KeyedProcess, place: Place) -> None:
+        self._function, self._schema, self._timed = function, place.output, place.timed
+        self._by, self._key = list(place.key), key_schema(place.key, place.input)
         self._sides = type(function).sides()
-        self._arranger = RowArranger(self._key, [keys])
+        self._arranger = RowArranger(self._key, [place.key])
         self._values = KeyState(function, self._key)
         self._columns = ColumnState(function, self._values)
         self._no_timers = Timers(False, self._key)

@@ -7,7 +7,7 @@ checks every call by itself. Rows and state are written by column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -61,26 +61,17 @@ class _BlockResult:
 class ProcessOperator(Operator):
     version = 3
 
-    def __init__(
-        self,
-        function: KeyedProcess,
-        names: Sequence[str],
-        keys: Sequence[Sequence[str]],
-        inputs: Sequence[pa.Schema],
-        output: pa.Schema,
-        timed: bool = True,
-        broadcast: Collection[int] = (),
-    ) -> None:
-        self._function, self._names, self._schema = function, names, output
-        self._timed, self._sides, self._by = timed, type(function).sides(), list(keys[0])
-        self._key = key_schema(keys[0], inputs[0])
-        self._arranger = RowArranger(self._key, keys)
+    def __init__(self, function: KeyedProcess, names: Sequence[str], place: Place) -> None:
+        self._function, self._names, self._schema = function, names, place.output
+        self._timed, self._sides, self._by = place.timed, type(function).sides(), list(place.key)
+        self._key = key_schema(place.key, place.input)
+        self._arranger = RowArranger(self._key, place.keys)
         self._values = KeyState(function, self._key)
         self._timers = Timers(type(function).timed(), self._key)
-        self._shared = SharedMaps(function, names, broadcast)
+        self._shared = SharedMaps(function, names, place.broadcast)
         self._ignores_context = self._must_ignore_context()
         mutable = any(declared.mutable for declared in type(function).values.values())
-        self._copier = row_copier(output) if mutable else NO_COPY
+        self._copier = row_copier(place.output) if mutable else NO_COPY
         self._side_copiers = {
             n: row_copier(s) if mutable else NO_COPY for n, s in self._sides.items()
         }
@@ -285,11 +276,9 @@ class ProcessSpec(Spec):
         return {"values": values, "timers": kind.timed()}
 
     def operator(self, place: Place) -> Operator:
-        fn, output, timed = self.function, place.output, place.timed
-        if type(fn).chunked():
-            return ChunkOperator(fn, place.key, place.input, output, timed)
-        inputs = list(place.inputs)
-        return ProcessOperator(fn, self.names, place.keys, inputs, output, timed, place.broadcast)
+        if type(self.function).chunked():
+            return ChunkOperator(self.function, place)
+        return ProcessOperator(self.function, self.names, place)
 
 
 def life_of(declared: ValueState) -> str:
