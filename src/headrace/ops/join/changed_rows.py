@@ -43,7 +43,7 @@ def spans(changes: pa.Table, identity: list[str], step: EpochStep) -> ChangeSpan
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Rows of one side, and for each thing that may change its row before and after; or -1."""
+    """Rows of one side, and for each result that may change its row before and after; or -1."""
 
     rows: pa.Table
     old: Index
@@ -57,13 +57,13 @@ class ChangedRows:
 
 
 def left_of(
-    rows: pa.Table, number: list[Index], count: int, when: tuple[Index, ChangeSpans]
+    rows: pa.Table, ids: list[Index], count: int, changes: tuple[Index, ChangeSpans]
 ) -> ChangedRows:
-    """The left row of each number, before and after; stored rows are the same, unless changed."""
-    stored, minus, plus = number
+    """The left row of each key id, before and after; stored rows are the same, unless changed."""
+    stored, minus, plus = ids
     old, new, since, at = (np.full(count, v) for v in (-1, -1, MIN_TIME, MIN_TIME))
-    changed, spans = when
-    since[changed], at[changed] = spans.since, spans.at
+    changed_ids, spans = changes
+    since[changed_ids], at[changed_ids] = spans.since, spans.at
     old[stored] = new[stored] = np.arange(len(stored))
     old[minus], new[minus] = len(stored) + np.arange(len(minus)), -1
     new[plus] = len(stored) + len(minus) + np.arange(len(plus))
@@ -124,16 +124,17 @@ class ReferenceCounts:
         if not keys.num_rows:
             none = np.zeros(0, np.bool_)
             return ReferencedKeys(keys, none, none, np.zeros(0, np.int64))
-        number, first = key_numbers(keys)
-        keys, own = keys.take(pa.array(first)), number[: changes.num_rows]
+        ids, first = key_numbers(keys)
+        keys, changed_ids = keys.take(pa.array(first)), ids[: changes.num_rows]
         stored, _ = step.tables[self.spec.name].get(keys)
         before = numbers(stored[_COUNT].fill_null(0))
         after = before.copy()
-        np.add.at(after, own, np.where(inserts(changes), 1, -1))
+        np.add.at(after, changed_ids, np.where(inserts(changes), 1, -1))
         self._store(keys.append_column(_COUNT, pa.array(after)), after != before, step)
         was, now, times = before > 0, after > 0, when(changes, step)
         began, ended = (np.full(len(first), MIN_TIME) for _ in range(2))
-        began[own[::-1]], ended[own] = times[::-1], times  # the last to be written stays
+        began[changed_ids[::-1]] = times[::-1]  # the last to be written stays
+        ended[changed_ids] = times
         at = np.where(now, began, ended)  # the first one came then, or the last one went
         return ReferencedKeys(keys, was, now, np.where(was == now, MIN_TIME, at))
 

@@ -154,7 +154,7 @@ class IntervalOperator(Operator):
         ranges = matches(
             left_ids, at + self._spec.lower, at + self._spec.upper, right_ids, right_at
         )
-        met, reached = ranges.many > 0, np.zeros(right.num_rows, np.bool_)
+        met, reached = ranges.counts > 0, np.zeros(right.num_rows, np.bool_)
         if self._firsts is not None and met.any():
             first = np.maximum(at[met], right_at[ranges.nearest()[met]])
             self._firsts.meet(left.filter(pa.array(met)), first, floor, step)

@@ -186,17 +186,17 @@ class LatestOperator(Operator):
 
     def _latest(self, due: pa.Table, versions: pa.Table, stored: int) -> Index:
         """For each row the version that it sees, or -1; the first `stored` are not new."""
-        own, others = shared_key_ids([due, versions], self._sides[0].identity)
+        ids, version_ids = shared_key_ids([due, versions], self._sides[0].identity)
         nulls = null_keys(due, self._sides[0].key.names)
         if nulls is not None:
-            own = np.where(nulls, -1, own)
+            ids = np.where(nulls, -1, ids)
         at, since = numbers(due[AT]), numbers(versions[AT])
         if self._spec.processing and len(at) and len(since):
             # what came before counts, whatever its time
             since = np.where(np.arange(len(since)) < stored, min(at.min(), since.min()), since)
         within = self._spec.within
         low = np.full(len(at), MIN_TIME) if within is None else at - within
-        last = matches(own, low, at, others, since).last()
+        last = matches(ids, low, at, version_ids, since).last()
         dead = np.append(self._versions.deletes(versions), False)
         return np.where(dead[last], -1, last)
 
@@ -233,15 +233,15 @@ class UnmatchedVersions:
         """
         if not versions.num_rows:
             return versions, np.zeros(0, np.int64)
-        number, first = key_numbers(versions.select(self._side.identity))
+        ids, first = key_numbers(versions.select(self._side.identity))
         stored_unseen = self._are_unseen(versions.slice(0, stored), step)
         unseen = ~self._versions.deletes(versions)
         unseen[:stored] = stored_unseen
         unseen[seen[seen >= 0]] = False
-        after = one_after(number)
+        after = one_after(ids)
         was, now = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
-        was[number[:stored]] = stored_unseen
-        now[number[unseen & (after < 0)]] = True
+        was[ids[:stored]] = stored_unseen
+        now[ids[unseen & (after < 0)]] = True
         keys = versions.select(self._side.identity).take(pa.array(first))
         self._table(step).put(keys.filter(pa.array(now & ~was)))
         self._table(step).delete(keys.filter(pa.array(was & ~now)))

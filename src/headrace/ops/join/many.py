@@ -77,12 +77,12 @@ class _EpochInput:
     """The rows of one input in this epoch, old ones first."""
 
     rows: pa.Table
-    number: Index
+    ids: Index
     at: Index
     old: int
 
     def only_old(self) -> _EpochInput:
-        return _EpochInput(self.rows, self.number[: self.old], self.at[: self.old], self.old)
+        return _EpochInput(self.rows, self.ids[: self.old], self.at[: self.old], self.old)
 
 
 class ManyJoinOperator(Operator):
@@ -144,10 +144,10 @@ class ManyJoinOperator(Operator):
             others = [r.select([*identity, AT]) for i, r in enumerate(arrived) if i != port]
             old.append(store.near(pa.concat_tables(others), -within, within, step))
         rows = [pa.concat_tables(pair).combine_chunks() for pair in zip(old, arrived, strict=True)]
-        number = shared_key_ids(rows, identity)
+        ids = shared_key_ids(rows, identity)
         return [
             _EpochInput(r, n, numbers(r[AT]), o.num_rows)
-            for r, n, o in zip(rows, number, old, strict=True)
+            for r, n, o in zip(rows, ids, old, strict=True)
         ]
 
     def _combine(self, inputs: list[_EpochInput], first: int, step: EpochStep) -> None:
@@ -155,16 +155,16 @@ class ManyJoinOperator(Operator):
         begin, within = inputs[first], self._spec.within
         chosen = {first: np.arange(begin.old, len(begin.at))}
         low = high = begin.at[begin.old :]
-        number = begin.number[begin.old :]
+        ids = begin.ids[begin.old :]
         for port, one in enumerate(inputs):
             if port == first:
                 continue
             other = one.only_old() if port < first else one
-            row, at = matches(number, high - within, low + within, other.number, other.at).pairs()
+            row, at = matches(ids, high - within, low + within, other.ids, other.at).pairs()
             chosen = {p: rows[row] for p, rows in chosen.items()} | {port: at}
-            number, times = number[row], other.at[at]
+            ids, times = ids[row], other.at[at]
             low, high = np.minimum(low[row], times), np.maximum(high[row], times)
-        if len(number):
+        if len(ids):
             at_each = [chosen[port] for port in range(len(inputs))]
             parts = [one.rows for one in inputs]
             step.out.append(self._output.pairs(parts, at_each, high + self._spec.lateness))
@@ -186,7 +186,7 @@ class _EarliestRows(NamedTuple):
 
     port: Index
     row: Index  # its number among those of its input
-    number: Index  # of its key
+    ids: Index  # of its key
     at: Times
 
 
@@ -197,7 +197,7 @@ class _Candidates(NamedTuple):
     """
 
     first: Index
-    many: Index
+    counts: Index
     order: Index
     at: Times
     absent: Mask
@@ -273,24 +273,24 @@ class PartialCombinations:
             step.out.append(self._output.pairs(parts, at, times, keys))
 
     def _choice(
-        self, begin: _EarliestRows, port: int, due: Times, number: Index, at: Times
+        self, begin: _EarliestRows, port: int, due: Times, ids: Index, at: Times
     ) -> _Candidates:
         """Among the rows of one input: those that are due themselves, and then the others."""
-        rows, low, own = SortedRows(number, at), begin.at, begin.port == port
-        since = rows.before(begin.number, low)
-        end = rows.before(begin.number, low + self._within + 1)
+        rows, low, own = SortedRows(ids, at), begin.at, begin.port == port
+        since = rows.before(begin.ids, low)
+        end = rows.before(begin.ids, low + self._within + 1)
         absent: Mask = (since == end) & ~own
-        near = absent & (rows.before(begin.number, low - self._within) < since)
+        near = absent & (rows.before(begin.ids, low - self._within) < since)
         before = np.full(len(low), MIN_TIME)
         before[near] = at[rows.order[since[near] - 1]]
         # Of rows of one moment that of the first input is the earliest: so each combination is
         # found from one row.
-        first = np.where(begin.port > port, rows.before(begin.number, low + 1), since)
-        many = np.where(absent | own, 1, end - first)
+        first = np.where(begin.port > port, rows.before(begin.ids, low + 1), since)
+        counts = np.where(absent | own, 1, end - first)
         first[own], first[absent] = len(at) + begin.row[own], len(at) + len(due)
         order = np.concatenate([rows.order + len(due), np.arange(len(due)), [-1]])
         return _Candidates(
-            first, many, order, np.concatenate([due, at, [MIN_TIME]]), absent, before
+            first, counts, order, np.concatenate([due, at, [MIN_TIME]]), absent, before
         )
 
     def _chosen(
@@ -303,7 +303,7 @@ class PartialCombinations:
         which = np.flatnonzero(lacking)
         high, at = begin.at[which], list[Index]()
         for choice in choices:
-            again, place = expanded(choice.first[which], choice.many[which])
+            again, place = expanded(choice.first[which], choice.counts[which])
             which, at = which[again], [rows[again] for rows in at]
             at.append(choice.order[place])
             high = np.maximum(high[again], choice.at[at[-1]])

@@ -223,13 +223,13 @@ class TableJoinOperator(Operator):
         lone_right = self._how in LACK_LEFT
         more = [left.spans.keys, *([right.last.select(self._left.identity)] if lone_right else [])]
         tables = [p.select(self._identity) for p in parts] + more
-        number = shared_key_ids(tables, self._identity)
-        count = max(int(n.max(initial=-1)) for n in number) + 1
+        ids = shared_key_ids(tables, self._identity)
+        count = max(int(n.max(initial=-1)) for n in ids) + 1
         if not count:
             return []
-        left_rows = left_of(rows, number[:3], count, (number[3], left.spans))
+        left_rows = left_of(rows, ids[:3], count, (ids[3], left.spans))
         keys, first = pa.concat_tables(tables).combine_chunks(), np.empty(count, np.int64)
-        every = np.concatenate(number)
+        every = np.concatenate(ids)
         first[every] = np.arange(len(every))
         keys = keys.take(pa.array(first)).select(self._left.identity)
         return self._differences(keys, left_rows, self._right_of(keys, right, step), self._how)
@@ -251,14 +251,14 @@ class TableJoinOperator(Operator):
         stored, last = self._versions.stored(keys, step), others.last
         rows = pa.concat_tables([stored, last]).combine_chunks()
         tables = [keys, stored, last, others.spans.keys]
-        own, old, new, changed = shared_key_ids(tables, self._right.identity)
-        count = max(int(n.max(initial=-1)) for n in (own, old, new)) + 1
+        ids, old, new, changed = shared_key_ids(tables, self._right.identity)
+        count = max(int(n.max(initial=-1)) for n in (ids, old, new)) + 1
         before, now, since, at = (np.full(count, v) for v in (-1, -1, MIN_TIME, MIN_TIME))
         before[old] = now[old] = np.arange(len(old))
         dead = self._versions.deletes(last)
         now[new] = np.where(dead, -1, len(old) + np.arange(len(new)))
         since[changed], at[changed] = others.spans.since, others.spans.at
-        return ChangedRows(rows, before[own], now[own], since[own], at[own])
+        return ChangedRows(rows, before[ids], now[ids], since[ids], at[ids])
 
     def _differences(
         self, keys: pa.Table, left: ChangedRows, right: ChangedRows, how: str

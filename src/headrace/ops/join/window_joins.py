@@ -109,7 +109,7 @@ class WindowJoinOperator(_WindowOperator):
         groups = [self._groups(side, windowed) for side, windowed in enumerate((left, right))]
         left_at, right_at = (np.zeros(len(group), np.int64) for group in groups)
         ranges = matches(groups[0], left_at, left_at, groups[1], right_at)
-        met = ranges.many > 0
+        met = ranges.counts > 0
         if self._how == "semi":
             self._emit(left, np.flatnonzero(met), 0, step)
         elif self._how != "anti":
