@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times, numbers
-from headrace.clock import MAX_TIME, MIN_TIME, pretty
+from headrace.clock import MAX_TIME, pretty
 from headrace.ops.contract import EpochStep, Operator, Place
 from headrace.ops.join.pairs import matches, shared_key_ids
 from headrace.ops.join.row_stores import OuterRows, RowStore, SemiRows
@@ -116,8 +116,8 @@ class IntervalOperator(Operator):
             self._match(arrived, floor, step)
         self._emit_outer(floor, step)
         for port, store in enumerate(self._stores):
-            stays = self._reach[port] if self._outer[port] is None else max(self._reach[port], 0)
-            store.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
+            reach = self._reach[port] if self._outer[port] is None else max(self._reach[port], 0)
+            store.expire(floor, reach, step)
         self._look_ahead(step)
 
     def _match(self, arrived: list[pa.Table], floor: int, step: EpochStep) -> None:

@@ -130,12 +130,12 @@ class ManyJoinOperator(Operator):
                 store.add(rows, step)
             for port in range(len(inputs)):
                 self._combine(inputs, port, step)
-        stays = self._spec.within
+        reach = self._spec.within
         if self._partial is not None:
             self._partial.emit_due(floor, step)
-            stays *= 2  # a row may belong to what begins up to `within` after it
+            reach *= 2  # a row may belong to what begins up to `within` after it
         for store in self._stores:
-            store.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
+            store.expire(floor, reach, step)
 
     def _gather(self, arrived: list[pa.Table], step: EpochStep) -> list[_EpochInput]:
         within, identity = self._spec.within, self._sides[0].identity

@@ -64,8 +64,9 @@ class RowStore:
         """All stored rows."""
         return tables[self.spec.name].scan().select(self._side.stored.names)
 
-    def expire(self, before: int, step: EpochStep) -> None:
-        """Drop rows older than this; some of the same bucket stay a while."""
+    def expire(self, floor: int, reach: int, step: EpochStep) -> None:
+        """Drop rows from more than `reach` before `floor`; some of the same bucket stay a while."""
+        before = floor - reach if MIN_TIME < floor < MAX_TIME else floor
         step.tables[self.spec.name].expire(before // self._bucket * self._bucket)
 
 

@@ -216,14 +216,14 @@ class _Builder:
         return [_Exit(target)]
 
     def _group(self, group: GroupPart, entries: list[_Exit]) -> list[_Exit]:
-        me = self._fresh()
+        group_id = self._new_id()
         for item in group.items:
             if isinstance(item.part, WithoutPart):
                 entries = self._forbidden(item.part, entries)
                 continue
-            entered = [_linked(entry, item.link, item.limit, me) for entry in entries]
+            entered = [_linked(entry, item.link, item.limit, group_id) for entry in entries]
             entries = self.part(item.part, entered)
-        return [_free(entry, me) for entry in entries]
+        return [_released(entry, group_id) for entry in entries]
 
     def _forbidden(self, part: WithoutPart, entries: list[_Exit]) -> list[_Exit]:
         test = self._tests.of(part.where)
@@ -233,67 +233,63 @@ class _Builder:
         return [replace(entry, negs=(*entry.negs, test)) for entry in entries]
 
     def _repeat(self, loop: RepeatPart, entries: list[_Exit]) -> list[_Exit]:
-        me = self._fresh()
+        loop_id = self._new_id()
         if loop.until is not None:
-            self._loops.append(_OpenLoop(me, len(self.names), self._tests.of(loop.until)))
-        entries = self._rounds(loop, entries, me)
+            self._loops.append(_OpenLoop(loop_id, len(self.names), self._tests.of(loop.until)))
+        entries = self._rounds(loop, entries, loop_id)
         if loop.until is not None:
             self._loops.pop()
-        return [_free(entry, me) for entry in entries]
+        return [_released(entry, loop_id) for entry in entries]
 
-    def _rounds(self, loop: RepeatPart, entries: list[_Exit], me: int) -> list[_Exit]:
-        out = list[_Exit]()
+    def _rounds(self, loop: RepeatPart, entries: list[_Exit], loop_id: int) -> list[_Exit]:
+        exits = list[_Exit]()
         rounds = max(loop.low, 1) if loop.high is None else loop.high
-        for done in range(rounds):
-            if done:
-                entries = [_linked(w, loop.by, loop.limit, me) for w in entries]
-            if done >= loop.low:
-                leave, entries = self._choice(entries, entries, loop.greedy)
-                out += leave
-            back = [_Exit(_back(me), loop.by, me, limit=loop.limit)]
-            endless = loop.high is None and done == rounds - 1
+        for round_number in range(rounds):
+            if round_number:
+                entries = [_linked(entry, loop.by, loop.limit, loop_id) for entry in entries]
+            if round_number >= loop.low:
+                leave, entries = self._choice(entries, loop.greedy)
+                exits += leave
+            back = [_Exit(_back(loop_id), loop.by, loop_id, limit=loop.limit)]
+            endless = loop.high is None and round_number == rounds - 1
             entries = self.part(loop.part, [*entries, *back] if endless else entries)
         if loop.high is None:
-            self._close(_back(me), entries, choice := self._fresh())
-            entries = (
-                [replace(w, unless=w.unless | {choice}) for w in entries]
-                if loop.greedy
-                else entries
-            )
-        return [*out, *entries]
+            self._close(_back(loop_id), entries, choice := self._new_id())
+            if loop.greedy:
+                entries = [replace(entry, unless=entry.unless | {choice}) for entry in entries]
+        return [*exits, *entries]
 
-    def _choice(
-        self, leave: list[_Exit], stay: list[_Exit], greedy: bool
-    ) -> tuple[list[_Exit], list[_Exit]]:
+    def _choice(self, entries: list[_Exit], greedy: bool) -> tuple[list[_Exit], list[_Exit]]:
         """The loop may end or go on here; if greedy, it ends only if it cannot go on."""
         if not greedy:
-            return leave, stay
-        choice = self._fresh()
-        leave = [replace(w, unless=w.unless | {choice}) for w in leave]
-        return leave, [replace(w, goes_on=w.goes_on | {choice}) for w in stay]
+            return entries, entries
+        choice = self._new_id()
+        leave = [replace(entry, unless=entry.unless | {choice}) for entry in entries]
+        return leave, [replace(entry, goes_on=entry.goes_on | {choice}) for entry in entries]
 
     def _close(self, back: int, entries: list[_Exit], choice: int) -> None:
         """What leads into the last round leads there from its own end, too."""
-        again = [m for m in self.drafts if m.entry.state == back]
-        self.drafts = [m for m in self.drafts if m.entry.state != back]
+        into_loop = [draft for draft in self.drafts if draft.entry.state == back]
+        self.drafts = [draft for draft in self.drafts if draft.entry.state != back]
         for entry in entries:
-            for m in again:
+            for draft in into_loop:
                 through = replace(
-                    m.entry,
+                    draft.entry,
                     state=entry.state,
-                    negs=(*entry.negs, *m.entry.negs),
-                    guards=(*entry.guards, *m.entry.guards),
-                    goes_on=m.entry.goes_on | {choice},
-                    unless=m.entry.unless | entry.unless,
+                    negs=(*entry.negs, *draft.entry.negs),
+                    guards=(*entry.guards, *draft.entry.guards),
+                    goes_on=draft.entry.goes_on | {choice},
+                    unless=draft.entry.unless | entry.unless,
                 )
-                self.drafts.append(replace(m, entry=through))
+                self.drafts.append(replace(draft, entry=through))
 
-    def _fresh(self) -> int:
+    def _new_id(self) -> int:
         self._count += 1
         return self._count
 
     def state(self, number: int, ending: bool) -> AutomatonState:
-        own = sorted((m for m in self.drafts if m.entry.state == number), key=lambda m: m.target)
+        own = [draft for draft in self.drafts if draft.entry.state == number]
+        own.sort(key=lambda draft: draft.target)
         if len(own) > _EDGES:
             raise refusal(
                 "HR-PATTERN-027",
@@ -301,8 +297,8 @@ class _Builder:
                 "Use fewer optional parts one after the other.",
             )
         if number == START:  # nothing comes before the first row
-            own = [replace(m, entry=_first(m.entry)) for m in own]
-        edges = tuple(_edge(m, own) for m in own)
+            own = [replace(draft, entry=_first(draft.entry)) for draft in own]
+        edges = tuple(_edge(draft, own) for draft in own)
         at_once = not ending and any(e.accepts and _waits_for_nothing(e) for e in edges)
         later = 0 if at_once else _bits(edges, lambda e: e.accepts)
         steps = _bits(edges, lambda e: not e.accepts)
@@ -374,7 +370,7 @@ def _linked(entry: _Exit, link: str, limit: int | None, owner: int) -> _Exit:
     return replace(entry, link=link, limit=limit, owner=owner)
 
 
-def _free(entry: _Exit, owner: int) -> _Exit:
+def _released(entry: _Exit, owner: int) -> _Exit:
     return replace(entry, owner=None) if entry.owner == owner else entry
 
 

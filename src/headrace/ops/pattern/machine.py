@@ -119,7 +119,7 @@ class Machine:
             over = edge.link == NEXT or stopped & bit or (hits & bit and edge.link == THEN)
             if not over and not any(map(holds, edge.negs)):
                 left |= bit
-        sure = bool(left & state.waiting) and self._ending is None and _free(state, left)
+        sure = bool(left & state.waiting) and self._ending is None and _accepts_now(state, left)
         return tuple(targets), left & ~state.waiting if sure else left, sure
 
     def _take(
@@ -204,7 +204,7 @@ class Machine:
         """Whether a partial match that waited for its time to end is a match now."""
         if self._ending is not None:
             return self._ends(run) <= now
-        return over or _free(state, alive)
+        return over or _accepts_now(state, alive)
 
     def finish(self, track: Track, floor: int) -> None:
         """No row will ever come: what only waited for one is a match, the rest is over."""
@@ -305,7 +305,7 @@ def _late(state: AutomatonState, run: Run, now: int) -> int:
     return sum(edges for edges, length in state.limits if run[4] + length <= now)
 
 
-def _free(state: AutomatonState, left: int) -> bool:
+def _accepts_now(state: AutomatonState, left: int) -> bool:
     """Whether some way to accept waits neither for a row or a loop nor for the time."""
     fresh = bool(left & state.fresh)
     return any(

@@ -38,7 +38,7 @@ from headrace.ops.pattern.rules import PatternRule
 from headrace.ops.tables import free_name
 from headrace.rows import as_rows, rows_of, table_of
 
-EmittedMatch = tuple[Machine, int, Run, int]  # by whom, number of the key, rows, time
+EmittedMatch = tuple[Machine, int, Run, int]  # machine, key id, rows, time
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,20 +78,20 @@ def whole_schema(
     keys: pa.Schema, rows: pa.Schema, parts: Mapping[str, bool] | None, named: bool
 ) -> pa.Schema:
     """A match as a row; `parts`: by name whether there can be several, None if unknown."""
-    words = [pa.field(PATTERN, pa.string())] if named else []
+    name_field = [pa.field(PATTERN, pa.string())] if named else []
     struct = pa.struct([pa.field(f.name, f.type) for f in rows])
     if parts is None:
-        return pa.schema([*keys, *words, pa.field(ROWS, pa.list_(_pairs(struct)))])
-    fields = [pa.field(n, pa.list_(struct) if many else struct) for n, many in parts.items()]
-    return pa.schema([*keys, *words, *fields])
+        return pa.schema([*keys, *name_field, pa.field(ROWS, pa.list_(_pairs(struct)))])
+    fields = [pa.field(n, pa.list_(struct) if several else struct) for n, several in parts.items()]
+    return pa.schema([*keys, *name_field, *fields])
 
 
 def parts_of(groups: Iterable[Iterable[tuple[str, bool]]]) -> dict[str, bool]:
     """The names of several patterns, and whether any of them can have several such rows."""
     parts: dict[str, bool] = {}
     for names in groups:
-        for name, many in names:
-            parts[name] = parts.get(name, False) or many
+        for name, several in names:
+            parts[name] = parts.get(name, False) or several
     return parts
 
 

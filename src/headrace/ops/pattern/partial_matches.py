@@ -146,10 +146,10 @@ class MatchStore:
     def among(self, keys: pa.Table, others: pa.Table) -> np.ndarray:
         """For each of `others` its place among `keys`, -1 if it is not there; all distinct."""
         both = pa.concat_tables([keys.select(self._identity), others.select(self._identity)])
-        number, first = key_numbers(both)
+        key_ids, first = key_numbers(both)
         index = np.full(len(first), -1, np.int64)
-        index[number[: keys.num_rows]] = np.arange(keys.num_rows)
-        return np.asarray(index[number[keys.num_rows :]])
+        index[key_ids[: keys.num_rows]] = np.arange(keys.num_rows)
+        return np.asarray(index[key_ids[keys.num_rows :]])
 
 
 def _key_matches(

@@ -43,11 +43,11 @@ class MatchRound:
         self._plans.append((rule, rows, [word[rows] for word in words]))
 
     def run(self) -> None:
-        with_rows = [self.due.codes[rows] for _, rows, _ in self._plans]
-        timed = np.arange(int(self.due.codes.max(initial=-1)) + 1, self.due.keys.num_rows)
+        with_rows = [self.due.key_ids[rows] for _, rows, _ in self._plans]
+        timed = np.arange(int(self.due.key_ids.max(initial=-1)) + 1, self.due.keys.num_rows)
         keys = [*with_rows, timed, self._keys_over()]
-        self._numbers = np.unique(np.concatenate(keys))
-        stored = self._stored.take(pa.array(self._numbers))
+        self._key_ids = np.unique(np.concatenate(keys))
+        stored = self._stored.take(pa.array(self._key_ids))
         self._before = self._store.matches_of(stored)
         self._failed: dict[int, BaseException] = {}
         self._look_up()
@@ -79,7 +79,7 @@ class MatchRound:
         self._fresh = dict(zip(rows.tolist(), rows_of(table), strict=True))
         pairs = [
             (int(k), i)
-            for k, matches in zip(self._numbers, self._before, strict=True)
+            for k, matches in zip(self._key_ids, self._before, strict=True)
             for i in sorted(matches.ids())
         ]
         keys = self.due.keys.take(pa.array([k for k, _ in pairs], pa.int64()))
@@ -98,10 +98,10 @@ class MatchRound:
         rule, rows, words = self._plans[plan]
         machine, has_functions = self.machines[plan], _has_functions(rule)
         seen = [*zip(rows.tolist(), self.due.times[rows].tolist(), whole(words), strict=True)]
-        starts = np.searchsorted(self.due.codes[rows], self._numbers).tolist()
-        stops = np.searchsorted(self.due.codes[rows], self._numbers, side="right").tolist()
+        starts = np.searchsorted(self.due.key_ids[rows], self._key_ids).tolist()
+        stops = np.searchsorted(self.due.key_ids[rows], self._key_ids, side="right").tolist()
         tracks = []
-        for i, (key, matches) in enumerate(zip(self._numbers.tolist(), self._before, strict=True)):
+        for i, (key, matches) in enumerate(zip(self._key_ids.tolist(), self._before, strict=True)):
             track = _track(rule, matches)
             machine.key = key
             machine.key_value = self._key_values[key] if has_functions else None
@@ -152,7 +152,7 @@ class MatchRound:
         fresh: list[tuple[int, int]] = []
         unused: list[tuple[int, int]] = []
         rules = [rule for rule, _, _ in self._plans]
-        for i, (key, before) in enumerate(zip(self._numbers.tolist(), self._before, strict=True)):
+        for i, (key, before) in enumerate(zip(self._key_ids.tolist(), self._before, strict=True)):
             now = _after_round(rules, [tracks[i] for tracks in self._tracks], self.machines)
             if now.due < MAX_TIME and now.due != before.due:
                 wakes.append((key, now.due))
@@ -184,8 +184,8 @@ class MatchRound:
         if unused:
             store.forget_rows(self._keys([k for k, _ in unused]), [n for _, n in unused], step)
 
-    def _keys(self, numbers: Sequence[int]) -> pa.Table:
-        return self.due.keys.take(pa.array(numbers, pa.int64()))
+    def _keys(self, key_ids: Sequence[int]) -> pa.Table:
+        return self.due.keys.take(pa.array(key_ids, pa.int64()))
 
 
 def _track(rule: PatternRule, stored: KeyMatches) -> Track:
@@ -227,7 +227,7 @@ class DueRows:
     """Rows that are due, key by key, and the keys: those with rows first."""
 
     rows: pa.Table
-    codes: Index  # of each row: the number of its key
+    key_ids: Index
     times: Index
     keys: pa.Table
 
@@ -240,29 +240,29 @@ def due_rows(
     if rows.num_rows:
         sorted_rows = ordered(rows, key)
         rows, keys = rows.take(pa.array(sorted_rows.order)), sorted_rows.keys
-        codes = np.repeat(np.arange(keys.num_rows), sorted_rows.sizes)
+        key_ids = np.repeat(np.arange(keys.num_rows), sorted_rows.sizes)
     else:
-        keys, codes = identity.empty_table(), np.zeros(0, np.int64)
+        keys, key_ids = identity.empty_table(), np.zeros(0, np.int64)
     for more in others:
         new = store.among(keys, more) < 0
         if new.any():
             added = more.filter(pa.array(new)).cast(identity)
             keys = pa.concat_tables([keys, added]).combine_chunks()
-    return DueRows(rows, codes, integers(rows[TIME]), keys)
+    return DueRows(rows, key_ids, integers(rows[TIME]), keys)
 
 
 def relevant(rule: PatternRule, due: DueRows, words: Sequence[Bits], has_matches: Mask) -> Index:
     """The rows that may do something; `has_matches`: which keys have partial matches."""
-    some: Mask = np.zeros(len(due.codes), np.bool_)
+    some: Mask = np.zeros(len(due.key_ids), np.bool_)
     for word in words:
         some |= word != 0
     keep = _in_sight(rule, due, some)
     begins = _begins(rule, words) & keep
     seen = np.cumsum(begins)
-    first = np.flatnonzero(np.diff(due.codes, prepend=-1))
+    first = np.flatnonzero(np.diff(due.key_ids, prepend=-1))
     before: Index = (seen - begins)[first]  # how many came before each key's first row
     sizes = np.diff(first, append=len(seen))
-    keep &= has_matches[due.codes] | (seen > np.repeat(before, sizes))
+    keep &= has_matches[due.key_ids] | (seen > np.repeat(before, sizes))
     for word in words:
         keep &= word != BAD
     return np.flatnonzero(keep)
@@ -275,7 +275,7 @@ def _in_sight(rule: PatternRule, due: DueRows, some: Mask) -> Mask:
     elif any(state.always for state in (automaton.start, *automaton.states)):
         in_sight = np.ones(len(some), np.bool_)
     else:  # a row without any condition ends what waits for the next row
-        new = np.diff(due.codes, prepend=-1) != 0
+        new = np.diff(due.key_ids, prepend=-1) != 0
         in_sight = some | new | np.append(False, some[:-1])[: len(some)]
     in_sight &= (due.times >= rule.since) & (due.times < rule.until)
     return in_sight

@@ -85,15 +85,15 @@ class KeyPass:
         rows_by_key = self._work
         if checks is not None or not self._ignores_context:
             self._times = rows_by_key.times()
-        for number, timers in enumerate(rows_by_key.timers):
-            indexes = range(rows_by_key.starts[number], rows_by_key.starts[number + 1])
+        for key_id, timers in enumerate(rows_by_key.timers):
+            indexes = range(rows_by_key.starts[key_id], rows_by_key.starts[key_id + 1])
             due = list(timers)
-            self._enter(number, keys[number])
+            self._enter(key_id, keys[key_id])
             if checks is None:
-                self._run_unchecked(number, indexes, due)
+                self._run_unchecked(key_id, indexes, due)
             else:
-                self._run_checked(number, indexes, due, checks)
-            self.states[number] = self._one.__dict__
+                self._run_checked(key_id, indexes, due, checks)
+            self.states[key_id] = self._one.__dict__
         return self
 
     def _gather(self) -> None:
@@ -103,24 +103,24 @@ class KeyPass:
             if end > first:
                 self._rows[end - 1] = rows[first:end]
 
-    def _enter(self, number: int, key: Any) -> None:
-        state = self.states[number]
+    def _enter(self, key_id: int, key: Any) -> None:
+        state = self.states[key_id]
         self._one.__dict__ = {**self._own, **state} if self._own else state
         self._call.key, self._call.watermark = key, self._step.before
         self._call.by_clock = False
 
-    def _run_unchecked(self, number: int, indexes: range, due: DueTimers) -> None:
+    def _run_unchecked(self, key_id: int, indexes: range, due: DueTimers) -> None:
         if self._ignores_context:
             self._call_without_context(indexes)
         else:
-            self._call_with_context(number, indexes, due)
-        for timer in self._fire(number, due):
+            self._call_with_context(key_id, indexes, due)
+        for timer in self._fire(key_id, due):
             if self._has_ttl:
-                self._expire(number)
+                self._expire(key_id)
             self._emit(self._one.on_timer(self._call.time, self._call), timer)  # type: ignore[attr-defined]
             if self._has_ttl:
-                self._record_writes(number)
-            self._apply_requests(number, due, timer)
+                self._record_writes(key_id)
+            self._apply_requests(key_id, due, timer)
 
     def _call_without_context(self, indexes: range) -> None:
         """Calls that do not look at their context, and so cannot request anything."""
@@ -134,7 +134,7 @@ class KeyPass:
             elif returned is not None:
                 self._emit(returned, i)
 
-    def _call_with_context(self, number: int, indexes: range, due: DueTimers) -> None:
+    def _call_with_context(self, key_id: int, indexes: range, due: DueTimers) -> None:
         one, call, outs, places = self._one, self._call, self.outs, self.places.of
         handler, call.input = self._handlers[0]
         indexes = indexes[-1:] if self._at_once else indexes
@@ -146,7 +146,7 @@ class KeyPass:
             if several:
                 handler, call.input = self._handlers[self._work.ports[i]]
             if has_ttl:
-                self._expire(number)
+                self._expire(key_id)
             returned = handler(one, rows[i], call)
             if type(returned) is quick:
                 outs.append(returned)
@@ -154,9 +154,9 @@ class KeyPass:
             elif returned is not None:
                 self._emit(returned, i)
             if has_ttl:
-                self._record_writes(number)
+                self._record_writes(key_id)
             if requests or side_rows:
-                self._apply_requests(number, due, i)
+                self._apply_requests(key_id, due, i)
 
     def _emit(self, returned: Any, place: int) -> None:
         rows = self._rows_of(returned)
@@ -166,26 +166,26 @@ class KeyPass:
     def _rows_of(self, returned: Any) -> list[Any]:
         return self._copier.all(returned if isinstance(returned, Iterator) else as_rows(returned))
 
-    def _run_checked(self, number: int, indexes: range, due: DueTimers, checks: CallChecks) -> None:
+    def _run_checked(self, key_id: int, indexes: range, due: DueTimers, checks: CallChecks) -> None:
         call, all_indexes = self._call, indexes
         indexes = indexes[-1:] if self._at_once else indexes
         for i in indexes:
             call.time = self._times[i]
             handler, call.input = self._handlers[self._work.ports[i]]
-            error = self._attempt(number, due, i, checks, handler, self._rows[i])
+            error = self._attempt(key_id, due, i, checks, handler, self._rows[i])
             if error is not None:
                 failed = all_indexes if self._at_once else (i,)
                 self.faults += [Fault(checks.arrived(j), error) for j in failed]
-        for timer in self._fire(number, due):
+        for timer in self._fire(key_id, due):
             on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
             at = call.time or 0
-            error = self._attempt(number, due, timer, checks, on_timer, at)
+            error = self._attempt(key_id, due, timer, checks, on_timer, at)
             if error is not None:
-                self.faults.append(Fault(checks.blame(number, at), error))
+                self.faults.append(Fault(checks.blame(key_id, at), error))
 
     def _attempt(
         self,
-        number: int,
+        key_id: int,
         due: DueTimers,
         place: int,
         checks: CallChecks,
@@ -195,13 +195,13 @@ class KeyPass:
         """One call; if it fails, what it did is undone and the failure returned."""
         one, call = self._one, self._call
         before = {n: copy.deepcopy(v) for n, v in one.__dict__.items() if n in self._names}
-        counts, stamps = call.counts.copy(), dict(self.stamps[number]) if self._has_ttl else {}
+        counts, stamps = call.counts.copy(), dict(self.stamps[key_id]) if self._has_ttl else {}
         try:
             if self._has_ttl:
-                self._expire(number)
+                self._expire(key_id)
             returned = self._rows_of(handler(one, subject, call))
             if self._has_ttl:
-                self._record_writes(number)
+                self._record_writes(key_id)
             checks.accept(returned, call.side_rows)
             self._values.accept(one.__dict__)
             if checks.guard is not None:
@@ -210,16 +210,16 @@ class KeyPass:
             one.__dict__ = {**self._own, **before}
             call.counts = counts
             if self._has_ttl:
-                self.stamps[number] = stamps
+                self.stamps[key_id] = stamps
             call.clear()
             if checks.guard is not None:
                 checks.guard.restore()
             return error
         self._emit(returned, place)
-        self._apply_requests(number, due, place)
+        self._apply_requests(key_id, due, place)
         return None
 
-    def _fire(self, number: int, due: DueTimers) -> Any:
+    def _fire(self, key_id: int, due: DueTimers) -> Any:
         """Timers in the order of their times, as places of what they emit."""
         heapq.heapify(due)
         call = self._call
@@ -227,14 +227,14 @@ class KeyPass:
         while due:
             call.time, domain = heapq.heappop(due)
             call.by_clock = domain == CLOCK
-            self.firings.append((number, None if call.by_clock else call.time))
+            self.firings.append((key_id, None if call.by_clock else call.time))
             yield -len(self.firings)
 
-    def _apply_requests(self, number: int, due: DueTimers, place: int) -> None:
+    def _apply_requests(self, key_id: int, due: DueTimers, place: int) -> None:
         """What a call requested: timers set and cancelled, rows for side outputs."""
         ending = place < 0 and self._step.after >= MAX_TIME and self._beyond()
         for domain, at, arm in self._call.timer_requests:
-            timer = (number, domain, at)
+            timer = (key_id, domain, at)
             if arm and ending:
                 continue
             self.armed.discard(timer)
@@ -261,13 +261,13 @@ class KeyPass:
 
     # time to live
 
-    def _expire(self, number: int) -> None:
+    def _expire(self, key_id: int) -> None:
         step = self._step
-        self._values.expire(self._state(), self.stamps[number], self._now(), step.clock)
+        self._values.expire(self._state(), self.stamps[key_id], self._now(), step.clock)
 
-    def _record_writes(self, number: int) -> None:
+    def _record_writes(self, key_id: int) -> None:
         self._values.record_writes(
-            self._state(), self.stamps[number], self._now(), self._step.clock
+            self._state(), self.stamps[key_id], self._now(), self._step.clock
         )
 
     def _state(self) -> State:

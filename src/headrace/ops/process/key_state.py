@@ -226,7 +226,7 @@ def _read(declared: ValueState, stored: list[Any], present: list[bool]) -> list[
 
 TABLES = {EVENT: "timers", CLOCK: "clock_timers"}
 DOMAIN = "domain"
-Timer = tuple[int, int, int]  # number of the key, domain, time
+Timer = tuple[int, int, int]  # key id, domain, time
 
 
 class Timers:
@@ -259,10 +259,10 @@ class Timers:
     ) -> None:
         for timers, write in ((cancelled, "delete"), (armed, "put")):
             for domain, name in TABLES.items():
-                chosen = [(number, at) for number, d, at in timers if d == domain]
+                chosen = [(key_id, at) for key_id, d, at in timers if d == domain]
                 if chosen:
-                    numbers, times = zip(*chosen, strict=True)
-                    rows = keys.take(pa.array(numbers, pa.int64()))
+                    key_ids, times = zip(*chosen, strict=True)
+                    rows = keys.take(pa.array(key_ids, pa.int64()))
                     rows = rows.append_column(TIME, pa.array(times, pa.int64()))
                     getattr(step.tables[name], write)(rows)
 

@@ -167,9 +167,9 @@ class ProcessOperator(Operator):
         for name, row in sides:
             table_of([row], self._sides[name])
 
-    def _blamed(self, work: RowsByKey, number: int, time: int) -> pa.Table:
+    def _blamed(self, work: RowsByKey, key_id: int, time: int) -> pa.Table:
         """The record of a timer that failed: its key, and its time."""
-        key = work.keys.slice(number, 1).select(self._key.names).rename_columns(self._by)
+        key = work.keys.slice(key_id, 1).select(self._key.names).rename_columns(self._by)
         return key.append_column("timer", pa.array([time], pa.int64()))
 
     def _result(self, done: KeyPass, block: RowsByKey, step: EpochStep) -> _BlockResult:

@@ -27,7 +27,7 @@ class RowOrigins:
     """Where emitted rows came from: a row's number, or -1 less that of a firing."""
 
     of: list[int]
-    firings: list[tuple[int, int | None]]  # number of the key, and the time of a timer
+    firings: list[tuple[int, int | None]]  # key id, and the time of a timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +146,17 @@ class RowArranger:
         rows = input_rows(inputs)
         identities = [self._identity(port, part) for port, part in rows.parts]
         keys = pa.concat_tables([*identities, due.select([HASH, *self._key.names])])
-        number, first = key_numbers(keys)
-        own, owners = number[: len(rows.ports)], number[len(rows.ports) :].tolist()
-        order = sorted_by([own, *rows.order()])
+        key_ids, first = key_numbers(keys)
+        row_keys, timer_keys = key_ids[: len(rows.ports)], key_ids[len(rows.ports) :].tolist()
+        order = sorted_by([row_keys, *rows.order()])
         timers: list[list[tuple[int, int]]] = [[] for _ in first]
         times, domains = due.column(TIME).to_pylist(), due.column(DOMAIN).to_pylist()
-        for owner, at, domain in zip(owners, times, domains, strict=True):
-            timers[owner].append((at, domain))
+        for key_id, at, domain in zip(timer_keys, times, domains, strict=True):
+            timers[key_id].append((at, domain))
         return RowsByKey(
             keys.take(pa.array(first)),
             rows.hidden.take(pa.array(order)).combine_chunks(),
-            np.searchsorted(own[order], np.arange(len(first) + 1)).tolist(),
+            np.searchsorted(row_keys[order], np.arange(len(first) + 1)).tolist(),
             rows.ports[order],
             rows.indexes[order],
             rows.no_time,
