@@ -1,9 +1,9 @@
 """The state of a process function by key: loaded before its calls, stored after them.
 
-A plain value is in the object's dict. One with a TTL is apart, under HELD, with the moment of its
-last write: the object's class returns it when it is read, so that a write is distinguished from
-none. A value that is not stored reads as its start; a key of which nothing is left is deleted.
-Keys that no row touches cost nothing.
+A plain value is in the object's dict. One with a TTL is separate, under HELD, with the moment of
+its last write: the object's class returns it when it is read, so that a write is distinguished
+from none. A value that is not stored reads as its start; a key of which nothing is left is
+deleted. Keys that no row touches cost nothing.
 """
 
 from __future__ import annotations
