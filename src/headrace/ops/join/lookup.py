@@ -118,7 +118,7 @@ class LookupOperator(Operator):
         return KeyedTable(self._table, [] if run is None else [run])
 
     def _version(self, clock: int) -> int:
-        """Which copy is needed: a file decides by itself, for all else the clock does."""
+        """The version that is needed: that of the file, or else the `refresh` period."""
         if isinstance(self._spec.source, SparkTableFile):
             return self._spec.source.version()
         return 0 if self._spec.refresh is None else clock // self._spec.refresh

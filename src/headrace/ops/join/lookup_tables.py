@@ -58,8 +58,8 @@ class SqlTable:
         return pa.table([_array(n, c) for n, c in zip(names, columns, strict=True)], names)
 
     def _opened(self) -> Any:
-        """A driver repeats what it cannot read of an address, password and all: its own text
-        is not shown, only the reason if it names one of the usual."""
+        """A connection. The message of a driver may repeat an address with its password, so it is
+        not shown: only the reason, if it is one of the usual."""
         try:
             return self.connect()
         except (ImportError, sqlite3.Error):  # these know no password
@@ -164,7 +164,7 @@ def read_once(path: str) -> pa.Table:
 
 
 def as_table(rows: Any, names: Iterable[str] = ()) -> pa.Table:
-    """An Arrow table of what users have: Arrow, pandas, Polars, Spark, or a list of dicts.
+    """An Arrow table of what a user passes: Arrow, pandas, Polars, Spark, or a list of dicts.
 
     The rows of a list may leave columns out, all of them those in `names`.
     """

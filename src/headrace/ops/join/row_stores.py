@@ -71,7 +71,7 @@ class RowStore:
 
 
 def distinct(hashes: Hashes, buckets: Times) -> tuple[Hashes, Times]:
-    """Pairs of bucket and hash, sorted so, each once."""
+    """The distinct pairs of bucket and hash, sorted."""
     rising = buckets[1:] > buckets[:-1]
     rising |= (buckets[1:] == buckets[:-1]) & (hashes[1:] >= hashes[:-1])
     if not rising.all():
@@ -135,7 +135,7 @@ class OuterRows:
 
 
 class SemiRows:
-    """Rows that come out once, at the time of their first partner."""
+    """Rows that are emitted once, at the time of their first partner."""
 
     def __init__(self, name: str, side: JoinSide, reach: int) -> None:
         self._side, self._reach = side, max(reach, 0)

@@ -325,7 +325,7 @@ def _column(port: int, name: str) -> str:
 
 
 def _spread(hashes: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Rows that are apart get hashes of their own in the same slot: looking for one finds few."""
+    """Rows with their own session get distinct hashes in the same slot: a search finds few."""
     if not own.any():
         return hashes
     mixed = (hashes & _SLOT) | (hash_keys([pa.array(own)]) & ~_SLOT)

@@ -37,7 +37,7 @@ _EDGES = 62  # of one state: they are stored as the bits of a number
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowTest:
-    """A condition: the bit of its expression (0: none, so perhaps), and functions."""
+    """A condition: the bit of its expression (0: none, so it may hold), and functions."""
 
     mask: int
     functions: tuple[Callable[[Any, Any], Any], ...] = ()

@@ -25,11 +25,13 @@ Outcome = tuple[tuple[int, ...], int, bool]
 
 @dataclass(slots=True)
 class Track:
-    """What one key has of one pattern."""
+    """The partial matches of one key and pattern."""
 
     runs: list[Run] = field(default_factory=list)
-    held: list[Run] = field(default_factory=list)  # matches, in the order they were complete
-    due: int = MAX_TIME  # nothing happens by time before this
+    held: list[Run] = field(
+        default_factory=list
+    )  # matches that are held back, in the order in which they were complete
+    due: int = MAX_TIME  # time alone changes nothing before this
 
 
 @dataclass(slots=True)
@@ -152,7 +154,7 @@ class Machine:
     # time
 
     def deadline(self, run: Run) -> int:
-        """When time alone does something to a run."""
+        """When time alone changes a run."""
         state, at = self._states[run[2][-1]], MAX_TIME
         if self._span is not None and (run[0] & state.steps or self._ending is None):
             at = run[3] + self._span
@@ -177,7 +179,7 @@ class Machine:
             track.due = min(map(self.deadline, runs), default=MAX_TIME)
 
     def pass_time(self, track: Track, until: int) -> None:
-        """All that is over at `until`, in the order in which it is."""
+        """End what is over at `until`, in the order of its times."""
         self._set_runs(track, track.runs)
         while track.due <= until and track.due < MAX_TIME:
             now = track.due

@@ -72,7 +72,7 @@ class MatchStore:
         return self._specs
 
     def due(self, step: EpochStep) -> pa.Table:
-        """The keys for which time alone does something up to `after`."""
+        """The keys whose partial matches time alone changes up to `after`."""
         table = step.tables[DUE]
         until = min(step.after, MAX_TIME - 1) + 1
         keys = table.scan(MIN_TIME, until).select(self._identity)

@@ -135,7 +135,7 @@ def _inner(part: Part | WithoutPart) -> Sequence[Part | WithoutPart]:
 
 
 def may_be_empty(part: Part | WithoutPart) -> bool:
-    """Whether it can be there without any row."""
+    """Whether it can match without any row."""
     match part:
         case RowPart():
             return False

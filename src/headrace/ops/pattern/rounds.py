@@ -235,7 +235,7 @@ class DueRows:
 def due_rows(
     rows: pa.Table, key: pa.Schema, others: Sequence[pa.Table], store: MatchStore
 ) -> DueRows:
-    """Due rows and further keys that have something to do."""
+    """Due rows, and further keys to be processed."""
     identity = pa.schema([pa.field(HASH, pa.uint64()), *key])
     if rows.num_rows:
         sorted_rows = ordered(rows, key)
@@ -252,7 +252,7 @@ def due_rows(
 
 
 def relevant(rule: PatternRule, due: DueRows, words: Sequence[Bits], has_matches: Mask) -> Index:
-    """The rows that may do something; `has_matches`: which keys have partial matches."""
+    """The rows that may change a match; `has_matches`: which keys have partial matches."""
     some: Mask = np.zeros(len(due.key_ids), np.bool_)
     for word in words:
         some |= word != 0

@@ -97,7 +97,7 @@ class KeyPass:
         return self
 
     def _gather(self) -> None:
-        """In place of its last row, all rows of a key."""
+        """Replace the last row of each key by the list of all its rows."""
         starts, rows = self._work.starts, list(self._rows)
         for first, end in itertools.pairwise(starts):
             if end > first:
@@ -140,7 +140,7 @@ class KeyPass:
         indexes = indexes[-1:] if self._at_once else indexes
         several, has_ttl = len(self._handlers) > 1, self._has_ttl
         times, rows, quick = self._times, self._rows, self._quick
-        requests, side_rows = call.timer_requests, call.side_rows  # the same lists all the time
+        requests, side_rows = call.timer_requests, call.side_rows  # the lists stay the same
         for i in indexes:
             call.time = times[i]
             if several:
@@ -220,7 +220,7 @@ class KeyPass:
         return None
 
     def _fire(self, key_id: int, due: DueTimers) -> Any:
-        """Timers in the order of their times, as places of what they emit."""
+        """Let timers fire in the order of their times; yields the origin of what each emits."""
         heapq.heapify(due)
         call = self._call
         call.input, call.watermark = "", self._step.after

@@ -79,7 +79,7 @@ class ProcessMeta(ABCMeta):
 
     @property
     def shared(cls) -> dict[str, SharedMapState]:
-        """What every task knows, whatever the key."""
+        """The maps that all tasks share, whatever the key."""
         return {n: v for n, v in cls._kept.items() if isinstance(v, SharedMapState)}
 
     def state(cls) -> pa.Schema:
@@ -112,7 +112,7 @@ class ProcessMeta(ABCMeta):
         return callable(getattr(cls, "on_chunk", None))
 
     def forgets(cls) -> bool:
-        """Whether all of its state is forgotten some time."""
+        """Whether all of its state expires."""
         return bool(cls.values) and all(v.ttl is not None for v in cls.values.values())
 
 
@@ -137,7 +137,7 @@ class KeyedProcess(metaclass=ProcessMeta):
 
 
 def own_attributes(function: KeyedProcess) -> dict[str, Any]:
-    """What an object has besides its state."""
+    """The attributes of an object that are not state."""
     return {n: v for n, v in vars(function).items() if n not in type(function)._kept}
 
 
@@ -245,7 +245,7 @@ class Call:
         self.timer_requests.append((domain, at, arm))
 
     def emit(self, output: str, row: Any) -> None:
-        """Give a row to a side output."""
+        """Emit a row to a side output."""
         if output not in self.outputs:
             raise PlanError(
                 "HR-PROCESS-011",

@@ -212,7 +212,7 @@ def _is_empty(state: State, stored: bool, starts: State) -> bool:
 
 
 def _read(declared: ValueState, stored: list[Any], present: list[bool]) -> list[Any]:
-    """A column as the user's code knows it, with a start of its own for every new key."""
+    """A column as the user's code sees it, with a new start value for every new key."""
     plain = type(declared) is ValueState and declared.make is None
     if plain and not declared.mutable:
         start = declared.default
@@ -238,7 +238,7 @@ class Timers:
         return tuple(TableSpec(n, self._key, pa.schema([]), timed=True) for n in names)
 
     def due(self, step: EpochStep) -> pa.Table:
-        """The timers that are due, and never again; at the end of input, all."""
+        """Remove the timers that are due, at the end of the input all, and return them."""
         due = [self._none()]
         for domain, now in ((EVENT, step.after), (CLOCK, step.clock)):
             if self._used:

@@ -33,7 +33,7 @@ class MigratedPart(NamedTuple):
 def fits(
     old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names
 ) -> Iterator[MigratedPart]:
-    """How values of the type `old` become values of the type `new`; nothing if they are.
+    """How values of the type `old` become values of the type `new`; nothing if they are equal.
 
     `kind` is the Python type, which knows what fields start with; `was`: what they were called.
     """
@@ -95,7 +95,7 @@ def _widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def start_column(default: Any, kind: pa.DataType, count: int) -> pa.Array:
-    """So many of a start value."""
+    """A column of `count` start values."""
     one = table_of([(default,)], pa.schema([("value", kind)])).column(0)[0]
     return pa.repeat(one, count) if one.is_valid else pa.nulls(count, kind)
 

@@ -24,7 +24,7 @@ _PLACES = {TIME: (pa.int64(), MIN_TIME), SOURCE: (pa.int32(), -1), OFFSET: (pa.i
 
 @dataclass(slots=True)
 class RowOrigins:
-    """Where emitted rows came from: a row's number, or -1 less that of a firing."""
+    """Where emitted rows came from: the number of a row, or -1 minus that of a firing."""
 
     of: list[int]
     firings: list[tuple[int, int | None]]  # key id, and the time of a timer
@@ -38,7 +38,7 @@ class RowsByKey:
     hidden: pa.Table  # the hidden columns of the rows, in the order of their calls
     starts: list[int]  # where each key's rows start, and the end of all
     ports: np.ndarray  # the input of each row
-    indexes: np.ndarray  # and its place there
+    indexes: np.ndarray  # the place of each row in its input
     no_time: bool  # some rows have no time
     timers: list[list[tuple[int, int]]]  # (time, domain) of each key
     by: Sequence[Sequence[str]]  # what each input calls the key

@@ -46,12 +46,12 @@ class ValueState:
 
     @property
     def mutable(self) -> bool:
-        """Whether it may be changed in place: a touch then counts as a write."""
+        """Whether it may be changed in place: reading it then counts as a write."""
         return bool(pa.types.is_nested(self.type))
 
     @property
     def whole(self) -> Any:
-        """The Python type of all of it, where `kind` is that of its elements."""
+        """The Python type of the whole value, where `kind` is that of its elements."""
         if self.word in ("list", "last"):
             return list[self.kind]  # type: ignore[name-defined]
         if self.word in ("map", "shared map"):
@@ -63,7 +63,7 @@ class ValueState:
         return stored if self.make is None else self.make(stored)
 
     def start(self) -> Any:
-        """A fresh start, so that no two keys share a list."""
+        """A new start value, so that no two keys share a list."""
         return copy.deepcopy(self.default)
 
     def stored(self, value: Any) -> Any:
@@ -346,7 +346,7 @@ def _declared(
     default: Any = None,
     **more: Any,
 ) -> ValueState:
-    """The declaration, if the options that all kinds of state have can be."""
+    """The declaration; refuses options that are impossible."""
     ttl, by_clock, was, was_fields = options
     length = None if ttl is None else millis(ttl)
     if length is not None and length <= 0:
