@@ -43,15 +43,14 @@ EmittedMatch = tuple[Machine, int, Run, int]  # machine, key id, rows, time
 
 @dataclass(frozen=True, slots=True)
 class GatheredMatches:
-    """Matches, their rows, and when they were emitted."""
+    """Matches with their rows, hidden columns included, and when they were emitted."""
 
-    rows_of_matches: MatchRows
+    matches: MatchRows
     emitted: Sequence[EmittedMatch]
-    rows: pa.Table  # with hidden columns
     ends: np.ndarray  # where the rows of each match end
 
     def fault(self, number: int, error: BaseException) -> Fault:
-        last = self.rows.slice(int(self.ends[number]) - 1, 1)
+        last = self.matches.rows.slice(int(self.ends[number]) - 1, 1)
         return Fault(last.select([n for n in last.column_names if n != HASH]), error)
 
 
@@ -86,28 +85,27 @@ class MatchOutput:
         )
         match_keys = keys.take(pa.array([key for _, key, _, _ in emitted], pa.int64()))
         patterns = [machine.name for machine, _, _, _ in emitted]
-        return GatheredMatches(
-            MatchRows(owner, names, rows, match_keys, patterns), emitted, rows, np.cumsum(sizes)
-        )
+        matches = MatchRows(owner, names, rows, match_keys, patterns)
+        return GatheredMatches(matches, emitted, np.cumsum(sizes))
 
-    def whole(self, matches: GatheredMatches) -> pa.Table:
+    def whole(self, gathered: GatheredMatches) -> pa.Table:
         """Each match as a row, with hidden columns."""
-        rows = whole_rows(matches.rows_of_matches, self._selection.whole, self._columns)
-        return self._hidden(rows, matches, np.arange(len(matches.emitted)))
+        rows = whole_rows(gathered.matches, self._selection.whole, self._columns)
+        return self._hidden(rows, gathered, np.arange(len(gathered.emitted)))
 
-    def rows(self, matches: GatheredMatches, step: EpochStep) -> pa.Table:
+    def rows(self, gathered: GatheredMatches, step: EpochStep) -> pa.Table:
         """What is emitted of the matches."""
         if self._selection.function is not None:
-            return self._called(matches, step)
-        rows = whole_rows(matches.rows_of_matches, self._selection.whole, self._columns)
+            return self._called(gathered, step)
+        rows = whole_rows(gathered.matches, self._selection.whole, self._columns)
         of = np.arange(rows.num_rows)
         if self._selection.columns is not None:
             texts = tuple((name, expr.sql()) for name, expr in self._selection.columns)
             rows, bad = kernel_of(texts, self._selection.whole).run(rows)
             for number, why in bad:
-                step.faults.append(matches.fault(number, StepError("HR-STEP-002", why)))
+                step.faults.append(gathered.fault(number, StepError("HR-STEP-002", why)))
             of = np.delete(of, [number for number, _ in bad])
-        return self._hidden(rows.cast(self._selection.output), matches, of)
+        return self._hidden(rows.cast(self._selection.output), gathered, of)
 
     def _called(self, gathered: GatheredMatches, step: EpochStep) -> pa.Table:
         matches = self._matches(gathered)
@@ -149,19 +147,19 @@ class MatchOutput:
         return returned, of, faults
 
     def _matches(self, gathered: GatheredMatches) -> list[Match]:
-        rows = rows_of(gathered.rows.select(self._columns.names))
-        keys = key_values(gathered.rows_of_matches.keys, self._key.names)
+        rows = rows_of(gathered.matches.rows.select(self._columns.names))
+        keys = key_values(gathered.matches.keys, self._key.names)
         matches, start = [], 0
         for i, (machine, _, _, _) in enumerate(gathered.emitted):
             stop = int(gathered.ends[i])
-            own = zip(gathered.rows_of_matches.names[start:stop], rows[start:stop], strict=True)
+            own = zip(gathered.matches.names[start:stop], rows[start:stop], strict=True)
             matches.append(Match(machine.name, keys[i], machine.automaton.names, [*own]))
             start = stop
         return matches
 
-    def _hidden(self, rows: pa.Table, matches: GatheredMatches, of: np.ndarray) -> pa.Table:
-        times = np.array([time for _, _, _, time in matches.emitted], np.int64)[of]
-        hashes = matches.rows_of_matches.keys.column(HASH).to_numpy()[of]
+    def _hidden(self, rows: pa.Table, gathered: GatheredMatches, of: np.ndarray) -> pa.Table:
+        times = np.array([time for _, _, _, time in gathered.emitted], np.int64)[of]
+        hashes = gathered.matches.keys.column(HASH).to_numpy()[of]
         rows = rows.append_column(TIME, pa.array(times))
         rows = rows.append_column(SOURCE, pa.array(np.full(len(of), -1, np.int32)))
         return rows.append_column(OFFSET, pa.array(hashes.view(np.int64)))
