@@ -35,7 +35,7 @@ from headrace.rows import as_rows, collector_paused, rows_of
 from headrace.state.table import KeyedTable, TableSpec
 
 
-class _WindowSpec(EventTimeJoin):
+class _WindowedInputs(EventTimeJoin):
     """What a window join and `cogroup` share."""
 
     window: Assigner
@@ -52,10 +52,10 @@ class _WindowSpec(EventTimeJoin):
         return isinstance(self.window, Session) and self.window.differs
 
 
-class _WindowOperator(Operator):
+class _WindowedInputsOperator(Operator):
     """`separate_nulls`: a row with a null in its key is in a session of its own."""
 
-    def __init__(self, spec: _WindowSpec, place: Place, *, separate_nulls: bool) -> None:
+    def __init__(self, spec: _WindowedInputs, place: Place, *, separate_nulls: bool) -> None:
         self._sides = join_sides(place)
         self._windows = store_of(spec.window, spec.lateness, place, separate_nulls=separate_nulls)
 
@@ -74,7 +74,7 @@ class _WindowOperator(Operator):
 
 
 @dataclass(frozen=True)
-class WindowJoin(_WindowSpec):
+class WindowJoin(_WindowedInputs):
     how: str
     window: Assigner
     lateness: int
@@ -90,7 +90,7 @@ class WindowJoin(_WindowSpec):
         return WindowJoinOperator(self, place)
 
 
-class WindowJoinOperator(_WindowOperator):
+class WindowJoinOperator(_WindowedInputsOperator):
     def __init__(self, spec: WindowJoin, place: Place) -> None:
         super().__init__(spec, place, separate_nulls=True)
         self._how, self._output = spec.how, JoinOutput(spec.columns, place.output)
@@ -154,7 +154,7 @@ class WindowJoinOperator(_WindowOperator):
 
 
 @dataclass(frozen=True, eq=False)
-class Cogroup(_WindowSpec):
+class Cogroup(_WindowedInputs):
     function: Callable[[Any, list[Any], list[Any]], Any]
     window: Assigner
     lateness: int
@@ -170,7 +170,7 @@ class Cogroup(_WindowSpec):
         return CogroupOperator(self, place)
 
 
-class CogroupOperator(_WindowOperator):
+class CogroupOperator(_WindowedInputsOperator):
     def __init__(self, spec: Cogroup, place: Place) -> None:
         super().__init__(spec, place, separate_nulls=False)
         self._function, self._schema = spec.function, place.output

@@ -152,7 +152,7 @@ class MatchOperator(Operator):
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """Partial matches, and rows that wait."""
-        rules = self._fixed_rules
+        rules: Sequence[PatternRule] | None = self._fixed_rules
         if self._rules is not None:
             rules = self._rules.stored_rules(tables[RULES].scan())
         runs, stored = tables[RUNS].scan(), tables[ROWS].scan()
