@@ -88,6 +88,17 @@ def rows_from(names: Sequence[str], columns: Iterable[Iterable[Any]]) -> list[An
     return list(map(new, repeat(row), zip(*columns, strict=True)))
 
 
+def as_rows(returned: Any) -> list[Any]:
+    """What a user's function returns, as rows: nothing, one row, a list of rows or a generator."""
+    if isinstance(returned, list):
+        return returned
+    if returned is None:
+        return []
+    if isinstance(returned, tuple | dict):  # checking for iterators takes longer
+        return [returned]
+    return list(returned) if isinstance(returned, Iterator) else [returned]
+
+
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """No search for cycles while rows are made: it would go through them again and again.

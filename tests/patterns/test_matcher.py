@@ -32,8 +32,8 @@ def condition(name: str, where: Any) -> Condition:
 
 
 def told(found: RunResults, machine: Machine) -> Counter[Any]:
-    places = machine.automaton.places
-    return Counter((tuple(places[p].name for p in run[2]), run[1]) for _, run, _ in found.rows)
+    states = machine.automaton.states
+    return Counter((tuple(states[p].name for p in run[2]), run[1]) for _, run, _ in found.rows)
 
 
 def played(case: Case, rows: list[Row]) -> Machine:

@@ -19,11 +19,10 @@ from headrace.expr import Expr, Untraceable, as_expr, col
 from headrace.kernel import never_true
 from headrace.ops.pattern.checks import all_of, never, takes_match
 from headrace.ops.pattern.matches import PATTERN, Selection, parts_of, whole_schema
-from headrace.ops.pattern.operator import TIMEOUTS
+from headrace.ops.pattern.operator import TIMEOUTS, MatchSpec, RowFunction
 from headrace.ops.pattern.parts import Condition, rows_in
 from headrace.ops.pattern.pattern import Pattern, either, pattern
 from headrace.ops.pattern.rules import NAME, TEXT
-from headrace.ops.pattern.spec import MatchSpec, RowFunction
 from headrace.plan import columns as cols
 from headrace.plan.draft import UNKNOWN
 from headrace.plan.nodes import Edge

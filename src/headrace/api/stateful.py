@@ -21,7 +21,7 @@ from headrace.errors import PlanError
 from headrace.ops.agg.named import Aggregate
 from headrace.ops.agg.own import OwnAggregate
 from headrace.ops.fold import Folding, RunningFold
-from headrace.ops.process.function import KeyedProcess, ProcessMeta, many
+from headrace.ops.process.function import KeyedProcess, ProcessMeta
 from headrace.ops.process.operator import ProcessSpec
 from headrace.ops.process.state_kinds import ValueState, value
 from headrace.ops.stream.running_aggregates import RunningAggregates
@@ -36,7 +36,7 @@ from headrace.plan.signature import (
     value_schema,
 )
 from headrace.records import is_record
-from headrace.rows import values_of
+from headrace.rows import as_rows, values_of
 from headrace.schema import SchemaLike
 
 
@@ -226,7 +226,7 @@ class FlatMapWithState(_WithState):
 
     def on_row(self, row: Any, ctx: Any) -> Any:
         output, state = self.fn(row, self.state)
-        rows = many(output)  # a generator may look at the state: it comes first
+        rows = as_rows(output)  # a generator may look at the state: it comes first
         self._store(state)
         return rows
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from headrace.clock import MAX_TIME
 from headrace.epoch.accounting import FATES
-from headrace.sizes import size
+from headrace.files import size
 from headrace.state.manifest import Manifest
 from headrace.state.store import SlotState
 

@@ -19,14 +19,13 @@ from headrace.at_rest import described
 from headrace.callables import PyFunction, title
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.defensive_copy import row_copier, value_copier
 from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
 from headrace.ops.keys import KeyGroups, in_order, key_groups
 from headrace.ops.panes.operator import derived
 from headrace.ops.window.aligned import Window
 from headrace.ops.window.assigners import expanded
 from headrace.records import is_record, like, maker
-from headrace.rows import collector_paused, rows_of, table_of
+from headrace.rows import collector_paused, row_copier, rows_of, table_of, value_copier
 from headrace.state.table import KeyedTable, TableSpec
 
 VALUES, WINDOWS = "values", "windows"

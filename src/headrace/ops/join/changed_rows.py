@@ -14,8 +14,9 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.clock import MIN_TIME
 from headrace.ops.contract import EpochStep
+from headrace.ops.join.pairs import last_of_each
 from headrace.ops.join.sides import JoinSide
-from headrace.ops.join.table_changes import inserts, last_of_each, when
+from headrace.ops.join.table_changes import inserts, when
 from headrace.ops.keys import key_numbers
 from headrace.state.table import TableSpec
 
@@ -42,7 +43,7 @@ def spans(changes: pa.Table, identity: list[str], step: EpochStep) -> ChangeSpan
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Rows of one side, and for each thing that may change its row before and after; or -1."""
+    """Rows of one side, and for each result that may change its row before and after; or -1."""
 
     rows: pa.Table
     old: Index
@@ -56,16 +57,16 @@ class ChangedRows:
 
 
 def left_of(
-    rows: pa.Table, number: list[Index], count: int, when: tuple[Index, ChangeSpans]
+    rows: pa.Table, ids: list[Index], count: int, changes: tuple[Index, ChangeSpans]
 ) -> ChangedRows:
-    """The left row of each number, before and after; held rows are the same, unless changed."""
-    held, minus, plus = number
+    """The left row of each key id, before and after; stored rows are the same, unless changed."""
+    stored, minus, plus = ids
     old, new, since, at = (np.full(count, v) for v in (-1, -1, MIN_TIME, MIN_TIME))
-    changed, spans = when
-    since[changed], at[changed] = spans.since, spans.at
-    old[held] = new[held] = np.arange(len(held))
-    old[minus], new[minus] = len(held) + np.arange(len(minus)), -1
-    new[plus] = len(held) + len(minus) + np.arange(len(plus))
+    changed_ids, spans = changes
+    since[changed_ids], at[changed_ids] = spans.since, spans.at
+    old[stored] = new[stored] = np.arange(len(stored))
+    old[minus], new[minus] = len(stored) + np.arange(len(minus)), -1
+    new[plus] = len(stored) + len(minus) + np.arange(len(plus))
     return ChangedRows(rows, old, new, since, at)
 
 
@@ -86,8 +87,8 @@ def has_result(how: str, left: Mask, right: Mask) -> Mask:
 def earlier(left: Times, right: Times) -> Times:
     """When a result was no longer true: at the first change of its two rows.
 
-    A left row that points elsewhere now is given by another task, which knows nothing of what
-    changed here: so it must not be retracted later than when it moved.
+    A left row that refers to another key now is emitted by another task, which knows nothing of
+    what changed here: so it must not be retracted later than when it moved.
     """
     return np.where(
         (left > MIN_TIME) & (right > MIN_TIME), np.minimum(left, right), np.maximum(left, right)
@@ -100,7 +101,7 @@ def earlier(left: Times, right: Times) -> Times:
 # refer to the same key.
 
 
-_MANY = "$many"
+_COUNT = "$many"
 
 
 class ReferencedKeys(NamedTuple):
@@ -115,28 +116,29 @@ class ReferencedKeys(NamedTuple):
 class ReferenceCounts:
     def __init__(self, side: JoinSide) -> None:
         self._side = side
-        self.spec = TableSpec("pointed", side.key, pa.schema([(_MANY, pa.int64())]))
+        self.spec = TableSpec("pointed", side.key, pa.schema([(_COUNT, pa.int64())]))
 
     def count(self, changes: pa.Table, others: pa.Table, step: EpochStep) -> ReferencedKeys:
-        """Count changes of left rows, in order. Tells of their keys, and of those of `theirs`."""
+        """Count changes of left rows, in order; returns their keys and those of `others`."""
         keys = pa.concat_tables([p.select(self._side.identity) for p in (changes, others)])
         if not keys.num_rows:
             none = np.zeros(0, np.bool_)
             return ReferencedKeys(keys, none, none, np.zeros(0, np.int64))
-        number, first = key_numbers(keys)
-        keys, own = keys.take(pa.array(first)), number[: changes.num_rows]
-        known, _ = step.tables[self.spec.name].get(keys)
-        before = numbers(known[_MANY].fill_null(0))
+        ids, first = key_numbers(keys)
+        keys, changed_ids = keys.take(pa.array(first)), ids[: changes.num_rows]
+        stored, _ = step.tables[self.spec.name].get(keys)
+        before = numbers(stored[_COUNT].fill_null(0))
         after = before.copy()
-        np.add.at(after, own, np.where(inserts(changes), 1, -1))
-        self._store(keys.append_column(_MANY, pa.array(after)), after != before, step)
-        pointed, points, times = before > 0, after > 0, when(changes, step)
+        np.add.at(after, changed_ids, np.where(inserts(changes), 1, -1))
+        self._store(keys.append_column(_COUNT, pa.array(after)), after != before, step)
+        was, now, times = before > 0, after > 0, when(changes, step)
         began, ended = (np.full(len(first), MIN_TIME) for _ in range(2))
-        began[own[::-1]], ended[own] = times[::-1], times  # the last to be written stays
-        at = np.where(points, began, ended)  # the first one came then, or the last one went
-        return ReferencedKeys(keys, pointed, points, np.where(pointed == points, MIN_TIME, at))
+        began[changed_ids[::-1]] = times[::-1]  # the last to be written stays
+        ended[changed_ids] = times
+        at = np.where(now, began, ended)  # the first one came then, or the last one went
+        return ReferencedKeys(keys, was, now, np.where(was == now, MIN_TIME, at))
 
-    def _store(self, counted: pa.Table, changed: Mask, step: EpochStep) -> None:
-        table, many = step.tables[self.spec.name], numbers(counted[_MANY])
-        table.put(counted.filter(pa.array(changed & (many > 0))))
-        table.delete(counted.filter(pa.array(changed & (many == 0))))
+    def _store(self, counts: pa.Table, changed: Mask, step: EpochStep) -> None:
+        table, count = step.tables[self.spec.name], numbers(counts[_COUNT])
+        table.put(counts.filter(pa.array(changed & (count > 0))))
+        table.delete(counts.filter(pa.array(changed & (count == 0))))

@@ -15,12 +15,25 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times, numbers
-from headrace.chunk import TIME
-from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.contract import EpochStep, Operator, Place, Spec
+from headrace.clock import MAX_TIME, pretty
+from headrace.ops.contract import EpochStep, Operator, Place
 from headrace.ops.join.pairs import matches, shared_key_ids
 from headrace.ops.join.row_stores import OuterRows, RowStore, SemiRows
-from headrace.ops.join.sides import AT, SIDES, Columns, JoinOutput, JoinSide, SideRows, stored_view
+from headrace.ops.join.sides import (
+    AT,
+    SIDES,
+    Columns,
+    EventTimeJoin,
+    JoinOutput,
+    SideRows,
+    arrived_rows,
+    join_sides,
+    late_floor,
+    late_rows,
+    lateness_text,
+    stored_view,
+    watermark_after,
+)
 from headrace.state.table import KeyedTable, TableSpec
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
@@ -28,7 +41,7 @@ LEAST = 1_000  # ms in a bucket of stored rows, however short the interval is
 
 
 @dataclass(frozen=True)
-class IntervalJoin(Spec):
+class IntervalJoin(EventTimeJoin):
     """`lower` <= right time - left time <= `upper`, in milliseconds."""
 
     how: str
@@ -39,35 +52,23 @@ class IntervalJoin(Spec):
     rows: tuple[str, ...] = ()  # the columns of each input, as text
 
     kind = "join"
-    needs_time = True
-    has_late = True
 
     def __str__(self) -> str:
-        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
-        return f"{self.how} within {pretty(self.lower)} to {pretty(self.upper)}{late}"
+        within = f"{pretty(self.lower)} to {pretty(self.upper)}"
+        return f"{self.how} within {within}{lateness_text(self.lateness)}"
 
     def shape(self) -> dict[str, Any]:
         return {"how": self.how, "within": [self.lower, self.upper], "rows": list(self.rows)}
 
-    @property
-    def lengths(self) -> dict[str, int]:
-        return {"lateness": self.lateness}
-
     def operator(self, place: Place) -> IntervalOperator:
-        return IntervalOperator(self, place.keys, place.inputs, place.output)
+        return IntervalOperator(self, place)
 
 
 class IntervalOperator(Operator):
-    def __init__(
-        self,
-        spec: IntervalJoin,
-        keys: Sequence[Sequence[str]],
-        inputs: Sequence[pa.Schema],
-        output: pa.Schema,
-    ) -> None:
-        self._spec, self._output = spec, JoinOutput(spec.columns, output)
+    def __init__(self, spec: IntervalJoin, place: Place) -> None:
+        self._spec, self._output = spec, JoinOutput(spec.columns, place.output)
         self._bucket = max((spec.upper - spec.lower) // 2, LEAST)
-        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
+        self._sides = join_sides(place)
         left, right = self._sides
         self._stores = RowStore("left", left, self._bucket), RowStore("right", right, self._bucket)
         # How long after its time a row may still meet one of the other side.
@@ -82,27 +83,26 @@ class IntervalOperator(Operator):
     # its state
 
     def tables(self) -> tuple[TableSpec, ...]:
-        found = [stored.spec for stored in self._stores]
-        found += [unmet.spec for unmet in self._outer if unmet is not None]
+        specs = [store.spec for store in self._stores]
+        specs += [outer.spec for outer in self._outer if outer is not None]
         if self._firsts is not None:
-            found += [self._firsts.spec, self._firsts.known]
-        return tuple(found)
+            specs += [self._firsts.spec, self._firsts.firsts]
+        return tuple(specs)
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The stored rows, also those without a key that wait to be emitted."""
         parts = []
-        for name, side, stored, unmet in zip(
+        for name, side, store, outer in zip(
             SIDES, self._sides, self._stores, self._outer, strict=True
         ):
-            rows = [stored.rows(tables), *([] if unmet is None else [unmet.keyless(tables)])]
+            rows = [store.rows(tables), *([] if outer is None else [outer.keyless(tables)])]
             parts.append(SideRows(name, side, pa.concat_tables(rows)))
         return stored_view(parts, since, until)
 
     # where the rows are
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
-        floor = passed(watermark, self._spec.lateness)
-        return None if floor == MIN_TIME else numbers(rows[TIME]) < floor
+        return late_rows(rows, watermark, self._spec.lateness)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
         return rows if self._outer[port] is not None else self._sides[port].without_nulls(rows)
@@ -110,63 +110,62 @@ class IntervalOperator(Operator):
     # one epoch
 
     def step(self, step: EpochStep) -> None:
-        arrived = [
-            s.arrived(rows, step.epoch, self._bucket)
-            for s, rows in zip(self._sides, step.inputs, strict=True)
-        ]
-        floor = passed(step.after, self._spec.lateness)
+        arrived = arrived_rows(self._sides, step, self._bucket)
+        floor = late_floor(step.after, self._spec.lateness)
         if any(rows.num_rows for rows in arrived):
-            self._meet(arrived, floor, step)
+            self._match(arrived, floor, step)
         self._emit_outer(floor, step)
-        for port, stored in enumerate(self._stores):
-            stays = self._reach[port] if self._outer[port] is None else max(self._reach[port], 0)
-            stored.expire(floor - stays if MIN_TIME < floor < MAX_TIME else floor, step)
+        for port, store in enumerate(self._stores):
+            reach = self._reach[port] if self._outer[port] is None else max(self._reach[port], 0)
+            store.expire(floor, reach, step)
         self._look_ahead(step)
 
-    def _meet(self, arrived: list[pa.Table], floor: int, step: EpochStep) -> None:
-        for port, unmet in enumerate(self._outer):
-            arrived[port], never = self._sides[port].solid(arrived[port])
-            if unmet is not None:
-                unmet.add(never, floor, step)
+    def _match(self, arrived: list[pa.Table], floor: int, step: EpochStep) -> None:
+        for port, outer in enumerate(self._outer):
+            arrived[port], keyless = self._sides[port].split_nulls(arrived[port])
+            if outer is not None:
+                outer.add(keyless, floor, step)
         (left, right), (lower, upper) = arrived, (self._spec.lower, self._spec.upper)
         old_left = self._stores[0].near(right, -upper, -lower, step)
         old_right = self._stores[1].near(left, lower, upper, step)
-        for stored, rows in zip(self._stores, arrived, strict=True):
-            stored.add(rows, step)
+        for store, rows in zip(self._stores, arrived, strict=True):
+            store.add(rows, step)
         parts = [left, old_left, right, old_right]
-        numbered = shared_key_ids(parts, self._sides[0].identity)
+        ids, old_ids, right_ids, old_right_ids = shared_key_ids(parts, self._sides[0].identity)
         every = pa.concat_tables([right, old_right])
-        others = np.concatenate(numbered[2:])
-        met, reached = self._join(left, every, numbered[0], others, floor, step)
-        old_met, again = self._join(old_left, right, numbered[1], numbered[2], floor, step)
+        every_ids = np.concatenate([right_ids, old_right_ids])
+        met, reached = self._join(left, every, ids, every_ids, floor, step)
+        old_met, again = self._join(old_left, right, old_ids, right_ids, floor, step)
         new, old = reached[: right.num_rows] | again, reached[right.num_rows :]
-        for port, rows in enumerate(((left, met, old_left, old_met), (right, new, old_right, old))):
-            self._note(port, *rows, floor, step)
+        self._update_outer(0, left, met, old_left, old_met, floor, step)
+        self._update_outer(1, right, new, old_right, old, floor, step)
 
     def _join(
         self,
         left: pa.Table,
         right: pa.Table,
-        mine: Index,
-        other_rows: Index,
+        left_ids: Index,
+        right_ids: Index,
         floor: int,
         step: EpochStep,
     ) -> tuple[Mask, Mask]:
         """Emit the pairs of these rows; which rows of each side have a partner."""
-        at, others = numbers(left[AT]), numbers(right[AT])
-        found = matches(mine, at + self._spec.lower, at + self._spec.upper, other_rows, others)
-        met, reached = found.many > 0, np.zeros(right.num_rows, np.bool_)
+        at, right_at = numbers(left[AT]), numbers(right[AT])
+        ranges = matches(
+            left_ids, at + self._spec.lower, at + self._spec.upper, right_ids, right_at
+        )
+        met, reached = ranges.counts > 0, np.zeros(right.num_rows, np.bool_)
         if self._firsts is not None and met.any():
-            first = np.maximum(at[met], others[found.nearest()[met]])
+            first = np.maximum(at[met], right_at[ranges.nearest()[met]])
             self._firsts.meet(left.filter(pa.array(met)), first, floor, step)
         elif self._spec.how != "anti" and met.any():
-            row, other = found.pairs()
+            row, other = ranges.pairs()
             reached[other] = True
-            times = np.maximum(at[row], others[other]) + self._spec.lateness
+            times = np.maximum(at[row], right_at[other]) + self._spec.lateness
             step.out.append(self._output.pairs((left, right), (row, other), times))
         return met, reached
 
-    def _note(
+    def _update_outer(
         self,
         port: int,
         new: pa.Table,
@@ -177,10 +176,10 @@ class IntervalOperator(Operator):
         step: EpochStep,
     ) -> None:
         """Store which rows of an outer side have no partner so far, and which have one now."""
-        unmet = self._outer[port]
-        if unmet is not None:
-            unmet.add(new.filter(pa.array(~new_met)), floor, step)
-            unmet.meet(old.filter(pa.array(old_met)), step)
+        outer = self._outer[port]
+        if outer is not None:
+            outer.add(new.filter(pa.array(~new_met)), floor, step)
+            outer.meet(old.filter(pa.array(old_met)), step)
 
     def _emit_outer(self, floor: int, step: EpochStep) -> None:
         for port, waiting in enumerate((self._firsts or self._outer[0], self._outer[1])):
@@ -195,10 +194,4 @@ class IntervalOperator(Operator):
     def _look_ahead(self, step: EpochStep) -> None:
         waiting = [w for w in (self._firsts, *self._outer) if w is not None]
         first = min((w.next(step) for w in waiting), default=MAX_TIME)
-        if first < MAX_TIME:
-            step.next = first + self._spec.lateness + 1
-
-
-def passed(watermark: int, lateness: int) -> int:
-    """Rows with a time before this cannot come any more."""
-    return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - lateness
+        step.next = watermark_after(first, self._spec.lateness)

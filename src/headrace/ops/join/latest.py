@@ -8,7 +8,7 @@ that no row saw, when they have ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,25 @@ import pyarrow as pa
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import TIME
 from headrace.clock import MAX_TIME, MIN_TIME, pretty
-from headrace.ops.contract import EpochStep, Operator, Place, Spec
-from headrace.ops.join.interval import passed
-from headrace.ops.join.pairs import matches, shared_key_ids
+from headrace.ops.contract import EpochStep, Operator, Place
+from headrace.ops.join.pairs import matches, one_after, shared_key_ids
 from headrace.ops.join.sides import (
     AT,
-    PLACE,
     Columns,
+    EitherTimeJoin,
     JoinOutput,
     JoinSide,
     SideRows,
+    first_time,
+    join_sides,
+    late_floor,
+    late_rows,
+    lateness_text,
     null_keys,
     stored_view,
+    watermark_after,
 )
-from headrace.ops.join.table_changes import Versions, in_turn, one_before
+from headrace.ops.join.table_changes import Versions, passing
 from headrace.ops.keys import key_numbers
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -40,7 +45,7 @@ WAITING = "waiting"
 
 
 @dataclass(frozen=True)
-class Latest(Spec):
+class Latest(EitherTimeJoin):
     how: str
     processing: bool
     within: int | None  # how old a version may be, in ms; None: any age
@@ -56,19 +61,10 @@ class Latest(Spec):
     def endless(self) -> bool:
         return self.within is None
 
-    @property
-    def needs_time(self) -> bool:
-        return not self.processing
-
-    @property
-    def has_late(self) -> bool:
-        return not self.processing
-
     def __str__(self) -> str:
         when = "now" if self.processing else "at its time"
         old = f", at most {pretty(self.within)} old" if self.within is not None else ""
-        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
-        return f"{self.how} with the latest {when}{old}{late}"
+        return f"{self.how} with the latest {when}{old}{lateness_text(self.lateness)}"
 
     @property
     def bound(self) -> str:
@@ -86,29 +82,21 @@ class Latest(Spec):
 
     @property
     def lengths(self) -> dict[str, int]:
-        """For how long versions and rows stay."""
+        """For how long versions and rows are stored."""
         age = {} if self.within is None else {"within": self.within}
         return {"lateness": self.lateness, **age}
 
     def operator(self, place: Place) -> LatestOperator:
-        return LatestOperator(self, place.keys, place.inputs, place.output)
+        return LatestOperator(self, place)
 
 
 class LatestOperator(Operator):
-    def __init__(
-        self,
-        spec: Latest,
-        keys: Sequence[Sequence[str]],
-        inputs: Sequence[pa.Schema],
-        output: pa.Schema,
-    ) -> None:
-        self._spec, self._output = spec, JoinOutput(spec.columns, output)
-        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
+    def __init__(self, spec: Latest, place: Place) -> None:
+        self._spec, self._output = spec, JoinOutput(spec.columns, place.output)
+        self._sides = join_sides(place)
         left, right = self._sides
         self._versions = Versions(right, spec.gone, spec.within)
-        self._waiting = TableSpec(
-            WAITING, left.key, pa.schema([*left.value, *PLACE]), timed=True, once=True
-        )
+        self._waiting = left.row_table(WAITING)
         self._outer = spec.how in ("left", "full", "anti")
         self._unseen: UnmatchedVersions | None = None
         if spec.how in ("right", "full"):
@@ -121,7 +109,7 @@ class LatestOperator(Operator):
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows that wait, and the table's."""
         left, right = self._sides
-        waiting = tables[WAITING].scan().select(left.held.names)
+        waiting = tables[WAITING].scan().select(left.stored.names)
         parts = [
             SideRows("left", left, waiting),
             SideRows("right", right, self._versions.rows(tables)),
@@ -129,16 +117,14 @@ class LatestOperator(Operator):
         return stored_view(parts, since, until, self._spec.timed)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
-        floor = passed(watermark, self._spec.lateness)
-        waits = floor > MIN_TIME and not self._spec.processing
-        return numbers(rows[TIME]) < floor if waits else None
+        return late_rows(rows, watermark, self._spec.lateness, self._spec.processing)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        keep = port == 1 or self._outer  # of the table, they are emitted in `step`
-        return rows if keep else self._sides[port].without_nulls(rows)
+        with_nulls = port == 1 or self._outer  # of the table, they are dead letters in `step`
+        return rows if with_nulls else self._sides[port].without_nulls(rows)
 
     def step(self, step: EpochStep) -> None:
-        floor = passed(step.after, self._spec.lateness)
+        floor = late_floor(step.after, self._spec.lateness)
         inputs = [step.inputs[0], self._sides[1].keyed(step.inputs[1], step)]
         if self._spec.processing:
             floor = MAX_TIME  # whatever has come counts
@@ -157,33 +143,25 @@ class LatestOperator(Operator):
             self._look_ahead(step)
 
     def _look_ahead(self, step: EpochStep) -> None:
-        first = step.tables[WAITING].first_time()
-        soon = MAX_TIME if first is None else first
+        first = first_time(step.tables[WAITING])
         if self._unseen is not None:
-            soon = min(soon, self._unseen.next(step))
-        step.next = MAX_TIME if soon == MAX_TIME else soon + self._spec.lateness + 1
+            first = min(first, self._unseen.next(step))
+        step.next = watermark_after(first, self._spec.lateness)
 
     def _due(self, left: pa.Table, floor: int, step: EpochStep) -> pa.Table:
         """The rows whose time has been passed; the others wait."""
-        if self._spec.processing:
-            return left
-        at, table = numbers(left[AT]), step.tables[WAITING]
-        later = left.filter(pa.array(at >= floor))
-        table.put(later.append_column(TIME, later[AT]))
-        due = table.scan(MIN_TIME, floor).select(left.column_names)
-        table.expire(floor)
-        return in_turn(pa.concat_tables([due, left.filter(pa.array(at < floor))]))
+        return left if self._spec.processing else passing(left, floor, step.tables[WAITING])
 
     def _join(self, due: pa.Table, new: pa.Table, step: EpochStep) -> None:
-        asked = due.select(self._sides[0].identity)
+        keys = due.select(self._sides[0].identity)
         if self._unseen is not None:
-            asked = pa.concat_tables([asked, new.select(self._sides[1].identity)])
-        known = self._versions.known(asked, step)
-        versions = pa.concat_tables([known, new]).combine_chunks()
-        other = self._latest(due, versions, known.num_rows)
+            keys = pa.concat_tables([keys, new.select(self._sides[1].identity)])
+        stored = self._versions.stored(keys, step)
+        versions = pa.concat_tables([stored, new]).combine_chunks()
+        other = self._latest(due, versions, stored.num_rows)
         self._emit(due, versions, other, step)
         if self._unseen is not None:
-            self._emit_ended(self._unseen.passing(versions, known.num_rows, other, step), step)
+            self._emit_ended(self._unseen.passing(versions, stored.num_rows, other, step), step)
 
     def _emit(self, due: pa.Table, versions: pa.Table, other: Index, step: EpochStep) -> None:
         met, how = other >= 0, self._spec.how
@@ -198,29 +176,29 @@ class LatestOperator(Operator):
             step.out.append(self._output.rows((due.take(pa.array(row)), seen), times))
 
     def _emit_ended(self, ended: EndedVersions, step: EpochStep) -> None:
-        """Give versions alone, at the time at which they were over."""
-        versions, over = ended
+        """Emit versions alone, with the times at which they ended."""
+        versions, ends = ended
         if versions.num_rows:
             # By processing time, what ends a version may itself be behind the watermark.
-            over = np.maximum(over + self._spec.lateness, step.before)
-            times = over if self._spec.timed else None
+            ends = np.maximum(ends + self._spec.lateness, step.before)
+            times = ends if self._spec.timed else None
             step.out.append(self._output.rows((None, versions), times))
 
-    def _latest(self, due: pa.Table, versions: pa.Table, known: int) -> Index:
-        """For each row the version that it sees, of which `known` were there before; or -1."""
-        own, others = shared_key_ids([due, versions], self._sides[0].identity)
+    def _latest(self, due: pa.Table, versions: pa.Table, stored: int) -> Index:
+        """For each row the version that it sees, or -1; the first `stored` are not new."""
+        ids, version_ids = shared_key_ids([due, versions], self._sides[0].identity)
         nulls = null_keys(due, self._sides[0].key.names)
         if nulls is not None:
-            own = np.where(nulls, -1, own)
+            ids = np.where(nulls, -1, ids)
         at, since = numbers(due[AT]), numbers(versions[AT])
         if self._spec.processing and len(at) and len(since):
             # what came before counts, whatever its time
-            since = np.where(np.arange(len(since)) < known, min(at.min(), since.min()), since)
+            since = np.where(np.arange(len(since)) < stored, min(at.min(), since.min()), since)
         within = self._spec.within
         low = np.full(len(at), MIN_TIME) if within is None else at - within
-        found = matches(own, low, at, others, since).last()
+        last = matches(ids, low, at, version_ids, since).last()
         dead = np.append(self._versions.deletes(versions), False)
-        return np.where(dead[found], -1, found)
+        return np.where(dead[last], -1, last)
 
 
 def _without_time(rows: pa.Table) -> pa.Table:
@@ -237,7 +215,7 @@ def _without_time(rows: pa.Table) -> pa.Table:
 
 
 UNSEEN = "unseen"
-EndedVersions = tuple[pa.Table, Times]  # versions, and when each was over
+EndedVersions = tuple[pa.Table, Times]  # versions, and when each ended
 
 
 class UnmatchedVersions:
@@ -246,36 +224,36 @@ class UnmatchedVersions:
         self.spec = TableSpec(UNSEEN, side.key, pa.schema([]))
 
     def passing(
-        self, versions: pa.Table, known: int, seen: Index, step: EpochStep
+        self, versions: pa.Table, stored: int, seen: Index, step: EpochStep
     ) -> EndedVersions:
-        """Take note of an epoch; the versions that are over because others took their place.
+        """Record an epoch; the versions that ended because others replaced them.
 
-        `versions` are in order, of which `known` were there before; `seen` are those that rows
-        saw, and -1.
+        `versions` are in order, the first `stored` not new; `seen` are those that rows saw,
+        and -1.
         """
         if not versions.num_rows:
             return versions, np.zeros(0, np.int64)
-        number, first = key_numbers(versions.select(self._side.identity))
-        waited = self._waits(versions.slice(0, known), step)
-        alone = ~self._versions.deletes(versions)
-        alone[:known] = waited
-        alone[seen[seen >= 0]] = False
-        after = _one_after(number)
+        ids, first = key_numbers(versions.select(self._side.identity))
+        stored_unseen = self._are_unseen(versions.slice(0, stored), step)
+        unseen = ~self._versions.deletes(versions)
+        unseen[:stored] = stored_unseen
+        unseen[seen[seen >= 0]] = False
+        after = one_after(ids)
         was, now = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
-        was[number[:known]] = waited
-        now[number[alone & (after < 0)]] = True
+        was[ids[:stored]] = stored_unseen
+        now[ids[unseen & (after < 0)]] = True
         keys = versions.select(self._side.identity).take(pa.array(first))
         self._table(step).put(keys.filter(pa.array(now & ~was)))
         self._table(step).delete(keys.filter(pa.array(was & ~now)))
-        emitted, at = np.flatnonzero(alone & (after >= 0)), numbers(versions[AT])
-        ends: Times = at[after[emitted]]
+        ended, at = np.flatnonzero(unseen & (after >= 0)), numbers(versions[AT])
+        ends: Times = at[after[ended]]
         if self._within is not None:
-            ends = np.minimum(ends, at[emitted] + self._within)
-        return versions.take(pa.array(emitted)), ends
+            ends = np.minimum(ends, at[ended] + self._within)
+        return versions.take(pa.array(ended)), ends
 
     def aged(self, old: pa.Table, step: EpochStep) -> EndedVersions:
         """Of the versions that are too old now, those that no row saw."""
-        old = old.filter(pa.array(self._waits(old, step)))
+        old = old.filter(pa.array(self._are_unseen(old, step)))
         self._table(step).delete(old.select(self._side.identity))
         return old, numbers(old[AT]) + (self._within or 0)
 
@@ -283,25 +261,17 @@ class UnmatchedVersions:
         """At the end of the input, all that no row saw: they end where the watermarks ended."""
         keys = self._table(step).scan()
         self._table(step).delete(keys)
-        rows = self._versions.known(keys, step)
+        rows = self._versions.stored(keys, step)
         return rows, np.maximum(numbers(rows[AT]), step.newest)
 
     def next(self, step: EpochStep) -> int:
-        """When the next version may be over, by what is known of it."""
+        """When the next version may end, as far as the state says."""
         return min(self._versions.next(step), self._versions.next_old(step))
 
-    def _waits(self, versions: pa.Table, step: EpochStep) -> Mask:
+    def _are_unseen(self, versions: pa.Table, step: EpochStep) -> Mask:
         """Which of these, the latest of their keys, no row has seen so far."""
-        found: Mask = self._table(step).get(versions.select(self._side.identity))[1]
-        return found
+        unseen: Mask = self._table(step).get(versions.select(self._side.identity))[1]
+        return unseen
 
     def _table(self, step: EpochStep) -> KeyedTable:
         return step.tables[self.spec.name]
-
-
-def _one_after(number: Index) -> Index:
-    """For each row the next one with the same key number, or -1."""
-    before, after = one_before(number), np.full(len(number), -1)
-    there = np.flatnonzero(before >= 0)
-    after[before[there]] = there
-    return after

@@ -7,7 +7,7 @@ an event time that is not behind the watermark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from headrace.ops.join.lookup_tables import (
     SqlTable,
     copy_of,
 )
-from headrace.ops.join.sides import null_keys
+from headrace.ops.join.sides import first_time, null_keys
 from headrace.ops.keys import HIDDEN_KEY, key_schema
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -65,26 +65,25 @@ class Lookup(Spec):
 
     def __str__(self) -> str:
         often = "once" if self.refresh is None else f"every {pretty(self.refresh)}"
-        done = "made by Spark" if isinstance(self.source, SparkTable) else "loaded"
-        return f"{done} {often}; what is missing: {self.on_missing}"
+        origin = "made by Spark" if isinstance(self.source, SparkTable) else "loaded"
+        return f"{origin} {often}; what is missing: {self.on_missing}"
 
     def shape(self) -> dict[str, Any]:
         rows = {} if self.stateless else {"rows": list(self.rows)}
         return {"waits": not self.stateless, **rows}
 
     def operator(self, place: Place) -> LookupOperator:
-        return LookupOperator(self, place.key, place.input, place.output)
+        return LookupOperator(self, place)
 
 
 class LookupOperator(Operator):
-    def __init__(
-        self, spec: Lookup, keys: Sequence[str], input: pa.Schema, output: pa.Schema
-    ) -> None:
-        self._spec, self._keys, self._input, self._schema = spec, list(keys), input, output
-        key = key_schema(keys, input, HIDDEN_KEY)
+    def __init__(self, spec: Lookup, place: Place) -> None:
+        self._spec, self._keys = spec, list(place.key)
+        self._input, self._schema = place.input, place.output
+        key = key_schema(place.key, place.input, HIDDEN_KEY)
         self._table = TableSpec("table", key, spec.value)
         places = [(name, HIDDEN[hidden]) for hidden, name in _PLACES.items()]
-        stored = pa.schema([*input, *places, (_SINCE, pa.int64())])
+        stored = pa.schema([*place.input, *places, (_SINCE, pa.int64())])
         self._waiting = TableSpec(WAITING, pa.schema([]), stored, timed=True, once=True)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -99,19 +98,19 @@ class LookupOperator(Operator):
 
     def _look_up(self, rows: pa.Table, since: np.ndarray, step: EpochStep) -> None:
         identity = rows.select([HASH, *self._keys]).rename_columns([HASH, *self._table.key.names])
-        values, found = self._copy(step).get(identity)
+        values, present = self._copy(step).get(identity)
         nulls = null_keys(identity, self._table.key.names)
-        found = found if nulls is None else found & ~nulls
+        present = present if nulls is None else present & ~nulls
         if self._spec.on_missing == "null":
             self._emit(rows, values, step)
             return
-        self._emit(rows.filter(pa.array(found)), values.filter(pa.array(found)), step)
-        missing, since = rows.filter(pa.array(~found)), since[~found]
+        self._emit(rows.filter(pa.array(present)), values.filter(pa.array(present)), step)
+        missing, since = rows.filter(pa.array(~present)), since[~present]
         if self._spec.on_missing == "wait":
             over = self._over(since, step)
             self._wait(missing.filter(pa.array(~over)), since[~over], step)
             missing = missing.filter(pa.array(over))
-        self._set_aside(missing, step)
+        self._dead_letters(missing, step)
 
     def _copy(self, step: EpochStep) -> KeyedTable:
         spec, version = self._spec, self._version(step.clock)
@@ -119,7 +118,7 @@ class LookupOperator(Operator):
         return KeyedTable(self._table, [] if run is None else [run])
 
     def _version(self, clock: int) -> int:
-        """Which copy is needed: a file decides by itself, for all else the clock does."""
+        """The version that is needed: that of the file, or else the `refresh` period."""
         if isinstance(self._spec.source, SparkTableFile):
             return self._spec.source.version()
         return 0 if self._spec.refresh is None else clock // self._spec.refresh
@@ -133,7 +132,7 @@ class LookupOperator(Operator):
             table = table.append_column(hidden, rows.column(hidden))
         step.out.append(table)
 
-    def _set_aside(self, missing: pa.Table, step: EpochStep) -> None:
+    def _dead_letters(self, missing: pa.Table, step: EpochStep) -> None:
         """One dead letter for each row: there should be few."""
         names = [n for n in missing.column_names if n != HASH]
         for at in range(missing.num_rows):
@@ -150,9 +149,9 @@ class LookupOperator(Operator):
         count = rows.num_rows
         stored = rows.select([HASH, *self._input.names]).append_column(_SINCE, pa.array(since))
         for hidden, name in _PLACES.items():
-            there = hidden in rows.column_names
+            present = hidden in rows.column_names
             stored = stored.append_column(
-                name, rows.column(hidden) if there else pa.nulls(count, HIDDEN[hidden])
+                name, rows.column(hidden) if present else pa.nulls(count, HIDDEN[hidden])
             )
         again = (step.clock // self._spec.refresh + 1) * self._spec.refresh
         step.tables[WAITING].put(stored.append_column(TIME, pa.array(np.full(count, again))))
@@ -169,14 +168,13 @@ class LookupOperator(Operator):
         table.expire(until)
         if due.num_rows:
             self._look_up(self._restored(due, step), numbers(due[_SINCE]), step)
-        first = table.first_time()
-        step.wake = MAX_TIME if first is None else first
+        step.wake = first_time(table)
 
-    def _restored(self, kept: pa.Table, step: EpochStep) -> pa.Table:
-        """Rows that have waited, as they came; a time that has been passed is moved on."""
-        rows = kept.select([HASH, *self._input.names])
+    def _restored(self, stored: pa.Table, step: EpochStep) -> pa.Table:
+        """Rows that have waited, as they arrived; a time that has been passed is moved on."""
+        rows = stored.select([HASH, *self._input.names])
         for hidden, name in _PLACES.items():
-            column = kept.column(name)
+            column = stored.column(name)
             if column.null_count == 0:
                 if hidden == TIME:
                     column = pa.array(np.maximum(numbers(column), step.before))

@@ -58,8 +58,8 @@ class SqlTable:
         return pa.table([_array(n, c) for n, c in zip(names, columns, strict=True)], names)
 
     def _opened(self) -> Any:
-        """A driver repeats what it cannot read of an address, password and all: its own text
-        is not shown, only the reason if it names one of the usual."""
+        """A connection. The message of a driver may repeat an address with its password, so it is
+        not shown: only the reason, if it is one of the usual."""
         try:
             return self.connect()
         except (ImportError, sqlite3.Error):  # these know no password
@@ -88,8 +88,8 @@ def _array(name: str, values: Sequence[Any]) -> pa.Array:
         return pa.array([_plain(v) for v in values])
     except (pa.ArrowException, ValueError, TypeError) as error:
         kinds = sorted({type(v).__name__ for v in values if v is not None})
-        said = f"column {name!r} of the query does not fit: it has {' and '.join(kinds)}"
-        raise TypeError(f"{said} ({error}); cast it there, such as x::text") from error
+        fact = f"column {name!r} of the query does not fit: it has {' and '.join(kinds)}"
+        raise TypeError(f"{fact} ({error}); cast it there, such as x::text") from error
 
 
 def _plain(value: Any) -> Any:
@@ -123,8 +123,8 @@ class FixedTable:
 class SparkTable:
     """What a function of a Spark session returns.
 
-    Only the driver of a run has a session: it makes the table and writes it down, and tasks
-    find a `MadeFile` in the place of this. So the function stays where it is.
+    Only the driver of a run has a session: it writes the table to a file, and tasks get a
+    `SparkTableFile` in place of this. So the function never leaves the driver.
     """
 
     make: Callable[[Any], Any] | None
@@ -150,7 +150,7 @@ class SparkTableFile:
         return read_once(self.path)
 
     def version(self) -> int:
-        """Another number for another file; it may be one that is gone."""
+        """Another number for another file, also for one that was deleted."""
         try:
             return os.stat(self.path).st_mtime_ns
         except FileNotFoundError:
@@ -163,34 +163,34 @@ def read_once(path: str) -> pa.Table:
         return pyarrow.parquet.ParquetFile(file).read()
 
 
-def as_table(given: Any, names: Iterable[str] = ()) -> pa.Table:
-    """An Arrow table of what users have: Arrow, pandas, Polars, Spark, or a list of dicts.
+def as_table(rows: Any, names: Iterable[str] = ()) -> pa.Table:
+    """An Arrow table of what a user passes: Arrow, pandas, Polars, Spark, or a list of dicts.
 
     The rows of a list may leave columns out, all of them those in `names`.
     """
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
     for method in ("toArrow", "to_arrow"):
-        if hasattr(given, method):
-            return getattr(given, method)()
-    if isinstance(given, list):
-        return _of_rows(given, names)
-    if not hasattr(given, "columns"):
-        known = "an Arrow, pandas or Polars table or a list of dicts"
-        raise TypeError(f"expected {known}, got {type(given).__name__}")
-    return pa.Table.from_pandas(given, preserve_index=False)
+        if hasattr(rows, method):
+            return getattr(rows, method)()
+    if isinstance(rows, list):
+        return _of_dicts(rows, names)
+    if not hasattr(rows, "columns"):
+        expected = "an Arrow, pandas or Polars table or a list of dicts"
+        raise TypeError(f"expected {expected}, got {type(rows).__name__}")
+    return pa.Table.from_pandas(rows, preserve_index=False)
 
 
-def _of_rows(rows: list[Any], names: Iterable[str]) -> pa.Table:
+def _of_dicts(rows: list[Any], names: Iterable[str]) -> pa.Table:
     strange = sorted({type(row).__name__ for row in rows if not isinstance(row, Mapping)})
     if strange:
         shape = 'write each as {"id": 1, "name": "one"}'
         raise TypeError(f"the rows of the list are {' and '.join(strange)}, not dict: {shape}")
-    there = [name for row in rows for name in row]
-    every = dict.fromkeys([*there, *names]) if rows else {}
-    return pa.table({name: [row.get(name) for row in rows] for name in every})
+    present = [name for row in rows for name in row]
+    columns = dict.fromkeys([*present, *names]) if rows else {}
+    return pa.table({name: [row.get(name) for row in rows] for name in columns})
 
 
 _COPIES: dict[str, tuple[int, pa.Table | None]] = {}
@@ -198,37 +198,36 @@ _LOCK = Lock()
 
 
 def copy_of(
-    token: str, source: LookupSource, spec: TableSpec, keys: list[str], stretch: int
+    token: str, source: LookupSource, spec: TableSpec, keys: list[str], version: int
 ) -> pa.Table | None:
-    """The copy that this process holds of a table, loaded for this stretch of the clock, or
-    version of the table.
+    """The copy that this process has of a table, loaded for this `refresh` period or version.
 
     It is a run of a keyed table; None for a table without rows.
     """
     with _LOCK:
-        held = _COPIES.get(token)
-        if held is None:  # it goes with the program
+        copy = _COPIES.get(token)
+        if copy is None:  # it lives as long as the program
             weakref.finalize(source, _COPIES.pop, token, None)
-        if held is None or held[0] != stretch:
-            held = _COPIES[token] = (stretch, _load(source, spec, keys))
-        return held[1]
+        if copy is None or copy[0] != version:
+            copy = _COPIES[token] = (version, _load(source, spec, keys))
+        return copy[1]
 
 
 def column_of(table: pa.Table, name: str, type: pa.DataType) -> pa.ChunkedArray:
     """A column as it was declared."""
     if table.column_names.count(name) != 1:
-        there = ", ".join(table.column_names) or "none"
-        raise LookupError(f"there is not one column {name!r}, the columns are: {there}")
+        columns = ", ".join(table.column_names) or "none"
+        raise LookupError(f"there is not one column {name!r}, the columns are: {columns}")
     column = table.column(name)
     try:
         return as_type(column, type)
     except (pa.ArrowException, ValueError) as error:
-        said = ddl_type(type)
-        raise TypeError(f"column {name!r} is {column.type}, declared as {said}: {error}") from error
+        declared = f"column {name!r} is {column.type}, declared as {ddl_type(type)}"
+        raise TypeError(f"{declared}: {error}") from error
 
 
 def _without_passwords(text: str) -> str:
-    """What a function or a query says, without what looks like a password."""
+    """A message of a function or a database, without what looks like a password."""
     text = re.sub(r"""([^\s:/@"']:)[^\s"'/][^\s"']*@""", r"\1***@", text)
     words = r"""((?:password|passwd|pwd)["']?\s*[=:]\s*)("[^"]*"?|'[^']*'?|[^\s;,&"']+)"""
     return re.sub(words, r"\1***", text, flags=re.IGNORECASE)

@@ -1,7 +1,7 @@
 """Rows that joins store: for partners still to come, or until it is certain that none comes.
 
-`RowStore` finds rows by key and approximate time: time is cut into buckets, so a search pays for
-the keys and the range of time it asks for, and dropping what is over costs nothing. `OuterRows`
+`RowStore` finds rows by key and approximate time: time is cut into buckets, so a search costs as
+much as its keys and its range of time, and dropping old rows costs nothing. `OuterRows`
 stores the rows of an outer side until no partner can come, `SemiRows` those of a semi join until
 it is certain which partner was the first; both by the time at which they are due, so an epoch
 pays for what is due in it. Event times without lateness.
@@ -19,7 +19,7 @@ from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.hashing import Hashes
 from headrace.ops.contract import EpochStep
-from headrace.ops.join.sides import AT, EPOCH, NUMBER, PLACE, JoinSide
+from headrace.ops.join.sides import AT, EPOCH, NUMBER, JoinSide, first_time
 from headrace.ops.window.assigners import expanded
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -27,12 +27,10 @@ from headrace.state.table import KeyedTable, TableSpec
 class RowStore:
     def __init__(self, name: str, side: JoinSide, bucket: int) -> None:
         self._side, self._bucket = side, bucket
-        self.spec = TableSpec(
-            name, side.key, pa.schema([*side.value, *PLACE]), timed=True, once=True
-        )
+        self.spec = side.row_table(name)
 
     def add(self, rows: pa.Table, step: EpochStep) -> None:
-        """Store rows in the form that their side has given them."""
+        """Store rows as they come from `JoinSide.arrived`."""
         buckets = numbers(rows[AT]) // self._bucket * self._bucket
         step.tables[self.spec.name].put(rows.append_column(TIME, pa.array(buckets)))
 
@@ -42,13 +40,13 @@ class RowStore:
         Rows a little further away, and some of another key with the same hash, come along.
         """
         if not others.num_rows:
-            return self._side.held.empty_table()
+            return self._side.stored.empty_table()
         table = step.tables[self.spec.name]
-        times, hashes = self._asked(others, lower, upper, table)
-        found = table.match_at(times, hashes).select(self._side.held.names)
-        return self._side.solid(found)[0]
+        times, hashes = self._buckets(others, lower, upper, table)
+        rows = table.match_at(times, hashes).select(self._side.stored.names)
+        return self._side.split_nulls(rows)[0]
 
-    def _asked(
+    def _buckets(
         self, others: pa.Table, lower: int, upper: int, table: KeyedTable
     ) -> tuple[Times, Hashes]:
         """Every bucket and hash that may hold such a row, once, in order."""
@@ -64,15 +62,16 @@ class RowStore:
 
     def rows(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
         """All stored rows."""
-        return tables[self.spec.name].scan().select(self._side.held.names)
+        return tables[self.spec.name].scan().select(self._side.stored.names)
 
-    def expire(self, before: int, step: EpochStep) -> None:
-        """Forget rows older than this; some of the same bucket stay a while."""
+    def expire(self, floor: int, reach: int, step: EpochStep) -> None:
+        """Drop rows from more than `reach` before `floor`; some of the same bucket stay a while."""
+        before = floor - reach if MIN_TIME < floor < MAX_TIME else floor
         step.tables[self.spec.name].expire(before // self._bucket * self._bucket)
 
 
 def distinct(hashes: Hashes, buckets: Times) -> tuple[Hashes, Times]:
-    """Pairs of bucket and hash, sorted so, each once."""
+    """The distinct pairs of bucket and hash, sorted."""
     rising = buckets[1:] > buckets[:-1]
     rising |= (buckets[1:] == buckets[:-1]) & (hashes[1:] >= hashes[:-1])
     if not rising.all():
@@ -105,11 +104,11 @@ class OuterRows:
 
     def meet(self, rows: pa.Table, step: EpochStep) -> None:
         """Rows that were added in an earlier epoch have a partner now."""
-        known = rows.select([*self._side.identity, EPOCH, NUMBER, AT])
+        met = rows.select([*self._side.identity, EPOCH, NUMBER, AT])
         for field in self._side.value:
-            known = known.append_column(field, pa.nulls(rows.num_rows, field.type))
-        known = known.append_column(_MET, pa.repeat(True, rows.num_rows))
-        self._table(step).put(known.append_column(TIME, pa.array(self._due(rows))))
+            met = met.append_column(field, pa.nulls(rows.num_rows, field.type))
+        met = met.append_column(_MET, pa.repeat(True, rows.num_rows))
+        self._table(step).put(met.append_column(TIME, pa.array(self._due(rows))))
 
     def take(self, floor: int, step: EpochStep) -> tuple[pa.Table, Times]:
         """The rows that are due before `floor` and have no partner, and when they were due."""
@@ -117,16 +116,15 @@ class OuterRows:
         rows = table.scan(MIN_TIME, floor)
         table.expire(floor)
         rows = rows.filter(pa.array(~numbers(rows[_MET])))
-        return _gathered([rows, *self._now], self._side)
+        return _with_due_times([rows, *self._now], self._side)
 
     def keyless(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
         """The rows that wait with a null in their key: these are stored nowhere else."""
-        rows = tables[self.spec.name].scan().select(self._side.held.names)
-        return self._side.solid(rows)[1]
+        rows = tables[self.spec.name].scan().select(self._side.stored.names)
+        return self._side.split_nulls(rows)[1]
 
     def next(self, step: EpochStep) -> int:
-        first = self._table(step).first_time()
-        return MAX_TIME if first is None else first
+        return first_time(self._table(step))
 
     def _due(self, rows: pa.Table) -> Times:
         due: Times = numbers(rows[AT]) + self._reach
@@ -137,50 +135,49 @@ class OuterRows:
 
 
 class SemiRows:
-    """Rows that come out once, at the time of their first partner."""
+    """Rows that are emitted once, at the time of their first partner."""
 
     def __init__(self, name: str, side: JoinSide, reach: int) -> None:
         self._side, self._reach = side, max(reach, 0)
         value = [*side.value, pa.field(AT, pa.int64())]
         self.spec = TableSpec(name, _identity(side), pa.schema(value), timed=True)
         first = pa.schema([(_FIRST, pa.int64())])
-        self.known = TableSpec(f"{name} since", _identity(side), first, timed=True)
+        self.firsts = TableSpec(f"{name} since", _identity(side), first, timed=True)
         self._now: list[pa.Table] = []
 
     def meet(self, rows: pa.Table, first: Times, floor: int, step: EpochStep) -> None:
         """Rows have a partner, the earliest at `first`; an even earlier one may still come."""
-        over = self._over(rows)
-        before, found = step.tables[self.known.name].get(over)
-        sooner: Mask = ~found | (first < numbers(before[_FIRST].fill_null(MAX_TIME)))
+        firsts, keys = step.tables[self.firsts.name], self._until_decided(rows)
+        before, stored = firsts.get(keys)
+        sooner: Mask = ~stored | (first < numbers(before[_FIRST].fill_null(MAX_TIME)))
         times = pa.array(first)
-        step.tables[self.known.name].put(over.append_column(_FIRST, times).filter(pa.array(sooner)))
+        firsts.put(keys.append_column(_FIRST, times).filter(pa.array(sooner)))
         due = rows.append_column(TIME, times)
         self._now.append(due.filter(pa.array(sooner & (first < floor))))
         step.tables[self.spec.name].put(due.filter(pa.array(sooner & (first >= floor))))
 
     def take(self, floor: int, step: EpochStep) -> tuple[pa.Table, Times]:
         """The rows whose first partner came before `floor`, and when."""
-        table, known = step.tables[self.spec.name], step.tables[self.known.name]
+        table, firsts = step.tables[self.spec.name], step.tables[self.firsts.name]
         rows = table.scan(MIN_TIME, floor)
-        first, _ = known.get(self._over(rows))
-        really = numbers(first[_FIRST].fill_null(MIN_TIME)) == numbers(rows[TIME])
+        first, _ = firsts.get(self._until_decided(rows))
+        is_first = numbers(first[_FIRST].fill_null(MIN_TIME)) == numbers(rows[TIME])
         table.expire(floor)
-        known.expire(floor)
-        return _gathered([rows.filter(pa.array(really)), *self._now], self._side)
+        firsts.expire(floor)
+        return _with_due_times([rows.filter(pa.array(is_first)), *self._now], self._side)
 
     def next(self, step: EpochStep) -> int:
-        first = step.tables[self.spec.name].first_time()
-        return MAX_TIME if first is None else first
+        return first_time(step.tables[self.spec.name])
 
-    def _over(self, rows: pa.Table) -> pa.Table:
-        """What is known of rows is stored until no partner can come any more."""
+    def _until_decided(self, rows: pa.Table) -> pa.Table:
+        """The identity of rows, to be stored until no partner can come any more."""
         identity = rows.select([*self._side.identity, EPOCH, NUMBER])
         return identity.append_column(TIME, pa.array(numbers(rows[AT]) + self._reach))
 
 
-def _gathered(parts: list[pa.Table], side: JoinSide) -> tuple[pa.Table, Times]:
-    """Held rows of all parts, and when each was due."""
-    rows = pa.concat_tables([p.select([TIME, *side.held.names]) for p in parts])
+def _with_due_times(parts: list[pa.Table], side: JoinSide) -> tuple[pa.Table, Times]:
+    """Stored rows of all parts, and when each was due."""
+    rows = pa.concat_tables([p.select([TIME, *side.stored.names]) for p in parts])
     return rows.drop_columns([TIME]), numbers(rows[TIME])
 
 

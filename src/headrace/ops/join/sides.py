@@ -16,15 +16,72 @@ import pyarrow as pa
 
 from headrace.arrays import Index, Mask, Times, numbers, timestamps
 from headrace.chunk import HASH, OFFSET, SOURCE, TIME
+from headrace.clock import MAX_TIME, MIN_TIME, pretty
 from headrace.errors import StepError
 from headrace.ops.agg.order import by_number
-from headrace.ops.contract import EpochStep, Fault
+from headrace.ops.contract import EpochStep, Fault, Place, Spec
 from headrace.ops.keys import HIDDEN_KEY, key_schema
 from headrace.ops.tables import free_name
+from headrace.state.table import KeyedTable, TableSpec
 
 AT, EPOCH, NUMBER = "$at", "$epoch", "$number"
 GONE = "$deleted"  # the column of a table's rows that says which delete their key
 PLACE = pa.schema([(name, pa.int64()) for name in (AT, EPOCH, NUMBER)])
+
+
+class EventTimeJoin(Spec):
+    """A join by event time, for which rows can be late."""
+
+    lateness: int
+    needs_time = True
+    has_late = True
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        return {"lateness": self.lateness}
+
+
+class EitherTimeJoin(Spec):
+    """A join by event time or, if `processing`, by processing time, when no row is late."""
+
+    processing: bool
+
+    @property
+    def needs_time(self) -> bool:
+        return not self.processing
+
+    @property
+    def has_late(self) -> bool:
+        return not self.processing
+
+
+def lateness_text(lateness: int) -> str:
+    """What `explain` adds for a join that waits for late rows."""
+    return f", lateness {pretty(lateness)}" if lateness else ""
+
+
+def late_floor(watermark: int, lateness: int) -> int:
+    """Rows with a time before this are late."""
+    return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - lateness
+
+
+def late_rows(
+    rows: pa.Table, watermark: int, lateness: int = 0, processing: bool = False
+) -> Mask | None:
+    """Which rows are late; None where none can be."""
+    floor = late_floor(watermark, lateness)
+    return None if processing or floor == MIN_TIME else numbers(rows[TIME]) < floor
+
+
+def first_time(table: KeyedTable) -> int:
+    """The time of the first row in a state table; MAX_TIME if it is empty."""
+    first = table.first_time()
+    return MAX_TIME if first is None else first
+
+
+def watermark_after(time: int, lateness: int = 0) -> int:
+    """The watermark at which something of this time is due."""
+    return time if time == MAX_TIME else time + lateness + 1
 
 
 class JoinSide:
@@ -42,9 +99,14 @@ class JoinSide:
         return [HASH, *self.key.names]
 
     @cached_property
-    def held(self) -> pa.Schema:
-        """The columns of held rows."""
+    def stored(self) -> pa.Schema:
+        """The columns of stored rows."""
         return pa.schema([pa.field(HASH, pa.uint64()), *self.key, *self.value, *PLACE])
+
+    def row_table(self, name: str) -> TableSpec:
+        """A state table of rows that are written once, by time."""
+        value = pa.schema([*self.value, *PLACE])
+        return TableSpec(name, self.key, value, timed=True, once=True)
 
     def without_nulls(self, rows: pa.Table) -> pa.Table:
         """Of rows as they arrive, those whose key can be equal to another."""
@@ -59,8 +121,8 @@ class JoinSide:
         nulls = None if rows is None else null_keys(rows, self.keys)
         if rows is None or nulls is None:
             return rows
-        lost = rows.filter(pa.array(nulls))
-        step.faults.extend(self._keyless(lost.slice(i, 1)) for i in range(lost.num_rows))
+        keyless = rows.filter(pa.array(nulls))
+        step.faults.extend(self._keyless(keyless.slice(i, 1)) for i in range(keyless.num_rows))
         return rows.filter(pa.array(~nulls))
 
     def _keyless(self, row: pa.Table) -> Fault:
@@ -71,23 +133,22 @@ class JoinSide:
         return Fault(row.select(shown), StepError("HR-JOIN-027", why))
 
     def arrived(self, rows: pa.Table | None, epoch: int, bucket: int = 1) -> pa.Table:
-        """Rows as they are held, in order: by bucket of time, hash, time, split and offset."""
+        """Rows in the form in which they are stored: by bucket, hash, time, split and offset."""
         if rows is None or not rows.num_rows:
-            return self.held.empty_table()
-        at = _times(rows)
+            return self.stored.empty_table()
+        at = _hidden(rows, TIME)
         order = self._order(rows, at, at // bucket)
         names = [HASH, *self.keys, *self.value.names]
         rows = rows.select(names).combine_chunks().take(pa.array(order))
         columns = [*rows.columns, pa.array(at[order])]
         columns += [pa.array(np.full(len(at), epoch)), pa.array(np.arange(len(at)))]
-        found = pa.Table.from_arrays(
-            columns, [HASH, *self.key.names, *self.value.names, *PLACE.names]
-        )
-        return (found if found.schema.equals(self.held) else found.cast(self.held)).combine_chunks()
+        table = pa.Table.from_arrays(columns, self.stored.names)
+        same = table.schema.equals(self.stored)
+        return (table if same else table.cast(self.stored)).combine_chunks()
 
     def _order(self, rows: pa.Table, at: Times, bucket: Times) -> Index:
         """By bucket, hash, time, split and offset: sorted from the last to the first."""
-        keys = [_column(rows, n) for n in (OFFSET, SOURCE)] + [at, numbers(rows[HASH]), bucket]
+        keys = [_hidden(rows, n) for n in (OFFSET, SOURCE)] + [at, numbers(rows[HASH]), bucket]
         order: Index | None = None
         for key in keys:
             values = key if order is None else key[order]
@@ -97,33 +158,38 @@ class JoinSide:
             order = turn if order is None else order[turn]
         return np.arange(len(at)) if order is None else order
 
-    def solid(self, held: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def split_nulls(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Stored rows whose key is whole, and those that have a null in it and so match none."""
-        nulls = null_keys(held, self.key.names)
+        nulls = null_keys(rows, self.key.names)
         if nulls is None:
-            return held, held.slice(0, 0)
-        return held.filter(pa.array(~nulls)), held.filter(pa.array(nulls))
+            return rows, rows.slice(0, 0)
+        return rows.filter(pa.array(~nulls)), rows.filter(pa.array(nulls))
+
+
+def join_sides(place: Place) -> list[JoinSide]:
+    """The inputs of a join."""
+    return [JoinSide(k, s) for k, s in zip(place.keys, place.inputs, strict=True)]
+
+
+def arrived_rows(sides: Sequence[JoinSide], step: EpochStep, bucket: int = 1) -> list[pa.Table]:
+    """The rows of each input in this epoch, as they are stored."""
+    pairs = zip(sides, step.inputs, strict=True)
+    return [side.arrived(rows, step.epoch, bucket) for side, rows in pairs]
 
 
 def null_keys(rows: pa.Table, keys: Sequence[str]) -> Mask | None:
     """Which rows have a null in their key; None for none."""
-    found: Mask | None = None
+    nulls: Mask | None = None
     for key in keys:
         column = rows.column(key)
         if column.null_count:
-            nulls: Mask = numbers(column.is_null())
-            found = nulls if found is None else found | nulls
-    return found
+            here: Mask = numbers(column.is_null())
+            nulls = here if nulls is None else nulls | here
+    return nulls
 
 
-def _times(rows: pa.Table) -> Times:
-    """The event time of each row; a stream without time counts as all at once."""
-    if TIME in rows.column_names:
-        return numbers(rows[TIME])
-    return np.zeros(rows.num_rows, np.int64)
-
-
-def _column(rows: pa.Table, name: str) -> Times:
+def _hidden(rows: pa.Table, name: str) -> Times:
+    """A hidden column; where there is none, as without event time, all rows are equal in it."""
     if name in rows.column_names:
         return numbers(rows[name])
     return np.zeros(rows.num_rows, np.int64)
@@ -157,13 +223,13 @@ class JoinOutput:
         """
         needed = [{n for p, n in self._columns if p == port} for port in range(len(parts))]
         needed[0] |= {HASH, *(n for p, n in self._columns if p == KEY)}
-        taken = [
+        sides = [
             part.select([n for n in part.column_names if n in names])
             .combine_chunks()
             .take(pa.array(rows, mask=None if keys is None else rows < 0))
             for part, rows, names in zip(parts, at, needed, strict=True)
         ]
-        return self.rows(taken, times, keys=keys)
+        return self.rows(sides, times, keys=keys)
 
     def rows(
         self,
@@ -173,26 +239,18 @@ class JoinOutput:
         keys: pa.Table | None = None,
         source: int = -1,
     ) -> pa.Table:
-        """Held rows of the inputs side by side, None for one that is not there.
+        """Stored rows of the inputs side by side, None for one that is absent.
 
         `extra` are the last columns; `at` is the event time, None where there is none. `keys`
         has the keys, where no input has all of them; `source` is their rank at one moment.
         """
-        known = next(part for part in (keys, *parts) if part is not None)
-        made = [self._column(parts, known, *c) for c in self._columns]
-        fields = list(self._schema)[: len(made)]
-        made = [
-            pa.nulls(known.num_rows, f.type) if c is None else c
-            for c, f in zip(made, fields, strict=True)
-        ]
-        table = pa.Table.from_arrays([*made, *extra], self._schema.names).cast(self._schema)
-        return with_place(table, at, numbers(known[HASH]), source)
-
-    def _column(
-        self, parts: Sequence[pa.Table | None], known: pa.Table, port: int, name: str
-    ) -> pa.ChunkedArray | None:
-        part = known if port == KEY else parts[port]
-        return None if part is None else part.column(name)
+        keyed = next(part for part in (keys, *parts) if part is not None)
+        columns: list[pa.ChunkedArray | pa.Array] = []
+        for (port, name), field in zip(self._columns, self._schema, strict=False):
+            part = keyed if port == KEY else parts[port]
+            columns.append(pa.nulls(keyed.num_rows, field.type) if part is None else part[name])
+        table = pa.Table.from_arrays([*columns, *extra], self._schema.names).cast(self._schema)
+        return with_place(table, at, numbers(keyed[HASH]), source)
 
 
 def with_place(rows: pa.Table, at: Times | None, hashes: np.ndarray, source: int = -1) -> pa.Table:
@@ -213,7 +271,7 @@ SIDES = ("left", "right")
 
 
 class SideRows(NamedTuple):
-    """All rows that are held of one input; `name` is None where there is no other."""
+    """All rows that are stored of one input; `name` is None where there is no other."""
 
     name: str | None
     side: JoinSide
@@ -230,7 +288,7 @@ def stored_view(parts: Sequence[SideRows], since: int, until: int, timed: bool =
     own |= {time: timestamps(np.zeros(0, np.int64)).type} if timed else {}
     keys = {name: fields.pop(name) for name in first.keys}
     schema = pa.schema(list((keys | own | fields).items()))
-    found = []
+    tables = []
     for part, names in zip(parts, shown, strict=True):
         at = numbers(part.rows[AT])
         rows = part.rows.filter(pa.array((at >= since) & (at < until)))
@@ -238,17 +296,17 @@ def stored_view(parts: Sequence[SideRows], since: int, until: int, timed: bool =
         columns |= dict(zip(first.keys, rows.select(part.side.key.names).columns, strict=True))
         columns[side] = pa.repeat(pa.scalar(part.name, pa.string()), rows.num_rows)
         columns[time] = timestamps(numbers(rows[AT]))
-        made = [
+        arrays = [
             columns[f.name] if f.name in columns else pa.nulls(rows.num_rows, f.type)
             for f in schema
         ]
-        found.append(pa.Table.from_arrays(made, schema.names).cast(schema))
-    return pa.concat_tables(found)
+        tables.append(pa.Table.from_arrays(arrays, schema.names).cast(schema))
+    return pa.concat_tables(tables)
 
 
 def not_deleted(tables: Iterable[pa.Table], side: JoinSide) -> pa.Table:
-    """Held rows of several tables; those that wait to delete their key are none."""
-    rows = pa.concat_tables([t.select(side.held.names) for t in tables])
+    """Stored rows of several tables, without those that delete their key."""
+    rows = pa.concat_tables([t.select(side.stored.names) for t in tables])
     if GONE not in rows.column_names:
         return rows
     return rows.filter(pa.array(~numbers(rows[GONE].fill_null(False))))

@@ -7,7 +7,7 @@ the order of their times, however they came; by processing time at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,27 +18,31 @@ import pyarrow.compute as pc
 from headrace.arrays import Index, Mask, Times, numbers
 from headrace.chunk import HASH, TIME
 from headrace.clock import MAX_TIME, MIN_TIME
-from headrace.ops.contract import EpochStep, Operator, Place, Spec
+from headrace.ops.contract import EpochStep, Operator, Place
+from headrace.ops.join.pairs import last_of_each, one_before
 from headrace.ops.join.sides import (
     AT,
     EPOCH,
     NUMBER,
-    PLACE,
+    EitherTimeJoin,
     JoinSide,
     SideRows,
+    first_time,
+    late_rows,
     not_deleted,
     stored_view,
+    watermark_after,
     with_place,
 )
 from headrace.ops.keys import key_numbers
 from headrace.state.table import KeyedTable, TableSpec
 
 CHANGE = "change"
-TAKEN, GIVEN = "-", "+"
+RETRACT, INSERT = "-", "+"
 
 
 @dataclass(frozen=True)
-class Changes(Spec):
+class Changes(EitherTimeJoin):
     """The changes of one table."""
 
     processing: bool
@@ -48,14 +52,6 @@ class Changes(Spec):
 
     kind = "changes"
     endless = True
-
-    @property
-    def needs_time(self) -> bool:
-        return not self.processing
-
-    @property
-    def has_late(self) -> bool:
-        return not self.processing
 
     def __str__(self) -> str:
         return f"by {'processing' if self.processing else 'event'} time"
@@ -69,51 +65,48 @@ class Changes(Spec):
         return {"processing": self.processing, "deletes": deletes, "rows": list(self.rows)}
 
     def operator(self, place: Place) -> ChangesOperator:
-        return ChangesOperator(self, place.key, place.input, place.output)
+        return ChangesOperator(self, place)
 
 
 class ChangesOperator(Operator):
-    def __init__(
-        self, spec: Changes, keys: Sequence[str], input: pa.Schema, output: pa.Schema
-    ) -> None:
-        self._spec, self._schema = spec, output
-        self._side = JoinSide(keys, input)
+    def __init__(self, spec: Changes, place: Place) -> None:
+        self._spec, self._schema = spec, place.output
+        self._side = JoinSide(place.key, place.input)
         self._versions = Versions(self._side, spec.gone)
-        named = dict(zip(keys, self._side.key.names, strict=True))
-        self._columns = [named.get(n, n) for n in output.names[:-1]]
+        stored_names = dict(zip(place.key, self._side.key.names, strict=True))
+        self._columns = [stored_names.get(n, n) for n in place.output.names[:-1]]
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._versions.tables()
 
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows of the table."""
-        held = SideRows(None, self._side, self._versions.rows(tables))
-        return stored_view([held], since, until, self._spec.timed)
+        rows = SideRows(None, self._side, self._versions.rows(tables))
+        return stored_view([rows], since, until, self._spec.timed)
 
     def late(self, port: int, rows: pa.Table, watermark: int) -> Mask | None:
-        return behind(rows, watermark, self._spec.processing)
+        return late_rows(rows, watermark, processing=self._spec.processing)
 
     def step(self, step: EpochStep) -> None:
         floor = MAX_TIME if self._spec.processing else step.after
         arrived = self._side.arrived(self._side.keyed(step.inputs[0], step), step.epoch)
         passed = self._versions.passing(arrived, floor, step)
         if passed.num_rows:
-            known = self._versions.known(passed, step)
-            self._changes_of(
-                pa.concat_tables([known, passed]).combine_chunks(), known.num_rows, step
-            )
+            stored = self._versions.stored(passed, step)
+            rows = pa.concat_tables([stored, passed]).combine_chunks()
+            self._emit_changes(rows, stored.num_rows, step)
         self._versions.settle(passed, floor, step)
-        step.next = after(self._versions.next(step))
+        step.next = watermark_after(self._versions.next(step))
 
-    def _changes_of(self, rows: pa.Table, known: int, step: EpochStep) -> None:
-        """Every version after the `known` ones retracts the one before it, and is emitted."""
-        dead, new = self._versions.deletes(rows), np.arange(known, rows.num_rows)
+    def _emit_changes(self, rows: pa.Table, stored: int, step: EpochStep) -> None:
+        """Every version after the `stored` ones retracts the one before it, and is emitted."""
+        dead, new = self._versions.deletes(rows), np.arange(stored, rows.num_rows)
         before = one_before(key_numbers(rows.select(self._side.identity))[0])[new]
-        taken = new[(before >= 0) & ~dead[before]]
+        retracts = new[(before >= 0) & ~dead[before]]
         inserts = new[~dead[new]]
-        cause = np.concatenate([taken, inserts])
-        shown = np.concatenate([before[taken - known], inserts])
-        signs = np.arange(len(cause)) >= len(taken)
+        cause = np.concatenate([retracts, inserts])
+        shown = np.concatenate([before[retracts - stored], inserts])
+        signs = np.arange(len(cause)) >= len(retracts)
         order = np.lexsort((signs, cause))
         self._emit(rows, shown[order], signs[order], when(rows, step)[cause[order]], step)
 
@@ -121,7 +114,7 @@ class ChangesOperator(Operator):
         if not len(shown):
             return
         rows = rows.take(pa.array(shown))
-        change = pa.array(np.where(signs, GIVEN, TAKEN))
+        change = pa.array(np.where(signs, INSERT, RETRACT))
         columns = [*rows.select(self._columns).columns, change]
         table = pa.Table.from_arrays(columns, self._schema.names).cast(self._schema)
         times = at if self._spec.timed else None
@@ -130,7 +123,7 @@ class ChangesOperator(Operator):
 
 def inserts(changes: pa.Table) -> Mask:
     """Which changes insert a row; the others retract one."""
-    plus: Mask = numbers(pc.equal(changes[CHANGE], GIVEN))
+    plus: Mask = numbers(pc.equal(changes[CHANGE], INSERT))
     return plus
 
 
@@ -140,35 +133,26 @@ def when(rows: pa.Table, step: EpochStep) -> Times:
     return times
 
 
-def behind(rows: pa.Table, watermark: int, processing: bool) -> Mask | None:
-    """Which rows come after the watermark has passed them; None where that does not matter."""
-    if processing or watermark == MIN_TIME:
-        return None
-    return numbers(rows[TIME]) < watermark
-
-
-def after(first: int) -> int:
-    """The watermark that passes the first thing to come."""
-    return first if first == MAX_TIME else first + 1
-
-
 # The versions of a table's rows: which was the latest at a moment.
 #
 # Versions that the watermark has not passed are stored by time; of those it has passed, only the
-# last of each key. So a question about a moment just passed pays for the keys asked for and the
-# versions that came meanwhile, whatever the size of the table.
+# last of each key. So a search at a moment just passed costs as much as its keys and the versions
+# that came meanwhile, whatever the size of the table.
 
 
 class Versions:
-    """`gone` is a column that says which rows delete their key; `within` how old one may be."""
+    """`delete_column` says which rows delete their key; `within` the age at most, in ms."""
 
     def __init__(
-        self, side: JoinSide, gone: str | None = None, within: int | None = None, name: str = ""
+        self,
+        side: JoinSide,
+        delete_column: str | None = None,
+        within: int | None = None,
+        name: str = "",
     ) -> None:
-        self._side, self._gone, self._within = side, gone, within
-        value, coming, latest = pa.schema([*side.value, *PLACE]), f"{name}coming", f"{name}latest"
-        self._coming = TableSpec(coming, side.key, value, timed=True, once=True)
-        self._latest = TableSpec(latest, side.key, value)
+        self._side, self._delete_column, self._within = side, delete_column, within
+        self._coming = side.row_table(f"{name}coming")
+        self._latest = TableSpec(f"{name}latest", side.key, self._coming.value)
         self._ages = TableSpec(f"{name}ages", side.key, pa.schema([]), timed=True)
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -176,30 +160,23 @@ class Versions:
         return (self._coming, self._latest, *bounded)
 
     def passing(self, rows: pa.Table, floor: int, step: EpochStep) -> pa.Table:
-        """Take new versions in; those whose time is before `floor` now, in order."""
-        at = numbers(rows[AT])
-        table = step.tables[self._coming.name]
-        late, soon = rows.filter(pa.array(at >= floor)), rows.filter(pa.array(at < floor))
-        table.put(late.append_column(TIME, late[AT]))
-        due = table.scan(MIN_TIME, floor).select(rows.column_names)
-        table.expire(floor)
-        return in_turn(pa.concat_tables([due, soon]))
+        """Add new versions; those whose time is before `floor` now, in order."""
+        return passing(rows, floor, step.tables[self._coming.name])
 
-    def known(self, keys: pa.Table, step: EpochStep) -> pa.Table:
+    def stored(self, keys: pa.Table, step: EpochStep) -> pa.Table:
         """The versions that counted before this epoch, of these keys."""
-        identity = keys.select(self._side.identity)
-        if identity.num_rows:
-            _, first = key_numbers(identity)
-            identity = identity.take(pa.array(first))
-        held, found = step.tables[self._latest.name].get(identity)
-        for name in held.column_names:
-            identity = identity.append_column(name, held.column(name))
-        return identity.filter(pa.array(found)).select(self._side.held.names)
+        rows = keys.select(self._side.identity)
+        if rows.num_rows:
+            _, first = key_numbers(rows)
+            rows = rows.take(pa.array(first))
+        values, present = step.tables[self._latest.name].get(rows)
+        for name in values.column_names:
+            rows = rows.append_column(name, values.column(name))
+        return rows.filter(pa.array(present)).select(self._side.stored.names)
 
     def next(self, step: EpochStep) -> int:
         """The time of the first version that has not been passed."""
-        first = step.tables[self._coming.name].first_time()
-        return MAX_TIME if first is None else first
+        return first_time(step.tables[self._coming.name])
 
     def last(self, passed: pa.Table) -> pa.Table:
         """Of versions in order, the last of each key."""
@@ -215,24 +192,24 @@ class Versions:
         dead = self.deletes(passed)
         if not passed.num_rows or not (presence or dead.any()):
             return passed
-        known = self.known(passed if presence else passed.filter(pa.array(dead)), step)
-        parts = [known.select(self._side.identity), passed.select(self._side.identity)]
-        before = one_before(key_numbers(pa.concat_tables(parts))[0])[known.num_rows :]
-        ended = np.concatenate([np.zeros(known.num_rows, np.bool_), dead])
-        there = (before >= 0) & ~ended[before]
-        return passed.filter(pa.array(there == dead if presence else there | ~dead))
+        stored = self.stored(passed if presence else passed.filter(pa.array(dead)), step)
+        parts = [stored.select(self._side.identity), passed.select(self._side.identity)]
+        before = one_before(key_numbers(pa.concat_tables(parts))[0])[stored.num_rows :]
+        ended = np.concatenate([np.zeros(stored.num_rows, np.bool_), dead])
+        present = (before >= 0) & ~ended[before]
+        return passed.filter(pa.array(present == dead if presence else present | ~dead))
 
     def next_old(self, step: EpochStep) -> int:
-        """The last moment of the first version that gets too old; some are gone by then."""
+        """The last moment of the first version that gets too old; it may be replaced before."""
         if self._within is None:
             return MAX_TIME
-        first = step.tables[self._ages.name].first_time()
-        return MAX_TIME if first is None else first + self._within
+        first = first_time(step.tables[self._ages.name])
+        return first if first == MAX_TIME else first + self._within
 
     def settle(self, passed: pa.Table, floor: int, step: EpochStep) -> pa.Table:
-        """Of the versions that were passed, in order, remember the last of each key.
+        """Of the versions that were passed, in order, store the last of each key.
 
-        Gives those that are forgotten, because they are too old.
+        Returns those that are dropped because they are too old.
         """
         table = step.tables[self._latest.name]
         if passed.num_rows:
@@ -243,17 +220,17 @@ class Versions:
             if self._within is not None:
                 step.tables[self._ages.name].put(last.append_column(TIME, last[AT]))
         if self._within is None:
-            return self._side.held.empty_table()
-        return self._age(floor - self._within, step)
+            return self._side.stored.empty_table()
+        return self._drop_old(floor - self._within, step)
 
-    def _age(self, before: int, step: EpochStep) -> pa.Table:
-        """Forget versions from before this moment: no row will ask for them again."""
+    def _drop_old(self, before: int, step: EpochStep) -> pa.Table:
+        """Delete versions from before this moment: no row will see them again."""
         old = step.tables[self._ages.name].scan(MIN_TIME, before)
         step.tables[self._ages.name].expire(before)
-        known = self.known(old, step)
-        known = known.filter(pa.array(numbers(known[AT]) < before))
-        step.tables[self._latest.name].delete(known)
-        return known
+        versions = self.stored(old, step)
+        versions = versions.filter(pa.array(numbers(versions[AT]) < before))
+        step.tables[self._latest.name].delete(versions)
+        return versions
 
     def rows(self, tables: Mapping[str, KeyedTable]) -> pa.Table:
         """The versions that count, and those that the watermark has not passed."""
@@ -261,31 +238,22 @@ class Versions:
         return not_deleted([tables[spec.name].scan() for spec in specs], self._side)
 
     def deletes(self, rows: pa.Table) -> Mask:
-        """Which versions say that the key is there no more."""
-        if self._gone is None:
+        """Which versions delete their key."""
+        if self._delete_column is None:
             return np.zeros(rows.num_rows, np.bool_)
-        gone: Mask = numbers(rows[self._gone].fill_null(False))
-        return gone
+        deleted: Mask = numbers(rows[self._delete_column].fill_null(False))
+        return deleted
 
 
-def in_turn(rows: pa.Table) -> pa.Table:
-    """Versions by time; those of one moment as they came."""
-    order = np.lexsort([numbers(rows[n]) for n in (NUMBER, EPOCH, AT)])
-    return rows.take(pa.array(order))
+def passing(rows: pa.Table, floor: int, table: KeyedTable) -> pa.Table:
+    """Stored and new rows whose time is before `floor`, in order; the table stores the others.
 
-
-def last_of_each(rows: pa.Table, identity: list[str]) -> Index:
-    """The last row of each key."""
-    number, first = key_numbers(rows.select(identity))
-    last = np.empty(len(first), np.int64)
-    last[number] = np.arange(rows.num_rows)  # the last to be written stays
-    return last
-
-
-def one_before(number: Index) -> Index:
-    """For each row the one with the same key number before it, or -1."""
-    order = np.argsort(number, kind="stable")
-    before = np.full(len(order), -1)
-    same = number[order][1:] == number[order][:-1]
-    before[order[1:][same]] = order[:-1][same]
-    return before
+    The order is that of their times, and of their arrival at one moment.
+    """
+    at = numbers(rows[AT])
+    later = rows.filter(pa.array(at >= floor))
+    table.put(later.append_column(TIME, later[AT]))
+    due = table.scan(MIN_TIME, floor).select(rows.column_names)
+    table.expire(floor)
+    rows = pa.concat_tables([due, rows.filter(pa.array(at < floor))])
+    return rows.take(pa.array(np.lexsort([numbers(rows[n]) for n in (NUMBER, EPOCH, AT)])))

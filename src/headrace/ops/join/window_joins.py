@@ -16,62 +16,48 @@ import pyarrow as pa
 
 from headrace.arrays import Index, Times, numbers, timestamps
 from headrace.chunk import HASH
-from headrace.clock import pretty
 from headrace.isolate import rows_of_calls
-from headrace.ops.contract import EpochStep, Fault, Operator, Place, Spec
+from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.join.pairs import matches
-from headrace.ops.join.sides import Columns, JoinOutput, JoinSide, null_keys, with_place
+from headrace.ops.join.sides import (
+    Columns,
+    EventTimeJoin,
+    JoinOutput,
+    join_sides,
+    lateness_text,
+    null_keys,
+    with_place,
+)
 from headrace.ops.join.window_store import InputWindows, store_of
 from headrace.ops.keys import HIDDEN_KEY, key_values
-from headrace.ops.process.function import many
 from headrace.ops.window.assigners import Assigner, Session
-from headrace.rows import collector_paused, rows_of
+from headrace.rows import as_rows, collector_paused, rows_of
 from headrace.state.table import KeyedTable, TableSpec
 
 
-@dataclass(frozen=True)
-class WindowJoin(Spec):
-    how: str
-    window: Assigner
-    lateness: int
-    columns: Columns
-    rows: tuple[str, ...] = ()  # the columns of each input, as text
+class _WindowedInputs(EventTimeJoin):
+    """What a window join and `cogroup` share."""
 
-    kind = "join"
-    needs_time = True
-    has_late = True
+    window: Assigner
+    rows: tuple[str, ...]  # the columns of each input, as text
 
     def __str__(self) -> str:
-        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
-        return f"{self.how} in {self.window}{late}"
+        return f"{self.window}{lateness_text(self.lateness)}"
 
     def shape(self) -> dict[str, Any]:
         return {"window": self.window.at_rest(), "rows": list(self.rows)}
 
     @property
-    def lengths(self) -> dict[str, int]:
-        return {"lateness": self.lateness}
-
-    @property
     def runs_user_code(self) -> bool:
         return isinstance(self.window, Session) and self.window.differs
 
-    def operator(self, place: Place) -> WindowJoinOperator:
-        return WindowJoinOperator(self, place.keys, place.inputs, place.output)
 
+class _WindowedInputsOperator(Operator):
+    """`separate_nulls`: a row with a null in its key is in a session of its own."""
 
-class WindowJoinOperator(Operator):
-    def __init__(
-        self,
-        spec: WindowJoin,
-        keys: Sequence[Sequence[str]],
-        inputs: Sequence[pa.Schema],
-        output: pa.Schema,
-    ) -> None:
-        self._spec, self._output = spec, JoinOutput(spec.columns, output)
-        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
-        self._windows = store_of(spec.window, spec.lateness, keys, inputs, apart=True)
-        self._outer = spec.how in ("left", "full", "anti"), spec.how in ("right", "full")
+    def __init__(self, spec: _WindowedInputs, place: Place, *, separate_nulls: bool) -> None:
+        self._sides = join_sides(place)
+        self._windows = store_of(spec.window, spec.lateness, place, separate_nulls=separate_nulls)
 
     def tables(self) -> tuple[TableSpec, ...]:
         return self._windows.tables()
@@ -84,8 +70,35 @@ class WindowJoinOperator(Operator):
         return self._windows.late(port, rows, watermark)
 
     def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        rows = rows if self._outer[port] else self._sides[port].without_nulls(rows)
         return self._windows.prepare(port, rows)
+
+
+@dataclass(frozen=True)
+class WindowJoin(_WindowedInputs):
+    how: str
+    window: Assigner
+    lateness: int
+    columns: Columns
+    rows: tuple[str, ...] = ()
+
+    kind = "join"
+
+    def __str__(self) -> str:
+        return f"{self.how} in {super().__str__()}"
+
+    def operator(self, place: Place) -> WindowJoinOperator:
+        return WindowJoinOperator(self, place)
+
+
+class WindowJoinOperator(_WindowedInputsOperator):
+    def __init__(self, spec: WindowJoin, place: Place) -> None:
+        super().__init__(spec, place, separate_nulls=True)
+        self._how, self._output = spec.how, JoinOutput(spec.columns, place.output)
+        self._outer = spec.how in ("left", "full", "anti"), spec.how in ("right", "full")
+
+    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
+        rows = rows if self._outer[port] else self._sides[port].without_nulls(rows)
+        return super().prepare(port, rows)
 
     def step(self, step: EpochStep) -> None:
         windowed = self._windows.over(step)
@@ -93,14 +106,14 @@ class WindowJoinOperator(Operator):
             self._join(windowed[0], windowed[1], step)
 
     def _join(self, left: InputWindows, right: InputWindows, step: EpochStep) -> None:
-        groups = [self._meets(side, windowed) for side, windowed in enumerate((left, right))]
-        nowhen = np.zeros(len(left.group), np.int64)
-        found = matches(groups[0], nowhen, nowhen, groups[1], np.zeros(len(right.group), np.int64))
-        met, how = found.many > 0, self._spec.how
-        if how == "semi":
+        groups = [self._groups(side, windowed) for side, windowed in enumerate((left, right))]
+        left_at, right_at = (np.zeros(len(group), np.int64) for group in groups)
+        ranges = matches(groups[0], left_at, left_at, groups[1], right_at)
+        met = ranges.counts > 0
+        if self._how == "semi":
             self._emit(left, np.flatnonzero(met), 0, step)
-        elif how != "anti":
-            row, other = found.pairs()
+        elif self._how != "anti":
+            row, other = ranges.pairs()
             reached = np.zeros(len(right.group), np.bool_)
             reached[other] = True
             self._emit_pairs(left, right, row, other, step)
@@ -109,7 +122,7 @@ class WindowJoinOperator(Operator):
         if self._outer[0]:
             self._emit(left, np.flatnonzero(~met), 0, step)
 
-    def _meets(self, side: int, windowed: InputWindows) -> Index:
+    def _groups(self, side: int, windowed: InputWindows) -> Index:
         """The group of each row; a row with a null in its key is in one of its own."""
         nulls = null_keys(windowed.rows, self._sides[side].key.names)
         return windowed.group if nulls is None else np.where(nulls, -1 - side, windowed.group)
@@ -121,10 +134,11 @@ class WindowJoinOperator(Operator):
             parts = left.rows.take(pa.array(row)), right.rows.take(pa.array(other))
             self._emit_rows(parts, left.start[row], left.end[row], step)
 
-    def _emit(self, of: InputWindows, at: Index, port: int, step: EpochStep) -> None:
+    def _emit(self, windowed: InputWindows, at: Index, port: int, step: EpochStep) -> None:
+        """Emit rows of one side alone."""
         if len(at):
-            rows = of.rows.take(pa.array(at))
-            self._emit_rows((None, rows) if port else (rows, None), of.start[at], of.end[at], step)
+            rows, _, start, end = windowed.only(at)
+            self._emit_rows((None, rows) if port else (rows, None), start, end, step)
 
     def _emit_rows(
         self, parts: Sequence[pa.Table | None], start: Times, end: Times, step: EpochStep
@@ -140,65 +154,27 @@ class WindowJoinOperator(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class Cogroup(Spec):
+class Cogroup(_WindowedInputs):
     function: Callable[[Any, list[Any], list[Any]], Any]
     window: Assigner
     lateness: int
     rows: tuple[str, ...] = ()
 
     kind = "cogroup"
-    needs_time = True
-    has_late = True
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         return (self.function,)
 
-    def __str__(self) -> str:
-        late = f", lateness {pretty(self.lateness)}" if self.lateness else ""
-        return f"{self.window}{late}"
-
-    def shape(self) -> dict[str, Any]:
-        return {"window": self.window.at_rest(), "rows": list(self.rows)}
-
-    @property
-    def lengths(self) -> dict[str, int]:
-        return {"lateness": self.lateness}
-
-    @property
-    def runs_user_code(self) -> bool:
-        return isinstance(self.window, Session) and self.window.differs
-
     def operator(self, place: Place) -> CogroupOperator:
-        return CogroupOperator(self, place.keys, place.inputs, place.output)
+        return CogroupOperator(self, place)
 
 
-class CogroupOperator(Operator):
-    def __init__(
-        self,
-        spec: Cogroup,
-        keys: Sequence[Sequence[str]],
-        inputs: Sequence[pa.Schema],
-        output: pa.Schema,
-    ) -> None:
-        self._spec, self._keys, self._inputs = spec, keys, inputs
-        self._sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
-        self._windows = store_of(spec.window, spec.lateness, keys, inputs, apart=False)
-        self._schema = output
-        self._value = pa.schema(list(output)[len(keys[0]) + 2 :])  # after key and bounds
-
-    def tables(self) -> tuple[TableSpec, ...]:
-        return self._windows.tables()
-
-    def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
-        """The rows of windows that are not over."""
-        return self._windows.view(tables, since, until)
-
-    def late(self, port: int, rows: pa.Table, watermark: int) -> np.ndarray | None:
-        return self._windows.late(port, rows, watermark)
-
-    def prepare(self, port: int, rows: pa.Table) -> pa.Table:
-        return self._windows.prepare(port, rows)
+class CogroupOperator(_WindowedInputsOperator):
+    def __init__(self, spec: Cogroup, place: Place) -> None:
+        super().__init__(spec, place, separate_nulls=False)
+        self._function, self._schema = spec.function, place.output
+        self._value = pa.schema(list(place.output)[len(place.key) + 2 :])  # after key and bounds
 
     @collector_paused()
     def step(self, step: EpochStep) -> None:
@@ -209,52 +185,52 @@ class CogroupOperator(Operator):
     def _call(self, windowed: list[InputWindows], step: EpochStep) -> None:
         groups = np.unique(np.concatenate([p.group for p in windowed]))
         bounds = [[*np.searchsorted(p.group, groups).tolist(), len(p.group)] for p in windowed]
-        seen = [rows_of(self._as_came(port, p.rows)) for port, p in enumerate(windowed)]
-        known, at = _first_of_each(windowed, groups)
-        known = known.take(pa.array(at))
+        left, right = (rows_of(self._as_arrived(port, p.rows)) for port, p in enumerate(windowed))
+        keys, at = _first_of_each(windowed)
+        keys = keys.take(pa.array(at))
         calls = [
-            (key, seen[0][a:b], seen[1][c:d])
+            (key, left[a:b], right[c:d])
             for key, (a, b), (c, d) in zip(
-                key_values(known, self._sides[0].key.names), *map(pairwise, bounds), strict=True
+                key_values(keys, self._sides[0].key.names), *map(pairwise, bounds), strict=True
             )
         ]
 
         def failed(number: int, error: Exception) -> None:
             port = 0 if calls[number][1] else 1
             row = windowed[port].rows.slice(bounds[port][number], 1)
-            step.faults.append(Fault(self._as_came(port, row), error))
+            step.faults.append(Fault(self._as_arrived(port, row), error))
 
-        function = self._spec.function
         table, number = rows_of_calls(
-            calls, lambda call: many(function(*call)), self._value, failed
+            calls, lambda call: as_rows(self._function(*call)), self._value, failed
         )
-        self._emit(table, number, known, _bounds(windowed, at), step)
+        self._emit(table, number, keys, _bounds(windowed, at), step)
 
     def _emit(
         self,
         table: pa.Table,
         calls: Index,
-        known: pa.Table,
+        keys: pa.Table,
         bounds: tuple[Index, Index],
         step: EpochStep,
     ) -> None:
+        """Emit the rows that the calls returned; `keys` and `bounds` are those of the calls."""
         if not table.num_rows:
             return
-        owners, (start, end) = known.take(pa.array(calls)), (b[calls] for b in bounds)
-        keys = [owners.column(n) for n in self._sides[0].key.names]
-        columns = [*keys, timestamps(start), timestamps(end), *table.columns]
+        keys, (start, end) = keys.take(pa.array(calls)), (b[calls] for b in bounds)
+        key_columns = keys.select(self._sides[0].key.names).columns
+        columns = [*key_columns, timestamps(start), timestamps(end), *table.columns]
         table = pa.Table.from_arrays(columns, self._schema.names).cast(self._schema)
         at = end - 1 + self._windows.wait
-        step.out.append(with_place(table, at, numbers(owners[HASH])))
+        step.out.append(with_place(table, at, numbers(keys[HASH])))
 
-    def _as_came(self, port: int, held: pa.Table) -> pa.Table:
-        """Held rows with the columns of their input, in its order."""
-        names = dict(zip(self._keys[port], self._sides[port].key.names, strict=True))
-        columns = [names.get(n, n) for n in self._inputs[port].names]
-        return held.select(columns).rename_columns(self._inputs[port].names)
+    def _as_arrived(self, port: int, stored: pa.Table) -> pa.Table:
+        """Stored rows with the columns of their input, in its order."""
+        side = self._sides[port]
+        names = dict(zip(side.keys, side.key.names, strict=True))
+        return stored.select([names.get(n, n) for n in side.names]).rename_columns(side.names)
 
 
-def _first_of_each(windowed: list[InputWindows], groups: Index) -> tuple[pa.Table, Index]:
+def _first_of_each(windowed: list[InputWindows]) -> tuple[pa.Table, Index]:
     """The keys of all rows, and for each group the place of one of its rows among them."""
     names = [n for n in windowed[0].rows.column_names if n == HASH or n.startswith(HIDDEN_KEY)]
     keys = pa.concat_tables([p.rows.select(names) for p in windowed]).combine_chunks()

@@ -21,23 +21,24 @@ from headrace.clock import MAX_TIME, MIN_TIME
 from headrace.expr import parsed
 from headrace.hashing import hash_keys
 from headrace.kernel import Kernel, SelectStep, compile_chain
-from headrace.ops.contract import EpochStep
+from headrace.ops.contract import EpochStep, Place
 from headrace.ops.general_windows.operator import GeneralWindowOperator
 from headrace.ops.general_windows.stored_rows import ROWS
 from headrace.ops.join.pairs import shared_key_ids
 from headrace.ops.join.sides import (
     AT,
     NUMBER,
-    PLACE,
     SIDES,
-    JoinSide,
     SideRows,
+    arrived_rows,
+    first_time,
+    join_sides,
     null_keys,
     stored_view,
 )
 from headrace.ops.window.aligned import floor_of
 from headrace.ops.window.assigners import GAP, Assigner, Session
-from headrace.ops.window.function import WindowedRows, WindowResults
+from headrace.ops.window.function import RowTable, WindowedRows, WindowResults
 from headrace.ops.window.trigger_base import Facts, Trigger
 from headrace.ops.window.triggers import Windowing
 from headrace.state.table import KeyedTable, TableSpec
@@ -61,13 +62,10 @@ class InputWindows(NamedTuple):
 
 
 class WindowStore:
-    def __init__(self, sides: Sequence[JoinSide], assigner: Assigner, lateness: int) -> None:
-        self._sides, self._assigner, self._lateness = sides, assigner, lateness
+    def __init__(self, assigner: Assigner, lateness: int, place: Place) -> None:
+        self._assigner, self._lateness, self._sides = assigner, lateness, join_sides(place)
         self.wait = lateness  # from a window's end until it is over
-        self._rows = [
-            TableSpec(name, side.key, pa.schema([*side.value, *PLACE]), timed=True, once=True)
-            for name, side in zip(SIDES, sides, strict=True)
-        ]
+        self._rows = [side.row_table(name) for name, side in zip(SIDES, self._sides, strict=True)]
         start = pa.schema([(_START, pa.int64())])
         self._windows = TableSpec(WINDOWS, start, pa.schema([]), timed=True)
 
@@ -77,7 +75,7 @@ class WindowStore:
     def view(self, tables: Mapping[str, KeyedTable], since: int, until: int) -> pa.Table:
         """The rows of windows that are to come."""
         parts = [
-            SideRows(name, side, tables[name].scan().select(side.held.names))
+            SideRows(name, side, tables[name].scan().select(side.stored.names))
             for name, side in zip(SIDES, self._sides, strict=True)
         ]
         return stored_view(parts, since, until)
@@ -93,27 +91,26 @@ class WindowStore:
         return rows
 
     def over(self, step: EpochStep) -> list[InputWindows] | None:
-        """Keep the rows that arrived; the rows of all windows that are over now."""
+        """Store the rows that arrived; the rows of all windows that are over now."""
         self._add(step)
-        placed = self._ended(step)
-        self._forget(step)
+        ended = self._ended(step)
+        self._expire(step)
         step.next = self._next(step)
-        return placed
+        return ended
 
     def _add(self, step: EpochStep) -> None:
-        """Keep the rows that arrived, and which windows they open."""
-        for side, spec, rows in zip(self._sides, self._rows, step.inputs, strict=True):
-            held = side.arrived(rows, step.epoch)
-            if held.num_rows:
-                at = numbers(held[AT])
-                step.tables[spec.name].put(held.append_column(TIME, pa.array(at)))
-                self._open(at, held, step)
+        """Store the rows that arrived, and which windows they open."""
+        for spec, rows in zip(self._rows, arrived_rows(self._sides, step), strict=True):
+            if rows.num_rows:
+                at = numbers(rows[AT])
+                step.tables[spec.name].put(rows.append_column(TIME, pa.array(at)))
+                self._open(at, rows, step)
 
-    def _open(self, at: Times, held: pa.Table, step: EpochStep) -> None:
+    def _open(self, at: Times, rows: pa.Table, step: EpochStep) -> None:
         """Every slot of the task knows every window: they are few, and slots may move."""
-        placed = self._assigner.place(np.unique(at), held)
-        there = placed.end >= floor_of(step.before, self._lateness)
-        bounds = np.unique(np.stack([placed.end[there], placed.start[there]], 1), axis=0)
+        placed = self._assigner.place(np.unique(at), rows)
+        open_now = placed.end >= floor_of(step.before, self._lateness)
+        bounds = np.unique(np.stack([placed.end[open_now], placed.start[open_now]], 1), axis=0)
         homes = np.array(step.homes, np.uint64)
         count, every = len(bounds), np.repeat(np.arange(len(bounds)), len(homes))
         ends, starts = bounds[every, 0], bounds[every, 1]
@@ -131,25 +128,25 @@ class WindowStore:
         until = int(numbers(ended[TIME]).max())
         parts = []
         for side, spec in zip(self._sides, self._rows, strict=True):
-            rows = step.tables[spec.name].scan(since, until).select(side.held.names)
+            rows = step.tables[spec.name].scan(since, until).select(side.stored.names)
             placed = self._assigner.place(numbers(rows[AT]), rows)
-            there = (placed.end >= first) & (placed.end < last)
-            at = placed.row[there]
-            parts.append((rows.take(pa.array(at)), placed.start[there], placed.end[there]))
+            over = (placed.end >= first) & (placed.end < last)
+            at = placed.row[over]
+            parts.append((rows.take(pa.array(at)), placed.start[over], placed.end[over]))
         return _grouped(parts, self._sides[0].identity)
 
-    def _forget(self, step: EpochStep) -> None:
+    def _expire(self, step: EpochStep) -> None:
         """Drop the rows that are in no window that is still to come."""
         passed = floor_of(step.after, self._lateness)
         if MIN_TIME < passed < MAX_TIME:  # the first window that still counts holds this time
             now = np.array([passed - 1])
-            passed = int(self._assigner.place(now, self._sides[0].held.empty_table()).start.min())
+            passed = int(self._assigner.place(now, self._sides[0].stored.empty_table()).start.min())
         for spec in self._rows:
             step.tables[spec.name].expire(min(passed, MAX_TIME))
 
     def _next(self, step: EpochStep) -> int:
-        first = step.tables[WINDOWS].first_time()
-        return MAX_TIME if first is None else first + self._lateness
+        first = first_time(step.tables[WINDOWS])
+        return first if first == MAX_TIME else first + self._lateness
 
 
 def _grouped(parts: list[tuple[pa.Table, Times, Times]], identity: list[str]) -> list[InputWindows]:
@@ -158,12 +155,12 @@ def _grouped(parts: list[tuple[pa.Table, Times, Times]], identity: list[str]) ->
     bounds = np.concatenate([np.stack([end, start], 1) for _, start, end in parts])
     _, window = np.unique(bounds, axis=0, return_inverse=True)
     window = window.reshape(-1)
-    most, found, at = int(window.max(initial=0)) + 1, [], 0
+    most, windowed, at = int(window.max(initial=0)) + 1, [], 0
     for (rows, start, end), key in zip(parts, keys, strict=True):
         group = key * most + window[at : at + len(key)]
         at += len(key)
-        found.append(InputWindows(rows, group, start, end))
-    return [one.only(np.lexsort((numbers(one.rows[AT]), one.group))) for one in found]
+        windowed.append(InputWindows(rows, group, start, end))
+    return [one.only(np.lexsort((numbers(one.rows[AT]), one.group))) for one in windowed]
 
 
 # Rows of two inputs in windows that merge: sessions.
@@ -181,23 +178,16 @@ _NOTHING = pa.schema([])
 
 
 class SessionStore:
-    """`apart`: a row with a null in its key has a session of its own."""
+    """`separate_nulls`: a row with a null in its key has a session of its own."""
 
     def __init__(
-        self,
-        keys: Sequence[Sequence[str]],
-        inputs: Sequence[pa.Schema],
-        window: Session,
-        lateness: int,
-        *,
-        apart: bool,
+        self, window: Session, lateness: int, place: Place, *, separate_nulls: bool
     ) -> None:
-        self._window, self._inputs, self._apart = window, inputs, apart
+        self._window, self._inputs, self._separate_nulls = window, place.inputs, separate_nulls
         self.wait = lateness + window.slack  # from the end that it shows until it is over
         differs = [] if isinstance(window.gap, int) else [pa.field(GAP, pa.int64())]
-        self._sides = [
-            JoinSide(k, pa.schema([*s, *differs])) for k, s in zip(keys, inputs, strict=True)
-        ]
+        inputs = tuple(pa.schema([*schema, *differs]) for schema in place.inputs)
+        self._sides = join_sides(replace(place, inputs=inputs))
         key = [*self._sides[0].key, pa.field(_OWN, pa.int64())]
         values = [
             f.with_name(_column(port, f.name))
@@ -206,11 +196,11 @@ class SessionStore:
             if f.name != GAP
         ]
         self._schema = pa.schema([*key, pa.field(_SIDE, pa.int8()), *differs, *values])
-        self._taken = _CapturedWindows()
+        self._captured = _CapturedWindows()
         self._operator = GeneralWindowOperator(
             Windowing(window, _WhenForgotten(), lateness),
             {},
-            (self._taken, None),
+            (self._captured, None),
             [f.name for f in key],
             self._schema,
             _NOTHING,
@@ -223,17 +213,17 @@ class SessionStore:
         """The rows of sessions that are not over."""
         stored = tables[ROWS].scan()
         parts = [
-            SideRows(SIDES[port], side, self._as_held(port, stored))
+            SideRows(SIDES[port], side, self._of_side(port, stored, [*side.key.names, AT]))
             for port, side in enumerate(self._sides)
         ]
         return stored_view(parts, since, until)
 
-    def _as_held(self, port: int, kept: pa.Table) -> pa.Table:
-        """The rows of one side among those stored of both."""
-        side = self._sides[port]
-        rows = kept.filter(pa.array(numbers(kept[_SIDE]) == port))
-        names = {n: n for n in (*side.key.names, AT)}
-        names |= {_column(port, n): n for n in side.value.names}
+    def _of_side(self, port: int, both: RowTable, shared: Sequence[str]) -> pa.Table:
+        """The rows of one side among those of both: columns that both share, and its own."""
+        names = {n: n for n in shared}
+        names |= {_column(port, n): n for n in self._sides[port].value.names}
+        rows = both.select([_SIDE, *names])
+        rows = rows.filter(pa.array(numbers(rows[_SIDE]) == port))
         return rows.select(list(names)).rename_columns(list(names.values()))
 
     # where the rows are
@@ -254,66 +244,58 @@ class SessionStore:
     # one epoch
 
     def over(self, step: EpochStep) -> list[InputWindows] | None:
-        """Keep the rows that arrived; the rows of all sessions that are over now."""
+        """Store the rows that arrived; the rows of all sessions that are over now."""
         parts = [
             self._as_one(port, rows, step.epoch)
             for port, rows in enumerate(step.inputs)
             if rows is not None and rows.num_rows
         ]
         inner = replace(step, inputs=[pa.concat_tables(parts) if parts else None])
-        self._taken.laid = None
+        self._captured.windows = None
         self._operator.step(inner)
         step.next = inner.next
-        arranged = self._taken.laid
-        return None if arranged is None else [self._placed(port, arranged) for port in (0, 1)]
+        windows = self._captured.windows
+        return None if windows is None else [self._placed(port, windows) for port in (0, 1)]
 
     def _as_one(self, port: int, rows: pa.Table, epoch: int) -> pa.Table:
         """Rows of one side in the form that both share."""
         side = self._sides[port]
-        held, count = side.arrived(rows, epoch), rows.num_rows
-        own = self._own(port, held, epoch)
-        columns = {n: held.column(n) for n in side.key.names}
-        columns |= {_column(port, n): held.column(n) for n in side.value.names}
+        rows, count = side.arrived(rows, epoch), rows.num_rows
+        own = self._own(port, rows, epoch)
+        columns = {n: rows.column(n) for n in side.key.names}
+        columns |= {_column(port, n): rows.column(n) for n in side.value.names}
         columns |= {_OWN: pa.array(own), _SIDE: pa.array(np.full(count, port, np.int8))}
-        made = [columns.get(f.name, pa.nulls(count, f.type)) for f in self._schema]
-        table = pa.Table.from_arrays(made, self._schema.names).cast(self._schema)
-        hashes = _spread(numbers(held[HASH]), own)
-        return table.append_column(HASH, pa.array(hashes)).append_column(TIME, held[AT])
+        arrays = [columns.get(f.name, pa.nulls(count, f.type)) for f in self._schema]
+        table = pa.Table.from_arrays(arrays, self._schema.names).cast(self._schema)
+        hashes = _spread(numbers(rows[HASH]), own)
+        return table.append_column(HASH, pa.array(hashes)).append_column(TIME, rows[AT])
 
-    def _own(self, port: int, held: pa.Table, epoch: int) -> np.ndarray:
+    def _own(self, port: int, rows: pa.Table, epoch: int) -> np.ndarray:
         """A number that no other row has, for those that are equal to none."""
-        nulls = null_keys(held, self._sides[port].key.names) if self._apart else None
+        nulls = null_keys(rows, self._sides[port].key.names) if self._separate_nulls else None
         if nulls is None:
-            return np.zeros(held.num_rows, np.int64)
-        return np.where(nulls, (epoch << 32) + 2 * numbers(held[NUMBER]) + port + 1, 0)
+            return np.zeros(rows.num_rows, np.int64)
+        return np.where(nulls, (epoch << 32) + 2 * numbers(rows[NUMBER]) + port + 1, 0)
 
-    def _placed(self, port: int, arranged: WindowedRows) -> InputWindows:
-        side, own = self._sides[port], numbers(arranged.rows.select([_SIDE])[_SIDE]) == port
-        names = {n: n for n in (HASH, *side.key.names)}
-        names |= {_column(port, n): n for n in side.value.names}
-        rows = arranged.rows.select(list(names)).rename_columns(list(names.values()))
-        group = arranged.numbers[own]
-        rows = rows.filter(pa.array(own)).combine_chunks()
-        return InputWindows(rows, group, arranged.begins[group], arranged.ends[group])
+    def _placed(self, port: int, windows: WindowedRows) -> InputWindows:
+        side = numbers(windows.rows.select([_SIDE])[_SIDE]) == port
+        shared = [HASH, *self._sides[port].key.names]
+        rows = self._of_side(port, windows.rows, shared).combine_chunks()
+        group = windows.numbers[side]
+        return InputWindows(rows, group, windows.begins[group], windows.ends[group])
 
 
 def store_of(
-    window: Assigner,
-    lateness: int,
-    keys: Sequence[Sequence[str]],
-    inputs: Sequence[pa.Schema],
-    *,
-    apart: bool,
+    window: Assigner, lateness: int, place: Place, *, separate_nulls: bool
 ) -> WindowStore | SessionStore:
     """What holds the rows of two inputs until their windows are over."""
     if isinstance(window, Session):
-        return SessionStore(keys, inputs, window, lateness, apart=apart)
-    sides = [JoinSide(k, s) for k, s in zip(keys, inputs, strict=True)]
-    return WindowStore(sides, window, lateness)
+        return SessionStore(window, lateness, place, separate_nulls=separate_nulls)
+    return WindowStore(window, lateness, place)
 
 
 class _WhenForgotten(Trigger):
-    """Never before: a window shows what it has when no late row can change it any more."""
+    """A window fires only when no late row can change it any more."""
 
     def ready(self, f: Facts) -> Mask:
         return np.zeros(len(f), np.bool_)
@@ -323,10 +305,10 @@ class _CapturedWindows:
     """A function over windows that returns nothing and holds them for the join."""
 
     schema = _NOTHING
-    laid: WindowedRows | None = None
+    windows: WindowedRows | None = None
 
-    def over(self, arranged: WindowedRows) -> WindowResults:
-        self.laid = arranged
+    def over(self, windows: WindowedRows) -> WindowResults:
+        self.windows = windows
         return WindowResults(_NOTHING.empty_table(), np.zeros(0, np.int64))
 
 
@@ -343,7 +325,7 @@ def _column(port: int, name: str) -> str:
 
 
 def _spread(hashes: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Rows that are apart get hashes of their own in the same slot: looking for one finds few."""
+    """Rows with their own session get distinct hashes in the same slot: a search finds few."""
     if not own.any():
         return hashes
     mixed = (hashes & _SLOT) | (hash_keys([pa.array(own)]) & ~_SLOT)

@@ -37,7 +37,7 @@ _EDGES = 62  # of one state: they are stored as the bits of a number
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowTest:
-    """A condition: the bit of its expression (0: none, so perhaps), and functions."""
+    """A condition: the bit of its expression (0: none, so it may hold), and functions."""
 
     mask: int
     functions: tuple[Callable[[Any, Any], Any], ...] = ()
@@ -53,15 +53,15 @@ class NextRowGuard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transition:
-    target: int  # a place, or ACCEPT
+    target: int  # a state, or ACCEPT
     link: str
     take: RowTest | None
     negs: tuple[RowTest, ...]
     stops: tuple[RowTest, ...]  # `until` of the loops that the edge stays in: such a row ends it
     bars: tuple[RowTest, ...]  # `until` of the loops that the edge enters: such a row is not taken
-    blockers: tuple[int, ...]  # edges of the same place
+    blockers: tuple[int, ...]  # edges of the same state
     guards: tuple[NextRowGuard, ...] = ()
-    limit: int | None = None  # ms from the last row, before which it must be gone
+    limit: int | None = None  # less than so many ms from the last row to the next
 
     @property
     def accepts(self) -> bool:
@@ -80,7 +80,7 @@ class AutomatonState:
     accepts: bool  # it is a match at once
     watch: int  # the bits of a row that matter
     always: bool  # every row may matter
-    asks: bool  # a function has to be asked
+    has_functions: bool  # a condition of an edge is a function
     fresh: int = 0  # the bit that says that no row has come since
     limits: tuple[tuple[int, int], ...] = ()  # edges, as bits, and the ms after which they end
 
@@ -91,7 +91,7 @@ class AutomatonState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Automaton:
-    places: tuple[AutomatonState, ...]
+    states: tuple[AutomatonState, ...]
     start: AutomatonState
     names: tuple[str, ...]
     span: int | None
@@ -101,15 +101,15 @@ class Automaton:
     absent: str | None = None  # the name of the ending's row
 
     @property
-    def blind(self) -> bool:
+    def ignores_unmatched(self) -> bool:
         """Whether rows without any bit change nothing."""
-        every = (self.start, *self.places)
+        every = (self.start, *self.states)
         return not any(p.always or p.strict for p in every)
 
     @property
     def limited(self) -> bool:
         """Whether there is a time between two successive rows."""
-        return any(place.limits for place in self.places)
+        return any(state.limits for state in self.states)
 
 
 @dataclass(slots=True)
@@ -131,14 +131,14 @@ class RowTests:
 class _Exit:
     """From where the next part may be entered, and what holds on the way."""
 
-    place: int
+    state: int
     link: str = THEN
-    owner: int | None = None  # who said the link; a part inside does not say it again
+    owner: int | None = None  # the part that set the link; a part inside does not set it again
     negs: tuple[RowTest, ...] = ()
     goes_on: frozenset[int] = frozenset()  # the greedy choices that this way takes
     unless: frozenset[int] = frozenset()  # the greedy choices that this way leaves
     guards: tuple[NextRowGuard, ...] = ()
-    limit: int | None = None  # said by whoever says the link
+    limit: int | None = None  # set together with the link
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ class _OpenLoop:
     """A loop with `until` that is being built."""
 
     number: int
-    first: int  # its first place
+    first: int  # its first state
     until: RowTest
 
-    def holds(self, place: int) -> bool:
+    def holds(self, state: int) -> bool:
         """Whether a way from there begins inside the loop."""
-        return place >= self.first or place <= _back(self.number)
+        return state >= self.first or state <= _back(self.number)
 
 
 def compiled(pattern: Pattern, tests: RowTests) -> Automaton:
@@ -173,11 +173,11 @@ def compiled(pattern: Pattern, tests: RowTests) -> Automaton:
         end = replace(entry, link=ANY, limit=None, negs=(*entry.negs, *negs))
         builder.drafts.append(_DraftTransition(end, ACCEPT, None))
     names = tuple(dict.fromkeys(name for name, _ in rows_in(pattern.group)))
-    places = tuple(builder.place(i, ending is not None) for i in range(len(builder.names)))
+    states = tuple(builder.state(i, ending is not None) for i in range(len(builder.names)))
     length = None if ending is None else ending.length or pattern.span
     return Automaton(
-        places,
-        builder.place(START, False),
+        states,
+        builder.state(START, False),
         names,
         pattern.span,
         pattern.skip,
@@ -210,20 +210,20 @@ class _Builder:
         target, take = len(self.names), self._tests.of(row.where)
         self.names.append(row.name)
         for entry in entries:
-            stops = tuple(loop.until for loop in self._loops if loop.holds(entry.place))
-            bars = tuple(loop.until for loop in self._loops if not loop.holds(entry.place))
+            stops = tuple(loop.until for loop in self._loops if loop.holds(entry.state))
+            bars = tuple(loop.until for loop in self._loops if not loop.holds(entry.state))
             self.drafts.append(_DraftTransition(entry, target, take, stops, bars))
         return [_Exit(target)]
 
     def _group(self, group: GroupPart, entries: list[_Exit]) -> list[_Exit]:
-        me = self._fresh()
+        group_id = self._new_id()
         for item in group.items:
             if isinstance(item.part, WithoutPart):
                 entries = self._forbidden(item.part, entries)
                 continue
-            entered = [_linked(entry, item.link, item.limit, me) for entry in entries]
+            entered = [_linked(entry, item.link, item.limit, group_id) for entry in entries]
             entries = self.part(item.part, entered)
-        return [_free(entry, me) for entry in entries]
+        return [_released(entry, group_id) for entry in entries]
 
     def _forbidden(self, part: WithoutPart, entries: list[_Exit]) -> list[_Exit]:
         test = self._tests.of(part.where)
@@ -233,67 +233,63 @@ class _Builder:
         return [replace(entry, negs=(*entry.negs, test)) for entry in entries]
 
     def _repeat(self, loop: RepeatPart, entries: list[_Exit]) -> list[_Exit]:
-        me = self._fresh()
+        loop_id = self._new_id()
         if loop.until is not None:
-            self._loops.append(_OpenLoop(me, len(self.names), self._tests.of(loop.until)))
-        entries = self._rounds(loop, entries, me)
+            self._loops.append(_OpenLoop(loop_id, len(self.names), self._tests.of(loop.until)))
+        entries = self._rounds(loop, entries, loop_id)
         if loop.until is not None:
             self._loops.pop()
-        return [_free(entry, me) for entry in entries]
+        return [_released(entry, loop_id) for entry in entries]
 
-    def _rounds(self, loop: RepeatPart, entries: list[_Exit], me: int) -> list[_Exit]:
-        out = list[_Exit]()
+    def _rounds(self, loop: RepeatPart, entries: list[_Exit], loop_id: int) -> list[_Exit]:
+        exits = list[_Exit]()
         rounds = max(loop.low, 1) if loop.high is None else loop.high
-        for done in range(rounds):
-            if done:
-                entries = [_linked(w, loop.by, loop.limit, me) for w in entries]
-            if done >= loop.low:
-                leave, entries = self._choice(entries, entries, loop.greedy)
-                out += leave
-            back = [_Exit(_back(me), loop.by, me, limit=loop.limit)]
-            endless = loop.high is None and done == rounds - 1
+        for round_number in range(rounds):
+            if round_number:
+                entries = [_linked(entry, loop.by, loop.limit, loop_id) for entry in entries]
+            if round_number >= loop.low:
+                leave, entries = self._choice(entries, loop.greedy)
+                exits += leave
+            back = [_Exit(_back(loop_id), loop.by, loop_id, limit=loop.limit)]
+            endless = loop.high is None and round_number == rounds - 1
             entries = self.part(loop.part, [*entries, *back] if endless else entries)
         if loop.high is None:
-            self._close(_back(me), entries, choice := self._fresh())
-            entries = (
-                [replace(w, unless=w.unless | {choice}) for w in entries]
-                if loop.greedy
-                else entries
-            )
-        return [*out, *entries]
+            self._close(_back(loop_id), entries, choice := self._new_id())
+            if loop.greedy:
+                entries = [replace(entry, unless=entry.unless | {choice}) for entry in entries]
+        return [*exits, *entries]
 
-    def _choice(
-        self, leave: list[_Exit], stay: list[_Exit], greedy: bool
-    ) -> tuple[list[_Exit], list[_Exit]]:
-        """The loop may be left here, or gone on with; if greedy, left only if it cannot go on."""
+    def _choice(self, entries: list[_Exit], greedy: bool) -> tuple[list[_Exit], list[_Exit]]:
+        """The loop may end or go on here; if greedy, it ends only if it cannot go on."""
         if not greedy:
-            return leave, stay
-        choice = self._fresh()
-        leave = [replace(w, unless=w.unless | {choice}) for w in leave]
-        return leave, [replace(w, goes_on=w.goes_on | {choice}) for w in stay]
+            return entries, entries
+        choice = self._new_id()
+        leave = [replace(entry, unless=entry.unless | {choice}) for entry in entries]
+        return leave, [replace(entry, goes_on=entry.goes_on | {choice}) for entry in entries]
 
     def _close(self, back: int, entries: list[_Exit], choice: int) -> None:
         """What leads into the last round leads there from its own end, too."""
-        again = [m for m in self.drafts if m.entry.place == back]
-        self.drafts = [m for m in self.drafts if m.entry.place != back]
+        into_loop = [draft for draft in self.drafts if draft.entry.state == back]
+        self.drafts = [draft for draft in self.drafts if draft.entry.state != back]
         for entry in entries:
-            for m in again:
+            for draft in into_loop:
                 through = replace(
-                    m.entry,
-                    place=entry.place,
-                    negs=(*entry.negs, *m.entry.negs),
-                    guards=(*entry.guards, *m.entry.guards),
-                    goes_on=m.entry.goes_on | {choice},
-                    unless=m.entry.unless | entry.unless,
+                    draft.entry,
+                    state=entry.state,
+                    negs=(*entry.negs, *draft.entry.negs),
+                    guards=(*entry.guards, *draft.entry.guards),
+                    goes_on=draft.entry.goes_on | {choice},
+                    unless=draft.entry.unless | entry.unless,
                 )
-                self.drafts.append(replace(m, entry=through))
+                self.drafts.append(replace(draft, entry=through))
 
-    def _fresh(self) -> int:
+    def _new_id(self) -> int:
         self._count += 1
         return self._count
 
-    def place(self, number: int, ending: bool) -> AutomatonState:
-        own = sorted((m for m in self.drafts if m.entry.place == number), key=lambda m: m.target)
+    def state(self, number: int, ending: bool) -> AutomatonState:
+        own = [draft for draft in self.drafts if draft.entry.state == number]
+        own.sort(key=lambda draft: draft.target)
         if len(own) > _EDGES:
             raise refusal(
                 "HR-PATTERN-027",
@@ -301,8 +297,8 @@ class _Builder:
                 "Use fewer optional parts one after the other.",
             )
         if number == START:  # nothing comes before the first row
-            own = [replace(m, entry=_first(m.entry)) for m in own]
-        edges = tuple(_edge(m, own) for m in own)
+            own = [replace(draft, entry=_first(draft.entry)) for draft in own]
+        edges = tuple(_edge(draft, own) for draft in own)
         at_once = not ending and any(e.accepts and _waits_for_nothing(e) for e in edges)
         later = 0 if at_once else _bits(edges, lambda e: e.accepts)
         steps = _bits(edges, lambda e: not e.accepts)
@@ -318,7 +314,7 @@ class _Builder:
             accepts=at_once,
             watch=_union(tests),
             always=any(not t.mask for t in tests),
-            asks=any(t.functions for t in tests),
+            has_functions=any(t.functions for t in tests),
             fresh=fresh,
             limits=_limits(edges),
         )
@@ -339,23 +335,23 @@ def _tests(edge: Transition) -> list[RowTest]:
 
 
 def _limits(edges: tuple[Transition, ...]) -> tuple[tuple[int, int], ...]:
-    found: dict[int, int] = {}
+    by_length: dict[int, int] = {}
     for i, edge in enumerate(edges):
         if edge.limit is not None:
-            found[edge.limit] = found.get(edge.limit, 0) | 1 << i
-    return tuple((bits, length) for length, bits in sorted(found.items()))
+            by_length[edge.limit] = by_length.get(edge.limit, 0) | 1 << i
+    return tuple((bits, length) for length, bits in sorted(by_length.items()))
 
 
-def _edge(drafts: _DraftTransition, every: list[_DraftTransition]) -> Transition:
-    entry = drafts.entry
+def _edge(draft: _DraftTransition, every: list[_DraftTransition]) -> Transition:
+    entry = draft.entry
     blockers = tuple(i for i, other in enumerate(every) if other.entry.goes_on & entry.unless)
     return Transition(
-        drafts.target,
+        draft.target,
         entry.link,
-        drafts.take,
+        draft.take,
         entry.negs,
-        drafts.stops,
-        drafts.bars,
+        draft.stops,
+        draft.bars,
         blockers,
         entry.guards,
         entry.limit,
@@ -368,13 +364,13 @@ def _back(loop: int) -> int:
 
 
 def _linked(entry: _Exit, link: str, limit: int | None, owner: int) -> _Exit:
-    """By this link and within this time, unless a part around it has said them."""
+    """By this link and within this time, unless a part around it has set them."""
     if entry.owner not in (None, owner):
         return entry
     return replace(entry, link=link, limit=limit, owner=owner)
 
 
-def _free(entry: _Exit, owner: int) -> _Exit:
+def _released(entry: _Exit, owner: int) -> _Exit:
     return replace(entry, owner=None) if entry.owner == owner else entry
 
 
@@ -383,7 +379,7 @@ def _bits(edges: tuple[Transition, ...], which: Callable[[Transition], bool]) ->
 
 
 def _union(tests: list[RowTest]) -> int:
-    found = 0
+    mask = 0
     for test in tests:
-        found |= test.mask
-    return found
+        mask |= test.mask
+    return mask

@@ -38,14 +38,14 @@ from headrace.ops.pattern.parts import (
 MOST = 500  # rows that a match may have by its counts
 
 
-def check_name(name: object, taken: Sequence[str]) -> None:
+def check_name(name: object, names: Sequence[str]) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
         raise refusal(
             "HR-PATTERN-003",
             f"{name!r} cannot name a part of a pattern",
             "Names become columns: use letters, digits and '_', beginning with a letter.",
         )
-    if name in taken:
+    if name in names:
         raise refusal(
             "HR-PATTERN-002",
             f"two parts of the pattern are named {name!r}",

@@ -114,54 +114,54 @@ class _PatternReader:
         self._begin, self._either = begin, either
 
     def whole(self, node: Mapping[str, Any]) -> Any:
-        _known(node, {"parts", "within", "skip", "then_not"})
-        made = self._group(node["parts"], 1)
+        _check_keys(node, {"parts", "within", "skip", "then_not"})
+        pattern = self._group(node["parts"], 1)
         if "then_not" in node:
             last = node["then_not"]
-            _known(last, {"name", "where", "within"})
-            made = made.then_not(last["name"], *_texts(last), within=last.get("within"))
+            _check_keys(last, {"name", "where", "within"})
+            pattern = pattern.then_not(last["name"], *_texts(last), within=last.get("within"))
         if "within" in node:
-            made = made.within(node["within"])
+            pattern = pattern.within(node["within"])
         if "skip" in node:
-            made = _skipping(made, node["skip"])
-        made.check()
-        return made
+            pattern = _skipping(pattern, node["skip"])
+        pattern.check()
+        return pattern
 
     def _group(self, parts: Any, depth: int) -> Any:
         if depth > _DEEPEST:
             raise _too_deep()
         _list(parts)
         check_items(parts)
-        made = None
+        pattern = None
         for node in parts:
-            _known(node, _KEYS)
-            made = self._after(made, node, depth)
-        return made
+            _check_keys(node, _KEYS)
+            pattern = self._after(pattern, node, depth)
+        return pattern
 
-    def _after(self, made: Any, node: Mapping[str, Any], depth: int) -> Any:
+    def _after(self, pattern: Any, node: Mapping[str, Any], depth: int) -> Any:
         link, part, where = node.get("link", THEN), self._part(node, depth), _texts(node)
-        if link in (_WITHOUT, _NOT_NEXT) and made is not None:
-            forbid = made.without if link == _WITHOUT else made.not_next
+        if link in (_WITHOUT, _NOT_NEXT) and pattern is not None:
+            forbid = pattern.without if link == _WITHOUT else pattern.not_next
             check_no_limit(node.get("within"), f"{part!r} must not be there")
             return _counted(forbid(part, *where), node)
         if link not in LINKS:
             raise _unreadable(f"a part cannot follow by {link!r}")
-        if made is None:
+        if pattern is None:
             check_no_limit(node.get("within"), "no row is before the first part")
             return _counted(self._begin(part, *where), node)
-        follow = {NEXT: made.next, THEN: made.then, ANY: made.then_any}[link]
+        follow = {NEXT: pattern.next, THEN: pattern.then, ANY: pattern.then_any}[link]
         return _counted(follow(part, *where, within=node.get("within")), node)
 
     def _part(self, node: Mapping[str, Any], depth: int) -> Any:
         if "either" in node:
             _list(node["either"])
             for one in node["either"]:
-                _known(one, {"parts"})
+                _check_keys(one, {"parts"})
             return self._either(*(self._group(one["parts"], depth + 1) for one in node["either"]))
         return self._group(node["parts"], depth + 1) if "parts" in node else node["name"]
 
 
-def _counted(made: Any, node: Mapping[str, Any]) -> Any:
+def _counted(pattern: Any, node: Mapping[str, Any]) -> Any:
     how: dict[str, Any] = {"by": node.get("by", THEN), "greedy": bool(node.get("greedy", False))}
     how["within"] = node.get("times_within")
     if "times" not in node and _OF_LOOPS & node.keys():
@@ -170,25 +170,27 @@ def _counted(made: Any, node: Mapping[str, Any]) -> Any:
         if not isinstance(node["times"], list) or len(node["times"]) != 2:
             raise _unreadable(f"times is {node['times']!r}, not [least, most]")
         low, high = node["times"]
-        made = made.times_or_more(low, **how) if high is None else made.times(low, high, **how)
+        pattern = (
+            pattern.times_or_more(low, **how) if high is None else pattern.times(low, high, **how)
+        )
     if "until" in node:
-        made = made.until(*_texts(node, "until"))
+        pattern = pattern.until(*_texts(node, "until"))
     if node.get("optional"):
-        made = made.optional(greedy=node["optional"] == "greedy")
-    return made
+        pattern = pattern.optional(greedy=node["optional"] == "greedy")
+    return pattern
 
 
-def _skipping(made: Any, node: Mapping[str, Any]) -> Any:
-    _known(node, {"to", "name"})
+def _skipping(pattern: Any, node: Mapping[str, Any]) -> Any:
+    _check_keys(node, {"to", "name"})
     match node["to"]:
         case "next":
-            return made.skip_to_next()
+            return pattern.skip_to_next()
         case "past_last":
-            return made.skip_past_last()
+            return pattern.skip_past_last()
         case "first":
-            return made.skip_to_first(node["name"])
+            return pattern.skip_to_first(node["name"])
         case "last":
-            return made.skip_to_last(node["name"])
+            return pattern.skip_to_last(node["name"])
     raise _unreadable(f"there is no skip to {node['to']!r}")
 
 
@@ -200,7 +202,7 @@ def _texts(node: Mapping[str, Any], key: str = "where") -> list[str]:
     return texts
 
 
-def _known(node: Mapping[str, Any], keys: set[str]) -> None:
+def _check_keys(node: Mapping[str, Any], keys: set[str]) -> None:
     if not isinstance(node, dict):
         raise _unreadable(f"{json.dumps(node)} is not an object, such as {{...}}")
     strange = sorted(set(node.keys()) - keys)

@@ -17,7 +17,7 @@ from headrace.ops.pattern.automaton import Automaton, AutomatonState, RowTest
 from headrace.ops.pattern.matches import Match
 from headrace.ops.pattern.parts import NEXT, THEN, Skip
 
-# edges that can be gone (-1: a match that is held back), rows, places, first time, last time
+# possible edges as bits (HELD: a match that is held back), rows, states, first time, last time
 Run = tuple[int, tuple[int, ...], tuple[int, ...], int, int]
 HELD = -1
 Outcome = tuple[tuple[int, ...], int, bool]
@@ -25,16 +25,18 @@ Outcome = tuple[tuple[int, ...], int, bool]
 
 @dataclass(slots=True)
 class Track:
-    """What one key has of one pattern."""
+    """The partial matches of one key and pattern."""
 
     runs: list[Run] = field(default_factory=list)
-    held: list[Run] = field(default_factory=list)  # matches, in the order they were complete
-    due: int = MAX_TIME  # nothing happens by time before this
+    held: list[Run] = field(
+        default_factory=list
+    )  # matches that are held back, in the order in which they were complete
+    due: int = MAX_TIME  # time alone changes nothing before this
 
 
 @dataclass(slots=True)
 class RunResults:
-    """Matches, or partial ones whose time was over: (key, run, time)."""
+    """Matches, or partial matches that timed out: (key, run, time)."""
 
     rows: list[tuple[int, Run, int]] = field(default_factory=list)
 
@@ -45,15 +47,15 @@ class Machine:
     def __init__(self, name: str, automaton: Automaton, row_of: Callable[[int, int], Any]) -> None:
         """`row_of(key, number)` returns a row that a function may look at."""
         self.name, self.automaton = name, automaton
-        self._places, self._start = automaton.places, automaton.start
+        self._states, self._start = automaton.states, automaton.start
         self._span, self._ending = automaton.span, automaton.ending
         self._in_turn = automaton.ending is None and not automaton.limited
         self._row_of = row_of
-        names = [place.name for place in automaton.places]
+        names = [state.name for state in automaton.states]
         self._sorts = automaton.skip.to != "none" or len(set(names)) < len(names)
         self.key: int = 0
         self.key_value: Any = None
-        self._known: dict[tuple[AutomatonState, int, int], Outcome] = {}
+        self._outcomes: dict[tuple[AutomatonState, int, int], Outcome] = {}
         self.matches, self.timeouts = RunResults(), RunResults()
 
     # rows
@@ -66,10 +68,10 @@ class Machine:
         done: list[Run] = []
         looked = False
         for run in track.runs:
-            place = self._places[run[2][-1]]
-            if place.always or bits & place.watch or run[0] & place.strict:
+            state = self._states[run[2][-1]]
+            if state.always or bits & state.watch or run[0] & state.strict:
                 looked = True
-                targets, left, sure = self._outcome(place, run, bits, row)
+                targets, left, sure = self._outcome(state, run, bits, row)
                 for target in targets:
                     self._take(run, target, number, time, runs, done)
                 if sure:
@@ -84,29 +86,33 @@ class Machine:
                 self._take(fresh_run, target, number, time, runs, done)
         elif not looked:
             return
-        self._place(track, runs)
+        self._set_runs(track, runs)
         if done or track.held:
             self._settle(track, done, time)
 
-    def _outcome(self, place: AutomatonState, run: Run, bits: int, row: Any) -> Outcome:
-        """What one row does to one partial match; known already where no function is asked."""
-        if place.asks:
-            return self._worked_out(place, run[0], lambda test: self._holds(test, run, bits, row))
-        key = (place, run[0], bits & place.watch)
-        known = self._known.get(key)
-        if known is None:
-            known = self._worked_out(place, run[0], lambda t: not t.mask or bool(bits & t.mask))
-            self._known[key] = known
-        return known
+    def _outcome(self, state: AutomatonState, run: Run, bits: int, row: Any) -> Outcome:
+        """What one row does to one partial match; computed once where no function is called."""
+        if state.has_functions:
+            return self._compute_outcome(
+                state, run[0], lambda test: self._holds(test, run, bits, row)
+            )
+        key = (state, run[0], bits & state.watch)
+        outcome = self._outcomes.get(key)
+        if outcome is None:
+            outcome = self._compute_outcome(
+                state, run[0], lambda t: not t.mask or bool(bits & t.mask)
+            )
+            self._outcomes[key] = outcome
+        return outcome
 
-    def _worked_out(
-        self, place: AutomatonState, alive: int, holds: Callable[[RowTest], bool]
+    def _compute_outcome(
+        self, state: AutomatonState, alive: int, holds: Callable[[RowTest], bool]
     ) -> Outcome:
-        """The places that the row leads to, the edges that are left, and whether it is sure."""
-        alive &= ~_guarded(place, alive, holds)
-        hits, stopped, barred = _hits(place, alive, holds)
+        """The states that the row leads to, the edges that are left, and whether it is sure."""
+        alive &= ~_guarded(state, alive, holds)
+        hits, stopped, barred = _hits(state, alive, holds)
         goes, left, targets = hits & ~stopped & ~barred, 0, list[int]()
-        for i, edge in enumerate(place.edges):
+        for i, edge in enumerate(state.edges):
             bit = 1 << i
             if not alive & bit or (edge.blockers and any(goes >> j & 1 for j in edge.blockers)):
                 continue
@@ -115,16 +121,16 @@ class Machine:
             over = edge.link == NEXT or stopped & bit or (hits & bit and edge.link == THEN)
             if not over and not any(map(holds, edge.negs)):
                 left |= bit
-        sure = bool(left & place.waiting) and self._ending is None and _free(place, left)
-        return tuple(targets), left & ~place.waiting if sure else left, sure
+        sure = bool(left & state.waiting) and self._ending is None and _accepts_now(state, left)
+        return tuple(targets), left & ~state.waiting if sure else left, sure
 
     def _take(
         self, run: Run, target: int, number: int, time: int, runs: list[Run], done: list[Run]
     ) -> None:
-        place = self._places[target]
+        state = self._states[target]
         began = run[3] if run[1] else time
-        longer: Run = (place.all, (*run[1], number), (*run[2], target), began, time)
-        if place.accepts:
+        longer: Run = (state.all, (*run[1], number), (*run[2], target), began, time)
+        if state.accepts:
             done.append(longer)
         if longer[0]:
             runs.append(longer)
@@ -139,22 +145,22 @@ class Machine:
 
     def match(self, run: Run) -> Match:
         """A run as users see it."""
-        places = self._places
+        states = self._states
         rows = [
-            (places[p].name, self._row_of(self.key, n)) for n, p in zip(run[1], run[2], strict=True)
+            (states[p].name, self._row_of(self.key, n)) for n, p in zip(run[1], run[2], strict=True)
         ]
         return Match(self.name, self.key_value, self.automaton.names, rows)
 
     # time
 
     def deadline(self, run: Run) -> int:
-        """When time alone does something to a run."""
-        place, at = self._places[run[2][-1]], MAX_TIME
-        if self._span is not None and (run[0] & place.steps or self._ending is None):
+        """When time alone changes a run."""
+        state, at = self._states[run[2][-1]], MAX_TIME
+        if self._span is not None and (run[0] & state.steps or self._ending is None):
             at = run[3] + self._span
-        if self._ending is not None and run[0] & place.waiting:
+        if self._ending is not None and run[0] & state.waiting:
             at = min(at, self._ends(run))
-        for edges, length in place.limits:
+        for edges, length in state.limits:
             if run[0] & edges:
                 at = min(at, run[4] + length)
         return at
@@ -164,7 +170,7 @@ class Machine:
         assert self._ending is not None
         return (run[3] if self.automaton.by_span else run[4]) + self._ending
 
-    def _place(self, track: Track, runs: list[Run]) -> None:
+    def _set_runs(self, track: Track, runs: list[Run]) -> None:
         """Runs are in the order in which they began, so mostly the first is over first."""
         track.runs = runs
         if self._in_turn:
@@ -173,53 +179,53 @@ class Machine:
             track.due = min(map(self.deadline, runs), default=MAX_TIME)
 
     def pass_time(self, track: Track, until: int) -> None:
-        """All that is over at `until`, in the order in which it is."""
-        self._place(track, track.runs)
+        """End what is over at `until`, in the order of its times."""
+        self._set_runs(track, track.runs)
         while track.due <= until and track.due < MAX_TIME:
             now = track.due
             done: list[Run] = []
-            stored = [run for run in (self._at(run, now, done) for run in track.runs) if run[0]]
-            self._place(track, stored)
+            left = [run for run in (self._at(run, now, done) for run in track.runs) if run[0]]
+            self._set_runs(track, left)
             self._settle(track, done, now - 1)
 
     def _at(self, run: Run, now: int, done: list[Run]) -> Run:
-        """What the passing of `now` leaves of a run."""
-        place = self._places[run[2][-1]]
+        """What is left of a run after `now`."""
+        state = self._states[run[2][-1]]
         over = self._span is not None and run[3] + self._span <= now
-        alive = run[0] & ~(place.steps if over else _late(place, run, now))
-        waits = alive & place.waiting
-        if waits and self._sure(place, run, alive, now, over):
+        alive = run[0] & ~(state.steps if over else _late(state, run, now))
+        waits = alive & state.waiting
+        if waits and self._sure(state, run, alive, now, over):
             done.append(run)
             alive &= ~waits
-        ended = run[0] & place.steps and not alive & place.steps
-        if ended and not place.accepts and not place.waiting:
+        ended = run[0] & state.steps and not alive & state.steps
+        if ended and not state.accepts and not state.waiting:
             self.timeouts.rows.append((self.key, run, now - 1))
-        return (alive if alive != place.fresh else 0, *run[1:])
+        return (alive if alive != state.fresh else 0, *run[1:])
 
-    def _sure(self, place: AutomatonState, run: Run, alive: int, now: int, over: bool) -> bool:
-        """Whether time has made a match of what waited to be one."""
+    def _sure(self, state: AutomatonState, run: Run, alive: int, now: int, over: bool) -> bool:
+        """Whether a partial match that waited for its time to end is a match now."""
         if self._ending is not None:
             return self._ends(run) <= now
-        return over or _free(place, alive)
+        return over or _accepts_now(state, alive)
 
     def finish(self, track: Track, floor: int) -> None:
         """No row will ever come: what only waited for one is a match, the rest is over."""
         self.pass_time(track, MAX_TIME)
-        done = [r for r in track.runs if r[0] & self._places[r[2][-1]].waiting]
-        self._place(track, [])
+        done = [r for r in track.runs if r[0] & self._states[r[2][-1]].waiting]
+        self._set_runs(track, [])
         self._settle(track, done, None, floor)
 
     def drop(self, track: Track) -> None:
-        """The pattern is no more."""
+        """The pattern was removed."""
         track.held = []
-        self._place(track, [])
+        self._set_runs(track, [])
 
     # matches
 
     def _settle(
         self, track: Track, done: list[Run], time: int | None, floor: int = -MAX_TIME
     ) -> None:
-        """Tell the matches; with a skip policy in the order of their first rows."""
+        """Emit the matches; with a skip policy in the order of their first rows."""
         if len(done) > 1 and self._sorts:
             done = self._in_order(done)
         if self.automaton.skip.to == "none":
@@ -237,10 +243,10 @@ class Machine:
 
     def _in_order(self, done: list[Run]) -> list[Run]:
         """Each match once; those whose rows come first are first."""
-        places = self._places
-        order = {place.name: i for i, place in reversed([*enumerate(places)])}
-        known = {(run[1], tuple(order[places[p].name] for p in run[2])): run for run in done}
-        return [known[at] for at in sorted(known)]
+        states = self._states
+        order = {state.name: i for i, state in reversed([*enumerate(states)])}
+        by_rows = {(run[1], tuple(order[states[p].name] for p in run[2])): run for run in done}
+        return [by_rows[at] for at in sorted(by_rows)]
 
     def _emit(self, run: Run, time: int | None, floor: int) -> None:
         at = max(run[4], floor) if time is None else time
@@ -249,7 +255,7 @@ class Machine:
     def _target(self, skip: Skip, run: Run) -> int:
         """The row before which no further match may begin."""
         named = [
-            n for n, p in zip(run[1], run[2], strict=True) if self._places[p].name == skip.name
+            n for n, p in zip(run[1], run[2], strict=True) if self._states[p].name == skip.name
         ]
         match skip.to:
             case "next":
@@ -264,15 +270,15 @@ class Machine:
 
     def _skip(self, track: Track, target: int) -> None:
         track.held = [run for run in track.held if run[1][0] >= target]
-        self._place(track, [run for run in track.runs if run[1][0] >= target])
+        self._set_runs(track, [run for run in track.runs if run[1][0] >= target])
 
 
 def _hits(
-    place: AutomatonState, alive: int, holds: Callable[[RowTest], bool]
+    state: AutomatonState, alive: int, holds: Callable[[RowTest], bool]
 ) -> tuple[int, int, int]:
     """The edges whose row this is, those that it stops, and those that may not take it."""
     hits = stopped = barred = 0
-    for i, edge in enumerate(place.edges):
+    for i, edge in enumerate(state.edges):
         if edge.take is None or not alive >> i & 1:
             continue
         hit = holds(edge.take)
@@ -285,30 +291,30 @@ def _hits(
     return hits, stopped, barred
 
 
-def _guarded(place: AutomatonState, alive: int, holds: Callable[[RowTest], bool]) -> int:
+def _guarded(state: AutomatonState, alive: int, holds: Callable[[RowTest], bool]) -> int:
     """The edges that end because the first row since is one that it must not be."""
-    if not alive & place.fresh:
+    if not alive & state.fresh:
         return 0
     return sum(
         1 << i
-        for i, edge in enumerate(place.edges)
+        for i, edge in enumerate(state.edges)
         if alive >> i & 1 and any(holds(guard.test) for guard in edge.guards)
     )
 
 
-def _late(place: AutomatonState, run: Run, now: int) -> int:
+def _late(state: AutomatonState, run: Run, now: int) -> int:
     """The edges whose time since the last row is over."""
-    return sum(edges for edges, length in place.limits if run[4] + length <= now)
+    return sum(edges for edges, length in state.limits if run[4] + length <= now)
 
 
-def _free(place: AutomatonState, left: int) -> bool:
+def _accepts_now(state: AutomatonState, left: int) -> bool:
     """Whether some way to accept waits neither for a row or a loop nor for the time."""
-    fresh = bool(left & place.fresh)
+    fresh = bool(left & state.fresh)
     return any(
         left >> i & 1
         and not edge.negs
         and not (fresh and edge.guards)
         and not any(left >> j & 1 for j in edge.blockers)
-        for i, edge in enumerate(place.edges)
+        for i, edge in enumerate(state.edges)
         if edge.accepts
     )

@@ -18,7 +18,7 @@ from headrace.kernel import Kernel, SelectStep, compile_chain
 class Match(Mapping[str, list[Any]]):
     """The rows that were matched: `match["large"][-1].amount`; a name without rows is empty."""
 
-    __slots__ = ("_found", "_names", "key", "pattern", "rows")
+    __slots__ = ("_by_name", "_names", "key", "pattern", "rows")
 
     def __init__(
         self, pattern: str, key: Any, names: Sequence[str], rows: Sequence[tuple[str, Any]]
@@ -26,14 +26,14 @@ class Match(Mapping[str, list[Any]]):
         self.pattern, self.key = pattern, key
         self.rows = rows  # (name, row) in order
         self._names = names
-        self._found: dict[str, list[Any]] | None = None
+        self._by_name: dict[str, list[Any]] | None = None
 
     def __getitem__(self, name: str) -> list[Any]:
-        if self._found is None:
-            self._found = {n: [] for n in self._names}
+        if self._by_name is None:
+            self._by_name = {n: [] for n in self._names}
             for part, row in self.rows:
-                self._found[part].append(row)
-        return self._found[name]
+                self._by_name[part].append(row)
+        return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -59,7 +59,7 @@ Columns = tuple[tuple[str, Expr], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """`whole` is a match as a row; of it `columns` are made, or `function` is called instead."""
+    """`whole` is a match as a row; `columns` are computed from it, or `function` is called."""
 
     rows: pa.Schema  # of the input
     whole: pa.Schema
@@ -77,22 +77,22 @@ class Selection:
 def whole_schema(
     keys: pa.Schema, rows: pa.Schema, parts: Mapping[str, bool] | None, named: bool
 ) -> pa.Schema:
-    """A match as a row; `parts`: by name whether there can be several, None if not known."""
-    words = [pa.field(PATTERN, pa.string())] if named else []
+    """A match as a row; `parts`: by name whether there can be several, None if unknown."""
+    name_field = [pa.field(PATTERN, pa.string())] if named else []
     struct = pa.struct([pa.field(f.name, f.type) for f in rows])
     if parts is None:
-        return pa.schema([*keys, *words, pa.field(ROWS, pa.list_(_pairs(struct)))])
-    fields = [pa.field(n, pa.list_(struct) if many else struct) for n, many in parts.items()]
-    return pa.schema([*keys, *words, *fields])
+        return pa.schema([*keys, *name_field, pa.field(ROWS, pa.list_(_pairs(struct)))])
+    fields = [pa.field(n, pa.list_(struct) if several else struct) for n, several in parts.items()]
+    return pa.schema([*keys, *name_field, *fields])
 
 
 def parts_of(groups: Iterable[Iterable[tuple[str, bool]]]) -> dict[str, bool]:
     """The names of several patterns, and whether any of them can have several such rows."""
-    found: dict[str, bool] = {}
+    parts: dict[str, bool] = {}
     for names in groups:
-        for name, many in names:
-            found[name] = found.get(name, False) or many
-    return found
+        for name, several in names:
+            parts[name] = parts.get(name, False) or several
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,50 +103,50 @@ class MatchRows:
     names: np.ndarray  # of objects
     rows: pa.Table  # the rows themselves, in that order
     keys: pa.Table  # a row per match
-    patterns: Sequence[str | None]  # None: a row that no pattern has taken
+    patterns: Sequence[str | None]  # None: a row that is in no match yet
 
     def __len__(self) -> int:
         return len(self.patterns)
 
 
-def whole_rows(arranged: MatchRows, schema: pa.Schema, columns: pa.Schema) -> pa.Table:
+def whole_rows(matches: MatchRows, schema: pa.Schema, columns: pa.Schema) -> pa.Table:
     """The matches as rows of `schema`; `columns` are those of their rows."""
     structs = pa.StructArray.from_arrays(
-        [flat(arranged.rows.column(f.name)) for f in columns],
+        [flat(matches.rows.column(f.name)) for f in columns],
         fields=[pa.field(f.name, f.type) for f in columns],
     )
     generic = _pairs(structs.type)
-    made = []
+    arrays = []
     for field in schema:
-        if field.name in arranged.keys.column_names:
-            made.append(arranged.keys.column(field.name))
+        if field.name in matches.keys.column_names:
+            arrays.append(matches.keys.column(field.name))
         elif field.name == PATTERN and pa.types.is_string(field.type):
-            made.append(pa.array(arranged.patterns, pa.string()))
+            arrays.append(pa.array(matches.patterns, pa.string()))
         elif field.name == ROWS and field.type == pa.list_(generic):
-            made.append(_every(arranged, structs))
+            arrays.append(_every(matches, structs))
         else:
-            made.append(_part(arranged, field, structs))
-    return pa.table(made, schema=schema)
+            arrays.append(_part(matches, field, structs))
+    return pa.table(arrays, schema=schema)
 
 
 def _pairs(struct: pa.DataType) -> pa.DataType:
-    """A row and the name it has in the match, for matches of patterns not known before."""
+    """A row and its name in the match, for patterns that are not part of the program."""
     return pa.struct([pa.field(NAME, pa.string()), pa.field("row", struct)])
 
 
-def _every(arranged: MatchRows, structs: pa.StructArray) -> pa.Array:
-    names = pa.array(arranged.names, pa.string())
+def _every(matches: MatchRows, structs: pa.StructArray) -> pa.Array:
+    names = pa.array(matches.names, pa.string())
     fields = [pa.field(NAME, pa.string()), pa.field("row", structs.type)]
     pairs = pa.StructArray.from_arrays([names, structs], fields=fields)
-    return pa.ListArray.from_arrays(_offsets(arranged.owner, len(arranged)), pairs)
+    return pa.ListArray.from_arrays(_offsets(matches.owner, len(matches)), pairs)
 
 
-def _part(arranged: MatchRows, field: pa.Field, structs: pa.StructArray) -> pa.Array:
-    own = np.flatnonzero(arranged.names == field.name)
-    owner = arranged.owner[own]
+def _part(matches: MatchRows, field: pa.Field, structs: pa.StructArray) -> pa.Array:
+    own = np.flatnonzero(matches.names == field.name)
+    owner = matches.owner[own]
     if pa.types.is_list(field.type):
-        return pa.ListArray.from_arrays(_offsets(owner, len(arranged)), structs.take(pa.array(own)))
-    at = np.full(len(arranged), -1, np.int64)
+        return pa.ListArray.from_arrays(_offsets(owner, len(matches)), structs.take(pa.array(own)))
+    at = np.full(len(matches), -1, np.int64)
     at[owner] = own
     return structs.take(pa.array(at, mask=at < 0))
 

@@ -1,4 +1,4 @@
-"""The state of patterns by key: partial matches, their rows, and when they end.
+"""The state of patterns by key: partial matches, their rows, when they end, and rows that wait.
 
 Partial matches are lists of numbers, one row per key. The rows they hold are stored once each,
 under a number that rises with their order; they are read only when a match is emitted or a
@@ -38,14 +38,14 @@ _RUN = pa.schema(
     ]
 )
 
-Owned = tuple[str, int, Run]  # the pattern's name, since when it is known, a partial match
+StoredRun = tuple[str, int, Run]  # the pattern's name, since when it counts, a partial match
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMatches:
-    """All that a key has."""
+    """The partial matches of a key, and when time next ends one of them."""
 
-    runs: tuple[Owned, ...] = ()
+    runs: tuple[StoredRun, ...] = ()
     due: int = MAX_TIME
 
     def ids(self) -> set[int]:
@@ -57,11 +57,13 @@ class MatchStore:
         self._key, self._identity = key, [HASH, *key.names]
         self._rows = rows
         values = [f for f in rows if f.name not in key.names]
-        place = [("$at", pa.int64()), ("$source", pa.int32()), ("$offset", pa.int64())]
+        place_fields = [("$at", pa.int64()), ("$source", pa.int32()), ("$offset", pa.int64())]
         self._specs = (
             TableSpec(RUNS, key, _RUN),
             TableSpec(
-                ROWS, pa.schema([*key, pa.field(_ID, pa.int64())]), pa.schema([*values, *place])
+                ROWS,
+                pa.schema([*key, pa.field(_ID, pa.int64())]),
+                pa.schema([*values, *place_fields]),
             ),
             TableSpec(DUE, key, pa.schema([]), timed=True),
         )
@@ -70,38 +72,38 @@ class MatchStore:
         return self._specs
 
     def due(self, step: EpochStep) -> pa.Table:
-        """The keys for which time alone does something up to `after`."""
+        """The keys whose partial matches time alone changes up to `after`."""
         table = step.tables[DUE]
         until = min(step.after, MAX_TIME - 1) + 1
-        found = table.scan(MIN_TIME, until).select(self._identity)
+        keys = table.scan(MIN_TIME, until).select(self._identity)
         table.expire(until)
-        _, first = key_numbers(found)
-        return found.take(pa.array(first))
+        _, first = key_numbers(keys)
+        return keys.take(pa.array(first))
 
-    def everyone(self, step: EpochStep, names: set[str] | None = None) -> pa.Table:
+    def keys_with_matches(self, step: EpochStep, names: set[str] | None = None) -> pa.Table:
         """The keys that have partial matches: of all patterns, or of some."""
-        found = step.tables[RUNS].scan()
+        stored = step.tables[RUNS].scan()
         if names is not None:
-            there = [bool(names & set(own)) for own in found["$pattern"].to_pylist()]
-            found = found.filter(pa.array(there, pa.bool_()))
-        return found.select(self._identity)
+            named = [bool(names & set(own)) for own in stored["$pattern"].to_pylist()]
+            stored = stored.filter(pa.array(named, pa.bool_()))
+        return stored.select(self._identity)
 
-    def known(self, keys: pa.Table, step: EpochStep) -> tuple[pa.Table, Mask]:
+    def load(self, keys: pa.Table, step: EpochStep) -> tuple[pa.Table, Mask]:
         """The state of these keys, by column, and which of them have any."""
         return step.tables[RUNS].get(keys)
 
-    def matches_of(self, found: pa.Table) -> list[KeyMatches]:
-        columns = [found.column(f.name).to_pylist() for f in _RUN]
+    def matches_of(self, stored: pa.Table) -> list[KeyMatches]:
+        columns = [stored.column(f.name).to_pylist() for f in _RUN]
         return [_key_matches(*values) for values in zip(*columns, strict=True)]
 
-    def save(self, keys: pa.Table, matches_of: Sequence[KeyMatches], step: EpochStep) -> None:
-        """What each of these keys has now; those with nothing are forgotten."""
-        some = np.array([bool(one.runs) for one in matches_of], np.bool_)
+    def save(self, keys: pa.Table, matches: Sequence[KeyMatches], step: EpochStep) -> None:
+        """Store the partial matches of these keys; keys without any are deleted."""
+        some = np.array([bool(one.runs) for one in matches], np.bool_)
         step.tables[RUNS].delete(keys.filter(pa.array(~some)))
-        living = [one for one in matches_of if one.runs]
-        if living:
+        present = [one for one in matches if one.runs]
+        if present:
             rows = keys.filter(pa.array(some))
-            for field, values in zip(_RUN, _columns(living), strict=True):
+            for field, values in zip(_RUN, _columns(present), strict=True):
                 rows = rows.append_column(field, pa.array(values, field.type))
             step.tables[RUNS].put(rows)
 
@@ -115,25 +117,26 @@ class MatchStore:
     # rows
 
     def add_rows(self, keys: pa.Table, ids: Sequence[int], rows: pa.Table, step: EpochStep) -> None:
-        """Keep rows under their numbers; `keys` says whose each is."""
-        put = keys.append_column(_ID, pa.array(ids, pa.int64()))
+        """Store rows under their numbers, each for one of `keys`."""
+        stored = keys.append_column(_ID, pa.array(ids, pa.int64()))
         for field in self._rows:
             if field.name not in self._key.names:
-                put = put.append_column(field, rows.column(field.name))
-        for own, hidden in _HIDDEN.items():
-            put = put.append_column(own, rows.column(hidden))
-        step.tables[ROWS].put(put)
+                stored = stored.append_column(field, rows.column(field.name))
+        for column, hidden in _HIDDEN.items():
+            stored = stored.append_column(column, rows.column(hidden))
+        step.tables[ROWS].put(stored)
 
     def forget_rows(self, keys: pa.Table, ids: Sequence[int], step: EpochStep) -> None:
         step.tables[ROWS].delete(keys.append_column(_ID, pa.array(ids, pa.int64())))
 
     def rows(self, keys: pa.Table, ids: Sequence[int], step: EpochStep) -> pa.Table:
         """The rows under these numbers, as they came, with their hidden columns."""
-        found, _ = step.tables[ROWS].get(keys.append_column(_ID, pa.array(ids, pa.int64())))
+        stored, _ = step.tables[ROWS].get(keys.append_column(_ID, pa.array(ids, pa.int64())))
         columns = {
-            n: keys.column(n) if n in self._key.names else found.column(n) for n in self._rows.names
+            n: keys.column(n) if n in self._key.names else stored.column(n)
+            for n in self._rows.names
         }
-        columns |= {hidden: found.column(own) for own, hidden in _HIDDEN.items()}
+        columns |= {hidden: stored.column(column) for column, hidden in _HIDDEN.items()}
         return pa.table(columns).append_column(HASH, keys.column(HASH))
 
     def ids(self, rows: pa.Table) -> list[int]:
@@ -143,10 +146,10 @@ class MatchStore:
     def among(self, keys: pa.Table, others: pa.Table) -> np.ndarray:
         """For each of `others` its place among `keys`, -1 if it is not there; all distinct."""
         both = pa.concat_tables([keys.select(self._identity), others.select(self._identity)])
-        number, first = key_numbers(both)
-        place = np.full(len(first), -1, np.int64)
-        place[number[: keys.num_rows]] = np.arange(keys.num_rows)
-        return np.asarray(place[number[keys.num_rows :]])
+        key_ids, first = key_numbers(both)
+        index = np.full(len(first), -1, np.int64)
+        index[key_ids[: keys.num_rows]] = np.arange(keys.num_rows)
+        return np.asarray(index[key_ids[keys.num_rows :]])
 
 
 def _key_matches(
@@ -165,11 +168,74 @@ def _key_matches(
     return KeyMatches(tuple(zip(names, since, runs, strict=True)), due)
 
 
-def _columns(matches_of: Sequence[KeyMatches]) -> list[list[Any]]:
-    owned: list[list[Any]] = [[[o[i] for o in one.runs] for one in matches_of] for i in range(2)]
-    parts = [[[o[2][i] for o in one.runs] for one in matches_of] for i in range(5)]
-    return [*owned, *parts, [one.due for one in matches_of]]
+def _columns(matches: Sequence[KeyMatches]) -> list[list[Any]]:
+    owned: list[list[Any]] = [[[o[i] for o in one.runs] for one in matches] for i in range(2)]
+    parts = [[[o[2][i] for o in one.runs] for one in matches] for i in range(5)]
+    return [*owned, *parts, [one.due for one in matches]]
 
 
-def times_of(rows: pa.Table) -> np.ndarray:
-    return integers(rows.column(TIME))
+# Rows that wait for the watermark: a pattern sees rows in the order of their time.
+#
+# A row is due when the watermark has passed its time. One that is due in the epoch in which it
+# comes never touches the table; what has been matched expires for free.
+
+
+WAITING = "waiting"
+_PLACE = {"$source": SOURCE, "$offset": OFFSET}
+_EPOCH, _NUMBER = "$epoch", "$number"
+
+
+class RowBuffer:
+    def __init__(self, key: pa.Schema, rows: pa.Schema) -> None:
+        """`rows` are the columns that are stored, the key's included, hidden ones not."""
+        self._key, self._rows = key, rows
+        place_fields = [
+            pa.field("$source", pa.int32()),
+            pa.field("$offset", pa.int64()),
+            pa.field(_EPOCH, pa.int64()),
+            pa.field(_NUMBER, pa.int64()),
+        ]
+        values = [f for f in rows if f.name not in key.names]
+        self.spec = TableSpec(
+            WAITING, pa.schema([*key, *place_fields]), pa.schema(values), timed=True
+        )
+        hidden = [(HASH, pa.uint64()), (TIME, pa.int64()), (SOURCE, pa.int32())]
+        self.schema = pa.schema([*rows, *hidden, (OFFSET, pa.int64())])
+
+    def advance(self, arrived: pa.Table | None, step: EpochStep) -> pa.Table:
+        """Store the rows that are not due yet; those that are, the first of each tie first."""
+        table = step.tables[WAITING]
+        due = self._restored(table.scan(hi=step.after))
+        table.expire(step.after)
+        if arrived is None or not arrived.num_rows:
+            return due
+        rows = _placed(arrived).select(self.schema.names).cast(self.schema)
+        ready = rows.column(TIME).to_numpy() < step.after
+        self._store(rows.filter(pa.array(~ready)), step)
+        return pa.concat_tables([due, rows.filter(pa.array(ready))])
+
+    def next(self, step: EpochStep) -> int | None:
+        """The watermark at which a row is due."""
+        first = step.tables[WAITING].first_time()
+        return None if first is None else first + 1
+
+    def _store(self, rows: pa.Table, step: EpochStep) -> None:
+        count = rows.num_rows
+        names = [{v: k for k, v in _PLACE.items()}.get(n, n) for n in rows.column_names]
+        stored = rows.rename_columns(names)
+        stored = stored.append_column(_EPOCH, pa.array(np.full(count, step.epoch, np.int64)))
+        step.tables[WAITING].put(stored.append_column(_NUMBER, pa.array(np.arange(count))))
+
+    def _restored(self, stored: pa.Table) -> pa.Table:
+        order = np.lexsort((integers(stored[_NUMBER]), integers(stored[_EPOCH])))
+        stored = stored.take(pa.array(order))
+        names = [_PLACE.get(n, n) for n in stored.column_names]
+        return stored.rename_columns(names).select(self.schema.names).cast(self.schema)
+
+
+def _placed(rows: pa.Table) -> pa.Table:
+    """Rows with a place in their source; a neutral one for those that have none."""
+    for name, blank in ((SOURCE, np.int32(-1)), (OFFSET, np.int64(0))):
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.array(np.full(rows.num_rows, blank)))
+    return rows

@@ -105,38 +105,37 @@ class Skip:
         return self.to.replace("_", " ") + (f" {self.name}" if self.name else "")
 
 
-def rows_in(part: Part | WithoutPart, many: bool = False) -> Iterator[tuple[str, bool]]:
+def rows_in(part: Part | WithoutPart, several: bool = False) -> Iterator[tuple[str, bool]]:
     """The names of the rows, and whether a match can hold several of them."""
-    match part:
-        case RowPart(name=name):
-            yield name, many
-        case RepeatPart(part=inner, high=high):
-            yield from rows_in(inner, many or high != 1)
-        case GroupPart(items=items):
-            for item in items:
-                yield from rows_in(item.part, many)
-        case EitherPart(parts=parts):
-            for one in parts:
-                yield from rows_in(one, many)
+    if isinstance(part, RowPart):
+        yield part.name, several
+    repeats = isinstance(part, RepeatPart) and part.high != 1
+    for inner in _inner(part):
+        yield from rows_in(inner, several or repeats)
 
 
 def all_names(part: Part | WithoutPart) -> Iterator[str]:
     """The names of rows and of what must not be."""
+    if isinstance(part, RowPart | WithoutPart):
+        yield part.name
+    for inner in _inner(part):
+        yield from all_names(inner)
+
+
+def _inner(part: Part | WithoutPart) -> Sequence[Part | WithoutPart]:
+    """The parts of which a part consists."""
     match part:
-        case RowPart(name=name) | WithoutPart(name=name):
-            yield name
         case RepeatPart(part=inner):
-            yield from all_names(inner)
+            return (inner,)
         case GroupPart(items=items):
-            for item in items:
-                yield from all_names(item.part)
+            return [item.part for item in items]
         case EitherPart(parts=parts):
-            for one in parts:
-                yield from all_names(one)
+            return parts
+    return ()
 
 
 def may_be_empty(part: Part | WithoutPart) -> bool:
-    """Whether it can be there without any row."""
+    """Whether it can match without any row."""
     match part:
         case RowPart():
             return False
@@ -157,32 +156,23 @@ def several(part: Part | WithoutPart) -> bool:
 
 def limits(part: Part | WithoutPart) -> Iterator[int]:
     """The times, in ms, that are set between two successive rows."""
-    match part:
-        case RepeatPart(part=inner, limit=limit):
-            yield from () if limit is None else (limit,)
-            yield from limits(inner)
-        case GroupPart(items=items):
-            for item in items:
-                yield from () if item.limit is None else (item.limit,)
-                yield from limits(item.part)
-        case EitherPart(parts=parts):
-            for one in parts:
-                yield from limits(one)
+    if isinstance(part, RepeatPart) and part.limit is not None:
+        yield part.limit
+    if isinstance(part, GroupPart):
+        yield from (item.limit for item in part.items if item.limit is not None)
+    for inner in _inner(part):
+        yield from limits(inner)
 
 
 def unlimited(part: Part | WithoutPart) -> bool:
     """Whether one of its rows may wait for another one without a time between the two."""
     match part:
-        case RepeatPart(part=inner, high=high, limit=limit):
-            return (high != 1 and limit is None) or unlimited(inner)
-        case GroupPart(items=items):
-            open_steps = (
-                i.limit is None and not isinstance(i.part, WithoutPart) for i in items[1:]
-            )
-            return any(open_steps) or any(unlimited(item.part) for item in items)
-        case EitherPart(parts=parts):
-            return any(map(unlimited, parts))
-    return False
+        case RepeatPart(high=high, limit=None) if high != 1:
+            return True
+        case GroupPart(items=(_, *later)):
+            if any(i.limit is None and not isinstance(i.part, WithoutPart) for i in later):
+                return True
+    return any(map(unlimited, _inner(part)))
 
 
 def may_end_directly(part: Part | WithoutPart) -> bool:
@@ -263,16 +253,16 @@ def _words(part: Part | WithoutPart) -> str:
 
 
 def _manner(loop: RepeatPart) -> str:
-    said = f" by {loop.by}" if loop.by != THEN else ""
-    said += " greedy" if loop.greedy else ""
-    said += f" each within {pretty(loop.limit)}" if loop.limit is not None else ""
-    return said if loop.until is None else f"{said} until ({_condition(loop.until)})"
+    words = f" by {loop.by}" if loop.by != THEN else ""
+    words += " greedy" if loop.greedy else ""
+    words += f" each within {pretty(loop.limit)}" if loop.limit is not None else ""
+    return words if loop.until is None else f"{words} until ({_condition(loop.until)})"
 
 
 def _condition(where: Any) -> str:
     """A condition in words, whether a stream is known or not."""
-    known = isinstance(where, Condition)
-    every = [*([] if where.expr is None else [where.expr]), *where.functions] if known else where
+    resolved = isinstance(where, Condition)
+    every = [*([] if where.expr is None else [where.expr]), *where.functions] if resolved else where
     texts = [one.sql() if isinstance(one, Expr) else one for one in every]
     return " and ".join("a function" if callable(one) else str(one) for one in texts)
 

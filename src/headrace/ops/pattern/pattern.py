@@ -2,7 +2,7 @@
 
     hr.pattern("small", "amount < 1").then("large", "amount > 500").within("10m")
 
-Each call gives a new pattern; one that cannot be is refused there and then. Nothing is matched
+Each call returns a new pattern; one that is impossible is refused at once. Nothing is matched
 here.
 """
 
@@ -166,14 +166,14 @@ class Pattern(Identified):
     @staticmethod
     def from_json(text: str) -> Pattern:
         """The pattern that `to_json` wrote; refused like any other if it cannot be."""
-        made: Pattern = json_text.from_json(text, pattern, either)
-        return made
+        parsed: Pattern = json_text.from_json(text, pattern, either)
+        return parsed
 
     def check(self) -> None:
         """Raise what is wrong with it as a whole."""
-        found = no.problems(self.group, self.span, self.skip, self.ending)
-        if found:
-            raise PlanError.of(found)
+        problems = no.problems(self.group, self.span, self.skip, self.ending)
+        if problems:
+            raise PlanError.of(problems)
 
     @property
     def endless(self) -> bool:
@@ -200,9 +200,9 @@ class Pattern(Identified):
         self, link: str, part: str | Pattern, where: tuple[Any, ...], within: Duration | None
     ) -> Pattern:
         self._check_open()
-        made = _part(part, where, self._names())
+        new = _part(part, where, self._names())
         limit = None if within is None else no.length_of(within, "within")
-        return self._with(*self.group.items, Item(link, made, limit))
+        return self._with(*self.group.items, Item(link, new, limit))
 
     def _forbid(self, name: str, where: tuple[Any, ...], directly: bool) -> Pattern:
         self._check_open()
@@ -224,8 +224,8 @@ class Pattern(Identified):
         no.check_by(by)
         no.check_repeat(last, greedy, times=True)
         limit = None if within is None else no.limit_of(within, high)
-        made = RepeatPart(last, low, high, by, greedy, limit=limit)  # type: ignore[arg-type]
-        return self._change(made)
+        loop = RepeatPart(last, low, high, by, greedy, limit=limit)  # type: ignore[arg-type]
+        return self._change(loop)
 
     def _change(self, part: Part) -> Pattern:
         *before, last = self.group.items
@@ -257,11 +257,11 @@ def either(*patterns: Pattern) -> Pattern:
             f"either has {len(patterns)} patterns to choose from",
             "Give two at least.",
         )
-    taken: list[str] = []
+    names: list[str] = []
     groups = []
     for one in patterns:
-        group = _part(one, (), taken)
-        taken += all_names(group)
+        group = _part(one, (), names)
+        names += all_names(group)
         groups.append(group if isinstance(group, GroupPart) else GroupPart((Item(THEN, group),)))
     return _begun(Item(THEN, EitherPart(tuple(groups))))
 
@@ -276,10 +276,10 @@ def _begun(item: Item) -> Pattern:
     return Pattern(GroupPart((item,)))
 
 
-def _part(part: object, where: tuple[Any, ...], taken: Any) -> Part:
+def _part(part: object, where: tuple[Any, ...], names: Any) -> Part:
     """A row by its name, or another pattern in its place."""
     if not isinstance(part, Pattern):
-        no.check_name(part, taken)
+        no.check_name(part, names)
         no.check_where(str(part), where)
         return RowPart(str(part), where)
     if where:
@@ -293,6 +293,6 @@ def _part(part: object, where: tuple[Any, ...], taken: Any) -> Part:
             "Say them once, at the end of the whole pattern.",
         )
     for name in all_names(part.group):
-        no.check_name(name, taken)
+        no.check_name(name, names)
     items = part.group.items
     return items[0].part if len(items) == 1 else part.group  # type: ignore[return-value]

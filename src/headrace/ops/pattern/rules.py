@@ -56,18 +56,20 @@ class PatternRules:
     def spec(self) -> Any:
         return self._table.spec
 
-    def turn(self, arrived: pa.Table | None, step: EpochStep) -> tuple[list[PatternRule], set[str]]:
+    def advance(
+        self, arrived: pa.Table | None, step: EpochStep
+    ) -> tuple[list[PatternRule], set[str]]:
         """The rules that count somewhere up to `after`, and the names of those that end there."""
         if arrived is not None and arrived.num_rows:
-            self._learn(in_order(arrived), step)
+            self._add(in_order(arrived), step)
         rows = _in_turn(self._table.rows(step))
         versions = _versions(rows)
         over = _over(versions, step.after)
-        self._forget(rows, over, step)
+        self._delete(rows, over, step)
         return self._rules(versions), {versions[i][0] for i in over}
 
-    def known(self, rows: pa.Table) -> list[PatternRule]:
-        """The stored rules, for those who only look."""
+    def stored_rules(self, rows: pa.Table) -> list[PatternRule]:
+        """The rules in a table, as they are stored."""
         return self._rules(_versions(_in_turn(rows)))
 
     def view(self, rows: pa.Table) -> pa.Table:
@@ -79,8 +81,8 @@ class PatternRules:
     def _rules(self, versions: list[tuple[str, int, str]]) -> list[PatternRule]:
         return [self._rule(versions, i) for i in range(len(versions)) if versions[i][2]]
 
-    def _learn(self, arrived: pa.Table, step: EpochStep) -> None:
-        """Store what came; a row that is no rule is a dead letter, reported by one task only."""
+    def _add(self, arrived: pa.Table, step: EpochStep) -> None:
+        """Store new rules; a row that is no rule is a dead letter, reported by one task only."""
         good = []
         for i, text in enumerate(arrived.column(TEXT).to_pylist()):
             try:
@@ -95,12 +97,12 @@ class PatternRules:
                     step.faults.append(Fault(arrived.slice(i, 1), error))
         rows = arrived.take(pa.array(good, pa.int64()))
         since = np.maximum(rows.column(TIME).to_numpy(), step.before)
-        put = rows.select([NAME]).append_column(SINCE, pa.array(since))
+        versions = rows.select([NAME]).append_column(SINCE, pa.array(since))
         texts = pa.array([t or "" for t in rows.column(TEXT).to_pylist()], pa.string())
-        for i in range(put.num_rows):  # of two at one time the last counts
-            self._table.put(put.append_column(TEXT, texts).slice(i, 1), step)
+        for i in range(versions.num_rows):  # of two at one time the last counts
+            self._table.put(versions.append_column(TEXT, texts).slice(i, 1), step)
 
-    def _forget(self, rows: pa.Table, over: Sequence[int], step: EpochStep) -> None:
+    def _delete(self, rows: pa.Table, over: Sequence[int], step: EpochStep) -> None:
         if over:
             identity = rows.take(pa.array(over)).select([NAME, SINCE])
             self._table.delete(identity, step)
@@ -112,9 +114,9 @@ class PatternRules:
         return PatternRule(name, automaton, exprs, since, versions[i + 1][1] if more else MAX_TIME)
 
 
-def _in_turn(known: pa.Table) -> pa.Table:
-    order = np.lexsort((known[SINCE].to_numpy(), known[NAME].to_numpy(zero_copy_only=False)))
-    return known.take(pa.array(order))
+def _in_turn(rows: pa.Table) -> pa.Table:
+    order = np.lexsort((rows[SINCE].to_numpy(), rows[NAME].to_numpy(zero_copy_only=False)))
+    return rows.take(pa.array(order))
 
 
 def _versions(rows: pa.Table) -> list[tuple[str, int, str]]:
@@ -122,14 +124,14 @@ def _versions(rows: pa.Table) -> list[tuple[str, int, str]]:
 
 
 def _over(versions: list[tuple[str, int, str]], after: int) -> list[int]:
-    """Those that no row will ask for again: replaced, or a removal that has been done."""
-    found = []
+    """Those that no row will need again: replaced, or a removal that has been done."""
+    over = []
     for i, (name, since, text) in enumerate(versions):
         later = versions[i + 1] if i + 1 < len(versions) else None
         replaced = later is not None and later[0] == name and later[1] <= after
         if replaced or (not text and since <= after):
-            found.append(i)
-    return found
+            over.append(i)
+    return over
 
 
 @lru_cache(maxsize=1_000)
@@ -165,7 +167,7 @@ def compiled_rule(
 # The conditions of patterns, by column: for each row one bit per expression.
 #
 # Simple comparisons go straight to Arrow, all others are one compiled query. A row on which an
-# expression fails has the bits `BAD`; why it fails is asked for that row alone.
+# expression fails has the bits `BAD`; why it fails is computed for that row alone.
 
 
 Bits = npt.NDArray[np.int64]
@@ -185,18 +187,18 @@ class Conditions:
 
     def of(self, rows: pa.Table) -> list[Bits]:
         """The bits of each row, in as many numbers as it takes."""
-        found = [np.zeros(rows.num_rows, np.int64) for _ in range(self.words)]
+        bits = [np.zeros(rows.num_rows, np.int64) for _ in range(self.words)]
         table = rows.select(self._names)
         for i, mask in self._simple:
-            _set(found, i, mask(table), slice(None))
+            _set(bits, i, mask(table), slice(None))
         if self._kernel is not None:
             returned, bad = self._kernel.run(table)
             good = np.ones(rows.num_rows, np.bool_)
             good[[row for row, _ in bad]] = False
             for i in self._rest:
-                _set(found, i, returned.column(f"c{i}"), good)
-            found[0][~good] = BAD
-        return found
+                _set(bits, i, returned.column(f"c{i}"), good)
+            bits[0][~good] = BAD
+        return bits
 
     def reason(self, row: pa.Table) -> StepError:
         """Why an expression fails on this row."""
@@ -206,10 +208,10 @@ class Conditions:
 
 
 def _set(
-    found: list[Bits], number: int, mask: pa.ChunkedArray | pa.Array, where: slice | np.ndarray
+    bits: list[Bits], number: int, mask: pa.ChunkedArray | pa.Array, where: slice | np.ndarray
 ) -> None:
     true = np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
-    found[number // WORD][where] |= true.astype(np.int64) << (number % WORD)
+    bits[number // WORD][where] |= true.astype(np.int64) << (number % WORD)
 
 
 @lru_cache(maxsize=256)
@@ -221,6 +223,6 @@ def conditions(texts: tuple[str, ...], schema: pa.Schema) -> Conditions:
 def whole(words: Sequence[Bits]) -> list[int]:
     """The bits of each row as one number of any length."""
     first: list[int] = words[0].tolist()
-    for place, word in enumerate(words[1:], 1):
-        first = [a | b << (WORD * place) for a, b in zip(first, word.tolist(), strict=True)]
+    for index, word in enumerate(words[1:], 1):
+        first = [a | b << (WORD * index) for a, b in zip(first, word.tolist(), strict=True)]
     return first

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from headrace.clock import MAX_TIME
 from headrace.ops.contract import EpochStep, Fault
-from headrace.ops.process.function import CLOCK, EVENT, HELD, Call, KeyedProcess, many
+from headrace.ops.process.function import CLOCK, EVENT, HELD, Call, KeyedProcess
 from headrace.ops.process.key_state import KeyState, LoadedState, State, Timer
 from headrace.ops.process.rows_by_key import RowOrigins, RowsByKey
 from headrace.ops.process.shared_maps import SharedMapGuard
-from headrace.rows import RowCopier
+from headrace.rows import RowCopier, as_rows
 
 DueTimers = list[tuple[int, int]]  # times and domains, a heap
 
@@ -34,7 +34,7 @@ class CallChecks:
     accept: Callable[[list[Any], list[tuple[str, Any]]], None]
     arrived: Callable[[int], pa.Table]  # the record of a row
     blame: Callable[[int, int], pa.Table]
-    guard: SharedMapGuard | None = None  # asked after every call, if what is shared was changed
+    guard: SharedMapGuard | None = None  # checked after every call, if a shared map was changed
 
 
 class KeyPass:
@@ -43,8 +43,8 @@ class KeyPass:
         function: KeyedProcess,
         own: dict[str, Any],
         handlers: list[tuple[Any, str]],
-        blind: bool,
-        work: RowsByKey,
+        ignores_context: bool,
+        rows_by_key: RowsByKey,
         columns: Sequence[pa.Table | None],
         step: EpochStep,
         values: KeyState,
@@ -54,12 +54,12 @@ class KeyPass:
     ) -> None:
         self._own, self._names = own, {*type(function).values, HELD}
         self._one, self._call, self._handlers = copy.copy(function), call, handlers
-        self._work, self._step = work, step
-        self._values, self._lived = values, bool(values.lived)
+        self._work, self._step = rows_by_key, step
+        self._values, self._has_ttl = values, bool(values.with_ttl)
         self._copier, self._quick = copier, tuple if copier.plain else None
-        self._rows = work.rows(columns)
+        self._rows = rows_by_key.rows(columns)
         self._at_once = getattr(type(function), "rows_at_once", False)
-        self._blind = blind  # no method looks at its context
+        self._ignores_context = ignores_context  # no method looks at its context
         self._times: list[Any] = []
         if self._at_once:
             self._gather()
@@ -79,53 +79,53 @@ class KeyPass:
     def counts(self) -> dict[str, int]:
         return dict(self._call.counts)
 
-    def run(self, keys: list[Any], care: CallChecks | None = None) -> KeyPass:
-        """Go through all keys; with `care`, check every call."""
-        work = self._work
-        if care is not None or not self._blind:
-            self._times = work.times()
-        for number, timers in enumerate(work.timers):
-            own = range(work.starts[number], work.starts[number + 1])
+    def run(self, keys: list[Any], checks: CallChecks | None = None) -> KeyPass:
+        """Go through all keys; with `checks`, check every call."""
+        rows_by_key = self._work
+        if checks is not None or not self._ignores_context:
+            self._times = rows_by_key.times()
+        for key_id, timers in enumerate(rows_by_key.timers):
+            indexes = range(rows_by_key.starts[key_id], rows_by_key.starts[key_id + 1])
             due = list(timers)
-            self._enter(number, keys[number])
-            if care is None:
-                self._quickly(number, own, due)
+            self._enter(key_id, keys[key_id])
+            if checks is None:
+                self._run_unchecked(key_id, indexes, due)
             else:
-                self._carefully(number, own, due, care)
-            self.states[number] = self._one.__dict__
+                self._run_checked(key_id, indexes, due, checks)
+            self.states[key_id] = self._one.__dict__
         return self
 
     def _gather(self) -> None:
-        """In place of its last row, all rows of a key."""
+        """Replace the last row of each key by the list of all its rows."""
         starts, rows = self._work.starts, list(self._rows)
         for first, end in itertools.pairwise(starts):
             if end > first:
                 self._rows[end - 1] = rows[first:end]
 
-    def _enter(self, number: int, key: Any) -> None:
-        state = self.states[number]
+    def _enter(self, key_id: int, key: Any) -> None:
+        state = self.states[key_id]
         self._one.__dict__ = {**self._own, **state} if self._own else state
         self._call.key, self._call.watermark = key, self._step.before
         self._call.by_clock = False
 
-    def _quickly(self, number: int, mine: range, due: DueTimers) -> None:
-        if self._blind:
-            self._blindly(mine)
+    def _run_unchecked(self, key_id: int, indexes: range, due: DueTimers) -> None:
+        if self._ignores_context:
+            self._call_without_context(indexes)
         else:
-            self._seeing(number, mine, due)
-        for timer in self._firing(number, due):
-            if self._lived:
-                self._expire(number)
+            self._call_with_context(key_id, indexes, due)
+        for timer in self._fire(key_id, due):
+            if self._has_ttl:
+                self._expire(key_id)
             self._emit(self._one.on_timer(self._call.time, self._call), timer)  # type: ignore[attr-defined]
-            if self._lived:
-                self._mark(number)
-            self._asked(number, due, timer)
+            if self._has_ttl:
+                self._record_writes(key_id)
+            self._apply_requests(key_id, due, timer)
 
-    def _blindly(self, mine: range) -> None:
-        """Calls that do not look at their context, and so cannot ask for anything."""
+    def _call_without_context(self, indexes: range) -> None:
+        """Calls that do not look at their context, and so cannot request anything."""
         one, call, outs, places = self._one, self._call, self.outs, self.places.of
         (handler, call.input), quick = self._handlers[0], self._quick
-        for i, row in enumerate(self._rows[mine.start : mine.stop], mine.start):
+        for i, row in enumerate(self._rows[indexes.start : indexes.stop], indexes.start):
             returned = handler(one, row, call)
             if type(returned) is quick:
                 outs.append(returned)
@@ -133,105 +133,111 @@ class KeyPass:
             elif returned is not None:
                 self._emit(returned, i)
 
-    def _seeing(self, number: int, mine: range, due: DueTimers) -> None:
+    def _call_with_context(self, key_id: int, indexes: range, due: DueTimers) -> None:
         one, call, outs, places = self._one, self._call, self.outs, self.places.of
         handler, call.input = self._handlers[0]
-        mine = mine[-1:] if self._at_once else mine
-        several, lived = len(self._handlers) > 1, self._lived
+        indexes = indexes[-1:] if self._at_once else indexes
+        several, has_ttl = len(self._handlers) > 1, self._has_ttl
         times, rows, quick = self._times, self._rows, self._quick
-        asked, side_output = call.asked, call.side_rows  # the same lists all the time
-        for i in mine:
+        requests, side_rows = call.timer_requests, call.side_rows  # the lists stay the same
+        for i in indexes:
             call.time = times[i]
             if several:
                 handler, call.input = self._handlers[self._work.ports[i]]
-            if lived:
-                self._expire(number)
+            if has_ttl:
+                self._expire(key_id)
             returned = handler(one, rows[i], call)
             if type(returned) is quick:
                 outs.append(returned)
                 places.append(i)
             elif returned is not None:
                 self._emit(returned, i)
-            if lived:
-                self._mark(number)
-            if asked or side_output:
-                self._asked(number, due, i)
+            if has_ttl:
+                self._record_writes(key_id)
+            if requests or side_rows:
+                self._apply_requests(key_id, due, i)
 
     def _emit(self, returned: Any, place: int) -> None:
-        listed = self._listed(returned)
-        self.outs.extend(listed)
-        self.places.of.extend([place] * len(listed))
+        rows = self._rows_of(returned)
+        self.outs.extend(rows)
+        self.places.of.extend([place] * len(rows))
 
-    def _listed(self, returned: Any) -> list[Any]:
-        return self._copier.all(returned if isinstance(returned, Iterator) else many(returned))
+    def _rows_of(self, returned: Any) -> list[Any]:
+        return self._copier.all(returned if isinstance(returned, Iterator) else as_rows(returned))
 
-    def _carefully(self, number: int, mine: range, due: DueTimers, care: CallChecks) -> None:
-        call, all_mine = self._call, mine
-        mine = mine[-1:] if self._at_once else mine
-        for i in mine:
+    def _run_checked(self, key_id: int, indexes: range, due: DueTimers, checks: CallChecks) -> None:
+        call, all_indexes = self._call, indexes
+        indexes = indexes[-1:] if self._at_once else indexes
+        for i in indexes:
             call.time = self._times[i]
             handler, call.input = self._handlers[self._work.ports[i]]
-            error = self._attempt(number, due, i, care, handler, self._rows[i])
+            error = self._attempt(key_id, due, i, checks, handler, self._rows[i])
             if error is not None:
-                lost = all_mine if self._at_once else (i,)
-                self.faults += [Fault(care.arrived(j), error) for j in lost]
-        for timer in self._firing(number, due):
+                failed = all_indexes if self._at_once else (i,)
+                self.faults += [Fault(checks.arrived(j), error) for j in failed]
+        for timer in self._fire(key_id, due):
             on_timer: Any = getattr(type(self._one), "on_timer")  # noqa: B009
             at = call.time or 0
-            error = self._attempt(number, due, timer, care, on_timer, at)
+            error = self._attempt(key_id, due, timer, checks, on_timer, at)
             if error is not None:
-                self.faults.append(Fault(care.blame(number, at), error))
+                self.faults.append(Fault(checks.blame(key_id, at), error))
 
     def _attempt(
-        self, number: int, due: DueTimers, place: int, care: CallChecks, handler: Any, subject: Any
+        self,
+        key_id: int,
+        due: DueTimers,
+        place: int,
+        checks: CallChecks,
+        handler: Any,
+        subject: Any,
     ) -> Exception | None:
         """One call; if it fails, what it did is undone and the failure returned."""
         one, call = self._one, self._call
         before = {n: copy.deepcopy(v) for n, v in one.__dict__.items() if n in self._names}
-        counts, stamps = call.counts.copy(), dict(self.stamps[number]) if self._lived else {}
+        counts, stamps = call.counts.copy(), dict(self.stamps[key_id]) if self._has_ttl else {}
         try:
-            if self._lived:
-                self._expire(number)
-            returned = self._listed(handler(one, subject, call))
-            if self._lived:
-                self._mark(number)
-            care.accept(returned, call.side_rows)
+            if self._has_ttl:
+                self._expire(key_id)
+            returned = self._rows_of(handler(one, subject, call))
+            if self._has_ttl:
+                self._record_writes(key_id)
+            checks.accept(returned, call.side_rows)
             self._values.accept(one.__dict__)
-            if care.guard is not None:
-                care.guard.check()
+            if checks.guard is not None:
+                checks.guard.check()
         except Exception as error:
             one.__dict__ = {**self._own, **before}
             call.counts = counts
-            if self._lived:
-                self.stamps[number] = stamps
-            call.forget()
-            if care.guard is not None:
-                care.guard.restore()
+            if self._has_ttl:
+                self.stamps[key_id] = stamps
+            call.clear()
+            if checks.guard is not None:
+                checks.guard.restore()
             return error
         self._emit(returned, place)
-        self._asked(number, due, place)
+        self._apply_requests(key_id, due, place)
         return None
 
-    def _firing(self, number: int, due: DueTimers) -> Any:
-        """Timers in the order of their times, as places of what they emit."""
+    def _fire(self, key_id: int, due: DueTimers) -> Any:
+        """Let timers fire in the order of their times; yields the origin of what each emits."""
         heapq.heapify(due)
         call = self._call
         call.input, call.watermark = "", self._step.after
         while due:
             call.time, domain = heapq.heappop(due)
             call.by_clock = domain == CLOCK
-            self.firings.append((number, None if call.by_clock else call.time))
+            self.firings.append((key_id, None if call.by_clock else call.time))
             yield -len(self.firings)
 
-    def _asked(self, number: int, due: DueTimers, place: int) -> None:
-        """What a call asked for: timers set and cancelled, rows for side outputs."""
+    def _apply_requests(self, key_id: int, due: DueTimers, place: int) -> None:
+        """What a call requested: timers set and cancelled, rows for side outputs."""
         ending = place < 0 and self._step.after >= MAX_TIME and self._beyond()
-        for domain, at, wanted in self._call.asked:
-            timer = (number, domain, at)
-            if wanted and ending:
+        for domain, at, arm in self._call.timer_requests:
+            timer = (key_id, domain, at)
+            if arm and ending:
                 continue
             self.armed.discard(timer)
-            if not wanted:
+            if not arm:
                 self.cancelled.add(timer)
                 if (at, domain) in due:
                     due.remove((at, domain))
@@ -245,21 +251,23 @@ class KeyPass:
             rows, places = self.sides.setdefault(name, ([], RowOrigins([], self.firings)))
             rows.append(row)
             places.of.append(place)
-        self._call.forget()
+        self._call.clear()
 
     def _beyond(self) -> bool:
-        """At the end: whether the timer is beyond the rows; it sets no other, forever."""
+        """At the end of the input: whether the timer is beyond the rows; then it sets no other."""
         call = self._call
         return call.by_clock or (call.time or 0) > self._step.newest
 
     # time to live
 
-    def _expire(self, number: int) -> None:
+    def _expire(self, key_id: int) -> None:
         step = self._step
-        self._values.expire(self._state(), self.stamps[number], self._now(), step.clock)
+        self._values.expire(self._state(), self.stamps[key_id], self._now(), step.clock)
 
-    def _mark(self, number: int) -> None:
-        self._values.mark(self._state(), self.stamps[number], self._now(), self._step.clock)
+    def _record_writes(self, key_id: int) -> None:
+        self._values.record_writes(
+            self._state(), self.stamps[key_id], self._now(), self._step.clock
+        )
 
     def _state(self) -> State:
         return self._one.__dict__

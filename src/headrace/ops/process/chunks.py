@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from headrace.chunk import TIME
 from headrace.clock import MIN_TIME
 from headrace.isolate import by_halving
-from headrace.ops.contract import EpochStep, Fault, Operator
+from headrace.ops.contract import EpochStep, Fault, Operator, Place
 from headrace.ops.keys import key_schema
 from headrace.ops.process.function import KeyedProcess, own_attributes
 from headrace.ops.process.key_state import VALUES, KeyState, Timers, seen_by_key, stamp_of
@@ -34,7 +34,7 @@ from headrace.values import array_of, as_type
 
 @dataclass(slots=True)
 class ChunkCall:
-    """What `on_chunk` may ask, and ask for."""
+    """What `on_chunk` may read about its call, and request."""
 
     keys: pa.Table  # one row per key, in the order in which they are in the chunk
     index: np.ndarray  # for each row of the chunk the number of its key
@@ -51,7 +51,7 @@ class ChunkCall:
         self.counts[name] += int(n)
 
     def emit(self, output: str, rows: Any) -> None:
-        """Give rows to a side output, as on_chunk returns them."""
+        """Emit rows to a side output, in the form in which on_chunk returns them."""
         if output not in self.outputs:
             raise ValueError(f"there is no side output {output!r}")
         self.side_rows.append((output, rows))
@@ -74,18 +74,11 @@ class _ChunkResult:
 class ChunkOperator(Operator):
     version = 3
 
-    def __init__(
-        self,
-        function: KeyedProcess,
-        keys: Sequence[str],
-        input: pa.Schema,
-        output: pa.Schema,
-        timed: bool,
-    ) -> None:
-        self._function, self._schema, self._timed = function, output, timed
-        self._by, self._key = list(keys), key_schema(keys, input)
+    def __init__(self, function: KeyedProcess, place: Place) -> None:
+        self._function, self._schema, self._timed = function, place.output, place.timed
+        self._by, self._key = list(place.key), key_schema(place.key, place.input)
         self._sides = type(function).sides()
-        self._arranger = RowArranger(self._key, [keys])
+        self._arranger = RowArranger(self._key, [place.key])
         self._values = KeyState(function, self._key)
         self._columns = ColumnState(function, self._values)
         self._no_timers = Timers(False, self._key)
@@ -101,7 +94,7 @@ class ChunkOperator(Operator):
         if len(work):
             (rows,) = step.inputs
             self._run(work, work.table(rows), step)
-        self._values.forget(step)
+        self._values.expire_keys(step)
 
     def _run(self, work: RowsByKey, rows: pa.Table, step: EpochStep) -> None:
         def call(lo: int, hi: int) -> _ChunkResult:
@@ -111,8 +104,8 @@ class ChunkOperator(Operator):
             rows_of_key = range(work.starts[lo], work.starts[hi])
             step.faults.extend(Fault(work.arrived(step.inputs, i), error) for i in rows_of_key)
 
-        for made in by_halving(len(work), call, failed):
-            self._take(made, work, step)
+        for result in by_halving(len(work), call, failed):
+            self._apply(result, work, step)
 
     def _call(
         self, work: RowsByKey, rows: pa.Table, lo: int, hi: int, step: EpochStep
@@ -143,16 +136,17 @@ class ChunkOperator(Operator):
     def _times(self, work: RowsByKey) -> np.ndarray | None:
         return work.hidden.column(TIME).to_numpy() if self._timed else None
 
-    def _take(self, made: _ChunkResult, work: RowsByKey, step: EpochStep) -> None:
-        first = work.starts[made.lo]
-        ends = np.array(work.starts[made.lo + 1 : made.hi + 1], np.int64) - 1
-        keys = work.keys.slice(made.lo, made.hi - made.lo)
+    def _apply(self, result: _ChunkResult, work: RowsByKey, step: EpochStep) -> None:
+        """Store and emit the result of one call."""
+        first = work.starts[result.lo]
+        ends = np.array(work.starts[result.lo + 1 : result.hi + 1], np.int64) - 1
+        keys = work.keys.slice(result.lo, result.hi - result.lo)
         newest = _at(self._times(work), ends)
-        self._columns.store(keys, made.before, made.after, made.stamps, newest, step)
-        step.counts.update(made.counts)
-        for table, index in made.out:
+        self._columns.store(keys, result.before, result.after, result.stamps, newest, step)
+        step.counts.update(result.counts)
+        for table, index in result.out:
             step.out.append(self._with_origin(table, index + first, work, step))
-        for name, table, index in made.sides:
+        for name, table, index in result.sides:
             placed = self._with_origin(table, index + first, work, step)
             step.sides.setdefault(name, []).append(placed)
 
@@ -178,7 +172,7 @@ def _placed(returned: Any, schema: pa.Schema, call: ChunkCall) -> tuple[pa.Table
         raise ValueError(f"on_chunk returns no column {missing[0]!r}")
     table = fitted(table, schema)
     if index is None:
-        index = _meant(table.num_rows, call)
+        index = _implied_origins(table.num_rows, call)
     index = np.asarray(index, np.int64)
     rows = len(call.index)
     if len(index) != table.num_rows or ((index < 0) | (index >= rows)).any():
@@ -188,7 +182,7 @@ def _placed(returned: Any, schema: pa.Schema, call: ChunkCall) -> tuple[pa.Table
     return table, index
 
 
-def _meant(count: int, call: ChunkCall) -> np.ndarray:
+def _implied_origins(count: int, call: ChunkCall) -> np.ndarray:
     """One row returned for each row, or one for each key: then it comes from the key's last."""
     rows, keys = len(call.index), call.keys.num_rows
     if count == rows:
@@ -205,8 +199,8 @@ def _meant(count: int, call: ChunkCall) -> np.ndarray:
 
 # The state of a process function over chunks: each value a column, one row for each key.
 #
-# The tables are those of functions over rows, so a class may change from one to the other and
-# keep its state.
+# The tables are those of functions over rows, so a class may change from one to the other without
+# losing its state.
 
 
 Columns = dict[str, pa.Array]
@@ -222,19 +216,21 @@ class ColumnState:
         """The values of each key, and when they were last written; `first`: its first row."""
         if not self._declared:
             return {}, {}
-        held, known = step.tables[VALUES].get(keys)
-        stamps = {n: held.column(stamp_of(n)).combine_chunks() for n in self._values.lived}
-        found = {}
+        stored, present = step.tables[VALUES].get(keys)
+        stamps = {n: stored.column(stamp_of(n)).combine_chunks() for n in self._values.with_ttl}
+        columns = {}
         for name, declared in self._declared.items():
-            there = known
+            current = present
             if name in stamps:
-                there = known & ~_over(declared, stamps[name], first, step)
-            column, start = held.column(name).combine_chunks(), _start(declared)
-            found[name] = column if there.all() else pc.if_else(pa.array(there), column, start)
-        return found, stamps
+                current = present & ~_over(declared, stamps[name], first, step)
+            column, start = stored.column(name).combine_chunks(), _start(declared)
+            columns[name] = (
+                column if current.all() else pc.if_else(pa.array(current), column, start)
+            )
+        return columns, stamps
 
     def fitted(self, before: Columns, after: Mapping[str, Any], count: int) -> Columns:
-        """What was left in the object, as columns of their types; refuses what does not fit."""
+        """The values after a call, as columns of their types; refuses what does not fit."""
         return {
             name: before[name]
             if after.get(name, before[name]) is before[name]
@@ -256,7 +252,7 @@ class ColumnState:
         rows = keys
         for name, column in after.items():
             rows = rows.append_column(name, column)
-        for name, declared in self._values.lived.items():
+        for name, declared in self._values.with_ttl.items():
             written = after[name] is not before[name]
             at = _written(declared, stamps[name], newest, step) if written else stamps[name]
             rows = rows.append_column(stamp_of(name), at)
@@ -270,11 +266,8 @@ def _start(declared: ValueState) -> pa.Scalar:
 def _over(
     declared: ValueState, stamps: pa.Array, first: np.ndarray | None, step: EpochStep
 ) -> np.ndarray:
-    """Whose value has not been written for too long when its key's first row comes."""
-    written = stamps.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
-    now: Any = step.clock
-    if not declared.by_clock:
-        now = step.before if first is None else np.maximum(first, step.before)
+    """Which values have outlived their TTL when the first row of their key comes."""
+    written, now = _times_of(stamps), _now(declared, first, step)
     over: np.ndarray = (written == MIN_TIME) | (written + (declared.ttl or 0) <= now)
     return over
 
@@ -283,11 +276,19 @@ def _written(
     declared: ValueState, stamps: pa.Array, newest: np.ndarray | None, step: EpochStep
 ) -> pa.Array:
     """When an assigned value was last written: with the newest row of its key."""
-    before = stamps.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
-    now: Any = step.clock
-    if not declared.by_clock:
-        now = step.before if newest is None else np.maximum(newest, step.before)
-    return pa.array(np.maximum(before, now), pa.int64())
+    return pa.array(np.maximum(_times_of(stamps), _now(declared, newest, step)), pa.int64())
+
+
+def _times_of(stamps: pa.Array) -> np.ndarray:
+    times: np.ndarray = stamps.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
+    return times
+
+
+def _now(declared: ValueState, times: np.ndarray | None, step: EpochStep) -> Any:
+    """The clock, or the time of each key's row, which is not before the watermark."""
+    if declared.by_clock:
+        return step.clock
+    return step.before if times is None else np.maximum(times, step.before)
 
 
 def _fitted(name: str, kind: pa.DataType, returned: Any, count: int) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol, Self, cast
 
@@ -22,11 +22,11 @@ from headrace.reads import deletes
 from headrace.rows import RowCopier
 from headrace.schema import SchemaLike, schema_of
 
-HELD = "$held"  # in an object's dict: values that are looked up when they are asked for
+HELD = "$held"  # in an object's dict: values with a TTL, which are looked up when they are read
 
 
 class Context(Protocol):
-    """What a process function may ask about the call it is in, and ask for."""
+    """What a process function may read about the call it is in, and request."""
 
     @property
     def key(self) -> Any: ...  # the key: a value, or a tuple when there are several columns
@@ -50,27 +50,27 @@ class Context(Protocol):
 
 
 class ProcessMeta(ABCMeta):
-    """What a class of process functions declares, asked of the class and not of its objects:
-    so a value may have any name, `state` or `values` as well."""
+    """What a class of process functions declares. These are methods of the class and not of its
+    objects, so a value may have any name, `state` or `values` as well."""
 
     _kept: dict[str, ValueState]
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any
     ) -> ProcessMeta:
-        """Declarations are no attributes: state is in the object's dict.
+        """Declarations are not attributes of the class: state is in the object's dict.
 
-        Values that are deleted or held back are looked for. Only classes with such values pay
-        for it: with these methods every attribute takes four times as long.
+        Values that are deleted or have a TTL are looked up by `__getattr__`. Only classes with
+        such values get it, because with it every attribute takes four times as long.
         """
         own = {n: v for n, v in namespace.items() if isinstance(v, ValueState)}
         rest = {n: v for n, v in namespace.items() if n not in own}
         if any(v.ttl is not None for v in own.values()) or any(map(deletes, rest.values())):
             rest = {"__getattr__": _held_value, "__delattr__": _forget, **rest}
-        made = super().__new__(mcs, name, bases, rest, **more)
+        cls = super().__new__(mcs, name, bases, rest, **more)
         inherited = [getattr(base, "_kept", {}) for base in reversed(bases)]
-        made._kept = {n: v for stored in (*inherited, own) for n, v in stored.items()}
-        return made
+        cls._kept = {n: v for stored in (*inherited, own) for n, v in stored.items()}
+        return cls
 
     @property
     def values(cls) -> dict[str, ValueState]:
@@ -79,7 +79,7 @@ class ProcessMeta(ABCMeta):
 
     @property
     def shared(cls) -> dict[str, SharedMapState]:
-        """What every task knows, whatever the key."""
+        """The maps that all tasks share, whatever the key."""
         return {n: v for n, v in cls._kept.items() if isinstance(v, SharedMapState)}
 
     def state(cls) -> pa.Schema:
@@ -88,15 +88,15 @@ class ProcessMeta(ABCMeta):
 
     def sides(cls) -> dict[str, pa.Schema]:
         """The side outputs and their columns."""
-        said: Any = cls.outputs  # type: ignore[attr-defined]
-        if not isinstance(said, Mapping):
+        outputs: Any = cls.outputs  # type: ignore[attr-defined]
+        if not isinstance(outputs, Mapping):
             raise PlanError(
                 "HR-PROCESS-011",
-                f"the side outputs of {cls.__name__} are {said!r}",
+                f"the side outputs of {cls.__name__} are {outputs!r}",
                 'Give each its columns: outputs = {"name": "column type, ..."}.',
                 site=call_site(),
             )
-        return {name: schema_of(spec) for name, spec in said.items()}
+        return {name: schema_of(spec) for name, spec in outputs.items()}
 
     def handlers(cls) -> tuple[str, ...]:
         """The inputs that have a method of their own; "row" is the one for all others."""
@@ -112,7 +112,7 @@ class ProcessMeta(ABCMeta):
         return callable(getattr(cls, "on_chunk", None))
 
     def forgets(cls) -> bool:
-        """Whether all of its state is forgotten some time."""
+        """Whether all of its state expires."""
         return bool(cls.values) and all(v.ttl is not None for v in cls.values.values())
 
 
@@ -122,7 +122,7 @@ class KeyedProcess(metaclass=ProcessMeta):
     A method gets the row (a named tuple) and a context, and gives nothing, a row, a list of
     rows, or yields rows. `output` says what those rows are: a dataclass, DDL, a mapping;
     `outputs` names side outputs and what their rows are. `on_timer(time, ctx)` is called for
-    timers that the context set. `del self.<name>` forgets what is kept under a name.
+    timers that the context set. `del self.<name>` forgets what is stored under a name.
     With `on_chunk(chunk, ctx)` instead, it sees the rows of all keys at once, as Arrow.
     """
 
@@ -131,13 +131,13 @@ class KeyedProcess(metaclass=ProcessMeta):
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """An object outside a job, in a test of the class, has every value's start."""
-        made = super().__new__(cls)
-        vars(made).update({n: v.start() for n, v in cls._kept.items() if v.ttl is None})
-        return made
+        one = super().__new__(cls)
+        vars(one).update({n: v.start() for n, v in cls._kept.items() if v.ttl is None})
+        return one
 
 
 def own_attributes(function: KeyedProcess) -> dict[str, Any]:
-    """What an object has besides its state."""
+    """The attributes of an object that are not state."""
     return {n: v for n, v in vars(function).items() if n not in type(function)._kept}
 
 
@@ -167,15 +167,15 @@ _held_value.__qualname__, _forget.__qualname__ = "_found", "_forget"
 
 @lru_cache(maxsize=64)
 def keyless(kind: type[KeyedProcess]) -> type[KeyedProcess]:
-    """The class, of objects that have no key now: reading their state is refused."""
+    """The class for objects without a current key: reading their state is refused."""
 
-    def asked(self: KeyedProcess, name: str) -> Any:
+    def refuse(self: KeyedProcess, name: str) -> Any:
         if name in kind.values:
             raise no_key(kind.__name__, name)
         raise AttributeError(f"{kind.__name__} has no attribute {name!r}")
 
-    made: Any = ProcessMeta(kind.__name__, (kind,), {"__getattr__": asked})
-    return cast("type[KeyedProcess]", made)
+    without_key: Any = ProcessMeta(kind.__name__, (kind,), {"__getattr__": refuse})
+    return cast("type[KeyedProcess]", without_key)
 
 
 def no_key(title: str, name: str) -> PlanError:
@@ -186,21 +186,21 @@ def no_key(title: str, name: str) -> PlanError:
     )
 
 
-# The context of a call: what a process function may ask, and what it asked for.
+# The context of a call: what a process function may read, and what it requested.
 
 
 EVENT, CLOCK = 0, 1
 
 
 class Call:
-    """One for all calls of an epoch; what it holds is set before each.
+    """The context of all calls of an epoch; its attributes are set before each.
 
     `no_timer` and `no_event_timer` say why timers cannot be set, where they cannot.
     """
 
     __slots__ = (
-        "asked", "by_clock", "clock", "counts", "input", "key", "no_event_timer",
-        "no_timer", "outputs", "side_rows", "time", "watermark",
+        "by_clock", "clock", "counts", "input", "key", "no_event_timer",
+        "no_timer", "outputs", "side_rows", "time", "timer_requests", "watermark",
     )  # fmt: skip
 
     def __init__(
@@ -212,27 +212,27 @@ class Call:
         self.input = ""
         self.time: int | None = None
         self.by_clock = False  # in a timer: whether it was set by the clock
-        self.asked: list[tuple[int, int, bool]] = []
+        self.timer_requests: list[tuple[int, int, bool]] = []
         self.side_rows: list[tuple[str, Any]] = []
         self.counts: Counter[str] = Counter()
 
     def timer(self, at: int) -> None:
         """Call on_timer when the watermark passes `at`, in ms."""
-        self._ask(EVENT, at, True)
+        self._request_timer(EVENT, at, True)
 
     def cancel(self, at: int) -> None:
         """Forget the timer at `at`."""
-        self._ask(EVENT, at, False)
+        self._request_timer(EVENT, at, False)
 
     def clock_timer(self, at: int) -> None:
         """Call on_timer when the clock passes `at`, in ms."""
-        self._ask(CLOCK, at, True)
+        self._request_timer(CLOCK, at, True)
 
     def cancel_clock(self, at: int) -> None:
         """Forget the timer that the clock would have fired at `at`."""
-        self._ask(CLOCK, at, False)
+        self._request_timer(CLOCK, at, False)
 
-    def _ask(self, domain: int, at: int, wanted: bool) -> None:
+    def _request_timer(self, domain: int, at: int, arm: bool) -> None:
         why_not = self.no_timer or (self.no_event_timer if domain == EVENT else "")
         if why_not:
             raise PlanError(
@@ -242,10 +242,10 @@ class Call:
             )
         if not MIN_TIME < (at := int(at)) < MAX_TIME:
             raise ValueError(f"a timer at {at} ms would never fire: times are within ±2**62")
-        self.asked.append((domain, at, wanted))
+        self.timer_requests.append((domain, at, arm))
 
     def emit(self, output: str, row: Any) -> None:
-        """Give a row to a side output."""
+        """Emit a row to a side output."""
         if output not in self.outputs:
             raise PlanError(
                 "HR-PROCESS-011",
@@ -259,17 +259,6 @@ class Call:
         """Add `n` to a figure of your own, that the run shows."""
         self.counts[name] += int(n)
 
-    def forget(self) -> None:
-        self.asked.clear()
+    def clear(self) -> None:
+        self.timer_requests.clear()
         self.side_rows.clear()
-
-
-def many(returned: Any) -> list[Any]:
-    """Nothing, one row, a list of rows or a generator: as rows."""
-    if isinstance(returned, list):
-        return returned
-    if returned is None:
-        return []
-    if isinstance(returned, tuple | dict):  # asking for iterators takes longer
-        return [returned]
-    return list(returned) if isinstance(returned, Iterator) else [returned]

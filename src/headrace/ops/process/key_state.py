@@ -1,9 +1,9 @@
 """The state of a process function by key: loaded before its calls, stored after them.
 
-A plain value is in the object's dict. One with a time to live is held back, under HELD, with
-the moment of its last write: the object's class hands it out when it is asked for, so that a
-write is distinguished from none. A value that is not stored reads as a fresh start; a key of
-which nothing is left is deleted. Keys that no row touches cost nothing.
+A plain value is in the object's dict. One with a TTL is separate, under HELD, with the moment of
+its last write: the object's class returns it when it is read, so that a write is distinguished
+from none. A value that is not stored reads as its start; a key of which nothing is left is
+deleted. Keys that no row touches cost nothing.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ def stamp_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """What the table has of some keys, and of which it has something."""
+    """The stored state of some keys, and which of them have any."""
 
     rows: pa.Table
-    known: np.ndarray
+    present: np.ndarray
 
     def slice(self, start: int, count: int) -> LoadedState:
-        return LoadedState(self.rows.slice(start, count), self.known[start : start + count])
+        return LoadedState(self.rows.slice(start, count), self.present[start : start + count])
 
 
 @dataclass(frozen=True, slots=True)
 class NewState:
-    """What was left of some keys, as columns, and of which nothing was."""
+    """The state of some keys after their calls, as columns, and which of them have none."""
 
     rows: pa.Table
     empty: np.ndarray
@@ -58,15 +58,15 @@ class KeyState:
     def __init__(self, function: KeyedProcess, key: pa.Schema) -> None:
         self._declared, self._key = type(function).values, key
         self._schema = type(function).state()
-        self.lived = {n: v for n, v in self._declared.items() if v.ttl is not None}
-        self._plain = [n for n in self._declared if n not in self.lived]
-        domains = {CLOCK if v.by_clock else EVENT for v in self.lived.values()}
+        self.with_ttl = {n: v for n, v in self._declared.items() if v.ttl is not None}
+        self._plain = [n for n in self._declared if n not in self.with_ttl]
+        domains = {CLOCK if v.by_clock else EVENT for v in self.with_ttl.values()}
         self._domains = sorted(domains) if type(function).forgets() else []
 
     def tables(self) -> tuple[TableSpec, ...]:
         if not self._declared:
             return ()
-        stamps = [pa.field(stamp_of(n), pa.int64()) for n in self.lived]
+        stamps = [pa.field(stamp_of(n), pa.int64()) for n in self.with_ttl]
         values = TableSpec(VALUES, self._key, pa.schema([*self._schema, *stamps]))
         expiry = (TableSpec(EXPIRY[d], self._key, pa.schema([]), timed=True) for d in self._domains)
         return (values, *expiry)
@@ -80,43 +80,43 @@ class KeyState:
 
     def states(self, loaded: LoadedState) -> tuple[list[State], list[Stamps]]:
         """The state of each key, and when it was last written."""
-        held, known = loaded.rows, loaded.known.tolist()
-        columns = [_read(self._declared[n], pylist(held.column(n)), known) for n in self._plain]
-        states: list[State] = [{} for _ in known]
+        rows, present = loaded.rows, loaded.present.tolist()
+        columns = [_read(self._declared[n], pylist(rows.column(n)), present) for n in self._plain]
+        states: list[State] = [{} for _ in present]
         if columns:
             states = [
                 dict(zip(self._plain, row, strict=True)) for row in zip(*columns, strict=True)
             ]
-        return states, self._load_lived(states, held) if self.lived else []
+        return states, self._load_with_ttl(states, rows) if self.with_ttl else []
 
-    def _load_lived(self, states: list[State], held: pa.Table) -> list[Stamps]:
-        values = {n: pylist(held.column(n)) for n in self.lived}
-        written = {n: held.column(stamp_of(n)).to_pylist() for n in self.lived}
+    def _load_with_ttl(self, states: list[State], rows: pa.Table) -> list[Stamps]:
+        values = {n: pylist(rows.column(n)) for n in self.with_ttl}
+        written = {n: rows.column(stamp_of(n)).to_pylist() for n in self.with_ttl}
         stamps: list[Stamps] = []
         for i, state in enumerate(states):
-            own = {n: written[n][i] for n in self.lived}
-            there = (n for n, at in own.items() if at is not None)
-            state[HELD] = {n: self.lived[n].loaded(values[n][i]) for n in there}
-            stamps.append(own)
+            written_at = {n: written[n][i] for n in self.with_ttl}
+            stored = (n for n, at in written_at.items() if at is not None)
+            state[HELD] = {n: self.with_ttl[n].loaded(values[n][i]) for n in stored}
+            stamps.append(written_at)
         return stamps
 
     def expire(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
-        """Forget what has not been written for too long, before a call at `now`."""
-        for name, declared in self.lived.items():
+        """Drop values that have outlived their TTL, before a call at `now`."""
+        for name, declared in self.with_ttl.items():
             at, ttl = stamps[name], declared.ttl
             if at is not None and ttl and at + ttl <= (clock if declared.by_clock else now):
                 stamps[name] = None
                 state[HELD].pop(name, None)
 
-    def mark(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
-        """Remember what a call at `now` has written: what is in the object's dict."""
-        held = state[HELD]
-        for name, declared in self.lived.items():
+    def record_writes(self, state: State, stamps: Stamps, now: int, clock: int) -> None:
+        """Record the values that a call at `now` has written: those in the object's dict."""
+        stored = state[HELD]
+        for name, declared in self.with_ttl.items():
             if name in state:
-                held[name] = state.pop(name)
+                stored[name] = state.pop(name)
                 at = clock if declared.by_clock else now
                 stamps[name] = max(at, stamps[name] or at)
-            elif name not in held:
+            elif name not in stored:
                 stamps[name] = None
 
     # after the calls
@@ -126,18 +126,18 @@ class KeyState:
         if self._declared:
             table_of(zip(*self._columns([state]), strict=True), self._schema)
 
-    def left(self, states: list[State], stamps: list[Stamps], loaded: LoadedState) -> NewState:
-        """What the calls left, as columns; refuses what does not fit."""
+    def new_state(self, states: list[State], stamps: list[Stamps], loaded: LoadedState) -> NewState:
+        """The state after the calls, as columns; refuses what does not fit."""
         rows = table_of(zip(*self._columns(states), strict=True), self._schema)
-        for name in self.lived:
+        for name in self.with_ttl:
             written = pa.array([s[name] for s in stamps], pa.int64())
             rows = rows.append_column(stamp_of(name), written)
         whole = self._plain and all(self._plain[0] in s for s in states)
-        if whole and loaded.known.all():
+        if whole and loaded.present.all():
             return NewState(rows, np.zeros(len(states), np.bool_))
         starts = {n: v.start() for n, v in self._declared.items()}
-        pairs = zip(states, loaded.known.tolist(), strict=True)
-        return NewState(rows, np.array([_nothing(s, k, starts) for s, k in pairs], np.bool_))
+        pairs = zip(states, loaded.present.tolist(), strict=True)
+        return NewState(rows, np.array([_is_empty(s, k, starts) for s, k in pairs], np.bool_))
 
     def store(
         self, keys: pa.Table, loaded: LoadedState, parts: Sequence[NewState], step: EpochStep
@@ -145,17 +145,17 @@ class KeyState:
         """Keys of which nothing is left are deleted."""
         if not self._declared:
             return
-        left, rows = pa.concat_tables([part.rows for part in parts]), keys
-        for field in left.schema:
-            rows = rows.append_column(field, left.column(field.name))
+        values, rows = pa.concat_tables([part.rows for part in parts]), keys
+        for field in values.schema:
+            rows = rows.append_column(field, values.column(field.name))
         empty = np.concatenate([part.empty for part in parts])
         if empty.any():
-            step.tables[VALUES].delete(keys.filter(pa.array(empty & loaded.known)))
+            step.tables[VALUES].delete(keys.filter(pa.array(empty & loaded.present)))
             rows = rows.filter(pa.array(~empty))
         self.write(rows, keys.column_names, step)
 
     def write(self, rows: pa.Table, identity: list[str], step: EpochStep) -> None:
-        """Put keys, values and when they were written; and when they will be forgotten."""
+        """Put keys, values and when they were written; and when they will expire."""
         step.tables[VALUES].put(rows)
         for domain in self._domains:
             ends = self._ends(rows, domain)
@@ -165,24 +165,24 @@ class KeyState:
     def _columns(self, states: list[State]) -> list[list[Any]]:
         columns = []
         for name, declared in self._declared.items():
-            lived = name in self.lived
-            places = [s.get(HELD, s) for s in states] if lived else states
-            stored, empty = declared.stored, None if lived else declared.stored(declared.start())
-            columns.append([stored(s[name]) if name in s else empty for s in places])
+            has_ttl = name in self.with_ttl
+            dicts = [s.get(HELD, s) for s in states] if has_ttl else states
+            stored, empty = declared.stored, None if has_ttl else declared.stored(declared.start())
+            columns.append([stored(s[name]) if name in s else empty for s in dicts])
         return columns
 
     def _ends(self, rows: pa.Table, domain: int) -> np.ndarray:
-        """When the last of a key's values is forgotten; MIN_TIME where none is there."""
+        """When the last of a key's values expires; MIN_TIME where there is none."""
         last = np.full(rows.num_rows, MIN_TIME, np.int64)
-        for name, declared in self.lived.items():
+        for name, declared in self.with_ttl.items():
             if declared.by_clock == (domain == CLOCK):
                 written = rows.column(stamp_of(name)).fill_null(MIN_TIME).to_numpy()
                 ends = np.where(written > MIN_TIME, written + (declared.ttl or 0), MIN_TIME)
                 last = np.maximum(last, ends)
         return last
 
-    def forget(self, step: EpochStep) -> None:
-        """Delete what has outlived its time, of keys that no row touched."""
+    def expire_keys(self, step: EpochStep) -> None:
+        """Delete the state of keys whose values have all outlived their TTL."""
         now = {EVENT: step.after, CLOCK: step.clock}
         if not self._domains or step.after >= MAX_TIME:
             return
@@ -190,10 +190,10 @@ class KeyState:
         keys = pa.concat_tables(due)
         if not keys.num_rows:
             return
-        held, known = step.tables[VALUES].get(keys)
-        over = [self._ends(held, d) <= now[d] for d in self._domains]
-        gone = np.logical_and.reduce([known, *over])
-        step.tables[VALUES].delete(keys.filter(pa.array(gone)))
+        stored, present = step.tables[VALUES].get(keys)
+        ended = [self._ends(stored, d) <= now[d] for d in self._domains]
+        expired = np.logical_and.reduce([present, *ended])
+        step.tables[VALUES].delete(keys.filter(pa.array(expired)))
 
     def _due(self, name: str, now: int, step: EpochStep) -> pa.Table:
         table = step.tables[name]
@@ -202,23 +202,23 @@ class KeyState:
         return due.drop_columns([TIME])
 
 
-def _nothing(state: State, known: bool, starts: State) -> bool:
+def _is_empty(state: State, stored: bool, starts: State) -> bool:
     """Whether nothing is left of a key; of a new one, whether it is as it started."""
     if state.get(HELD):
         return False
-    if known:
+    if stored:
         return not any(name in state for name in starts)
     return all(name not in state or state[name] == start for name, start in starts.items())
 
 
-def _read(declared: ValueState, stored: list[Any], known: list[bool]) -> list[Any]:
-    """A column as the user's code knows it, with a start of its own for every new key."""
+def _read(declared: ValueState, stored: list[Any], present: list[bool]) -> list[Any]:
+    """A column as the user's code sees it, with a new start value for every new key."""
     plain = type(declared) is ValueState and declared.make is None
     if plain and not declared.mutable:
         start = declared.default
-        return [v if k else start for v, k in zip(stored, known, strict=True)]
+        return [v if k else start for v, k in zip(stored, present, strict=True)]
     make, fresh = declared.loaded, declared.start
-    return [make(v) if k else fresh() for v, k in zip(stored, known, strict=True)]
+    return [make(v) if k else fresh() for v, k in zip(stored, present, strict=True)]
 
 
 # The timers of a process function: two tables, one by event time and one by the clock.
@@ -226,7 +226,7 @@ def _read(declared: ValueState, stored: list[Any], known: list[bool]) -> list[An
 
 TABLES = {EVENT: "timers", CLOCK: "clock_timers"}
 DOMAIN = "domain"
-Timer = tuple[int, int, int]  # number of the key, domain, time
+Timer = tuple[int, int, int]  # key id, domain, time
 
 
 class Timers:
@@ -238,8 +238,8 @@ class Timers:
         return tuple(TableSpec(n, self._key, pa.schema([]), timed=True) for n in names)
 
     def due(self, step: EpochStep) -> pa.Table:
-        """The timers that are due, and never again; at the end of input, all."""
-        parts = [self._nothing()]
+        """Remove the timers that are due, at the end of the input all, and return them."""
+        due = [self._none()]
         for domain, now in ((EVENT, step.after), (CLOCK, step.clock)):
             if self._used:
                 table = step.tables[TABLES[domain]]
@@ -247,10 +247,10 @@ class Timers:
                 rows = table.scan(MIN_TIME, limit)
                 table.expire(limit)
                 kind = pa.array(np.full(rows.num_rows, domain, np.int32))
-                parts.append(rows.append_column(DOMAIN, kind))
-        return pa.concat_tables(parts)
+                due.append(rows.append_column(DOMAIN, kind))
+        return pa.concat_tables(due)
 
-    def _nothing(self) -> pa.Table:
+    def _none(self) -> pa.Table:
         identity = [(HASH, pa.uint64()), *((f.name, f.type) for f in self._key)]
         return pa.schema([(TIME, pa.int64()), *identity, (DOMAIN, pa.int32())]).empty_table()
 
@@ -259,10 +259,10 @@ class Timers:
     ) -> None:
         for timers, write in ((cancelled, "delete"), (armed, "put")):
             for domain, name in TABLES.items():
-                own = [(number, at) for number, d, at in timers if d == domain]
-                if own:
-                    numbers, times = zip(*own, strict=True)
-                    rows = keys.take(pa.array(numbers, pa.int64()))
+                chosen = [(key_id, at) for key_id, d, at in timers if d == domain]
+                if chosen:
+                    key_ids, times = zip(*chosen, strict=True)
+                    rows = keys.take(pa.array(key_ids, pa.int64()))
                     rows = rows.append_column(TIME, pa.array(times, pa.int64()))
                     getattr(step.tables[name], write)(rows)
 

@@ -1,6 +1,6 @@
 """Stored values under a changed declaration: wider types, fields added, dropped or renamed.
 
-`fits` says what becomes of each part and what is impossible; `refitted` does it to a column.
+`fits` says what becomes of each part and what is impossible; `refitted` converts a column.
 Both go by types alone, so what the one accepts the other can do.
 """
 
@@ -33,7 +33,7 @@ class MigratedPart(NamedTuple):
 def fits(
     old: pa.DataType, new: pa.DataType, path: str, kind: Any, was: Names
 ) -> Iterator[MigratedPart]:
-    """How values of the type `old` become values of the type `new`; nothing if they are.
+    """How values of the type `old` become values of the type `new`; nothing if they are equal.
 
     `kind` is the Python type, which knows what fields start with; `was`: what they were called.
     """
@@ -59,24 +59,24 @@ def _fields(
     before, parts, used = {f.name: f.type for f in old}, parts_of(bare(kind)), set[str]()
     for field in new:
         name, inner, part = field.name, f"{path}.{field.name}", parts.get(field.name)
-        found = source(name, was, before)
-        if found is None:
+        old_name = source(name, was, before)
+        if old_name is None:
             yield _added(name, inner, kind, part, was.get(name), list(before))
             continue
-        used.add(found)
-        if found != name:
-            yield MigratedPart(inner, RENAMED, f"from {found}")
-        yield from fits(before[found], field.type, inner, part, below(was, name))
+        used.add(old_name)
+        if old_name != name:
+            yield MigratedPart(inner, RENAMED, f"from {old_name}")
+        yield from fits(before[old_name], field.type, inner, part, below(was, name))
     yield from (MigratedPart(f"{path}.{n}", DROPPED) for n in before if n not in used)
 
 
 def _added(
-    name: str, path: str, kind: Any, part: Any, was: str | None, known: list[str]
+    name: str, path: str, kind: Any, part: Any, was: str | None, stored: list[str]
 ) -> MigratedPart:
     """A new field of a record: what is stored already needs something for it."""
     if was is not None:
-        there = ", ".join(map(repr, known))
-        return MigratedPart(path, UNKNOWN, f"says it was {was!r}, but what is stored has {there}")
+        names = ", ".join(map(repr, stored))
+        return MigratedPart(path, UNKNOWN, f"says it was {was!r}, but what is stored has {names}")
     if name in starts_of(bare(kind)) or may_be_none(part):
         return MigratedPart(path, NEW)
     return MigratedPart(
@@ -95,7 +95,7 @@ def _widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def start_column(default: Any, kind: pa.DataType, count: int) -> pa.Array:
-    """So many of a start value."""
+    """A column of `count` start values."""
     one = table_of([(default,)], pa.schema([("value", kind)])).column(0)[0]
     return pa.repeat(one, count) if one.is_valid else pa.nulls(count, kind)
 
@@ -115,11 +115,11 @@ def refitted(column: pa.Array, new: pa.DataType, kind: Any, was: Names) -> pa.Ar
 
 
 def _struct(column: pa.Array, new: pa.DataType, kind: Any, was: Names) -> pa.Array:
-    known, kind = [f.name for f in column.type], bare(kind)
+    stored, kind = [f.name for f in column.type], bare(kind)
     parts, starts = parts_of(kind), starts_of(kind)
 
     def filled(field: pa.Field) -> pa.Array:
-        name, old = field.name, source(field.name, was, known)
+        name, old = field.name, source(field.name, was, stored)
         if old is None:
             return start_column(starts.get(name), field.type, len(column))
         inner = pc.struct_field(column, old)
@@ -143,15 +143,15 @@ def _value(value: Any, new: pa.DataType, kind: Any, was: Names) -> Any:
 
 
 def _record(record: dict[str, Any], new: pa.DataType, kind: Any, was: Names) -> dict[str, Any]:
-    parts, starts, found = parts_of(kind), starts_of(kind), dict[str, Any]()
+    parts, starts, values = parts_of(kind), starts_of(kind), dict[str, Any]()
     for field in new:
         name, old = field.name, source(field.name, was, record)
-        found[name] = (
+        values[name] = (
             starts.get(name)
             if old is None
             else _value(record[old], field.type, parts.get(name), below(was, name))
         )
-    return found
+    return values
 
 
 # Fields of stored values that had other names in an earlier version of the program.
@@ -164,21 +164,21 @@ Names = Mapping[str, str]
 
 
 def below(was: Names, field: str) -> dict[str, str]:
-    """What is said of the fields inside one field."""
+    """The former names of the fields inside one field."""
     inside = f"{field}."
     return {p.removeprefix(inside): old for p, old in was.items() if p.startswith(inside)}
 
 
-def source(field: str, was: Names, known: Collection[str]) -> str | None:
-    """The name of a field among those that are known; None for a new one."""
-    if field in known:
+def source(field: str, was: Names, stored: Collection[str]) -> str | None:
+    """The name of a field among the stored ones; None for a new one."""
+    if field in stored:
         return field
     old = was.get(field)
-    return old if old in known else None
+    return old if old in stored else None
 
 
 def checked(was: Any, column: pa.DataType) -> dict[str, str]:
-    """What `was_fields` says, if it can be meant."""
+    """The names in `was_fields`; refused if they do not fit the type."""
     if was is None:
         return {}
     if not isinstance(was, Mapping):

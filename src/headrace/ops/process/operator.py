@@ -7,7 +7,7 @@ checks every call by itself. Rows and state are written by column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,12 +45,12 @@ BLOCK = 16_384  # rows that are Python objects at a time
 
 @dataclass(frozen=True, slots=True)
 class _BlockResult:
-    """What came of some keys: no row of theirs is a Python object any more."""
+    """The result of the calls of some keys, as tables."""
 
     keys: pa.Table
     out: pa.Table | None
     sides: dict[str, pa.Table]
-    left: NewState
+    state: NewState
     armed: set[Timer]
     cancelled: set[Timer]
     faults: list[Fault]
@@ -60,34 +60,25 @@ class _BlockResult:
 class ProcessOperator(Operator):
     version = 3
 
-    def __init__(
-        self,
-        function: KeyedProcess,
-        names: Sequence[str],
-        keys: Sequence[Sequence[str]],
-        inputs: Sequence[pa.Schema],
-        output: pa.Schema,
-        timed: bool = True,
-        broadcast: Collection[int] = (),
-    ) -> None:
-        self._function, self._names, self._schema = function, names, output
-        self._timed, self._sides, self._by = timed, type(function).sides(), list(keys[0])
-        self._key = key_schema(keys[0], inputs[0])
-        self._arranger = RowArranger(self._key, keys)
+    def __init__(self, function: KeyedProcess, names: Sequence[str], place: Place) -> None:
+        self._function, self._names, self._schema = function, names, place.output
+        self._timed, self._sides, self._by = place.timed, type(function).sides(), list(place.key)
+        self._key = key_schema(place.key, place.input)
+        self._arranger = RowArranger(self._key, place.keys)
         self._values = KeyState(function, self._key)
         self._timers = Timers(type(function).timed(), self._key)
-        self._shared = SharedMaps(function, names, broadcast)
-        self._blind = self._looks_at_nothing()
-        mutable = any(stored.mutable for stored in type(function).values.values())
-        self._copier = row_copier(output) if mutable else NO_COPY
-        self._sides_apart = {
+        self._shared = SharedMaps(function, names, place.broadcast)
+        self._ignores_context = self._must_ignore_context()
+        mutable = any(declared.mutable for declared in type(function).values.values())
+        self._copier = row_copier(place.output) if mutable else NO_COPY
+        self._side_copiers = {
             n: row_copier(s) if mutable else NO_COPY for n, s in self._sides.items()
         }
 
-    def _looks_at_nothing(self) -> bool:
-        """Whether rows come from one input and its method surely ignores its context."""
+    def _must_ignore_context(self) -> bool:
+        """Whether rows come from one input, and its method surely ignores its context."""
         kind = type(self._function)
-        plain = len(self._names) == 1 and not self._values.lived
+        plain = len(self._names) == 1 and not self._values.with_ttl
         at_once = getattr(kind, "rows_at_once", False)
         return plain and not at_once and ignores(_handler(kind, self._names[0]), place=2, count=3)
 
@@ -98,13 +89,13 @@ class ProcessOperator(Operator):
     def step(self, step: EpochStep) -> None:
         inputs, control = self._shared.split(step.inputs)
         work = self._arranger.arrange(inputs, self._timers.due(step))
-        maps = self._shared.apply(control, step) if self._worth(work, control) else {}
+        maps = self._shared.apply(control, step) if self._has_work(work, control) else {}
         if len(work):
             self._calls(work, inputs, self._shared.guard(maps, step), step)
-        self._values.forget(step)
+        self._values.expire_keys(step)
         self._timers.look_ahead(step)
 
-    def _worth(self, work: RowsByKey, control: Sequence[pa.Table | None]) -> bool:
+    def _has_work(self, work: RowsByKey, control: Sequence[pa.Table | None]) -> bool:
         return len(work) > 0 or any(rows is not None for rows in control)
 
     def _calls(
@@ -114,33 +105,32 @@ class ProcessOperator(Operator):
         guard: SharedMapGuard,
         step: EpochStep,
     ) -> None:
-        """All keys, some at a time: so what Python makes of them stays near the processor."""
+        """All keys, a block at a time, so that the rows of a block stay in the cache."""
         kind, loaded = type(self._function), self._values.load(work.keys, step)
         handlers = [(_handler(kind, name), name) for name in self._names]
         columns = seen(inputs, [handler for handler, _ in handlers])
         own = {**own_attributes(self._function), **guard.maps}
-        made = []
+        results = []
         for first, block in work.blocks(BLOCK):
-            own_rows = loaded.slice(first, len(block))
-            begin = partial(
+            new_pass = partial(
                 KeyPass,
                 self._function,
                 own,
                 handlers,
-                self._blind,
+                self._ignores_context,
                 block,
                 columns,
                 step,
                 self._values,
-                own_rows,
+                loaded.slice(first, len(block)),
                 self._copier,
             )
-            made.append(self._block(begin, block, inputs, guard, step))
-        self._store(made, work, loaded, step)
+            results.append(self._block(new_pass, block, inputs, guard, step))
+        self._store(results, work, loaded, step)
 
     def _block(
         self,
-        begin: Callable[[Call], KeyPass],
+        new_pass: Callable[[Call], KeyPass],
         block: RowsByKey,
         inputs: Sequence[pa.Table | None],
         guard: SharedMapGuard,
@@ -148,24 +138,24 @@ class ProcessOperator(Operator):
     ) -> _BlockResult:
         keys = key_values(block.keys, self._key.names)
 
-        def made(care: CallChecks | None) -> _BlockResult:
-            found = self._result(begin(self._call(step)).run(keys, care), block, step)
+        def run(checks: CallChecks | None) -> _BlockResult:
+            result = self._result(new_pass(self._call(step)).run(keys, checks), block, step)
             guard.check()
-            return found
+            return result
 
         arrived, blamed = partial(block.arrived, inputs), partial(self._blamed, block)
         try:
-            return made(None)
+            return run(None)
         except Exception:  # the user's, or what it returned or stored does not fit
             guard.restore()
         try:
-            return made(CallChecks(self._accept, arrived, blamed))
+            return run(CallChecks(self._accept, arrived, blamed))
         except PlanError:  # a call changed what is shared: look for it after each
             guard.restore()
-            return made(CallChecks(self._accept, arrived, blamed, guard))
+            return run(CallChecks(self._accept, arrived, blamed, guard))
 
     def _call(self, step: EpochStep) -> Call:
-        call = Call(step.before, step.clock, self._sides_apart)
+        call = Call(step.before, step.clock, self._side_copiers)
         call.no_timer = "" if type(self._function).timed() else NO_ON_TIMER
         call.no_event_timer = "" if self._timed else NO_TIME
         return call
@@ -176,13 +166,13 @@ class ProcessOperator(Operator):
         for name, row in sides:
             table_of([row], self._sides[name])
 
-    def _blamed(self, work: RowsByKey, number: int, time: int) -> pa.Table:
+    def _blamed(self, work: RowsByKey, key_id: int, time: int) -> pa.Table:
         """The record of a timer that failed: its key, and its time."""
-        key = work.keys.slice(number, 1).select(self._key.names).rename_columns(self._by)
+        key = work.keys.slice(key_id, 1).select(self._key.names).rename_columns(self._by)
         return key.append_column("timer", pa.array([time], pa.int64()))
 
     def _result(self, done: KeyPass, block: RowsByKey, step: EpochStep) -> _BlockResult:
-        """What came of some keys; refuses what does not fit, before anything is written."""
+        """The result of a pass; refuses what does not fit, before anything is written."""
         out = table_of(done.outs, self._schema)
         sides = {
             name: block.placed(table_of(rows, self._sides[name]), places, step, self._timed)
@@ -192,7 +182,7 @@ class ProcessOperator(Operator):
             block.keys,
             block.placed(out, done.places, step, self._timed) if len(out) else None,
             sides,
-            self._values.left(done.states, done.stamps, done.loaded),
+            self._values.new_state(done.states, done.stamps, done.loaded),
             done.armed,
             done.cancelled,
             done.faults,
@@ -202,7 +192,7 @@ class ProcessOperator(Operator):
     def _store(
         self, parts: list[_BlockResult], work: RowsByKey, loaded: LoadedState, step: EpochStep
     ) -> None:
-        self._values.store(work.keys, loaded, [part.left for part in parts], step)
+        self._values.store(work.keys, loaded, [part.state for part in parts], step)
         for part in parts:
             self._timers.store(part.keys, part.armed, part.cancelled, step)
             step.faults.extend(part.faults)
@@ -253,7 +243,7 @@ class ProcessSpec(Spec):
     @property
     def by_event_time(self) -> bool:
         kind = type(self.function)
-        return kind.timed() or any(life_of(stored) == "event" for stored in kind._kept.values())
+        return kind.timed() or any(life_of(value) == "event" for value in kind._kept.values())
 
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
@@ -285,13 +275,11 @@ class ProcessSpec(Spec):
         return {"values": values, "timers": kind.timed()}
 
     def operator(self, place: Place) -> Operator:
-        fn, output, timed = self.function, place.output, place.timed
-        if type(fn).chunked():
-            return ChunkOperator(fn, place.key, place.input, output, timed)
-        inputs = list(place.inputs)
-        return ProcessOperator(fn, self.names, place.keys, inputs, output, timed, place.broadcast)
+        if type(self.function).chunked():
+            return ChunkOperator(self.function, place)
+        return ProcessOperator(self.function, self.names, place)
 
 
-def life_of(kept: ValueState) -> str:
-    """By which time a value is forgotten: "", "event", "clock"."""
-    return "" if kept.ttl is None else "clock" if kept.by_clock else "event"
+def life_of(declared: ValueState) -> str:
+    """By which time a value expires: "", "event", "clock"."""
+    return "" if declared.ttl is None else "clock" if declared.by_clock else "event"

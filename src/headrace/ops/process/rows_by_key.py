@@ -24,10 +24,10 @@ _PLACES = {TIME: (pa.int64(), MIN_TIME), SOURCE: (pa.int32(), -1), OFFSET: (pa.i
 
 @dataclass(slots=True)
 class RowOrigins:
-    """Where emitted rows came from: a row's number, or -1 less that of a firing."""
+    """Where emitted rows came from: the number of a row, or -1 minus that of a firing."""
 
     of: list[int]
-    firings: list[tuple[int, int | None]]  # number of the key, and the time of a timer
+    firings: list[tuple[int, int | None]]  # key id, and the time of a timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RowsByKey:
     hidden: pa.Table  # the hidden columns of the rows, in the order of their calls
     starts: list[int]  # where each key's rows start, and the end of all
     ports: np.ndarray  # the input of each row
-    indexes: np.ndarray  # and its place there
+    indexes: np.ndarray  # the place of each row in its input
     no_time: bool  # some rows have no time
     timers: list[list[tuple[int, int]]]  # (time, domain) of each key
     by: Sequence[Sequence[str]]  # what each input calls the key
@@ -75,14 +75,14 @@ class RowsByKey:
         used = [port for port, rows in enumerate(seen) if rows is not None and rows.num_rows]
         if len(used) == 1:
             return self._only_rows(seen[used[0]], self.by[used[0]])
-        made: list[Any] = [None] * len(self.ports)
+        every: list[Any] = [None] * len(self.ports)
         for port, table in enumerate(seen):
             own = np.flatnonzero(self.ports == port)
             if table is not None and len(own):
                 rows = rows_of(visible(table).take(pa.array(self.indexes[own])))
                 for place, row in zip(own.tolist(), rows, strict=True):
-                    made[place] = row
-        return made
+                    every[place] = row
+        return every
 
     def _only_rows(self, rows: pa.Table, by: Sequence[str]) -> list[Any]:
         """The rows of the only input: a key's text becomes an object once, not in every row."""
@@ -115,14 +115,14 @@ class RowsByKey:
         """Rows with the hidden columns of those they came from; a timer's have its time."""
         at = np.array(places.of, np.int64)
         from_row, firing = at >= 0, -1 - at[at < 0]
-        stand_in = self._firings(places, step)
+        of_firings = self._firings(places, step)
         for name in (TIME, SOURCE, OFFSET):
             if name not in self.hidden.column_names or (name == TIME and not timed):
                 continue
-            known = self.hidden.column(name).to_numpy()
-            values = np.empty(len(at), known.dtype)
-            values[from_row] = known[at[from_row]]
-            values[~from_row] = stand_in[name][firing]
+            hidden = self.hidden.column(name).to_numpy()
+            values = np.empty(len(at), hidden.dtype)
+            values[from_row] = hidden[at[from_row]]
+            values[~from_row] = of_firings[name][firing]
             rows = rows.append_column(name, pa.array(values, _PLACES[name][0]))
         return rows
 
@@ -145,20 +145,20 @@ class RowArranger:
         """`due` has "__h", the key columns, "__t" and "domain" of the timers that are due."""
         rows = input_rows(inputs)
         identities = [self._identity(port, part) for port, part in rows.parts]
-        both = pa.concat_tables([*identities, due.select([HASH, *self._key.names])])
-        number, first = key_numbers(both)
-        own, owners = number[: len(rows.ports)], number[len(rows.ports) :].tolist()
-        turn = sorted_by([own, *rows.order()])
+        keys = pa.concat_tables([*identities, due.select([HASH, *self._key.names])])
+        key_ids, first = key_numbers(keys)
+        row_keys, timer_keys = key_ids[: len(rows.ports)], key_ids[len(rows.ports) :].tolist()
+        order = sorted_by([row_keys, *rows.order()])
         timers: list[list[tuple[int, int]]] = [[] for _ in first]
         times, domains = due.column(TIME).to_pylist(), due.column(DOMAIN).to_pylist()
-        for owner, at, domain in zip(owners, times, domains, strict=True):
-            timers[owner].append((at, domain))
+        for key_id, at, domain in zip(timer_keys, times, domains, strict=True):
+            timers[key_id].append((at, domain))
         return RowsByKey(
-            both.take(pa.array(first)),
-            rows.hidden.take(pa.array(turn)).combine_chunks(),
-            np.searchsorted(own[turn], np.arange(len(first) + 1)).tolist(),
-            rows.ports[turn],
-            rows.indexes[turn],
+            keys.take(pa.array(first)),
+            rows.hidden.take(pa.array(order)).combine_chunks(),
+            np.searchsorted(row_keys[order], np.arange(len(first) + 1)).tolist(),
+            rows.ports[order],
+            rows.indexes[order],
             rows.no_time,
             timers,
             self._keys,
@@ -193,8 +193,8 @@ def input_rows(inputs: Sequence[pa.Table | None]) -> InputRows:
     ports = np.repeat(np.array([port for port, _ in parts], np.int64), counts)
     indexes = np.concatenate([np.arange(n) for n in counts] or [np.zeros(0, np.int64)])
     chosen = [rows.select([n for n in _PLACES if n in rows.column_names]) for _, rows in parts]
-    nothing = pa.schema([(name, kind) for name, (kind, _) in _PLACES.items()]).empty_table()
-    hidden = pa.concat_tables(chosen, promote_options="default") if chosen else nothing
+    empty = pa.schema([(name, kind) for name, (kind, _) in _PLACES.items()]).empty_table()
+    hidden = pa.concat_tables(chosen, promote_options="default") if chosen else empty
     no_time = TIME in hidden.column_names and hidden.column(TIME).null_count > 0
     for place, name in enumerate(hidden.column_names):
         if hidden.column(name).null_count:
@@ -206,9 +206,9 @@ def input_rows(inputs: Sequence[pa.Table | None]) -> InputRows:
 def in_turn(inputs: Sequence[pa.Table | None]) -> list[tuple[int, int, Any]]:
     """The rows of all inputs in order, whatever their key: input, place there, and time."""
     rows = input_rows(inputs)
-    turn = sorted_by([np.zeros(len(rows.ports), np.int64), *rows.order()])
-    times = _times(rows.hidden.take(pa.array(turn)), rows.no_time)
-    places = rows.ports[turn].tolist(), rows.indexes[turn].tolist()
+    order = sorted_by([np.zeros(len(rows.ports), np.int64), *rows.order()])
+    times = _times(rows.hidden.take(pa.array(order)), rows.no_time)
+    places = rows.ports[order].tolist(), rows.indexes[order].tolist()
     return list(zip(*places, times, strict=True))
 
 
@@ -224,7 +224,7 @@ def _seen(rows: pa.Table, handler: Any) -> pa.Table:
 
 
 def _repeats(kind: pa.DataType) -> bool:
-    """Whether keys that are equal are the same to everybody: 0.0 and -0.0 are not."""
+    """Whether keys that are equal look the same to the user: 0.0 and -0.0 do not."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind))
 
 

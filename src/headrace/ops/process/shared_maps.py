@@ -16,11 +16,11 @@ import pyarrow as pa
 from headrace.chunk import visible
 from headrace.errors import PlanError
 from headrace.ops.contract import EpochStep, Fault
-from headrace.ops.process.function import Call, KeyedProcess, keyless, many, no_key, own_attributes
+from headrace.ops.process.function import Call, KeyedProcess, keyless, no_key, own_attributes
 from headrace.ops.process.rows_by_key import in_turn
 from headrace.ops.process.state_kinds import SharedMapState
 from headrace.ops.tables import BroadcastTable
-from headrace.rows import plainly, pylist, rows_of, table_of
+from headrace.rows import as_rows, plainly, pylist, rows_of, table_of
 from headrace.state.table import TableSpec
 
 NO_KEY = "a control row has no key"
@@ -51,8 +51,8 @@ class SharedMaps:
         control = [rows if i in self._ports else None for i, rows in enumerate(inputs)]
         return keyed, control
 
-    def known(self, step: EpochStep) -> Maps:
-        """The maps as they are, each entry an object of its own."""
+    def stored(self, step: EpochStep) -> Maps:
+        """The stored maps; each entry is a new object."""
         return {name: self._read(name, step) for name in self._declared}
 
     def _read(self, name: str, step: EpochStep) -> dict[Any, Any]:
@@ -64,22 +64,22 @@ class SharedMaps:
     def apply(self, control: Sequence[pa.Table | None], step: EpochStep) -> Maps:
         """The maps after this epoch's control rows, whose changes are stored."""
         if not any(rows is not None and rows.num_rows for rows in control):
-            return self.known(step)
-        calls = self._calls(control)
+            return self.stored(step)
+        rows = self._rows(control)
         call, faults = self._call(step), list[Fault]()
-        maps = self.known(step)
+        maps = self.stored(step)
         try:
-            for port, row, time, _ in calls:
-                self._one(maps, call, port, row, time)
-            changes = self._changes(self.known(step), maps)
-        except Exception:  # again, call by call
-            call, maps = self._call(step), self.known(step)
-            for port, row, time, place in calls:
-                maps = self._carefully(maps, call, port, row, time, faults, place)
-            changes = self._changes(self.known(step), maps)
-        for name, (put, gone) in changes.items():
-            self._tables[name].put(put, step)
-            self._tables[name].delete(gone, step)
+            for port, row, time, _ in rows:
+                self._apply_row(maps, call, port, row, time)
+            changes = self._changes(self.stored(step), maps)
+        except Exception:  # again, row by row
+            call, maps = self._call(step), self.stored(step)
+            for port, row, time, record in rows:
+                maps = self._apply_checked(maps, call, port, row, time, faults, record)
+            changes = self._changes(self.stored(step), maps)
+        for name, (changed, deleted) in changes.items():
+            self._tables[name].put(changed, step)
+            self._tables[name].delete(deleted, step)
         if 0 in step.homes:
             step.faults.extend(faults)
             step.counts.update(call.counts)
@@ -88,29 +88,30 @@ class SharedMaps:
     def guard(self, maps: Maps, step: EpochStep) -> SharedMapGuard:
         """The maps for methods that may not change them."""
         nested = [n for n, d in self._declared.items() if pa.types.is_nested(d.type.item_type)]
-        return SharedMapGuard(maps, nested, lambda: self.known(step))
+        return SharedMapGuard(maps, nested, lambda: self.stored(step))
 
     def _call(self, step: EpochStep) -> Call:
         call = Call(step.before, step.clock)
         call.no_timer = NO_KEY
         return call
 
-    def _calls(self, control: Sequence[pa.Table | None]) -> list[tuple[int, Any, Any, pa.Table]]:
+    def _rows(self, control: Sequence[pa.Table | None]) -> list[tuple[int, Any, Any, pa.Table]]:
+        """Control rows in order: port, row, time, and the row as it arrived."""
         rows = [rows_of(visible(t)) if t is not None else [] for t in control]
-        found = []
+        ordered = []
         for port, index, time in in_turn(control):
             table = control[port]
             assert table is not None
-            found.append((port, rows[port][index], time, table.slice(index, 1)))
-        return found
+            ordered.append((port, rows[port][index], time, table.slice(index, 1)))
+        return ordered
 
-    def _one(self, maps: Maps, call: Call, port: int, row: Any, time: int | None) -> None:
+    def _apply_row(self, maps: Maps, call: Call, port: int, row: Any, time: int | None) -> None:
         kind = type(self._function)
         one = object.__new__(keyless(kind))
         one.__dict__ = {**own_attributes(self._function), **maps}
         call.input, call.time = self._names[port], time
         handler = getattr(kind, f"on_{call.input}")
-        if many(handler(one, row, call)):
+        if as_rows(handler(one, row, call)):
             raise PlanError(
                 "HR-PROCESS-012",
                 f"on_{call.input} returns rows, but a control row reaches every task, and each "
@@ -122,7 +123,7 @@ class SharedMaps:
                 raise no_key(kind.__name__, name)
         maps.update({name: dict(one.__dict__[name]) for name in maps})
 
-    def _carefully(
+    def _apply_checked(
         self,
         maps: Maps,
         call: Call,
@@ -130,29 +131,30 @@ class SharedMaps:
         row: Any,
         time: Any,
         faults: list[Fault],
-        place: pa.Table,
+        record: pa.Table,
     ) -> Maps:
+        """The maps after one row; if its call fails, as they were before."""
         before, counts = copy.deepcopy(maps), call.counts.copy()
         try:
-            self._one(maps, call, port, row, time)
+            self._apply_row(maps, call, port, row, time)
             self._changes(before, maps)
         except Exception as error:
-            faults.append(Fault(place, error))
+            faults.append(Fault(record, error))
             call.counts = counts
             return before
         return maps
 
     def _changes(self, before: Maps, after: Maps) -> dict[str, tuple[pa.Table, pa.Table]]:
-        """For each map the entries that are new or different, and the keys that are gone."""
-        found = {}
+        """For each map the entries that are new or different, and the keys that were deleted."""
+        changes = {}
         for name, table in self._tables.items():
             old, new = before[name], after[name]
-            put = [(k, v) for k, v in new.items() if k not in old or old[k] != v]
-            gone = [(k,) for k in old if k not in new]
+            changed = [(k, v) for k, v in new.items() if k not in old or old[k] != v]
+            deleted = [(k,) for k in old if k not in new]
             spec = table.spec
             entry = pa.schema([*spec.key, *spec.value])
-            found[name] = (table_of(put, entry), table_of(gone, spec.key))
-        return found
+            changes[name] = (table_of(changed, entry), table_of(deleted, spec.key))
+        return changes
 
 
 def _table(name: str, declared: SharedMapState) -> BroadcastTable:
@@ -164,14 +166,14 @@ def _table(name: str, declared: SharedMapState) -> BroadcastTable:
 # Shared maps in methods that may not change them.
 #
 # An assignment is refused at once. A list or a record within an entry cannot refuse: such an
-# entry is compared with what it was when it was first read. What is not read costs nothing.
+# entry is compared with its value when it was first read. What is not read costs nothing.
 
 
 Maps = dict[str, dict[Any, Any]]
 
 
 class ReadOnlyMap(dict[Any, Any]):
-    """A shared map whose entries stay what they are."""
+    """A shared map that refuses to be changed."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise _refused()
@@ -187,17 +189,17 @@ class ReadOnlyMap(dict[Any, Any]):
 
 
 class WatchedMap(ReadOnlyMap):
-    """One that knows which entries were read, and what they were."""
+    """A read-only map that remembers which entries were read, and what they were."""
 
     def __init__(self, entries: dict[Any, Any]) -> None:
         super().__init__(entries)
         self._before: dict[Any, str] = {}
 
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
+        entry = super().__getitem__(key)
         if key not in self._before:
-            self._before[key] = _fingerprint(found)
-        return found
+            self._before[key] = _fingerprint(entry)
+        return entry
 
     def get(self, key: Any, default: Any = None) -> Any:
         try:
@@ -222,7 +224,7 @@ class WatchedMap(ReadOnlyMap):
 
     @property
     def changed(self) -> bool:
-        """Whether an entry that was read is another now."""
+        """Whether an entry that was read has changed since."""
         entry = super().__getitem__
         return any(_fingerprint(entry(key)) != was for key, was in self._before.items())
 
@@ -237,11 +239,11 @@ def _fingerprint(entry: Any) -> str:
 class SharedMapGuard:
     """The maps, and whether anything within their entries was changed."""
 
-    def __init__(self, maps: Maps, nested: Collection[str], again: Callable[[], Maps]) -> None:
+    def __init__(self, maps: Maps, nested: Collection[str], stored: Callable[[], Maps]) -> None:
         kinds = {name: WatchedMap if name in nested else ReadOnlyMap for name in maps}
         self.maps = {name: kinds[name](entries) for name, entries in maps.items()}
         self._watched = [m for m in self.maps.values() if isinstance(m, WatchedMap)]
-        self._again = again  # the maps as they are stored
+        self._stored = stored  # reads the maps again
 
     def check(self) -> None:
         """Refuse what was changed since the last time."""
@@ -252,7 +254,7 @@ class SharedMapGuard:
     def restore(self) -> None:
         """Undo what was changed; the methods' own object goes on with the same maps."""
         if any(watched.changed for watched in self._watched):
-            for name, entries in self._again().items():
+            for name, entries in self._stored().items():
                 dict.update(self.maps[name], entries)
         self._forget()
 

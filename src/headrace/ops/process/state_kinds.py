@@ -1,8 +1,8 @@
 """The kinds of state per key: a value, a list, a map, the last so many, a running result.
 
 A declaration is a value: the column's type, what a new key starts with, how the stored value
-becomes what the user's code sees and how that is stored again. With `ttl` it is forgotten when
-it has not been written for so long, by event time or by the clock.
+becomes what the user's code sees and how that is stored again. With `ttl` it expires when it has
+not been written for so long, by event time or by the clock.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class ValueState:
 
     @property
     def mutable(self) -> bool:
-        """Whether it may be changed in place: a touch then counts as a write."""
+        """Whether it may be changed in place: reading it then counts as a write."""
         return bool(pa.types.is_nested(self.type))
 
     @property
     def whole(self) -> Any:
-        """The Python type of all of it, where `kind` is that of its elements."""
+        """The Python type of the whole value, where `kind` is that of its elements."""
         if self.word in ("list", "last"):
             return list[self.kind]  # type: ignore[name-defined]
         if self.word in ("map", "shared map"):
@@ -59,16 +59,16 @@ class ValueState:
         return self.kind
 
     def loaded(self, stored: Any) -> Any:
-        """The stored thing as the user's code knows it."""
+        """The stored value as the user's code sees it."""
         return stored if self.make is None else self.make(stored)
 
     def start(self) -> Any:
-        """A fresh start, so that no two keys share a list."""
+        """A new start value, so that no two keys share a list."""
         return copy.deepcopy(self.default)
 
-    def stored(self, held: Any) -> Any:
-        """What to store of what the user's code left."""
-        return held
+    def stored(self, value: Any) -> Any:
+        """What to store of the value that the user's code left."""
+        return value
 
 
 class ListState(ValueState):
@@ -79,8 +79,8 @@ class ListState(ValueState):
     at_rest = "KeptList"  # never changes
 
     def loaded(self, stored: Any) -> Any:
-        made = stored or []
-        return made if self.make is None else list(map(self.make, made))
+        items = stored or []
+        return items if self.make is None else list(map(self.make, items))
 
     def start(self) -> Any:
         return []
@@ -94,8 +94,8 @@ class MapState(ValueState):
     at_rest = "KeptMap"  # never changes
 
     def loaded(self, stored: Any) -> Any:
-        found = dict(stored or {})
-        return found if self.make is None else {k: self.make(v) for k, v in found.items()}
+        entries = dict(stored or {})
+        return entries if self.make is None else {k: self.make(v) for k, v in entries.items()}
 
     def start(self) -> Any:
         return {}
@@ -103,7 +103,7 @@ class MapState(ValueState):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LastState(ValueState):
-    """The last `size` things: a deque."""
+    """The last `size` items: a deque."""
 
     size: int = 1
 
@@ -111,19 +111,19 @@ class LastState(ValueState):
     at_rest = "KeptLast"  # never changes
 
     def loaded(self, stored: Any) -> Any:
-        made = stored or []
-        return deque(made if self.make is None else map(self.make, made), maxlen=self.size)
+        items = stored or []
+        return deque(items if self.make is None else map(self.make, items), maxlen=self.size)
 
     def start(self) -> Any:
         return deque(maxlen=self.size)
 
-    def stored(self, held: Any) -> Any:
-        return list(held)[-self.size :]
+    def stored(self, value: Any) -> Any:
+        return list(value)[-self.size :]
 
 
 @dataclass(slots=True)
 class RunningValue:
-    """A running result: `add` takes something in, `value` is what came of all."""
+    """A running result: `add` an item, `value` is the result of all."""
 
     fold: Callable[[Any, Any], Any]
     result: Callable[[Any], Any]
@@ -162,12 +162,12 @@ class RunningState(ValueState):
     def start(self) -> Any:
         return RunningValue(self.fold, self.result, self.zero(), empty=True)
 
-    def stored(self, held: Any) -> Any:
-        return None if held.empty else held.state
+    def stored(self, value: Any) -> Any:
+        return None if value.empty else value.state
 
 
 class SharedMapState(ValueState):
-    """A dict that every task knows, changed by control rows only."""
+    """A dict that every task has, changed by control rows only."""
 
     __slots__ = ()
     word = "shared map"
@@ -179,10 +179,9 @@ class SharedMapState(ValueState):
 
 # The functions with which a class declares its state: `hot = hr.value(bool)`, and so on.
 #
-# All take `ttl` (forgotten when not written for so long; `by_clock` by the clock instead of
-# event time), `was` (its name in an earlier version of the program) and `was_fields` (of the
-# fields of a record: name now -> name before). They check their arguments; nothing here runs with
-# a job.
+# All take `ttl` (it expires when not written for so long; `by_clock`: by the clock instead of event
+# time), `was` (its name in an earlier version of the program) and `was_fields` (of the fields of a
+# record: name now -> name before). They check their arguments; nothing here runs with a job.
 
 
 def value(
@@ -210,7 +209,8 @@ def value(
             "Give a default of the declared type, or leave it out to start with None.",
             site=call_site(),
         ) from error
-    return ValueState(column, default, kind, *_common(column, ttl, by_clock, was, was_fields))
+    options = ttl, by_clock, was, was_fields
+    return _declared(ValueState, column, kind, options, default)
 
 
 def list_of(
@@ -222,8 +222,8 @@ def list_of(
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:
     """Declare a list per key: `self.seen.append(row.celsius)`."""
-    column = pa.list_(_typed(kind))
-    return ListState(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
+    options = ttl, by_clock, was, was_fields
+    return _declared(ListState, pa.list_(_typed(kind)), kind, options)
 
 
 def map_of(
@@ -236,8 +236,8 @@ def map_of(
     was_fields: Mapping[str, str] | None = None,
 ) -> Any:
     """Declare a dict per key: `self.counts[row.word] = 1`."""
-    column = _map(key, kind)
-    return MapState(column, None, kind, *_common(column, ttl, by_clock, was, was_fields))
+    options = ttl, by_clock, was, was_fields
+    return _declared(MapState, _map(key, kind), kind, options)
 
 
 def last_of(
@@ -257,9 +257,8 @@ def last_of(
             "Say how many, one at least, and of what: hr.last_of(3, float).",
             site=call_site(),
         )
-    column = pa.list_(_typed(kind))
-    common = _common(column, ttl, by_clock, was, was_fields)
-    return LastState(column, None, kind, *common, size=count)
+    options = ttl, by_clock, was, was_fields
+    return _declared(LastState, pa.list_(_typed(kind)), kind, options, size=count)
 
 
 def reducing(
@@ -283,9 +282,8 @@ def reducing(
     def fold(state: Any, item: Any) -> Any:
         return item if state is None else fn(state, item)
 
-    column = _typed(kind)
-    common = _common(column, ttl, by_clock, was, was_fields)
-    return RunningState(column, None, kind, *common, fold=fold)
+    options = ttl, by_clock, was, was_fields
+    return _declared(RunningState, _typed(kind), kind, options, fold=fold)
 
 
 def _takes_two(fn: Any) -> bool:
@@ -324,16 +322,9 @@ def aggregating(
             "Give it add(state, value).",
             site=call_site(),
         )
-    column = _typed(own.state)
-    return RunningState(
-        column,
-        None,
-        own.state,
-        *_common(column, ttl, by_clock, was, was_fields),
-        zero=own.zero,
-        fold=add,
-        result=own.result,
-    )
+    options = ttl, by_clock, was, was_fields
+    functions = {"zero": own.zero, "fold": add, "result": own.result}
+    return _declared(RunningState, _typed(own.state), own.state, options, **functions)
 
 
 def shared_map(
@@ -344,17 +335,19 @@ def shared_map(
     Only the method of a broadcast input (`rules.broadcast()`) may change it; everywhere else
     it can be read. It is for rules and settings: thousands of entries, not millions.
     """
-    column = _map(key, kind)
-    return SharedMapState(column, None, kind, *_common(column, None, False, was, was_fields))
+    return _declared(SharedMapState, _map(key, kind), kind, (None, False, was, was_fields))
 
 
-def _common(
+def _declared(
+    state: type[ValueState],
     column: pa.DataType,
-    ttl: Duration | None,
-    by_clock: bool,
-    was: str | None,
-    was_fields: Mapping[str, str] | None,
-) -> tuple[int | None, bool, str | None, Mapping[str, str]]:
+    kind: Any,
+    options: tuple[Duration | None, bool, str | None, Mapping[str, str] | None],
+    default: Any = None,
+    **more: Any,
+) -> ValueState:
+    """The declaration; refuses options that are impossible."""
+    ttl, by_clock, was, was_fields = options
     length = None if ttl is None else millis(ttl)
     if length is not None and length <= 0:
         raise PlanError(
@@ -370,7 +363,8 @@ def _common(
             'Pass ttl="1h" as well, or leave by_clock out.',
             site=call_site(),
         )
-    return length, by_clock, was, checked(was_fields, column)
+    names = checked(was_fields, column)
+    return state(column, default, kind, length, by_clock, was, names, **more)
 
 
 def _map(key: Any, kind: Any) -> pa.DataType:
