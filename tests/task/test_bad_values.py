@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +57,27 @@ def test_a_folded_value_that_does_not_fit_leaves_the_key_as_it_was(tmp_path: Pat
 def test_a_process_value_that_does_not_fit_leaves_the_key_as_it_was(tmp_path: Path) -> None:
     out, dead = _run(tmp_path, lambda s: s.key_by("k").process(Sum(), unbounded=True, name="sum"))
     assert [r["total"] for r in out] == [0, 1, 3, 7, 12] and dead == [(3, "sum")]
+
+
+def test_the_record_of_a_dead_letter_reads_back_as_the_row_it_was(tmp_path):
+    schema = "id bigint, body binary, at timestamp, price decimal(9, 2), parts array<binary>"
+    at = datetime(2026, 1, 1, 12, 30, 0, 250_000, tzinfo=UTC)
+    row = {
+        "id": 1,
+        "body": b"\x00\xff'",
+        "at": at,
+        "price": Decimal("9.50"),
+        "parts": [b"\x01", None],
+    }
+    job = hr.Job("writes")
+    job.read(hr.rows([row], schema=schema)).map(lambda r: 1 / 0, schema="v bigint").write(
+        "collect:", name="out"
+    )
+    drive(job, tmp_path / "job")
+    letters = hr.read_output(tmp_path / "job" / "dead").to_pylist()
+    (tmp_path / "again.jsonl").write_bytes(b"\n".join(r["record"] for r in letters) + b"\n")
+
+    again = hr.Job("reads")
+    again.read(f"files:{tmp_path}/again.jsonl", schema=schema).write("collect:", name="out")
+
+    assert drive(again, tmp_path / "again").output("out").to_pylist() == [row]

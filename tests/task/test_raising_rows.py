@@ -187,6 +187,34 @@ def test_a_function_of_tables_that_always_fails_is_not_tried_for_every_row(tmp_p
     assert len(calls) < 100
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda t: t.slice(0, 2),
+        lambda t: t.filter(pc.greater(t["v"], 5)),
+        lambda t: pa.concat_tables([t, t]),
+        lambda t: t.slice(0, 0),
+    ],
+    ids=["first rows", "filter", "twice", "none"],
+)
+def test_a_function_of_tables_must_return_a_row_for_each_row_that_has_an_event_time(tmp_path, fn):
+    rows = [("a", v) for v in range(10)]
+    job = hr.Job("j")
+    stream = job.read(hr.rows(rows, schema=SCHEMA), time=hr.ingestion())
+    stream.map_batches(fn, name="some").write("collect:", name="out")
+
+    with pytest.raises(hr.StepError, match=r"HR-STEP-003 step 'some'.* rows for 10"):
+        drive(job, tmp_path)
+
+
+def test_a_function_of_tables_may_return_other_rows_where_there_is_no_event_time(tmp_path):
+    job = hr.Job("j")
+    stream = job.read(hr.rows([("a", v) for v in range(10)], schema=SCHEMA))
+    stream.map_batches(lambda t: t.slice(0, 2)).write("collect:", name="out")
+
+    assert drive(job, tmp_path).output("out").num_rows == 2
+
+
 CALLS = Calls()
 
 

@@ -7,6 +7,7 @@ first one stops the job as a `StepError` instead.
 
 from __future__ import annotations
 
+import base64
 import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -128,7 +129,14 @@ def _records(rows: pa.Table) -> Iterable[bytes]:
     seen = visible(rows)
     names, columns = seen.column_names, [_values(c) for c in seen.columns]
     lines = zip(*columns, strict=True) if columns else ((),) * rows.num_rows
-    return (json.dumps(dict(zip(names, line, strict=True)), default=str).encode() for line in lines)
+    return (
+        json.dumps(dict(zip(names, line, strict=True)), default=_text).encode() for line in lines
+    )
+
+
+def _text(value: Any) -> str:
+    """What JSON has no type for, in the text that JSON inputs read."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

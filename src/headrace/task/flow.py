@@ -157,7 +157,7 @@ class Flow:
         def failed(first: int, last: int, error: Exception) -> None:
             self._fail(node.name, rows.slice(first, last - first), error)
 
-        return by_halving(rows.num_rows, run, failed, tries=_TRIES)
+        return by_halving(rows.num_rows, run, failed, tries=_TRIES, fatal=HeadraceError)
 
     def _fail(self, step: str, rows: pa.Table, error: BaseException | str) -> None:
         self._bury(step, rows, [error] * rows.num_rows)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.chunk import HIDDEN, hidden_columns, visible
+from headrace.chunk import hidden_columns, visible
+from headrace.errors import StepError
 from headrace.isolate import by_halving, one_by_one
 from headrace.plan.nodes import Python
 from headrace.reads import columns_read
@@ -227,12 +228,13 @@ def run_batches(step: Python, chunk: pa.Table) -> pa.Table:
         for name in hidden_columns(chunk):
             table = table.append_column(name, chunk.column(name))
         return table
-    if not step.timed:
-        return table
-    times = [n for n in HIDDEN if n in result.column_names]
-    if not times:
-        raise ValueError(
-            f"{step.name!r} changed the number of rows from {chunk.num_rows} to {table.num_rows}, "
-            "so the event time of its rows is unknown"
+    if step.timed:
+        raise StepError(
+            "HR-STEP-003",
+            f"step {step.name!r}: map_batches returned {table.num_rows:,} rows for "
+            f"{chunk.num_rows:,}, so their event times are unknown",
+            "On a stream with event time return one row for each row, in the same order; to drop "
+            "rows use where, to add some flat_map.",
+            site=step.site,
         )
-    return table.append_column(times[0], result.column(times[0]))
+    return table
