@@ -180,8 +180,8 @@ class Aggregate:
         """The result's type over rows of `schema`; refuses a type that does not suit."""
         try:
             return self.synopsis.result_type(*self._types(schema))
-        except UnsuitableType as needed:
-            raise self._unfit(schema, str(needed)) from None
+        except UnsuitableType as wanted:
+            raise self._unfit(schema, str(wanted)) from None
 
     def partial_fields(self, name: str, schema: pa.Schema) -> list[pa.Field]:
         """The columns of the partial of aggregate `name` over rows of `schema`."""
@@ -192,12 +192,12 @@ class Aggregate:
     def _types(self, schema: pa.Schema) -> tuple[pa.DataType, pa.DataType]:
         return _type(schema, self.column), _type(schema, self.by)
 
-    def _unfit(self, schema: pa.Schema, needed: str) -> PlanError:
+    def _unfit(self, schema: pa.Schema, wanted: str) -> PlanError:
         kinds = " and ".join(str(_type(schema, a)) for a in self.arguments)
         return PlanError(
             "HR-AGG-001",
             f"{self} cannot be computed: its argument is {kinds}",
-            f"{self.kind} needs {needed}; cast the column first.",
+            f"{self.kind} needs {wanted}; cast the column first.",
         )
 
 
