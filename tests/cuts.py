@@ -281,7 +281,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "testing.drive": {
         "Driver.__init__(tasks)": "the user's",
-        "Driver.drain(most)": "a limit",
+        "Driver.drain(most)": "a limit that is refused",
         "MANY": "no limit",
     },
     "testing.harness": {

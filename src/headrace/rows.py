@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from keyword import iskeyword
 from operator import attrgetter, is_, itemgetter
 from typing import Any, cast
@@ -268,7 +268,8 @@ def plainly(value: Any) -> Any:
 # Defensive copies of rows that user code may go on changing.
 #
 # A function may return its state as a row, `return self.stats`, or within one, and change it at
-# the next call. Rows become columns only after many calls, so such a row is copied on return.
+# the next call; or fill the same dict for every row. Rows become columns only after many calls, so
+# such a row is copied on return.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -281,6 +282,15 @@ class RowCopier:
     def all(self, rows: Any) -> list[Any]:
         plain, take = self.plain, self.take
         return [row if isinstance(row, plain) else take(row) for row in rows]
+
+    def each(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """The same as they come; the first decides whether copies are needed, so that rows of a
+        type that needs none cost nothing."""
+        for first in rows:
+            if isinstance(first, self.plain):
+                return chain((first,), rows)
+            return chain((self.take(first),), map(self.take, rows))
+        return iter(())
 
 
 _UNCHANGING = (tuple, str, bytes, int, float, dt.date, Decimal, type(None))

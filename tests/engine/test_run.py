@@ -75,6 +75,20 @@ def test_progress_tells_of_all_that_catch_up_waited_for(spark: Any, tmp_path: Pa
     assert run.stop().state == "stopped"
 
 
+def test_until_now_stops_after_what_is_there_and_the_next_run_goes_on(
+    spark: Any, tmp_path: Path
+) -> None:
+    log = _topic(tmp_path)
+    for turn in (1, 2):
+        log.append("rows", [{"k": "a", "at": turn * 1_000}])
+        run = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"), until="now", quiet=True)
+        assert run.wait(timeout=120).state == "stopped"
+        assert _seen(run) == turn
+    again = hr.run(_log_job(tmp_path), folder=str(tmp_path / "job"), until="now", quiet=True)
+    assert again.wait(timeout=120) == run.status  # there was nothing to do
+    assert again.output("counts").num_rows == 0  # the window is open
+
+
 def test_a_failing_function_is_one_python_error_with_step_place_and_record(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -102,7 +116,7 @@ def test_the_same_record_is_a_dead_letter_by_default(spark: Any, tmp_path: Path)
     (letter,) = hr.read_output(tmp_path / "dead").to_pylist()
     assert (letter["input"], letter["offset"], letter["step"]) == ("rows", 3, "divide")
     assert letter["record"] == b'{"v": 3}' and "ZeroDivisionError" in letter["traceback"]
-    assert "test_run.py" in letter["traceback"] and "pythons.py" not in letter["traceback"]
+    assert "test_run.py" in letter["traceback"] and "python_steps.py" not in letter["traceback"]
 
 
 def test_too_many_dead_letters_stop_the_job(spark: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A generator in `flat_map` may yield one object again and again, changed in between."""
+"""A function may yield or return one object again and again, changed in between."""
 
 from __future__ import annotations
 
@@ -75,3 +75,90 @@ def test_also_for_the_step_after(tmp_path: Path, fn: Any) -> None:
 def test_rows_without_lists(tmp_path: Path) -> None:
     rows = _run(tmp_path, lambda s: s.flat_map(one_dict, schema="n bigint"))
     assert [r["n"] for r in rows] == [n for n, _ in EXPECTED]
+
+
+class Shared:
+    """Counts its calls in one object, which it returns each time: `made` of the dict it fills."""
+
+    def __init__(self, made: Any) -> None:
+        self.count: dict[str, Any] = {"n": 0, "seen": []}
+        self.returned = made(self.count)
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.count["n"] += 1
+        self.count["seen"].append(self.count["n"])
+        return self.returned
+
+
+class SharedProcess(hr.KeyedProcess):
+    output = "n bigint, seen array<bigint>"
+
+    def __init__(self, made: Any) -> None:
+        self.call = Shared(made)
+
+    def on_row(self, row: Any, ctx: Any) -> Any:
+        return self.call()
+
+
+class SharedWindow(hr.WindowProcess):
+    def __init__(self, made: Any) -> None:
+        self.call = Shared(made)
+
+    def process(self, key: Any, window: Any, rows: Any) -> Any:
+        return self.call()
+
+
+COUNTED = "n bigint, seen array<bigint>"
+SECOND = hr.tumbling("1s")
+STEPS = {
+    "map": lambda s, made: s.map(Shared(made), schema=COUNTED),
+    "flat_map": lambda s, made: s.flat_map(Shared(made), schema=COUNTED),
+    "process": lambda s, made: s.key_by("k").process(SharedProcess(made), unbounded=True),
+    "window": lambda s, made: s.key_by("k").window(SECOND).process(Shared(made), schema=COUNTED),
+    "session": lambda s, made: (
+        s.key_by("k").window(hr.session("1ms")).process(Shared(made), schema=COUNTED)
+    ),
+    "rows": lambda s, made: (
+        s.key_by("k").window(hr.tumbling(rows=1)).process(Shared(made), schema=COUNTED)
+    ),
+    "window process": lambda s, made: (
+        s.key_by("k").window(SECOND).process(SharedWindow(made), schema=COUNTED)
+    ),
+    "match": lambda s, made: s.key_by("k").match(
+        hr.pattern("a", "true"), select=Shared(made), output=COUNTED
+    ),
+    "map_async": lambda s, made: s.map_async(Shared(made), output=COUNTED, concurrency=1),
+}
+RETURNED = {"a dict": lambda count: count, "a list": lambda count: [count]}
+ONE_ROW, ROWS = {"map", "map_async"}, {"flat_map"}
+CASES = [(s, "a dict") for s in STEPS if s not in ROWS]
+CASES += [(s, "a list") for s in STEPS if s not in ONE_ROW]
+
+
+@pytest.mark.parametrize(("step", "returned"), CASES)
+def test_a_function_may_return_the_object_it_returned_before(
+    tmp_path: Path, step: str, returned: str
+) -> None:
+    job = hr.Job("shared")
+    rows = [(key, i) for i, key in enumerate("abcdef")]
+    stream = job.read(hr.rows(rows, "k string, at bigint"), time="at", in_order=True)
+    STEPS[step](stream, RETURNED[returned]).write("collect:", name="out")
+
+    out = drive(job, tmp_path, tasks=1).output("out").to_pylist()
+    assert sorted((r["n"], r["seen"]) for r in out) == [
+        (n, list(range(1, n + 1))) for n in range(1, 7)
+    ]
+
+
+def test_a_cogroup_function_may_return_the_list_it_returned_before(tmp_path: Path) -> None:
+    job = hr.Job("shared")
+    schema = "k string, at bigint"
+    a, b = (
+        job.read(hr.rows([("x", 1), ("y", 2), ("z", 3)], schema), time="at", in_order=True, name=n)
+        for n in "ab"
+    )
+    joined = a.cogroup(b, Shared(lambda count: [count]), on="k", window=SECOND, schema=COUNTED)
+    joined.write("collect:", name="out")
+
+    rows = drive(job, tmp_path, tasks=1).output("out").to_pylist()
+    assert sorted(r["n"] for r in rows) == [1, 2, 3]

@@ -49,8 +49,11 @@ ForGood = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for machines.")]
 Until = Annotated[
-    Literal["end"] | None,
-    typer.Option(help="end: read what is there now, close every window, stop."),
+    Literal["now", "end"] | None,
+    typer.Option(
+        help="now: read what is there now and stop; the next run goes on. end: close every "
+        "window, too, and end for good."
+    ),
 ]
 
 

@@ -3,7 +3,7 @@
 An offset (`Offset`) is the epoch's number, its clock, and how far every split is read. All
 that could differ between two runs of an epoch (the clock, idleness, ends, how much is read)
 is decided here, once, and recorded in the offset. How far the job is comes from the last
-manifest; this module writes nothing.
+manifest. Nothing is written here but the request to stop when a run until "now" is done.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pace:
 
     tasks: int
     slots: int
-    until_end: bool = False
+    until: str | None = None  # "end", "now", or for ever
     target_ms: int = 1_000
     max_batch: int | None = None
 
@@ -51,7 +51,7 @@ class Planner:
         self._admission = Admission(pace.target_ms, pace.max_batch)
         self._aligned = alignment_bounds(program)
         self._upstream = {n.name: upstream(program, n.name) for n in program.stateful()}
-        self._ending = pace.until_end
+        self._ending, self._only_now = pace.until == "end", pace.until == "now"
         self._targets: dict[tuple[str, str], Any] = {}
         self._last_read = Manifest()  # the last that was read
         self._planned: tuple[int, list[SourceTask]] = (-1, [])
@@ -88,6 +88,8 @@ class Planner:
         self._learn(now)
         after = self._move(before.splits, before.free_split_id(), now)
         if not self._worthwhile(before, after, now):
+            if self._only_now and self._exhausted(after):
+                request_stop(self._log.folder)
             return start
         begun = {(s.input, s.name): s.at for s in before.splits}
         rows = sum(self._rows(s, begun) for s in after)
@@ -122,12 +124,25 @@ class Planner:
 
     def _latest(self, split: Split) -> Any:
         source = self._sources[split.input]
-        if not self._ending or source.bounded:  # a bounded one knows its end itself
+        pinned = self._ending or self._only_now
+        if not pinned or source.bounded:  # a bounded one knows its end itself
             return source.latest(split.name)
         place = (split.input, split.name)
         if place not in self._targets:
             self._targets[place] = source.latest(split.name)
         return self._targets[place]
+
+    def _has_more(self, split: Split, latest: Any) -> bool:
+        """Whether it has rows that are not read yet, those that this run leaves out included."""
+        if split.at != latest or not self._only_now:
+            return bool(split.at != latest)
+        return bool(split.at != self._sources[split.input].latest(split.name))
+
+    def _exhausted(self, splits: list[Split]) -> bool:
+        """Whether all that was there is read, or what is not waits for rows that came later."""
+        unread = [s for s in splits if s.at != self._latest(s)]
+        live = [s for s in splits if s.state == LIVE and not self._has_more(s, self._latest(s))]
+        return not unread or not any(s.input in self._aligned for s in live)
 
     def _held_back(self, splits: list[Split], newest: list[Any], now: int) -> frozenset[int]:
         """The splits that wait until others have caught up."""
@@ -135,7 +150,7 @@ class Planner:
             return frozenset()
         live = set()
         for split, end in zip(splits, newest, strict=True):
-            more, ended = split.at != end, self._ended(split, split.at, end)
+            more, ended = self._has_more(split, end), self._ended(split, split.at, end)
             idle = not more and self._sources[split.input].idle(split.name, split.at)
             state = liveness(self._read(split), split, now, more=more, ended=ended)
             if state == LIVE and not idle:
@@ -163,7 +178,7 @@ class Planner:
         ]
 
     def _settled(self, split: Split, at: Any, latest: Any, now: int) -> Split:
-        more, ended = split.at != latest, self._ended(split, at, latest)
+        more, ended = self._has_more(split, latest), self._ended(split, at, latest)
         after = after_epoch(self._read(split), split, at, now, more=more, ended=ended)
         source = self._sources[split.input]
         watermark = max(after.watermark, source.watermark(split.name, at))

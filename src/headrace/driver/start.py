@@ -176,7 +176,7 @@ def look(
     sinks = edges.outputs(program, folder, write_ids)
     reads = describe_inputs(program, sources, read_ids)
     writes = describe_outputs(sinks, write_ids, manifest.writes)
-    endless = until is None and not all(s.bounded for s in sources.values())
+    endless = until != "end" and not all(s.bounded for s in sources.values())
     bundle = Bundle(program, sources, sinks, clock, edges.on_step, reads, writes, endless=endless)
     comparison = None if latest is None else _compared(bundle, latest)
     return Inspection(bundle, log, latest, comparison, until)

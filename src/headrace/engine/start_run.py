@@ -42,7 +42,8 @@ def run(
 ) -> Run:
     """Start `job` on Spark.
 
-    until: "end" reads what is there now, closes every window and ends by itself.
+    until: "end" reads what is there now, closes every window and ends, for good; "now" reads
+    what is there now and stops with its windows open: the next run goes on.
     target_batch: the batch time to aim at ("1s"); max_batch: rows a batch, for throughput.
     drop: names of steps and inputs that the program has no more, whose state or offsets may go;
     and of outputs whose earlier rows may be gone.
@@ -52,8 +53,13 @@ def run(
     quiet: print nothing; else progress and, at the end, where every record went, are printed on
     standard error.
     """
-    if until not in (None, "end"):
-        raise RunError("HR-RUN-004", f"until is {until!r}", 'Pass until="end", or nothing.')
+    if until not in (None, "now", "end"):
+        raise RunError(
+            "HR-RUN-004",
+            f"until is {until!r}",
+            'Pass "now" to stop after what is there now, "end" to close every window as well, '
+            "or leave it out.",
+        )
     program = build(job)
     with _stoppable(program.name):
         settings = Settings.load(
@@ -81,7 +87,7 @@ def run(
         pace = Pace(
             tasks=min(tasks, start.slots),
             slots=start.slots,
-            until_end=until == "end",
+            until=until,
             target_ms=settings.target_batch,
             max_batch=settings.max_batch,
         )

@@ -21,6 +21,7 @@ from headrace.isolate import by_halving, one_by_one
 from headrace.plan.nodes import Python
 from headrace.reads import columns_read
 from headrace.rows import (
+    NO_COPY,
     RowCopier,
     collector_paused,
     fitted,
@@ -129,7 +130,12 @@ def _row_maker(step: Python) -> Callable[[Any], Any]:
 
 
 def _each(
-    fn: Callable[[Any], Any], step: Python, where: Where, rows: list[Any], failed: Failures
+    fn: Callable[[Any], Any],
+    step: Python,
+    where: Where,
+    rows: list[Any],
+    failed: Failures,
+    copier: RowCopier = NO_COPY,
 ) -> tuple[Where, list[Any]]:
     """What the function returns for each row, and of which rows; those on which it raises fail."""
     results: list[Any] = []
@@ -137,7 +143,7 @@ def _each(
     lost: list[int] = []  # places among `rows`
     while len(results) + len(lost) < len(rows):
         try:
-            results.extend(map(fn, rest))  # what was made before it raises stays
+            results.extend(copier.each(map(fn, rest)))  # what was made before it raises stays
             if len(results) + len(lost) < len(rows):
                 raise RuntimeError("the function raised StopIteration")
         except Exception as error:
@@ -171,7 +177,7 @@ def _fitting(
 
 
 def _map(step: Python, where: Where, rows: list[Any], failed: Failures) -> tuple[Where, list[Any]]:
-    return _each(step.function.fn, step, where, rows, failed)
+    return _each(step.function.fn, step, where, rows, failed, row_copier(step.schema))
 
 
 def _flat_map(
@@ -186,18 +192,7 @@ def _flat_map(
 
 
 def _listed(result: Iterable[Any] | None, copier: RowCopier) -> list[Any]:
-    """A generator may change an object that it has yielded, and yield it again: copy each.
-
-    The first row decides whether copies are needed, so generators of tuples pay nothing.
-    """
-    if isinstance(result, list):
-        return result
-    rest = iter(() if result is None else result)
-    for first in rest:
-        if isinstance(first, copier.plain):
-            return [first, *rest]
-        return copier.all(chain((first,), rest))
-    return []
+    return list(copier.each(iter(() if result is None else result)))
 
 
 def _filter(

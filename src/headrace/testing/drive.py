@@ -64,7 +64,8 @@ class Driver:
             edges=edges,
         )
         self.start = start
-        pace = Pace(min(tasks, start.slots), start.slots, until == "end", max_batch=max_batch)
+        clear_requests(start.log.folder)
+        pace = Pace(min(tasks, start.slots), start.slots, until, max_batch=max_batch)
         planner = Planner(start.bundle, start.log, self.clock, pace)
         committer = Committer(
             start.bundle, start.log, start.token, start.slots, self.clock, settings.keep_epochs
@@ -90,9 +91,9 @@ class Driver:
         for _ in range(most):
             progress = self.epoch()
             if progress is None:
-                break
+                return last
             last = progress
-        return last
+        raise AssertionError(f"there is still something to do after {most:,} epochs")
 
     def output(self, name: str) -> pa.Table:
         """What the "collect:" output `name` holds."""

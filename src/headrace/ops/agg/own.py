@@ -20,7 +20,7 @@ from headrace.ops.agg.base import Arguments, Exploding
 from headrace.ops.agg.groups import Finish, Grouping
 from headrace.ops.agg.order import group_numbers, inverse
 from headrace.records import like, maker
-from headrace.rows import collector_paused, pylist, table_of
+from headrace.rows import collector_paused, pylist, table_of, value_copier
 from headrace.schema import SchemaLike, type_of
 
 _STATE = "state"
@@ -125,8 +125,10 @@ class OwnSynopsis(Exploding):
         return finish
 
     def result(self, columns: Sequence[Column]) -> Column:
-        results = [None if s is None else self._own.result(s) for s in self._loaded(columns[0])]
-        return _column(results, type_of(self._own.output))
+        kind = type_of(self._own.output)
+        states, copied = self._loaded(columns[0]), value_copier(kind).take
+        results = [None if s is None else copied(self._own.result(s)) for s in states]
+        return _column(results, kind)
 
     def _added(self, rows: Arguments, members: Index) -> Any:
         state = copy.deepcopy(self._own.zero())

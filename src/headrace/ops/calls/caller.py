@@ -7,6 +7,7 @@ with the same question share one call. Only the event loop's thread runs the cal
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import os
 import uuid
@@ -154,7 +155,7 @@ class Caller:
                 outcome.error = error
             return
         for outcome, answer in zip(outcomes, answers, strict=True):
-            outcome.answer = answer
+            outcome.answer = copy.deepcopy(answer)  # the client may change it, and return it again
 
     async def _tried(self, rows: list[Any]) -> Sequence[Any]:
         for attempt in range(self._options.retries + 1):

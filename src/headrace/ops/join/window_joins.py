@@ -31,7 +31,7 @@ from headrace.ops.join.sides import (
 from headrace.ops.join.window_store import InputWindows, store_of
 from headrace.ops.keys import HIDDEN_KEY, key_values
 from headrace.ops.window.assigners import Assigner, Session
-from headrace.rows import as_rows, collector_paused, rows_of
+from headrace.rows import as_rows, collector_paused, row_copier, rows_of
 from headrace.state.table import KeyedTable, TableSpec
 
 
@@ -200,8 +200,9 @@ class CogroupOperator(_WindowedInputsOperator):
             row = windowed[port].rows.slice(bounds[port][number], 1)
             step.faults.append(Fault(self._as_arrived(port, row), error))
 
+        copier = row_copier(self._value)  # a function may change what it returned, and return it
         table, number = rows_of_calls(
-            calls, lambda call: as_rows(self._function(*call)), self._value, failed
+            calls, lambda call: copier.all(as_rows(self._function(*call))), self._value, failed
         )
         self._emit(table, number, keys, _bounds(windowed, at), step)
 

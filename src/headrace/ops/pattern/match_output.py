@@ -35,7 +35,7 @@ from headrace.ops.pattern.matches import (
 from headrace.ops.pattern.partial_matches import KeyMatches, MatchStore
 from headrace.ops.pattern.rules import PatternRule
 from headrace.ops.tables import free_name
-from headrace.rows import as_rows, rows_of, table_of
+from headrace.rows import as_rows, row_copier, rows_of, table_of
 
 EmittedMatch = tuple[Machine, int, Run, int]  # machine, key id, rows, time
 
@@ -128,11 +128,11 @@ class MatchOutput:
         returned: list[Any] = []
         of: list[int] = []
         faults: list[Fault] = []
-        function = self._selection.function
+        function, copier = self._selection.function, row_copier(self._selection.function_schema)
         assert function is not None
 
         def call(match: Match) -> list[Any]:
-            rows = as_rows(function(match))
+            rows = copier.all(as_rows(function(match)))
             if careful:
                 table_of(rows, self._selection.function_schema)
             return rows

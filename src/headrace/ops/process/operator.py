@@ -34,7 +34,7 @@ from headrace.ops.process.shared_maps import KEY, SharedMapGuard, SharedMaps, ta
 from headrace.ops.process.state_kinds import ValueState
 from headrace.ops.tables import plain_view
 from headrace.reads import ignores
-from headrace.rows import NO_COPY, collector_paused, row_copier, table_of
+from headrace.rows import collector_paused, row_copier, table_of
 from headrace.schema import ddl_type
 from headrace.state.table import KeyedTable, TableSpec
 
@@ -69,11 +69,8 @@ class ProcessOperator(Operator):
         self._timers = Timers(type(function).timed(), self._key)
         self._shared = SharedMaps(function, names, place.broadcast)
         self._ignores_context = self._must_ignore_context()
-        mutable = any(declared.mutable for declared in type(function).values.values())
-        self._copier = row_copier(place.output) if mutable else NO_COPY
-        self._side_copiers = {
-            n: row_copier(s) if mutable else NO_COPY for n, s in self._sides.items()
-        }
+        self._copier = row_copier(place.output)
+        self._side_copiers = {n: row_copier(s) for n, s in self._sides.items()}
 
     def _must_ignore_context(self) -> bool:
         """Whether rows come from one input, and its method surely ignores its context."""

@@ -28,7 +28,7 @@ from headrace.ops.window.function import (
     each_window,
     flattened,
 )
-from headrace.rows import collector_paused, pylist, table_of
+from headrace.rows import RowCopier, as_rows, collector_paused, pylist, row_copier, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,7 @@ class ProcessRows:
         seen: Sequence[str] | None = None,
     ) -> None:
         self._fn, self._keys, self.schema = fn, list(keys), schema
+        self._copier = row_copier(schema)
         self._seen = row.names if seen is None else seen  # all, or what it surely looks at
         self.columns = row.names  # what it sees of a row
         self._stores = isinstance(fn, WindowProcess) and bool(fn.values)
@@ -153,10 +154,10 @@ class ProcessRows:
         self, keys: list[Any], windows: list[FiredWindow], ctx: WindowCall
     ) -> Callable[[int, WindowRows], list[Any]]:
         """How to call it for a window; chosen here, once for what may be many thousand calls."""
-        fn = self._method
+        fn, copier = self._method, self._copier
         if self._takes_context:
-            return lambda i, rows: many(fn(keys[i], windows[i], rows, ctx))
-        return lambda i, rows: many(fn(keys[i], windows[i], rows))
+            return lambda i, rows: many(fn(keys[i], windows[i], rows, ctx), copier)
+        return lambda i, rows: many(fn(keys[i], windows[i], rows), copier)
 
     def _remembering(
         self,
@@ -177,7 +178,7 @@ class ProcessRows:
             vars(one).update(copy.deepcopy({**shared, **own}))
             ctx.counts.clear()
             try:
-                returned = many(one.process(keys[i], windows[i], rows[i], *context))
+                returned = many(one.process(keys[i], windows[i], rows[i], *context), self._copier)
                 table_of(returned, self.schema)
                 for values in (shared, own):
                     self._check({n: getattr(one, n) for n in values})
@@ -230,10 +231,7 @@ class ProcessRows:
         return table_of([tuple(v[n] for n in schema.names) for v in values], schema)
 
 
-def many(returned: Any) -> list[Any]:
-    """Nothing, one row, a list of rows or a generator: as rows."""
-    if isinstance(returned, tuple):  # a row, as most give it: asking for iterators takes longer
-        return [returned]
-    if returned is None:
-        return []
-    return list(returned) if isinstance(returned, list | WindowRows | Iterator) else [returned]
+def many(returned: Any, copier: RowCopier) -> list[Any]:
+    """Nothing, one row, a list of rows or a generator: as rows of its own."""
+    several = isinstance(returned, Iterator | WindowRows)
+    return copier.all(returned if several else as_rows(returned))
