@@ -35,7 +35,8 @@ def build(site: Path) -> int:
         strict = ["--quiet", "--fail-on-warning", "--keep-going"]
         places = ["--conf-dir", str(HERE), "--doctree-dir", f"{scratch}/doctrees"]
         failed = sphinx(["--builder", "html", *strict, *places, str(pages), str(site)])
-    (site / "index.html").write_text(FRONT, encoding="utf-8")
+    if not failed:
+        (site / "index.html").write_text(FRONT, encoding="utf-8")
     return failed
 
 

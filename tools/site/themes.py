@@ -195,7 +195,11 @@ THEMES = (
         "``headrace.testing``: a job under test, in this process or on Spark. See "
         ":doc:`/docs/guide/testing`.",
         (
-            *public(" ".join(testing.__all__), "headrace.testing"),
+            *public(
+                "Harness play Step Send Watermark Advance Idle Crash Restart End read_cases "
+                "run_case Case Mismatch drive Driver",
+                "headrace.testing",
+            ),
             *public(
                 " ".join(n for n in strategies.__all__ if n not in testing.__all__),
                 "headrace.testing.strategies",
@@ -220,8 +224,8 @@ pytest finds them by itself where Headrace is installed.
     Theme(
         "errors",
         "Errors",
-        "Every error has a stable code: see :doc:`/docs/codes`, and :doc:`/docs/guide/errors` for "
-        "rows that cannot be processed.",
+        "Every error has a stable ``code``, a ``message`` and a ``hint``: see :doc:`/docs/codes`, "
+        "and :doc:`/docs/guide/errors` for rows that cannot be processed.",
         public(
             "HeadraceError PlanError InputError OutputError LogError StateError StepError "
             "RunError FencedError"
