@@ -157,7 +157,11 @@ def test_a_name_without_a_docstring_is_found():
     class Silent:
         rows: int
 
+    class Heir(hr.Stream):
+        pass
+
     assert not reference._documented(Silent)
+    assert not reference._documented(Heir)
     assert not reference._documented(lambda row: row)
     assert reference._documented(hr.Job)
 

@@ -6,6 +6,7 @@ Sphinx reads the copy: whatever it warns of (a link that leads nowhere, a name w
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shutil
 import sys
@@ -19,7 +20,8 @@ from tools.site.pages import write_pages
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 SITE = ROOT / "build" / "site"
-COPIED = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs", "examples")
+LINKED = ("LICENSE", "docs", "examples")  # what pages link to, besides other pages
+CODES = "Error codes <docs/codes>"
 
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)\.md\)")
 FRONT = '<!doctype html><meta charset="utf-8"><title>Headrace</title>\
@@ -43,44 +45,55 @@ def build(site: Path) -> int:
 def stage(pages: Path) -> None:
     """What Sphinx reads: the pages of the repository, those of the reference, and the sidebar."""
     pages.mkdir()
-    for name in COPIED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-        copy(ROOT / name, pages / name)
+    for place in (*ROOT.glob("*.md"), *(ROOT / name for name in LINKED)):
+        if place.is_dir():
+            shutil.copytree(place, pages / place.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(place, pages)
     write_pages(pages / "api")
     sections = sections_of((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
-    decisions = [page for page in sections["Understand"] if "<docs/decisions/" in page]
+    decisions = [page for listed in sections.values() for page in listed if is_decision(page)]
     (pages / "decisions.md").write_text(
         f"# Decisions\n\nChoices that were hard, a page for each.\n\n{toctree(decisions)}",
         encoding="utf-8",
     )
     with (pages / "README.md").open("a", encoding="utf-8") as front:
-        front.writelines(sidebar(sections, decisions))
+        front.writelines(sidebar(sections))
 
 
 def sections_of(readme: str) -> dict[str, list[str]]:
-    """The pages under each heading of docs/README.md, for toctrees."""
+    """The pages under each heading of docs/README.md, for toctrees: each where it comes first."""
     parts = re.split(r"^\*\*(\w+)\*\*$", readme, flags=re.MULTILINE)[1:]
-    return {
-        title: [
-            f"{text[0].upper()}{text[1:]} <{target(path)}>" for text, path in LINK.findall(body)
-        ]
-        for title, body in zip(parts[::2], parts[1::2], strict=True)
-    }
+    sections: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    for title, body in zip(parts[::2], parts[1::2], strict=True):
+        found = {target(path): text for text, path in LINK.findall(body)}
+        new = {path: text for path, text in found.items() if path not in seen}
+        sections[title] = [f"{text[0].upper()}{text[1:]} <{path}>" for path, text in new.items()]
+        seen |= new.keys()
+    return sections
 
 
 def target(path: str) -> str:
-    return path.removeprefix("../") if path.startswith("../") else f"docs/{path}"
+    """A page as Sphinx calls it, from what docs/README.md calls it."""
+    return posixpath.normpath(posixpath.join("docs", path))
 
 
-def sidebar(sections: dict[str, list[str]], decisions: list[str]) -> Iterator[str]:
+def is_decision(page: str) -> bool:
+    return "<docs/decisions/" in page
+
+
+def sidebar(sections: dict[str, list[str]]) -> Iterator[str]:
+    """The sections, with the reference before the last, which gets what else there is."""
     yield "\n" + toctree(["Overview <self>", "All pages <docs/README>"])
-    for title, listed in sections.items():
-        if title == "Understand":
-            yield toctree(["api/index", "Error codes <docs/codes>"], "Reference")
-        rest = [p for p in listed if p not in decisions and "<docs/codes>" not in p]
-        if title == "Understand":
-            rest += ["decisions", "Changes <CHANGELOG>"]
-        yield toctree(rest, title)
+    *first, last = sections
+    shown = {
+        title: [p for p in sections[title] if not is_decision(p) and p != CODES]
+        for title in sections
+    }
+    yield from (toctree(shown[title], title) for title in first)
+    yield toctree(["api/index", CODES], "Reference")
+    yield toctree([*shown[last], "decisions", "Changes <CHANGELOG>"], last)
 
 
 def toctree(listed: list[str], caption: str = "") -> str:

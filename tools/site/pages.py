@@ -11,9 +11,9 @@ from tools.site.docstrings import restructured
 from tools.site.reference import Entry, classes, entries
 from tools.site.themes import CONSTRUCTED, DATA, FAMILIES, MODULES, THEMES, TYPES, Theme
 
-GOT = "Objects that you get"
+JSON, GOT = "JSON", "Objects that you get"
 SEPARATE = [m for m in MODULES if m not in ("headrace", "headrace.testing")]
-ABOVE = ("", *FAMILIES.values(), *(f"The module {MODULES[m]}" for m in SEPARATE), GOT)
+ABOVE = ("", *FAMILIES.values(), JSON, *(f"The module {MODULES[m]}" for m in SEPARATE), GOT)
 
 
 def write_pages(folder: Path) -> None:
@@ -47,6 +47,8 @@ def _above(entry: Entry) -> str:
     module = entry.path if entry.kind == "module" else entry.path.rpartition(".")[0]
     if module in SEPARATE:
         return f"The module {MODULES[module]}"
+    if "json" in entry.name and entry.kind == "function":
+        return JSON
     family = getattr(entry.thing, "__module__", "").rpartition(".")[2]
     return FAMILIES.get(family, "") if entry.kind == "function" else ""
 

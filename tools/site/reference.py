@@ -115,6 +115,6 @@ def gaps() -> list[str]:
 
 
 def _documented(thing: Any) -> bool:
-    text = inspect.getdoc(thing) or ""
+    text = (thing.__doc__ if inspect.isclass(thing) else inspect.getdoc(thing)) or ""
     generated = f"{getattr(thing, '__name__', '')}("  # by dataclasses: the signature again
     return bool(text) and not text.startswith(generated)

@@ -39,7 +39,6 @@ FAMILIES = {  # the modules in which SQL functions are declared, and what is wri
     "time_text_functions": "Times as text",
     "array_functions": "Arrays, maps and structs",
     "lambda_functions": "Arrays and lambdas",
-    "json_functions": "JSON",
 }
 
 MODULES = {  # that users import names from, as they write them
