@@ -61,10 +61,11 @@ soak: ## five million keys for ten minutes: does memory stay flat?
 bench: ## one table against hand-written PySpark, results checked equal
 	@$(SPARK) $(BIN)/python -m bench $(ARGS)
 
-docs: ## write the table of codes, draw the pictures; does every page print what it says, every link lead somewhere?
+docs: ## write the table of codes, draw the pictures, build the site; does every page print what it says, every link lead somewhere?
 	@$(READY) $(BIN)/python -m tools.codes
 	@for picture in docs/pictures/*.py; do $(READY) $(BIN)/python $$picture || exit 1; done
-	@$(SPARK) $(BIN)/python -m pytest --quiet tests/test_docs.py tests/test_codes.py $(ARGS)
+	@$(SPARK) $(BIN)/python -m pytest --quiet tests/test_docs.py tests/test_codes.py tests/test_site.py $(ARGS)
+	@$(READY) $(BIN)/python -m tools.site
 
 clean: ## remove caches and builds; keeps .venv and your data in .headrace
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -112,6 +112,7 @@ class PlanError(HeadraceError):
 
     @property
     def problems(self) -> tuple[PlanError, ...]:
+        """One error for each problem; itself if it reports only one."""
         return self._parts or (self,)
 
     @classmethod

@@ -64,6 +64,7 @@ class AnyTable(Handle):
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """The names of the key columns."""
         return self._keys
 
     @property

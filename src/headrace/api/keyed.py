@@ -50,6 +50,7 @@ class KeyedStream(
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """The names of the key columns."""
         return self._keys
 
     @property

@@ -126,10 +126,12 @@ class Run:
 
     @property
     def name(self) -> str:
+        """The job's name."""
         return self._program.name
 
     @property
     def folder(self) -> str:
+        """The job's folder."""
         return str(self._start.log.folder)
 
     @property
@@ -144,6 +146,7 @@ class Run:
 
     @property
     def status(self) -> Status:
+        """Whether it runs, how far it has come, and what is wrong."""
         stalled = (self._stall.text,) if self._stall.text and self._state == "running" else ()
         warnings = (*stalled, *self._tables.warnings, *self._growth.warnings)
         if self._latest is not None:

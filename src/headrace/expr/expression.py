@@ -73,6 +73,7 @@ class Expr(ColumnOperators["Expr"], NotAValue):
     # conditions
 
     def between(self, low: Any, high: Any) -> Expr:
+        """Whether it is from `low` to `high`, both included."""
         return Expr(exp.Between(this=_node(self), low=_node(low), high=_node(high)))
 
     def isin(self, *values: Any) -> Expr:
@@ -82,9 +83,11 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return Expr(exp.In(this=_node(self), expressions=[_node(v) for v in values]))
 
     def is_null(self) -> Expr:
+        """Whether it is null."""
         return Expr(exp.Is(this=_node(self), expression=exp.Null()))
 
     def is_not_null(self) -> Expr:
+        """Whether it is not null."""
         return ~self.is_null()
 
     def eq_null(self, other: Any) -> Expr:
@@ -105,6 +108,7 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return Expr(tree.field(_node(self), name))
 
     def cast(self, to: TypeLike) -> Expr:
+        """As another type; a value that does not fit is an error of its row."""
         return Expr(tree.cast(_node(self), ddl_type(type_of(to))))
 
     def try_cast(self, to: TypeLike) -> Expr:
@@ -112,15 +116,18 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return Expr(tree.cast(_node(self), ddl_type(type_of(to)), safe=True))
 
     def alias(self, name: str) -> Expr:
+        """The same under a name, for `select` and others that take names from expressions."""
         inner = _node(self)
         return Expr(exp.Alias(this=inner, alias=exp.Identifier(this=name, quoted=True)))
 
     # text
 
     def upper(self) -> Expr:
+        """In upper case."""
         return self._call("upper")
 
     def lower(self) -> Expr:
+        """In lower case."""
         return self._call("lower")
 
     def trim(self) -> Expr:
@@ -136,27 +143,35 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return self._call("substring", start, *optional(length))
 
     def left(self, count: Any) -> Expr:
+        """The first `count` characters."""
         return self._call("left", count)
 
     def right(self, count: Any) -> Expr:
+        """The last `count` characters."""
         return self._call("right", count)
 
     def replace(self, old: Any, new: Any = "") -> Expr:
+        """With every `old` replaced by `new`."""
         return self._call("replace", old, new)
 
     def contains(self, part: Any) -> Expr:
+        """Whether `part` is in it."""
         return self._call("contains", part)
 
     def startswith(self, prefix: Any) -> Expr:
+        """Whether it starts with `prefix`."""
         return self._call("starts_with", prefix)
 
     def endswith(self, suffix: Any) -> Expr:
+        """Whether it ends with `suffix`."""
         return self._call("ends_with", suffix)
 
     def lpad(self, width: Any, by: Any = " ") -> Expr:
+        """Padded at the start, or cut, to `width` characters."""
         return self._call("lpad", width, by)
 
     def rpad(self, width: Any, by: Any = " ") -> Expr:
+        """Padded at the end, or cut, to `width` characters."""
         return self._call("rpad", width, by)
 
     def like(self, pattern: str, escape: str | None = None) -> Expr:
@@ -164,9 +179,11 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return self._call("like", pattern, *optional(escape))
 
     def ilike(self, pattern: str, escape: str | None = None) -> Expr:
+        """As `like`, in any case."""
         return self._call("ilike", pattern, *optional(escape))
 
     def initcap(self) -> Expr:
+        """Each word with a capital first letter, the others small."""
         return self._call("initcap")
 
     def rlike(self, pattern: str) -> Expr:
@@ -174,14 +191,17 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return self._call("rlike", pattern)
 
     def regexp_replace(self, pattern: str, by: str) -> Expr:
+        """With every match replaced; $1 is the first group."""
         return self._call("regexp_replace", pattern, by)
 
     def regexp_extract(self, pattern: str, group: int = 1) -> Expr:
+        """A group of the first match; empty without one."""
         return self._call("regexp_extract", pattern, group)
 
     # numbers and nulls
 
     def abs(self) -> Expr:
+        """The absolute value."""
         return self._call("abs")
 
     def round(self, digits: int = 0) -> Expr:
@@ -189,15 +209,19 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return self._call("round", digits)
 
     def floor(self, digits: int | None = None) -> Expr:
+        """The next whole number downwards, as a long; to so many digits, as a decimal."""
         return self._call("floor", *optional(digits))
 
     def ceil(self, digits: int | None = None) -> Expr:
+        """The next whole number upwards, as a long; to so many digits, as a decimal."""
         return self._call("ceil", *optional(digits))
 
     def sqrt(self) -> Expr:
+        """The square root; NaN of a negative number."""
         return self._call("sqrt")
 
     def is_nan(self) -> Expr:
+        """Whether it is NaN; false for null."""
         return self._call("is_nan")
 
     def fill_null(self, value: Any) -> Expr:
@@ -207,24 +231,31 @@ class Expr(ColumnOperators["Expr"], NotAValue):
     # times
 
     def year(self) -> Expr:
+        """The year."""
         return self._call("year")
 
     def month(self) -> Expr:
+        """The month, 1 to 12."""
         return self._call("month")
 
     def day(self) -> Expr:
+        """The day of the month, 1 to 31."""
         return self._call("dayofmonth")
 
     def hour(self) -> Expr:
+        """The hour in UTC."""
         return self._call("hour")
 
     def minute(self) -> Expr:
+        """The minute."""
         return self._call("minute")
 
     def second(self) -> Expr:
+        """The second."""
         return self._call("second")
 
     def unix_millis(self) -> Expr:
+        """Milliseconds since 1970."""
         return self._call("unix_millis")
 
     # arrays
@@ -234,6 +265,7 @@ class Expr(ColumnOperators["Expr"], NotAValue):
         return self._call("size")
 
     def array_contains(self, value: Any) -> Expr:
+        """Whether an element of an array equals `value`."""
         return self._call("array_contains", value)
 
     def transform(self, fn: Callable[..., Any]) -> Expr:

@@ -132,15 +132,19 @@ class ColumnOperators(Generic[E]):
     # bits: & | ~ are logic on columns, so these have names
 
     def bitwise_and(self, other: Any) -> E:
+        """The bits that are set in both whole numbers."""
         return self._infix(exp.BitwiseAnd, self, other)
 
     def bitwise_or(self, other: Any) -> E:
+        """The bits that are set in one of the whole numbers, or in both."""
         return self._infix(exp.BitwiseOr, self, other)
 
     def bitwise_xor(self, other: Any) -> E:
+        """The bits that are set in exactly one of the whole numbers."""
         return self._infix(exp.BitwiseXor, self, other)
 
     def bitwise_not(self) -> E:
+        """All bits of a whole number the other way round."""
         return self._prefix(exp.BitwiseNot)
 
     def __lshift__(self, bits: Any) -> E:

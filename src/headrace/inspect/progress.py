@@ -22,6 +22,8 @@ from headrace.state.store import SlotState
 
 @dataclass(frozen=True, slots=True)
 class Progress:
+    """An epoch in figures."""
+
     epoch: int
     clock: int  # when the epoch was planned
     committed: int  # when it was committed
@@ -45,10 +47,12 @@ class Progress:
 
     @property
     def late(self) -> int:
+        """Rows that came too late, over all steps."""
         return sum(step.get("late", 0) for step in self.steps.values())
 
     @property
     def dead(self) -> int:
+        """Rows that are dead letters, over all inputs."""
         return sum(counts["dead"] for counts in self.counts.values())
 
     @property

@@ -52,6 +52,7 @@ class StepState:
 
     @property
     def name(self) -> str:
+        """The step's name, and that of its table if it is a further one."""
         return f"{self.node.name}.{self.part}" if self.part else self.node.name
 
     @property
@@ -65,6 +66,7 @@ class StepState:
 
     @property
     def epoch(self) -> int:
+        """The epoch after which the state was so."""
         return self.snapshot.epoch
 
     def __len__(self) -> int:
@@ -153,9 +155,11 @@ class StepState:
         return ask(query, {"state": self.to_arrow()})
 
     def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
         return self._seen(self.snapshot.tables)
 
     def to_pandas(self) -> Any:
+        """All rows as a pandas DataFrame."""
         return self.to_arrow().to_pandas()
 
     def to_spark(self, spark: Any) -> Any:

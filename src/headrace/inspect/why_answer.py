@@ -36,15 +36,18 @@ class Why:
 
     @cached_property
     def reasons(self) -> list[Reason]:
+        """Every `Reason`, the most likely first."""
         reasons = why(self.program, self.manifest, self.clock, self.before)
         return [self.stall_reason, *reasons] if self.stall_reason else reasons
 
     @cached_property
     def text(self) -> str:
+        """The answer as text."""
         return "\n".join([*_head(self), *_numbered(self.reasons), *_account(self)])
 
     @cached_property
     def json(self) -> dict[str, Any]:
+        """The answer as plain values."""
         head = {"job": self.job, "clock": self.clock, "reasons": list(map(asdict, self.reasons))}
         if self.manifest is None:
             return {**head, "epoch": 0}

@@ -65,6 +65,7 @@ class TopicInfo:
 
     @property
     def records(self) -> int:
+        """The number of records that are still stored."""
         return sum(self.latest) - sum(self.earliest)
 
     @property

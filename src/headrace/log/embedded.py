@@ -163,6 +163,7 @@ class EmbeddedLog:
         return [n for n in names if is_name(n) and (self.root / n / "topic.json").exists()]
 
     def describe(self, topic: str) -> TopicInfo:
+        """The schema, partitions, offsets and settings of a topic."""
         opened, head = self._published(topic)
         t = opened.topic
         sizes = tuple(a - b for a, b in zip(head.sizes, head.removed, strict=True))

@@ -40,10 +40,12 @@ class Explanation:
 
     @cached_property
     def text(self) -> str:
+        """The plan as text."""
         return "\n".join(_text(self.json))
 
     @cached_property
     def json(self) -> dict[str, Any]:
+        """The plan as plain values."""
         return _data(self.program, self.guarantees)
 
 

@@ -100,6 +100,7 @@ class Driver:
         return collected(str(self.start.log.folder), name)
 
     def close(self) -> None:
+        """Close the inputs and release the job's folder."""
         for source in self.start.bundle.sources.values():
             source.close()
         self.start.log.release()

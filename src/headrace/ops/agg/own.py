@@ -43,12 +43,15 @@ class OwnAggregate:
         self.column = column
 
     def zero(self) -> Any:
+        """The state before the first value."""
         raise NotImplementedError
 
     def merge(self, a: Any, b: Any) -> Any:
+        """The state of the values of both, `a` before `b`."""
         raise NotImplementedError
 
     def result(self, state: Any) -> Any:
+        """What is emitted for a state."""
         raise NotImplementedError
 
 

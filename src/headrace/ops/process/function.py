@@ -29,24 +29,46 @@ class Context(Protocol):
     """What a process function may read about the call it is in, and request."""
 
     @property
-    def key(self) -> Any: ...  # the key: a value, or a tuple when there are several columns
-    @property
-    def input(self) -> str: ...  # the name of the input the row came from; "" in a timer
-    @property
-    def time(self) -> int | None: ...  # the row's (or timer's) time in ms; None without
-    @property
-    def by_clock(self) -> bool: ...  # in a timer: whether it was set by the clock
-    @property
-    def watermark(self) -> int: ...  # no row older than this is expected, in ms
-    @property
-    def clock(self) -> int: ...  # the clock of this batch, in ms
+    def key(self) -> Any:
+        """The key: a value, or a tuple when there are several columns."""
 
-    def timer(self, at: int) -> None: ...  # call on_timer when the watermark passes `at` ms
-    def cancel(self, at: int) -> None: ...  # forget that timer
-    def clock_timer(self, at: int) -> None: ...  # call on_timer when the clock passes `at` ms
-    def cancel_clock(self, at: int) -> None: ...
-    def emit(self, output: str, row: Any) -> None: ...  # a row for one of `outputs`
-    def count(self, name: str, n: int = 1) -> None: ...  # a figure of your own, for the run
+    @property
+    def input(self) -> str:
+        """The name of the input the row came from; "" in a timer."""
+
+    @property
+    def time(self) -> int | None:
+        """The time of the row, or of the timer, in ms; None without."""
+
+    @property
+    def by_clock(self) -> bool:
+        """In a timer: whether it was set by the clock."""
+
+    @property
+    def watermark(self) -> int:
+        """No row older than this is expected, in ms."""
+
+    @property
+    def clock(self) -> int:
+        """The clock of this batch, in ms."""
+
+    def timer(self, at: int) -> None:
+        """Call `on_timer` when the watermark passes `at` ms."""
+
+    def cancel(self, at: int) -> None:
+        """Forget the timer that `timer` set for `at`."""
+
+    def clock_timer(self, at: int) -> None:
+        """Call `on_timer` when the clock passes `at` ms."""
+
+    def cancel_clock(self, at: int) -> None:
+        """Forget the timer that `clock_timer` set for `at`."""
+
+    def emit(self, output: str, row: Any) -> None:
+        """Emit a row to one of `outputs`."""
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add `n` to a figure of your own, that the run shows."""
 
 
 class ProcessMeta(ABCMeta):

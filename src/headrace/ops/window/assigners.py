@@ -331,6 +331,7 @@ class WindowAssigner:
     """
 
     def assign(self, time: int, row: object) -> Iterable[tuple[int, int]]:
+        """The windows of a row, each [start, end) in milliseconds."""
         raise NotImplementedError
 
 

@@ -88,6 +88,7 @@ class WindowProcess:
         cls.values = {**cls.values, **own}
 
     def process(self, *args: Any, **kwargs: Any) -> Any:  # so that both forms may stand for it
+        """The rows for a window; it is called with `ctx` as well if it takes four arguments."""
         raise NotImplementedError
 
     @classmethod
